@@ -65,10 +65,10 @@ at::Tensor exact_product(const LoraFactors& factors) {
 }
 
 /// Concatenates one factor of several parts in a tensor that is allocated once.
-class Gathered {
+class Concatenation {
  public:
   /// \param axis  the rank axis  \param rank  sum of the parts' ranks
-  Gathered(int64_t axis, int64_t rank) : axis_(axis), rank_(rank) {}
+  Concatenation(int64_t axis, int64_t rank) : axis_(axis), rank_(rank) {}
   void add(const at::Tensor& part) {
     if (!all_.defined()) {
       auto sizes = part.sizes().vec();
@@ -86,7 +86,7 @@ class Gathered {
 };
 
 /// Replaces a stack whose rank reaches a side of its weight by its product and an identity matrix.
-LoraFactors folded(const LoraFactors& stack) {
+LoraFactors as_product(const LoraFactors& stack) {
   const int64_t in = stack.a.size(-1), out = stack.b.size(-2);
   const auto product = exact_product(stack);
   const auto identity = identity_like(product, std::min(in, out));
@@ -103,7 +103,7 @@ LoraFactors weighted(const LoraFactors& factors, double weight) {
 
 LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at) {
   const int64_t rank = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
-  Gathered a(-2, rank), b(-1, rank);
+  Concatenation a(-2, rank), b(-1, rank);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto part = part_at(i);
     EK_CHECK(part.rank() == ranks[i], kInternal, "side_by_side: rank ", part.rank(), ", said to be ", ranks[i]);
@@ -175,18 +175,18 @@ namespace {
 constexpr int64_t kGramRank = 96;       // below this rank, QR decompositions are as fast
 constexpr double kGramSmallest = 1e-4;  // relative to the largest value: in float64 its square is exact to 1e-8
 
-ProductSvd narrowed(const ProductSvd& svd, int64_t kept) {
+ProductSvd first_triplets(const ProductSvd& svd, int64_t kept) {
   return {.u = svd.u.narrow(-1, 0, kept), .s = svd.s.narrow(-1, 0, kept), .vt = svd.vt.narrow(-2, 0, kept)};
 }
 
-constexpr int64_t kSide = 128;  // rows or columns per block of a triangular product
+constexpr int64_t kBlockRows = 128;  // rows or columns per block of a triangular product
 
 /// Computes x x^T. Blocks above the diagonal are copied from those below.
 at::Tensor gram(const at::Tensor& x_RN) {
   const int64_t rank = x_RN.size(0);
   auto product_RR = at::empty({rank, rank}, x_RN.options());
-  for (int64_t begin = 0; begin < rank; begin += kSide) {
-    const int64_t count = std::min(kSide, rank - begin);
+  for (int64_t begin = 0; begin < rank; begin += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, rank - begin);
     const auto row = at::mm(x_RN.narrow(0, begin, count), x_RN.narrow(0, 0, begin + count).t());
     product_RR.narrow(0, begin, count).narrow(1, 0, begin + count).copy_(row);
     product_RR.narrow(1, begin, count).narrow(0, 0, begin + count).copy_(row.t());
@@ -198,8 +198,8 @@ at::Tensor gram(const at::Tensor& x_RN) {
 at::Tensor times_lower(const at::Tensor& b_NR, const at::Tensor& lower_RR) {
   const int64_t rank = lower_RR.size(0);
   std::vector<at::Tensor> columns;
-  for (int64_t begin = 0; begin < rank; begin += kSide) {
-    const int64_t count = std::min(kSide, rank - begin), below = rank - begin;
+  for (int64_t begin = 0; begin < rank; begin += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, rank - begin), below = rank - begin;
     columns.push_back(at::mm(b_NR.narrow(1, begin, below), lower_RR.narrow(0, begin, below).narrow(1, begin, count)));
   }
   return at::cat(columns, 1);
@@ -220,10 +220,10 @@ std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, con
   const auto [values, vectors] = at::linalg_eigh(gram(left.t()));
   const auto s = values.flip(0).clamp_min(0).sqrt();
   const int64_t most = std::min({kept(s), b.size(0), a.size(1)});
-  const auto own = s.narrow(0, 0, most);
-  if (most > 0 && own[-1].item<double>() < kGramSmallest * own[0].item<double>()) return std::nullopt;
-  const auto u = at::mm(left, vectors.flip(1).narrow(1, 0, most)) / own;
-  ProductSvd svd{.u = u, .s = own, .vt = at::mm(at::mm(u.t(), b), a) / own.unsqueeze(1)};
+  const auto kept_s = s.narrow(0, 0, most);
+  if (most > 0 && kept_s[-1].item<double>() < kGramSmallest * kept_s[0].item<double>()) return std::nullopt;
+  const auto u = at::mm(left, vectors.flip(1).narrow(1, 0, most)) / kept_s;
+  ProductSvd svd{.u = u, .s = kept_s, .vt = at::mm(at::mm(u.t(), b), a) / kept_s.unsqueeze(1)};
   fix_signs(svd);
   return svd;
 }
@@ -231,26 +231,26 @@ std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, con
 /// Returns the kept singular triplets of one matrix. \param stacked  factors with scale 1, without a core
 ProductSvd kept_svd(const LoraFactors& stacked, const KeptRank& kept) {
   if (stacked.rank() >= kGramRank) {
-    const auto known = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), kept);
-    if (known) return *known;
+    const auto fast = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), kept);
+    if (fast) return *fast;
   }
   const auto svd = product_svd(stacked);
-  return narrowed(svd, kept(svd.s));
+  return first_triplets(svd, kept(svd.s));
 }
 
 /// Returns the best factors of one matrix of a site, or of expert e of a stack.
 LoraFactors best_of(std::span<const LoraFactors> parts, std::span<const double> weights, int64_t e,
                     const KeptRank& kept) {
-  std::vector<LoraFactors> own;
-  for (const auto& part : parts) own.push_back(received(expert(part, e)));
-  const auto stacked = stack(own, weights);
+  std::vector<LoraFactors> factors;
+  for (const auto& part : parts) factors.push_back(received(expert(part, e)));
+  const auto stacked = stack(factors, weights);
   const auto svd = kept_svd(stacked, kept);
   return {.a = svd.vt.to(stacked.a.scalar_type()), .b = (svd.u * svd.s).to(stacked.b.scalar_type())};
 }
 
 /// Combines the experts' factors into a stack, padded with zeros to the highest rank, in the dtype that `held_as`
 /// returns.
-LoraFactors gathered(std::span<const LoraFactors> experts, const HeldAs& held_as) {
+LoraFactors stack_of_experts(std::span<const LoraFactors> experts, const HeldAs& held_as) {
   std::vector<int64_t> ranks;
   for (const auto& one : experts) ranks.push_back(one.rank());
   const auto count = static_cast<int64_t>(experts.size()), rank = *std::max_element(ranks.begin(), ranks.end());
@@ -307,7 +307,7 @@ AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>&
     for (std::span rest(best); site != next; ++site) {
       const auto& first = site->second[0];
       const auto count = static_cast<size_t>(expert_count(first));
-      sites[site->first] = first.a.dim() == 3 ? gathered(rest.first(count), held_as) : held_as(rest[0]);
+      sites[site->first] = first.a.dim() == 3 ? stack_of_experts(rest.first(count), held_as) : held_as(rest[0]);
       rest = rest.subspan(count);
     }
     release_mapped_pages();
@@ -336,13 +336,13 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank) {
 void add_to_base(AdapterState& base_change, const AdapterState& delta) {
   for (const auto& [site, part] : delta) {
     if (part.rank() == 0) continue;
-    const auto known = base_change.find(site);
-    const std::array parts{known == base_change.end() ? part : known->second, part};
-    const size_t count = known == base_change.end() ? 1 : 2;
+    const auto fast = base_change.find(site);
+    const std::array parts{fast == base_change.end() ? part : fast->second, part};
+    const size_t count = fast == base_change.end() ? 1 : 2;
     constexpr std::array kOnce{1.0, 1.0};
     auto total = stack(std::span(parts).last(count), std::span(kOnce).last(count));
     const bool high = total.rank() >= std::min(total.a.size(-1), total.b.size(-2));
-    base_change[site] = high ? folded(total) : std::move(total);
+    base_change[site] = high ? as_product(total) : std::move(total);
   }
 }
 

@@ -49,19 +49,19 @@ TEST(WeightedMean, EqualsTheSumInDoubleAndKeepsTheDtype) {
   EXPECT_TRUE(at::equal(mean, at::full({2, 3}, 3.25f)));
 }
 
-TEST(WeightedMean, SmallTermsSurviveLargeOnes) {
+TEST(WeightedMean, SmallTermsAreNotLostNextToLargeOnes) {
   const std::vector<at::Tensor> parts = {at::full({1}, 1e8f), at::full({1}, 1.0f), at::full({1}, -1e8f)};
   EXPECT_EQ(weighted_mean(parts, std::vector<double>{1, 1, 1}).item<float>(), 1.0f);
 }
 
-TEST(WeightedMean, RefusesPartsThatDoNotFit) {
+TEST(WeightedMean, RejectsPartsOfDifferentShapes) {
   const std::vector<at::Tensor> parts = {at::zeros({2, 3}), at::zeros({3, 2})};
   EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5, 0.5}), Error);
   EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5}), Error);
   EXPECT_THROW(weighted_mean({}, {}), Error);
 }
 
-TEST(FixedPointSum, HasTheSameBitsInEveryOrderWhereSumsOfDoublesHaveNot) {
+TEST(FixedPointSum, BitsDoNotDependOnTheOrderOfTerms) {
   std::vector<at::Tensor> parts;
   std::vector<double> weights;
   for (uint64_t c = 0; c < 5; ++c)
@@ -79,7 +79,7 @@ TEST(FixedPointSum, HasTheSameBitsInEveryOrderWhereSumsOfDoublesHaveNot) {
   EXPECT_TRUE(forth.allclose(doubles_forth, 1e-12, 1e-15));
 }
 
-TEST(FixedPointSum, HasTheSameBitsHoweverTheTermsAreSharedOut) {
+TEST(FixedPointSum, BitsDoNotDependOnHowTermsAreDistributed) {
   std::vector<at::Tensor> parts;
   const std::vector<double> weights = {0.4, 0.1, 0.3, 0.2};
   for (uint64_t c = 0; c < 4; ++c) parts.push_back(normal({3, 11, 5}, c, c == 2 ? 1e3 : 1e-2).to(at::kBFloat16));
@@ -90,7 +90,7 @@ TEST(FixedPointSum, HasTheSameBitsHoweverTheTermsAreSharedOut) {
     for (const auto& sum : apart(parts, weights, shares)) EXPECT_TRUE(sum.equal(together)) << shares.size();
 }
 
-TEST(FixedPointSum, StaysWithinItsErrorAndNeverOverflows) {
+TEST(FixedPointSum, ErrorIsBoundedAndNothingOverflows) {
   for (const double scale : {1e-250, 1e-30, 1.0, 1e30, 1e306}) {
     const std::vector<at::Tensor> parts(7, at::full({3}, scale, at::kDouble));
     EXPECT_NEAR(weighted_mean(parts, std::vector<double>(7, 1.0))[0].item<double>() / scale, 7, 1e-14) << scale;
@@ -99,7 +99,7 @@ TEST(FixedPointSum, StaysWithinItsErrorAndNeverOverflows) {
       weighted_mean(std::vector<at::Tensor>(2, at::zeros({2, 3})), std::vector<double>{1, 1}).equal(at::zeros({2, 3})));
 }
 
-TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
+TEST(FixedPointSum, NamesTheTermThatIsNotFinite) {
   for (const float bad : {NAN, INFINITY, -INFINITY})
     for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
       auto values = at::ones({4, 9}).to(type);
@@ -121,7 +121,7 @@ TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
 }
 
 // Uses a stack's factors of 9 clients. The largest value comes last, so blocks are summed before it is known.
-TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargestValueIs) {
+TEST(FixedPointSum, ScaleCoversTheLargestValueInAnyBlock) {
   std::vector<at::Tensor> parts;
   for (uint64_t c = 0; c < 9; ++c) parts.push_back(normal({5, 90, 701}, c).to(at::kBFloat16));
   const std::vector<double> weights(9, 1.0 / 9);
@@ -145,7 +145,7 @@ TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargest
   }
 }
 
-TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplied) {
+TEST(FixedPointSum, WeightsPerMatrixEqualMultipliedTerms) {
   const auto x = normal({4, 3, 50}, 1), y = normal({4, 3, 50}, 2);
   const auto v_E = at::tensor({0.3, 0.0, 0.9, 0.2}, at::kDouble), w_E = at::tensor({0.7, 1.0, 0.1, 0.8}, at::kDouble);
   const std::vector<Term> given{{.values = x, .weights_E = v_E}, {.values = y, .weights_E = w_E}};
@@ -161,7 +161,7 @@ TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplie
 }
 
 // 16-bit and 32-bit values are summed in registers if the processor can. 64-bit values are summed term by term.
-TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour) {
+TEST(FixedPointSum, SumsOf16BitValuesEqualThoseIn32And64Bits) {
   std::vector<at::Tensor> narrow, wide, widest;
   std::vector<double> weights;
   for (uint64_t c = 0; c < 19; ++c) {  // more terms than are added at once
@@ -190,7 +190,7 @@ TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour
   }
 }
 
-TEST(FixedPointSum, OfFullMantissasIsThatOfTheSameNumbersInSixtyFourBits) {
+TEST(FixedPointSum, SumsOfFullMantissasEqualThoseIn64Bits) {
   std::vector<at::Tensor> wide, widest;
   std::vector<double> weights;
   for (uint64_t c = 0; c < 18; ++c) {
@@ -201,7 +201,7 @@ TEST(FixedPointSum, OfFullMantissasIsThatOfTheSameNumbersInSixtyFourBits) {
   EXPECT_TRUE(weighted_mean(wide, weights).equal(weighted_mean(widest, weights).to(at::kFloat)));
 }
 
-TEST(FixedPointSum, OfMoreThanCachesHoldIsExactWhereItCanBe) {
+TEST(FixedPointSum, LargeSumsOfIntegersAreExact) {
   std::vector<at::Tensor> parts;  // integers, with powers of two as weights, so every sum is exact
   for (uint64_t i = 0; i < 3; ++i) parts.push_back(normal({1237, 1031}, i, 40).round_().to(at::kBFloat16));
   const auto mean = weighted_mean(parts, std::vector<double>{0.5, 0.25, 2});

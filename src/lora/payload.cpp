@@ -25,13 +25,13 @@ at::ScalarType wire_type(const at::Tensor& tensor, TransportDtype dtype) {
 }
 
 /// Returns a tensor as a receiver decodes it: floating-point tensors become float32, others do not change.
-at::Tensor received(const at::Tensor& sent) {
+at::Tensor decoded(const at::Tensor& sent) {
   const auto type = sent.scalar_type();
   return type == at::kBFloat16 || type == at::kHalf ? sent.to(at::kFloat) : sent;
 }
 
 /// Concatenates the used rows of all experts: [E, r, n] with ranks [E] becomes [sum of ranks, n].
-at::Tensor packed(const at::Tensor& stack_ERN, const at::Tensor& ranks_E) {
+at::Tensor used_rows(const at::Tensor& stack_ERN, const at::Tensor& ranks_E) {
   std::vector<at::Tensor> rows;
   for (int64_t e = 0; e < ranks_E.size(0); ++e) rows.push_back(stack_ERN[e].narrow(0, 0, ranks_E[e].item<int64_t>()));
   return at::cat(rows);
@@ -50,9 +50,10 @@ at::Tensor unpacked(const at::Tensor& rows_SN, const at::Tensor& ranks_E) {
 }
 
 /// Returns the factors of a site as they are sent. If experts of a stack differ in rank, only the used rows are sent.
-LoraFactors packed(const LoraFactors& f) {
+LoraFactors used_rows(const LoraFactors& f) {
   if (!f.ranks.defined()) return f;
-  return {.a = packed(f.a, f.ranks), .b = packed(f.b.transpose(-1, -2), f.ranks), .core = f.core, .ranks = f.ranks};
+  return {
+      .a = used_rows(f.a, f.ranks), .b = used_rows(f.b.transpose(-1, -2), f.ranks), .core = f.core, .ranks = f.ranks};
 }
 
 /// Builds the tensors of the file. `convert(tensor, type on the wire)` creates each.
@@ -62,8 +63,8 @@ TensorMap file_tensors(const Payload& payload, TransportDtype dtype, Convert con
   const auto add = [&](std::string name, const at::Tensor& tensor) {
     if (tensor.defined()) tensors.emplace(std::move(name), convert(tensor, wire_type(tensor, dtype)));
   };
-  for (const auto& [site, f] : payload.adapters) add_factors(concat(kAdapter, site), packed(f), add);
-  for (const auto& [site, f] : payload.base_delta) add_factors(concat(kBaseDelta, site), packed(f), add);
+  for (const auto& [site, f] : payload.adapters) add_factors(concat(kAdapter, site), used_rows(f), add);
+  for (const auto& [site, f] : payload.base_delta) add_factors(concat(kBaseDelta, site), used_rows(f), add);
   for (const auto& [name, tensor] : payload.extras) add(concat(kExtra, name), tensor);
   return tensors;
 }
@@ -157,19 +158,19 @@ LoraFactors on_the_wire(const LoraFactors& f, TransportDtype dtype) {
   return {sent(f.a), sent(f.b), sent(f.core), f.scaling, f.ranks};
 }
 
-LoraFactors received(const LoraFactors& sent) {
-  const auto widen = [](const at::Tensor& t) { return t.defined() ? received(t) : t; };
+LoraFactors decoded(const LoraFactors& sent) {
+  const auto widen = [](const at::Tensor& t) { return t.defined() ? decoded(t) : t; };
   return {widen(sent.a), widen(sent.b), widen(sent.core), sent.scaling, sent.ranks};
 }
 
-AdapterState received(const AdapterState& sent) {
+AdapterState decoded(const AdapterState& sent) {
   AdapterState result;
-  for (const auto& [site, factors] : sent) result.emplace(site, received(factors));
+  for (const auto& [site, factors] : sent) result.emplace(site, decoded(factors));
   return result;
 }
 
-Payload received(const Payload& sent) {
-  return {.adapters = received(sent.adapters), .extras = sent.extras, .base_delta = sent.base_delta};
+Payload decoded(const Payload& sent) {
+  return {.adapters = decoded(sent.adapters), .extras = sent.extras, .base_delta = sent.base_delta};
 }
 
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
@@ -195,25 +196,25 @@ DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Si
 namespace {
 
 /// Stores a tensor of the file in the payload. \return whether the payload has a field of that name
-bool placed(Payload& payload, std::string_view name, const at::Tensor& tensor) {
+bool store_tensor(Payload& payload, std::string_view name, const at::Tensor& tensor) {
   if (name.starts_with(kAdapter)) return place_factor(payload.adapters, name.substr(kAdapter.size()), tensor);
   if (name.starts_with(kBaseDelta)) return place_factor(payload.base_delta, name.substr(kBaseDelta.size()), tensor);
-  return name.starts_with(kExtra) && payload.extras.emplace(name.substr(kExtra.size()), received(tensor)).second;
+  return name.starts_with(kExtra) && payload.extras.emplace(name.substr(kExtra.size()), decoded(tensor)).second;
 }
 
-Payload payload_of(const Safetensors& content, const std::string& place) {
+Payload payload_of(const Safetensors& content, const std::string& path) {
   Payload payload;
   for (const auto& [name, tensor] : content.tensors)
-    EK_CHECK(placed(payload, name, tensor), kCheckpoint, place, ": unexpected tensor ", name);
-  complete(payload.adapters, content.metadata, kScaling, place);
-  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, place);
+    EK_CHECK(store_tensor(payload, name, tensor), kCheckpoint, path, ": unexpected tensor ", name);
+  complete(payload.adapters, content.metadata, kScaling, path);
+  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, path);
   return payload;
 }
 
 }  // namespace
 
-Payload decode(const at::Tensor& bytes, const std::string& place) {
-  return payload_of(decode_safetensors(bytes, place), place);
+Payload decode(const at::Tensor& bytes, const std::string& path) {
+  return payload_of(decode_safetensors(bytes, path), path);
 }
 
 Payload load_payload(const std::filesystem::path& file) { return payload_of(load_safetensors(file), file.string()); }

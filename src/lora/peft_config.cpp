@@ -40,7 +40,7 @@ bool are_texts(const OrderedJson& value) {
 bool is_text(const OrderedJson& value) { return value.is_null() || value.is_string(); }
 
 /// Returns whether the initialisation leaves the base model unchanged.
-bool starts_plainly(const OrderedJson& value) {
+bool starts_with_unchanged_base(const OrderedJson& value) {
   return value.is_boolean() || value == "gaussian" || value == "orthogonal";
 }
 
@@ -53,7 +53,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"use_rslora", "true or false", is_boolean},
     {"bias", "\"none\"", [](const OrderedJson& value) { return value == "none"; }},
     {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
-     starts_plainly},
+     starts_with_unchanged_base},
     {"fan_in_fan_out", "false", is_false},
     {"use_dora", "false", is_false},
     {"use_qalora", "false", is_false},
@@ -129,7 +129,7 @@ T first_match(const Patterns<T>& patterns, std::string_view name, T otherwise) {
 }
 
 /// Returns whether a pattern has only letters, digits, _, - and dots, which match any character.
-bool means_itself(std::string_view text) {
+bool is_literal(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
 }
@@ -142,8 +142,8 @@ bool ends_at_a_dot(std::string_view name, std::string_view end) {
 
 }  // namespace
 
-NamePattern::NamePattern(std::string text, const std::string& place) : text_(std::move(text)) {
-  if (!means_itself(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", place);
+NamePattern::NamePattern(std::string text, const std::string& path) : text_(std::move(text)) {
+  if (!is_literal(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", path);
 }
 
 bool NamePattern::matches(std::string_view name) const {

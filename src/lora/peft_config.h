@@ -18,7 +18,7 @@ namespace evenkeel::peft {
 class NamePattern {
  public:
   /// \param place  the place of the pattern, for errors. \throws kCheckpoint when it is malformed
-  NamePattern(std::string text, const std::string& place);
+  NamePattern(std::string text, const std::string& path);
   /// Returns true when the pattern matches `name`. \throws kCheckpoint when matching takes too many steps.
   bool matches(std::string_view name) const;
 

@@ -13,7 +13,7 @@
 namespace evenkeel::peft {
 namespace {
 
-constexpr uint32_t kMostSteps = 100'000;  // steps of one match; names are short
+constexpr uint32_t kMaxSteps = 100'000;  // steps of one match; names are short
 constexpr size_t kLongestPattern = 4096;
 
 /// Letters that mean the same after a backslash in Python and in PCRE2.
@@ -31,23 +31,23 @@ bool reads_alike(std::string_view rest) {
   return !rest.starts_with("(*") && !rest.starts_with("[[:") && !rest.starts_with("{,");
 }
 
-void require_common_syntax(std::string_view text, const std::string& place) {
+void require_common_syntax(std::string_view text, const std::string& path) {
   for (size_t i = 0; i < text.size(); i += text[i] == '\\' ? 2 : 1)
-    EK_CHECK(reads_alike(text.substr(i)), kCheckpoint, place, ": ", shown(text), " has ", shown(text.substr(i, 3)),
+    EK_CHECK(reads_alike(text.substr(i)), kCheckpoint, path, ": ", shown(text), " has ", shown(text.substr(i, 3)),
              " at character ", i + 1, ", which is read here in another way than by Python, or not at all");
 }
 
 std::shared_ptr<void> compiled(const std::string& text, std::string_view before, std::string_view after,
-                               const std::string& place) {
-  EK_CHECK(text.size() <= kLongestPattern, kCheckpoint, place, ": ", shown(text), " is longer than ", kLongestPattern);
-  require_common_syntax(text, place);
+                               const std::string& path) {
+  EK_CHECK(text.size() <= kLongestPattern, kCheckpoint, path, ": ", shown(text), " is longer than ", kLongestPattern);
+  require_common_syntax(text, path);
   const auto whole = concat(before, text, after);
   int error = 0;
   size_t at = 0;
   std::shared_ptr<void> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(whole.data()), whole.size(),
                                            PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr),
                              [](void* one) { pcre2_code_free(static_cast<pcre2_code*>(one)); });
-  EK_CHECK(code, kCheckpoint, place, ": ", shown(text), " is no regular expression");
+  EK_CHECK(code, kCheckpoint, path, ": ", shown(text), " is no regular expression");
   return code;
 }
 
@@ -57,14 +57,14 @@ using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_f
 int run_match(const pcre2_code* code, std::string_view subject, pcre2_match_data* data) {
   const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context(
       pcre2_match_context_create(nullptr), &pcre2_match_context_free);
-  pcre2_set_match_limit(context.get(), kMostSteps);
+  pcre2_set_match_limit(context.get(), kMaxSteps);
   return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), 0, 0, data, context.get());
 }
 
 }  // namespace
 
-Regex::Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& place)
-    : text_(text), place_(place), code_(compiled(text, before, after, place)) {}
+Regex::Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& path)
+    : text_(text), place_(path), code_(compiled(text, before, after, path)) {}
 
 std::optional<std::string> Regex::match(std::string_view subject, const char* group) const {
   const auto* code = static_cast<const pcre2_code*>(code_.get());

@@ -17,7 +17,7 @@ namespace evenkeel::peft {
 class NameList {
  public:
   /// \param value  null, a string or a list of strings. \param place  its place, for errors
-  NameList(const OrderedJson& value, const std::string& place);
+  NameList(const OrderedJson& value, const std::string& path);
   bool empty() const { return names_.empty() && !pattern_; }
   bool is_pattern() const { return pattern_.has_value(); }
   bool has(std::string_view module) const;

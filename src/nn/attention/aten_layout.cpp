@@ -47,9 +47,9 @@ Layout Layout::of(const PackedBatch& batch, c10::Device device) {
   IndexUpload upload;
   const size_t ids = upload.add(numbers(batch.ids)), positions = upload.add(numbers(batch.positions)),
                starts = upload.add(layout.offsets);
-  const int64_t tokens = batch.tokens(), positions = batch.sequences() * layout.longest;
+  const int64_t tokens = batch.tokens(), padded_rows = batch.sequences() * layout.longest;
   const RowIndexUpload padded(padded_tokens(layout.offsets, layout.longest), tokens, upload),
-      unpadded(unpadded_positions(layout.offsets, layout.longest), positions, upload);
+      unpadded(unpadded_positions(layout.offsets, layout.longest), padded_rows, upload);
   std::optional<RowIndexUpload> copies, firsts;
   if (batch.rows_T.defined()) {
     const auto rows_T = numbers(batch.rows_T);
