@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// `given` in front of `fresh`, at the scale of `fresh`.
+/// Puts the rows of `given` before the remaining rows of `fresh`, with the scale of `fresh`.
 LoraFactors in_front(const LoraFactors& given, const LoraFactors& fresh, const std::string& site) {
   const int64_t rank = given.rank(), all = fresh.rank();
   EK_CHECK(rank <= all, kConfig, "lora.init has rank ", rank, " at ", site, ", allowed: up to ", all,

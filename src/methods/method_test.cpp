@@ -39,7 +39,7 @@ TEST(Uploads, OfMappedFilesLeaveMemoryAsTheyAreSummed) {
   constexpr int64_t kMiB = 1 << 20;
   const testing::TemporaryFolder folder;
   std::vector<ClientUpdate> updates;
-  const std::vector<std::string> sites{"first", "second", "third"};  // 40 MiB of two clients each
+  const std::vector<std::string> sites{"first", "second", "third"};  // three sites with 40 MiB for each of two clients
   for (const int64_t id : {0, 1}) {
     ClientUpdate whole = update(id, at::zeros({1, 3}), at::zeros({2, 1}));
     for (const auto& site : sites)

@@ -175,8 +175,8 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
       step, [](const at::Tensor& theta) { return theta.detach(); }, -step.lr);
 }
 
-/// Adds factor * share * clip(rho Gt) to what `target` gives for every adapter tensor of every layer, expert by expert:
-/// one pass, and none over experts that are not idle.
+/// Adds factor * share * clip(rho Gt) to target(theta) for every adapter tensor theta of every layer, in one pass. It
+/// skips experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
   if (step.engine == Engine::kAten) return inject_by_operators(step, target, factor);
@@ -191,8 +191,9 @@ void PseudoGradients::inject(const StepView& step, const Target& target, double 
   }
 }
 
-/// clip(rho Gt) per expert, per element or not here (R14): the norm of the whole gradient is clipped when it is
-/// complete. An expert's norm is that of its Gt, which stays as it is for all steps of a round.
+/// Returns the scales and bounds of clip(rho Gt), per expert or per element (R14). It does not clip the norm of the
+/// whole gradient, which is clipped when the gradient is complete. An expert's norm is that of its Gt, which is
+/// constant during a round.
 Injection PseudoGradients::injection_of(const StepView& step, const std::string& layer,
                                         const ExpertTensors& tensors) const {
   const double rho = scale(step);
@@ -241,9 +242,9 @@ double PseudoGradients::rho(double reference, int64_t top_k) const {
   fail(kInternal, "rho_fn out of range");
 }
 
-/// What rho Gt is clipped to: pg_clip, or that many times the median norm of the layer's experts that a token of the
-/// step chose (R14): of their real gradients, or past AdamW of their own Gt, which is what the last round moved them
-/// by.
+/// Returns the limit for rho Gt: pg_clip, or pg_clip times the median norm of the experts of the layer that a token of
+/// the step selected (R14). The norms are those of their gradients. Past AdamW they are those of their own Gt, which is
+/// how far the last round moved them.
 double PseudoGradients::clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const {
   if (options_.pg_clip_mode != PgClipMode::kRelative) return options_.pg_clip;
   const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);
@@ -256,8 +257,8 @@ double PseudoGradients::clip_limit(const StepView& step, const std::string& laye
   return options_.pg_clip * expert_norm_E(measures).masked_select(used_E).median().item<double>();
 }
 
-/// Records the shares of a layer's experts that were idle and that got a nonzero pseudo-gradient, its norm, and the
-/// share of those that were clipped.
+/// Records four metrics of a layer: the shares of experts that were idle, that got a nonzero pseudo-gradient and that
+/// were clipped, and the mean norm.
 void PseudoGradients::report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E,
                              const at::Tensor& clipped_E) const {
   const auto idle_E = share_E.gt(0);

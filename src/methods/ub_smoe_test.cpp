@@ -1,4 +1,4 @@
-// UB-SMoE worked out by hand: the server's two updates, and every way a client can read its pseudo-gradients.
+// Compares UB-SMoE with hand-computed values: the server's two updates, and every mode of the pseudo-gradients.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,8 @@ std::unique_ptr<FederatedMethod> method(const std::string& toml = "") {
   return find_method("ub-smoe").make(config::Table::parse(toml, "test"));
 }
 
-/// Pseudo-gradients as gradients of norm 2.0 or less, whatever those of others are.
+/// Returns a method that adds pseudo-gradients to the gradients before AdamW, clipped per expert unless `toml` sets a
+/// mode.
 std::unique_ptr<FederatedMethod> through_adamw(const std::string& toml = "") {
   const bool says_how = toml.find("pg_clip_mode") != std::string::npos;
   return method(concat("pg_apply = \"adam_grad\"\n", says_how ? "" : "pg_clip_mode = \"per_expert_norm\"\n", toml));
@@ -59,7 +60,7 @@ RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
   return {{kLayer, {.router_logits = {}, .counts = at::tensor(counts, at::kLong), .tokens = tokens}}};
 }
 
-/// One client in the middle of a step, with zero gradients.
+/// A client during a step, with zero gradients.
 struct Client {
   Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& who)
       : profile(who),
@@ -87,7 +88,7 @@ struct Client {
   Engine engine = Engine::kKernels;
 };
 
-/// A state whose pseudo-gradients are `value` global_term_count.
+/// Returns a state in which all pseudo-gradients are `value`.
 ServerState state_with(const FederatedMethod& method, double value) {
   auto state = method.initialize(server());
   for (auto& [name, tensor] : state.global.extras)
@@ -95,7 +96,7 @@ ServerState state_with(const FederatedMethod& method, double value) {
   return state;
 }
 
-/// Norm of one expert's pseudo-gradient when all its values are 1.
+/// Returns the norm of one expert's pseudo-gradient if all its values are 1.
 double unit_norm() { return std::sqrt(2.0 * kRank * (3 + 5)); }
 
 ClientUpdate update_of(const FederatedMethod& method, const ServerState& state, const ClientProfile& who,
@@ -132,7 +133,7 @@ TEST(UbSmoeServer, ScalesPhiToItsRangeOnEachSideOfZero) {
   EXPECT_TRUE(phi.to(at::kDouble).allclose(expected, 0, 1e-7)) << phi;
 }
 
-// theta 1.0 -> 0.9, eta .01: 5 steps in the mean give 2.0, the literal 0.4 gives 25.
+// theta moves from 1.0 to 0.9 with eta = .01. A mean of 5 steps gives 2.0, the literal 0.4 gives 25.
 TEST(UbSmoeServer, TurnsTheRoundsMoveIntoAPseudoGradient) {
   for (const auto& [toml, expected] : {std::pair{"", 2.0}, std::pair{"pg_gamma = \"literal_0.4\"", 25.0}}) {
     const auto ub = method(toml);
@@ -197,8 +198,8 @@ TEST(UbSmoeRouting, TakesItsOptionsFromTheReading) {
   EXPECT_TRUE(options("phi_at_eval = false", false).modulation.empty());
 }
 
-// s = (2.0, 1.8, 1.0, 0.5), phi = (-.7, .1, .9, .2), N_p = 2, and the experts each reading selects, with their weights
-// at K = 3.
+// s = (2.0, 1.8, 1.0, 0.5), phi = (-.7, .1, .9, .2), N_p = 2. The cases list the experts that each mode selects, and
+// their weights at K = 3.
 TEST(UbSmoeRouting, SelectsAndWeighsAsWorkedOutByHand) {
   const auto logits = at::tensor({2.0, 1.8, 1.0, 0.5}, at::kDouble).view({1, 4});
   const auto select = [&](const std::string& toml, int64_t top_k) {
@@ -223,7 +224,7 @@ TEST(UbSmoeRouting, SelectsAndWeighsAsWorkedOutByHand) {
   EXPECT_TRUE(std::get<0>(select("num_candidates = 4", 2).experts.sort(1)).equal(ids({1, 2})));
 }
 
-// rho at K_c = 1 and a mean K of 1.5, or the model's 8. Gt = 1e-3 stays below the clip.
+// rho at K_c = 1 with a mean K of 1.5, or with the model's K of 8. Gt = 1e-3 stays below the clip.
 TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
   const std::vector<std::pair<std::string, double>> cases{{"", std::sqrt(1.5)},
                                                           {"rho_fn = \"none\"", 1.0},
@@ -247,7 +248,8 @@ TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
   }
 }
 
-// Expert 0 in both micro-batches, 1 in the first alone, 2 in none, 3 in the second alone. 8 and 12 tokens.
+// Expert 0 is used in both micro-batches, 1 in the first only, 2 in none, 3 in the second only. They have 8 and 12
+// tokens.
 TEST(UbSmoeClient, ReadsIdlenessByStepByTokenOrByMicroBatch) {
   const std::vector<std::pair<std::string, std::vector<double>>> cases{
       {"step_union", {0, 0, 1, 0}},
@@ -291,7 +293,7 @@ TEST(UbSmoeClient, ClipsByExpertByElementOrAsAWhole) {
   EXPECT_EQ(whole->metrics.means().at("pg_clipped"), 1.0);
 }
 
-// Experts 0, 1 and 3 are in use; the pseudo-gradients have norms 1, 7, 10 and 3 times that of ones.
+// Experts 0, 1 and 3 are used. The pseudo-gradients have 1, 7, 10 and 3 times the norm of ones.
 TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
   const auto sizes = at::tensor({1.f, 7.f, 10.f, 3.f}).view({-1, 1, 1});
   const auto injected = [&](const std::string& toml, double real, Metrics* metrics) {
@@ -320,7 +322,7 @@ TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
   EXPECT_NEAR(injected("pg_apply = \"adam_grad\"", 0.1, &metrics), 2.0 * 0.3, 1e-5);
 }
 
-/// Gradients and parameters after a step's edits, and what was reported.
+/// Gradients and parameters after the edits of a step, and the reported metrics.
 struct Edited {
   std::vector<at::Tensor> tensors;
   std::map<std::string, double> metrics;
@@ -384,7 +386,7 @@ TEST(UbSmoeClient, LeavesTheGradientAloneWhenPseudoGradientsBypassTheOptimiser) 
   EXPECT_TRUE(moved.slice(0, 1).allclose(at::full({3, kRank, 3}, -0.001), 1e-3)) << moved;
 }
 
-// Experts no client ever uses under plain SGD: Gt grows by sum_c p_c rho_c per round.
+// No client ever uses some experts, under plain SGD. Gt grows by sum_c p_c rho_c per round.
 TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
   for (const auto& [toml, factor] : {std::pair{"", 1.239674}, std::pair{"rho_ref = \"kmax\"\n", 1.810660}}) {
     const auto ub = method(std::string(toml) + "pg_apply = \"decoupled_sgd\"\npg_clip_mode = \"off\"");
@@ -405,7 +407,7 @@ TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
   }
 }
 
-// The same, beside experts that every round moves by 1 per step: no expert is moved by more than twice as much.
+// The same run with other experts that move by 1 per step in every round. No expert moves by more than twice as much.
 TEST(UbSmoeDynamics, TheRelativeClipEndsTheRun) {
   const auto ub = method();
   const auto round = round_of({1, 2, 4, 8});

@@ -14,7 +14,7 @@ OptimizerConfig paper() { return {}; }
 
 at::Tensor leaf(const at::Tensor& value) { return value.clone().requires_grad_(true); }
 
-/// AdamW as in the paper's Algorithm 2, one value at a time, in float64.
+/// AdamW as in Algorithm 2 of the paper, for one value at a time in float64.
 struct ScalarAdamW {
   double theta = 0, m = 0, v = 0;
   int64_t t = 0;
@@ -71,7 +71,7 @@ TEST(AdamW, EqualsTheFormulaInFloat64Over100Steps) {
     EXPECT_NEAR(tensor.detach().flatten()[i].item<double>(), scalars[static_cast<size_t>(i)].theta, 1e-12);
 }
 
-// A constant gradient for 47 steps: displacement / (47 eta) as eps takes over.
+// With a constant gradient for 47 steps, compares displacement / (47 eta) for gradients near eps.
 TEST(AdamW, HidesTheSizeOfAConstantGradient) {
   auto config = paper();
   config.weight_decay = 0;
@@ -115,7 +115,7 @@ TEST(AdamW, MovesOnlyActiveSlicesEachWithItsOwnStepCount) {
   EXPECT_TRUE(stacked.detach()[2].equal(start[2]));
 }
 
-// 7 x 10,003 numbers: more than a piece, and no multiple of a vector.
+// 7 x 10,003 numbers are more than one piece and not a multiple of a vector.
 TEST(AdamW, GivesTheSameBitsOnAnyNumberOfThreadsAndZeroesOnlyWhenAsked) {
   at::manual_seed(5);
   const auto start = at::randn({7, 10'003}), grad = at::randn({7, 10'003});
@@ -141,7 +141,7 @@ TEST(AdamW, GivesTheSameBitsOnAnyNumberOfThreadsAndZeroesOnlyWhenAsked) {
   EXPECT_EQ(stacked.grad().abs().max().item<float>(), 0) << "those that did not move too";
 }
 
-/// Two parameters, of which the first is a stack, after some steps with either engine.
+/// Returns two parameters, the first of them a stack, after some steps with an engine.
 std::vector<at::Tensor> after_steps(Engine engine, bool skips_idle, at::ScalarType type) {
   at::manual_seed(11);
   auto config = paper();

@@ -1,4 +1,4 @@
-// The gradient of a frozen weight against differences of the loss as that weight itself moves, in float64.
+// Compares the gradient of a frozen weight with central differences of the loss, in float64.
 #include "train/weight_gradient.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ std::vector<Example> rows() {
           {.ids = {44, 2, 2, 13, 51}, .first_target = 3}};
 }
 
-/// Sum over micro-batches of the mean loss per target.
+/// Returns the sum over micro-batches of the mean loss per target.
 double loss(const CausalLm& model, const RouterOptions& router) {
   const auto examples = rows();
   double sum = 0;
@@ -32,7 +32,7 @@ double loss(const CausalLm& model, const RouterOptions& router) {
   return sum;
 }
 
-/// d loss / d weight[row][column], by a central difference.
+/// Returns d loss / d weight[row][column] by a central difference.
 double slope(const CausalLm& model, const std::string& weight, int64_t row, int64_t column,
              const RouterOptions& router) {
   constexpr double kStep = 1e-6;
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Routing, WeightGradient,
                          ::testing::Values(RouterOptions{}, RouterOptions{.top_k = 1},
                                            RouterOptions{.top_k = 2, .gate_norm = GateNorm::kRenormSelected}));
 
-// Fed-SB begins with gradients of every site, a layer's at a time.
+// Fed-SB starts with the gradients of every site, one layer at a time.
 TEST(WeightGradients, OfManySitesInOnePassAreThoseOfEachAlone) {
   const auto model = testing::random_model(9);
   const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
