@@ -33,20 +33,20 @@ int64_t MethodEntry::rank(double budget, int64_t max_rank) const {
   return std::max<int64_t>(1, std::llround(static_cast<double>(max_rank) * (0.2 + 0.8 * budget)));
 }
 
-std::vector<std::string> MethodEntry::readings(std::span<const std::string> asked, bool has_experts) const {
+std::vector<std::string> MethodEntry::readings(std::span<const std::string> modes, bool has_experts) const {
   if (family != MethodFamily::kRank) return {""};
   std::vector<std::string> possible;
-  std::copy_if(asked.begin(), asked.end(), std::back_inserter(possible),
-               [&](const std::string& reading) { return has_experts || reading == "a"; });
+  std::copy_if(modes.begin(), modes.end(), std::back_inserter(possible),
+               [&](const std::string& mode) { return has_experts || mode == "a"; });
   return possible;
 }
 
 std::span<const MethodEntry> methods() { return table(); }
 
 void add_method(const MethodEntry& entry) {
-  const auto taken = [&](const MethodEntry& known) { return known.name == entry.name; };
+  const auto same_name = [&](const MethodEntry& known) { return known.name == entry.name; };
   EK_CHECK(entry.make && entry.write, kInternal, "method ", entry.name, " has no make or no write: use method_entry()");
-  EK_CHECK(std::none_of(table().begin(), table().end(), taken), kConfig, "method ", entry.name,
+  EK_CHECK(std::none_of(table().begin(), table().end(), same_name), kConfig, "method ", entry.name,
            " is in the table already: choose another name");
   table().push_back(entry);
 }

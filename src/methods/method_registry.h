@@ -56,7 +56,7 @@ struct MethodEntry {
   /// Returns the rank evaluation modes to use out of `asked` (docs/ambiguities.md, R25). A rank method has mode "a",
   /// the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense model has only
   /// "a". Other methods have one mode without a name, "".
-  std::vector<std::string> readings(std::span<const std::string> asked, bool has_experts) const;
+  std::vector<std::string> readings(std::span<const std::string> modes, bool has_experts) const;
 };
 
 /// Returns the experts per token that a budget allows: floor(K_max beta).

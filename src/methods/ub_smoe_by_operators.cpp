@@ -32,7 +32,7 @@ at::Tensor median_of(const at::Tensor& values_E, const at::Tensor& chosen_E) {
 }
 
 /// Reshapes one factor per slice so that it broadcasts over `stack`.
-at::Tensor beside(const at::Tensor& value_E, const at::Tensor& stack) {
+at::Tensor broadcastable(const at::Tensor& value_E, const at::Tensor& stack) {
   return value_E.to(stack.scalar_type()).view({-1, 1, 1});
 }
 
@@ -45,11 +45,11 @@ at::Tensor add_all(const Injection& injection, const at::Tensor& norm_E, std::sp
   std::vector<at::Tensor> clamped;
   for (size_t j = 0; j < g.size(); ++j) {
     if (!bounded) {
-      targets[j].addcmul_(g[j], beside(injection.share_E * injection.scale_E * factor, g[j]));
+      targets[j].addcmul_(g[j], broadcastable(injection.share_E * injection.scale_E * factor, g[j]));
       continue;
     }
-    clamped.push_back((g[j] * beside(injection.scale_E, g[j])).clamp_(-injection.bound, injection.bound));
-    targets[j].addcmul_(clamped.back(), beside(injection.share_E * factor, g[j]));
+    clamped.push_back((g[j] * broadcastable(injection.scale_E, g[j])).clamp_(-injection.bound, injection.bound));
+    targets[j].addcmul_(clamped.back(), broadcastable(injection.share_E * factor, g[j]));
   }
   return injection.share_E * (bounded ? norms_E(clamped) : injection.scale_E * norm_E);
 }

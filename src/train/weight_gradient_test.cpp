@@ -59,7 +59,7 @@ class WeightGradient : public ::testing::TestWithParam<RouterOptions> {
   const std::unique_ptr<CausalLm> model = testing::random_model(9, 67, BaseDtype::kFloat64);
 };
 
-TEST_P(WeightGradient, OfAnExpertIsTheSlopeOfTheLoss) {
+TEST_P(WeightGradient, GradientOfAnExpertEqualsTheDifferenceQuotient) {
   for (const std::string name : {"gate_proj", "up_proj", "down_proj"}) {
     const auto g_EOI = gradient(*model, "model.layers.0.mlp.experts." + name, GetParam());
     int64_t unused = 0;
@@ -75,7 +75,7 @@ TEST_P(WeightGradient, OfAnExpertIsTheSlopeOfTheLoss) {
   }
 }
 
-TEST_P(WeightGradient, OfAttentionAndRouterIsTheSlopeOfTheLoss) {
+TEST_P(WeightGradient, GradientOfAttentionAndRouterEqualsTheDifferenceQuotient) {
   for (const std::string site : {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.gate"}) {
     const auto g_OI = gradient(*model, site, GetParam());
     for (const auto& [row, column] : {std::pair<int64_t, int64_t>{0, 1}, {3, 20}, {4, 11}}) {
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Routing, WeightGradient,
                                            RouterOptions{.top_k = 2, .gate_norm = GateNorm::kRenormSelected}));
 
 // Fed-SB starts with the gradients of every site, one layer at a time.
-TEST(WeightGradients, OfManySitesInOnePassAreThoseOfEachAlone) {
+TEST(WeightGradients, GradientsOfManySitesEqualThoseOfEachSite) {
   const auto model = testing::random_model(9);
   const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
   const auto examples = rows();
