@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-/// What a shell makes of the line: its words, one a line.
+/// Returns the words that a shell parses from the line, one per line.
 std::string words_in_shell(const std::string& line) {
   auto* shell = ::popen(("printf '%s\\n' " + line).c_str(), "r");
   std::string text;

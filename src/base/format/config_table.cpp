@@ -55,7 +55,7 @@ std::string quote(std::string_view text) {
   return result + '"';
 }
 
-/// What stands there, for messages: `"abc"`, `[1, 2]`, shortened when long.
+/// Returns a value as text for messages: `"abc"`, `[1, 2]`. Long values are shortened.
 std::string text_of(const toml::node& node) {
   std::ostringstream out;
   node.visit([&out](const auto& value) {
@@ -87,7 +87,7 @@ constexpr std::string_view kExpected<bool> = "true or false";
 template <>
 constexpr std::string_view kExpected<std::string> = "a string";
 
-/// The value when it is of that very type; TOML has no silent conversions, save that a whole number is a number too.
+/// Returns the value if the node has exactly this type. Integers are also accepted as floating-point numbers.
 template <typename T>
 std::optional<T> exact(const toml::node& node) {
   if constexpr (std::is_same_v<T, double>)
@@ -96,7 +96,7 @@ std::optional<T> exact(const toml::node& node) {
   return std::nullopt;
 }
 
-/// TOML's nan and inf are numbers, but no setting means anything with them.
+/// TOML allows nan and inf. No setting does.
 bool is_finite(double value) { return std::isfinite(value); }
 template <typename T>
 bool is_finite(const T&) {
@@ -137,8 +137,8 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
   return values;
 }
 
-/// Bounds what the parser, and the tables it makes, recurse over: parts of a key and brackets within each other. Steps
-/// over strings and comments as TOML writes them.
+/// Limits the recursion of the parser and of the tables that it builds: parts of a dotted key and nested brackets. It
+/// skips strings and comments as TOML defines them.
 class Bounds {
  public:
   static constexpr size_t kMostBytes = size_t{16} << 20;
@@ -172,7 +172,8 @@ class Bounds {
     ++at_;
   }
 
-  /// To the quote that ends it: three of them where three began it; a string of one line ends with its line.
+  /// Advances to the quote that ends a string: three quotes if three began it. A single-line string also ends with its
+  /// line.
   void skip_string(char quote) {
     const std::string three(3, quote);
     const bool long_one = text_.substr(at_, 3) == three;
@@ -202,7 +203,7 @@ toml::table parsed(std::string_view text, std::string_view origin) {
   }
 }
 
-/// What needs no quotes after --set.
+/// Returns whether a value after --set needs no quotes.
 bool is_bare_word(std::string_view text) {
   constexpr std::string_view kWord = "_-./:+@~%";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
@@ -210,7 +211,7 @@ bool is_bare_word(std::string_view text) {
   });
 }
 
-/// "[piqa, boolq]" as strings; nothing when it is no list of bare words.
+/// Parses "[piqa, boolq]" as a list of strings. Returns nothing if the text is not a list of bare words.
 std::optional<toml::array> bare_words(std::string_view text) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
   toml::array words;
@@ -224,7 +225,7 @@ std::optional<toml::array> bare_words(std::string_view text) {
   return words;
 }
 
-/// The value of `--set a.b=value`, in a table of its own under the key "value".
+/// Parses the value of `--set a.b=value`. Returns a table that contains it under the key "value".
 toml::table parsed_value(std::string_view text, std::string_view assignment) {
   Bounds(text, concat("--set ", shown(assignment))).check();
   try {
@@ -237,12 +238,12 @@ toml::table parsed_value(std::string_view text, std::string_view assignment) {
   fail(kConfig, "--set ", shown(assignment), ": the value is neither TOML nor a bare word; strings may need quotes");
 }
 
-/// Copies, since a copied node forgets its line: that line was one of the little text it was parsed from.
+/// Copies the node, because a copy has no line number. The line number would refer to the text after --set.
 void assign_copy(toml::table& table, const std::string& key, toml::table& value) {
   value.get("value")->visit([&](auto& node) { table.insert_or_assign(key, node); });
 }
 
-/// The tables at `path` ("clients.client"), those of lists of tables included.
+/// Returns the tables at `path` ("clients.client"), including the entries of lists of tables.
 std::vector<toml::table*> tables_at(toml::table& root, std::string_view path) {
   if (path.empty()) return {&root};
   const auto dot = path.find('.');

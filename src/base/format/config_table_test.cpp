@@ -99,7 +99,7 @@ TEST(Config, AStructFillsInWhatDependsOnOtherKeysAndRefusesValues) {
   }
 }
 
-/// A list of numbers, or a table that stands for one.
+/// A list of numbers, or a table with an equivalent description.
 struct Numbers {
   std::vector<double> list{}, values{};
   int64_t times = 1;

@@ -22,11 +22,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kReadBytes = int64_t{1} << 20;  // a second-level cache
-constexpr int64_t kYoungest = 2'000'000'000;      // ns
+constexpr int64_t kReadBytes = int64_t{1} << 20;  // the size of a second-level cache
+constexpr int64_t kYoungest = 2'000'000'000;  // ns; younger files may still change within the resolution of time stamps
 constexpr size_t kDigestBytes = 32 * Sha256Streams::kStreams;
 
-/// What is remembered of a file, in a small file of its own in the cache folder.
+/// The facts that are cached about a file, in a small file in the cache folder.
 struct FileFacts {
   std::string path;
   int64_t device = 0, inode = 0, bytes = 0, modified_ns = 0, changed_ns = 0;
@@ -60,7 +60,7 @@ struct FileFacts {
   }
 };
 
-/// $XDG_CACHE_HOME/evenkeel, or ~/.cache/evenkeel; empty where neither is an absolute path.
+/// Returns $XDG_CACHE_HOME/evenkeel or ~/.cache/evenkeel, or an empty path if neither is absolute.
 fs::path cache_folder() {
   for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""}, std::pair{"HOME", ".cache"}}) {
     const char* given = std::getenv(variable);
@@ -69,11 +69,11 @@ fs::path cache_folder() {
   return {};
 }
 
-/// Read and written by several threads and processes: a file of facts is replaced whole, and a lost update costs a
-/// pass.
+/// A cache that several threads and processes read and write. A file of facts is replaced as a whole. A lost update
+/// costs one more pass over the model file.
 class Memory {
  public:
-  /// What is known of the file as it is; nothing but its identity where nothing is.
+  /// Returns the facts about the file in its present state. Without an entry they contain its identity only.
   FileFacts of(const fs::path& file, const FileIdentity& now) {
     const std::scoped_lock lock(mutex_);
     auto nothing = FileFacts::nothing_of(file, now);
@@ -141,7 +141,7 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  /// Fills `into` from `begin` on; what the file does not have any more is an error.
+  /// Reads `bytes` bytes from `begin` on. It is an error if the file has become shorter.
   void read(int64_t begin, char* into, int64_t bytes) const {
     while (bytes > 0) {
       const ssize_t done = ::pread(descriptor_, into, static_cast<size_t>(bytes), begin);
@@ -157,7 +157,7 @@ class OpenFile {
   int descriptor_;
 };
 
-/// The sixteen digests of one piece.
+/// Computes the sixteen digests of one piece.
 void hash_piece(const OpenFile& file, int64_t begin, int64_t end, std::string& buffer, char* digests) {
   Sha256Streams streams;
   for (; begin < end; begin += kReadBytes) {

@@ -19,7 +19,7 @@ std::string noise(size_t bytes) {
   return text;
 }
 
-/// What FIPS 180-4 makes of the words s, s + 16, s + 32 … of `bytes`, for every s; 32 bytes each.
+/// Computes the 32-byte digests by FIPS 180-4 for the words s, s + 16, s + 32, ... of `bytes`, for every s.
 std::string digests_by_definition(std::string_view bytes) {
   std::string digests;
   for (size_t s = 0; s < 16; ++s) {
@@ -72,7 +72,7 @@ TEST(Fingerprint, AFileIsSettledTwoSecondsAfterItsLastChange) {
   const FileIdentity file{.bytes = 1, .modified_ns = 5'000'000'000, .changed_ns = 6'000'000'000};
   EXPECT_FALSE(is_settled(file, 7'900'000'000));
   EXPECT_TRUE(is_settled(file, 8'000'000'000));
-  EXPECT_FALSE(is_settled(file, 1'000'000'000));  // a clock that was put back
+  EXPECT_FALSE(is_settled(file, 1'000'000'000));  // the system clock was set back
 }
 
 TEST(Fingerprint, RefusesAFileThatIsNotThere) {

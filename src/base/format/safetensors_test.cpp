@@ -15,7 +15,7 @@ namespace {
 
 class SafetensorsTest : public ::testing::Test {
  protected:
-  /// The message of loading a file with this header and this many bytes of data.
+  /// Returns the error message of loading a file with this header and this number of data bytes.
   std::string refusal(const std::string& header, size_t data_bytes) {
     const uint64_t length = header.size();
     write_file_atomic(file_,

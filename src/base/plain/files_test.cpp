@@ -28,7 +28,7 @@ class Files : public ::testing::Test {
   const fs::path folder_ = temporary_.path();
 };
 
-// LibTorch's libraries export a std::filesystem of their own; cmake/FindLibTorch.cmake says why it must not be ours.
+// LibTorch's libraries export their own std::filesystem. cmake/FindLibTorch.cmake explains why it must not be used.
 TEST(StandardLibrary, FoldersAreRemovedByTheSystems) {
   std::uintmax_t (*const remove_all)(const fs::path&, std::error_code&) = fs::remove_all;
   Dl_info from{};
@@ -178,7 +178,7 @@ TEST_F(Files, AnAtomicFolderAppearsWholeOrNotAtAll) {
   const auto target = folder_ / "models" / "new";
   { AtomicFolder abandoned(target / ""); }
   EXPECT_TRUE(fs::is_empty(folder_ / "models"));
-  fs::create_directories(folder_ / "models" / "new.part" / "left");  // by a killed process
+  fs::create_directories(folder_ / "models" / "new.part" / "left");  // left by a killed process
   fs::create_directory(target);
   AtomicFolder out(target);
   EXPECT_TRUE(fs::is_empty(out.path()));
@@ -228,7 +228,7 @@ TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
   write_file_atomic(file, "twenty bytes of text");
   const MappedFile mapped(file);
   check_mapped_files();
-  write_file_atomic(file, "another");  // renamed over: the mapping still shows the first
+  write_file_atomic(file, "another");  // after the rename the mapping still shows the first content
   check_mapped_files();
   const MappedFile second(file);
   fs::resize_file(file, 3);

@@ -50,7 +50,7 @@ TEST(ParseJson, BoundsDepthLengthAndNumberOfValues) {
 }
 
 TEST(ParseJson, WhatPassesIsCopiedWrittenAndDestroyedOnASmallStack) {
-  std::thread([] {  // glibc's threads have 8 MiB here, musl's 128 KiB: the frames of 128 levels fit either
+  std::thread([] {  // threads have a stack of 8 MiB with glibc and 128 KiB with musl; 128 levels fit into both
     const Json value = parse_json(repeated("{\"a\":[", 64) + repeated("]}", 64), "x");
     const Json copy = value;
     EXPECT_EQ(copy.dump().size(), 64u * 8);
@@ -87,7 +87,7 @@ TEST(ShownJson, IsShortWhateverTheValue) {
   const std::string list = shown(Json(std::vector<int>(100'000, 7)));
   EXPECT_TRUE(list.starts_with("[7,7,") && list.ends_with(",... (a list of 100000)")) << list;
   Json deep = 1;
-  for (int i = 0; i < 100'000; ++i) deep = Json::array({std::move(deep)});  // deeper than anything that is parsed
+  for (int i = 0; i < 100'000; ++i) deep = Json::array({std::move(deep)});  // deeper than any parsed text
   EXPECT_EQ(shown(deep), "[[[[...]]]]");
 }
 

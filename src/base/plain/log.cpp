@@ -18,9 +18,9 @@ namespace {
 constexpr const char* kClearLine = "\r\033[K";
 constexpr size_t kLongestLine = 2000;
 
-/// What stands in the last line of the terminal; empty when nothing does.
+/// The progress text in the last line of the terminal; empty if there is none.
 struct Screen {
-  std::mutex lock;  // of the file's text as well
+  std::mutex lock;  // also protects the text of the log file
   std::string line;
   const bool terminal = isatty(STDERR_FILENO) == 1;
 };
@@ -59,10 +59,10 @@ void draw(const std::string& line) {
   std::fflush(stderr);
 }
 
-/// The File that is there, if any.
+/// The state of the log file, if there is one.
 struct Kept {
   bool wanted = false;
-  std::string held;  // until the file is open
+  std::string held;  // lines that are stored until the file is open
   std::ofstream file;
 };
 
@@ -76,7 +76,7 @@ std::string_view word_of(Level level) {
   return level == Level::kWarning ? "warning" : "error  ";
 }
 
-/// REQUIRES the screen's lock.
+/// Writes a line to the log file, or stores it until the file is open. REQUIRES the screen's lock.
 void keep(Level level, std::string_view line) {
   auto& now = kept();
   if (!now.wanted) return;
@@ -146,7 +146,7 @@ void Progress::update(std::string_view text) {
   flush();
 }
 
-/// On a terminal the line stands there already. REQUIRES the screen's lock.
+/// On a terminal the line is already visible. REQUIRES the screen's lock.
 void Progress::flush() {
   if (pending_.empty()) return;
   keep(Level::kInfo, pending_);

@@ -16,7 +16,8 @@ constexpr size_t kTail = kKey.size() + kDigits + kClosing.size();
 
 std::string tail_of(std::string_view body) { return concat(kKey, sha256(body).substr(0, kDigits), kClosing); }
 
-/// What a process that dies while it appends can leave: a line without its break, or its beginning.
+/// Returns whether `text` is a line that a process left incomplete when it died: a prefix of the line, or the line
+/// without its line break.
 bool torn(std::string_view text) {
   const size_t key = text.find(kKey);
   return key == std::string_view::npos || text.size() <= key + kTail;
@@ -27,7 +28,7 @@ bool torn(std::string_view text) {
 std::string sealed(const OrderedJson& object, int indent) {
   EK_CHECK(object.is_object() && !object.empty(), kInternal, "sealed: not an object with members");
   std::string text = object.dump(indent);
-  text.resize(text.size() - (indent < 0 ? 1 : 2));  // the closing brace, and the line break before it
+  text.resize(text.size() - (indent < 0 ? 1 : 2));  // removes the closing brace and the line break before it
   text += indent < 0 ? "," : concat(",\n", std::string(static_cast<size_t>(indent), ' '));
   return text + tail_of(text);
 }

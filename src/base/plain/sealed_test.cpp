@@ -14,7 +14,7 @@ class Sealed : public ::testing::Test {
   const fs::path file_ = temporary_.path() / "records.jsonl";
 };
 
-/// `text` with one bit turned.
+/// Returns `text` with one bit inverted.
 std::string flipped(std::string text, size_t bit) {
   text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << (bit % 8)));
   return text;

@@ -92,7 +92,7 @@ TEST(StorageCopies, TensorsThatShareMemoryShareItInTheCopy) {
   EXPECT_EQ(phi[3].item<float>(), 3);
 }
 
-/// A router reads the phi that trains: its gradient goes to one tensor.
+/// A router refers to the trained phi, so the copy must have one tensor for both: its gradient goes to one tensor.
 TEST(StorageCopies, WhatWasOneTensorIsOne) {
   const auto phi = at::randn({4}), other = phi.narrow(0, 0, 2);
   auto copy = cloning();
@@ -123,7 +123,7 @@ TEST(StorageCopies, BytesOfSeveralTypesInOneStorageStayOne) {
   EXPECT_EQ(numbers_there.storage_offset(), numbers.storage_offset());
 }
 
-/// A client's copies begin with what all clients hold alike.
+/// A client's copies start with the shared state of all clients.
 TEST(StorageCopies, WhatACopyKnowsIsNotCopiedAgain) {
   int64_t copied = 0;
   StorageCopies common([&](const at::Tensor& bytes_N) {
@@ -136,11 +136,11 @@ TEST(StorageCopies, WhatACopyKnowsIsNotCopiedAgain) {
   EXPECT_TRUE(share_memory(of_client(fixed), fixed_there));
   of_client(own);
   EXPECT_EQ(copied, 2);
-  common(own);  // what a client brought is that client's
+  common(own);  // tensors of one client are not shared
   EXPECT_EQ(copied, 3);
 }
 
-/// An address that is free again would name another tensor.
+/// Without ownership, a freed address could be reused by another tensor.
 TEST(StorageCopies, HoldsWhatItCopied) {
   auto copy = cloning();
   for (int i = 0; i < 20; ++i) {

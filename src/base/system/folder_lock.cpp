@@ -25,14 +25,14 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this machine";
 }
 
-/// Whether `file` is still the one behind `descriptor`: its holder may have removed it while we waited for it.
+/// Returns whether `file` still names the open file. The previous holder may have removed the file in the meantime.
 bool is_still(const fs::path& file, int descriptor) {
   struct stat ours = {}, there = {};
   return ::fstat(descriptor, &ours) == 0 && ::stat(file.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
          ours.st_dev == there.st_dev;
 }
 
-/// Who says to hold the lock; they may not have written it yet.
+/// Returns the holder's name from the lock file. The holder may not have written it yet.
 std::string named_in(int descriptor) {
   std::array<char, 400> text{};
   const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
@@ -41,7 +41,7 @@ std::string named_in(int descriptor) {
   return line.empty() ? "another process" : line;
 }
 
-/// Somebody who only asks (holder()) has the file for a moment: it is tried twice. errno says why not.
+/// Tries to lock a file twice, because holder() locks it for a moment. Sets errno on failure.
 bool locks(int descriptor, int how) {
   if (::flock(descriptor, how | LOCK_NB) == 0) return true;
   if (errno != EWOULDBLOCK) return false;
@@ -49,7 +49,7 @@ bool locks(int descriptor, int how) {
   return ::flock(descriptor, how | LOCK_NB) == 0;
 }
 
-/// The locked file, or -1 when it has to be opened again.
+/// Opens and locks the file. Returns -1 if it has to be opened again.
 int try_lock(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   EK_CHECK(descriptor >= 0, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(errno));
@@ -70,7 +70,7 @@ int try_lock(const fs::path& file) {
 FolderLock::FolderLock(const fs::path& folder) : file_(folder / kFile) {
   while (descriptor_ < 0) descriptor_ = try_lock(file_);
   const auto line = concat("process ", ::getpid(), " on ", host_name(), " since ", utc_now(), '\n');
-  // Who cannot say who they are holds the lock all the same.
+  // A failure to write the name does not affect the lock.
   if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
     const auto done = ::pwrite(descriptor_, line.data(), line.size(), 0);
 }
@@ -98,7 +98,7 @@ FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
 
 void FolderLock::release() {
   if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());  // before the lock goes: afterwards it may be somebody else's
+  ::unlink(file_.c_str());  // before the lock is released: afterwards the file may belong to another process
   ::close(std::exchange(descriptor_, -1));
 }
 

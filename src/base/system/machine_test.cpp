@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMebi = int64_t{1} << 20;
 
-/// A machine of a test's own: 4000 MiB of which 3000 are free, four processors, no limit.
+/// A simulated machine: 4000 MiB of which 3000 are free, four processors, no limit.
 class Machine : public ::testing::Test {
  protected:
   Machine() {

@@ -30,7 +30,7 @@ void with_one_two_and_three_threads(const Check& check) {
   }
 }
 
-/// How often each index was seen, by any thread.
+/// Counts how often each index was visited, over all threads.
 class Seen {
  public:
   explicit Seen(int64_t count) : times_(static_cast<size_t>(count)) {}
@@ -66,7 +66,7 @@ void expect_ranges(int64_t count, int64_t grain) {
   seen.expect_each_once();
 }
 
-/// The first piece to begin waits until all the others are done, for ten seconds at most.
+/// The piece that begins first waits until all others are done, for at most ten seconds.
 class HeldUp {
  public:
   explicit HeldUp(int64_t pieces) : others_(pieces - 1) {}

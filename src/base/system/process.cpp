@@ -17,7 +17,7 @@ namespace {
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   ::mallopt(M_MMAP_THRESHOLD, INT_MAX);
-  ::mallopt(M_TRIM_THRESHOLD, -1);  // never
+  ::mallopt(M_TRIM_THRESHOLD, -1);  // freed memory is never returned automatically
 #endif
 }
 
@@ -27,9 +27,9 @@ void let_waiting_threads_sleep(char** argv) {
   if (alone || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
   std::error_code error;
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe", error);  // itself would rename the process to exe
-  if (!error) ::execv(program.c_str(), argv);                  // where it cannot, threads spin
+  const auto program = std::filesystem::read_symlink(
+      "/proc/self/exe", error);                // executing the link itself would rename the process to exe
+  if (!error) ::execv(program.c_str(), argv);  // if it fails, waiting threads spin
 }
 
 }  // namespace
