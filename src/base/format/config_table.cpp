@@ -71,7 +71,7 @@ std::string text_of(const toml::node& node) {
   return shown(text);
 }
 
-std::string place(const toml::node& node, const std::string& origin) {
+std::string location(const toml::node& node, const std::string& origin) {
   const auto line = node.source().begin.line;
   return line == 0 ? std::string(" (from --set)") : concat(" (", origin, ", line ", line, ")");
 }
@@ -109,9 +109,9 @@ std::optional<T> scalar_at(const void* table, std::string_view key, const std::s
   const auto* node = find(table, key);
   if (node == nullptr) return std::nullopt;
   auto value = exact<T>(*node);
-  EK_CHECK(value, kConfig, name, " is ", text_of(*node), ", expected ", kExpected<T>, place(*node, origin));
+  EK_CHECK(value, kConfig, name, " is ", text_of(*node), ", expected ", kExpected<T>, location(*node, origin));
   EK_CHECK(is_finite(*value), kConfig, name, " is ", text_of(*node), ", expected a finite number",
-           place(*node, origin));
+           location(*node, origin));
   return value;
 }
 
@@ -124,14 +124,14 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
   if constexpr (std::is_same_v<T, std::string>)
     if (const auto one = exact<T>(*node)) return std::vector{*one};
   EK_CHECK(list, kConfig, name, " is ", text_of(*node), ", expected a list, each entry ", kExpected<T>,
-           place(*node, origin));
+           location(*node, origin));
   std::vector<T> values;
   for (const auto& item : *list) {
     auto value = exact<T>(item);
     EK_CHECK(value, kConfig, name, " holds ", text_of(item), ", expected entries that are ", kExpected<T>,
-             place(item, origin));
+             location(item, origin));
     EK_CHECK(is_finite(*value), kConfig, name, " holds ", text_of(item), ", expected finite numbers",
-             place(item, origin));
+             location(item, origin));
     values.push_back(std::move(*value));
   }
   return values;
@@ -141,17 +141,17 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
 /// skips strings and comments as TOML defines them.
 class Bounds {
  public:
-  static constexpr size_t kMostBytes = size_t{16} << 20;
+  static constexpr size_t kMaxBytes = size_t{16} << 20;
 
   Bounds(std::string_view text, std::string_view origin) : text_(text), origin_(origin) {}
 
   void check() {
-    require(text_.size() <= kMostBytes, text_.size(), " bytes", kMostBytes);
+    require(text_.size() <= kMaxBytes, text_.size(), " bytes", kMaxBytes);
     while (at_ < text_.size()) step(text_[at_]);
   }
 
  private:
-  static constexpr size_t kMostParts = 32, kMostDepth = 32;
+  static constexpr size_t kMaxParts = 32, kMaxDepth = 32;
 
   void require(bool good, size_t number, std::string_view what, size_t most) const {
     EK_CHECK(good, kConfig, origin_, ": line ", line_, ": ", number, what, ", allowed: up to ", most);
@@ -162,13 +162,13 @@ class Bounds {
     if (c == '#') return skip_comment();
     if (c == '\n') ++line_;
     depth_ += c == '[' || c == '{' ? 1 : 0;
-    require(depth_ <= kMostDepth, depth_, " brackets within each other", kMostDepth);
+    require(depth_ <= kMaxDepth, depth_, " brackets within each other", kMaxDepth);
     if (c == ']' || c == '}') depth_ -= depth_ > 0 ? 1 : 0;
     if (c == '.')
       ++parts_;
     else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos)
       parts_ = 1;
-    require(parts_ <= kMostParts, parts_, " parts of one key", kMostParts);
+    require(parts_ <= kMaxParts, parts_, " parts of one key", kMaxParts);
     ++at_;
   }
 
@@ -289,7 +289,7 @@ std::string list_of(const std::vector<T>& values, F text) {
 }  // namespace
 
 Table Table::load(const std::filesystem::path& file) {
-  return parse(read_file(file, Bounds::kMostBytes), file.string());
+  return parse(read_file(file, Bounds::kMaxBytes), file.string());
 }
 
 Table Table::parse(std::string_view text, std::string_view origin) {
@@ -332,7 +332,7 @@ std::vector<std::string> Table::rename(std::span<const RenamedKey> keys) {
       const auto* value = table->get(key.before);
       if (value == nullptr) continue;
       const auto name = key.table.empty() ? std::string(key.before) : concat(key.table, ".", key.before);
-      const auto where = place(*value, origin());
+      const auto where = location(*value, origin());
       EK_CHECK(table->get(key.now) == nullptr, kConfig, name, " is called ", key.now,
                " now, and both are there, allowed: one of them", where);
       lines.push_back(concat(name, " is called ", key.now, " now", where));
@@ -365,7 +365,7 @@ std::vector<Table> Table::tables(std::string_view key) const {
   const auto* node = find(node_, key);
   if (node == nullptr) return all;
   EK_CHECK(node->is_array(), kConfig, full_key(key), " is ", text_of(*node), ", expected a list of tables",
-           place(*node, origin()));
+           location(*node, origin()));
   for (const auto& item : *node->as_array())
     all.push_back(child(&item, concat(full_key(key), "[", all.size(), "]"), "a table"));
   return all;
@@ -384,7 +384,7 @@ Table Table::child(const void* any, std::string path, std::string_view expected)
   const auto* node = static_cast<const toml::node*>(any);
   if (node == nullptr) return child;
   EK_CHECK(node->is_table(), kConfig, child.path_, " is ", text_of(*node), ", expected ", expected,
-           place(*node, origin()));
+           location(*node, origin()));
   child.node_ = node->as_table();
   return child;
 }
@@ -415,9 +415,9 @@ std::optional<Names> Table::names(std::string_view key) const {
   if (node == nullptr) return std::nullopt;
   if (const auto* one = node->as_string()) return Names(one->get());
   EK_CHECK(node->is_array(), kConfig, full_key(key), " is ", text_of(*node), ", expected a string or a list of strings",
-           place(*node, origin()));
+           location(*node, origin()));
   const auto several = *strings(key);
-  EK_CHECK(!several.empty(), kConfig, full_key(key), " is empty, expected one name or more", place(*node, origin()));
+  EK_CHECK(!several.empty(), kConfig, full_key(key), " is empty, expected one name or more", location(*node, origin()));
   Names names;
   names.assign(several.begin(), several.end());
   return names;
@@ -431,7 +431,7 @@ std::string Table::origin() const { return document_ ? document_->origin : std::
 
 std::string Table::place_of(std::string_view key) const {
   const auto* node = find(node_, key);
-  if (node != nullptr) return place(*node, origin());
+  if (node != nullptr) return location(*node, origin());
   return document_ ? concat(" (", origin(), ")") : std::string();
 }
 

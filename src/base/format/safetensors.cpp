@@ -169,16 +169,16 @@ std::string file_head(const TensorMap& tensors, const Metadata& metadata, std::s
 
 /// Returns the parsed header. Each thread caches its last header, because uploads of a round have equal headers and
 /// parsing JSON is the slowest part of reading one.
-std::shared_ptr<const SafetensorsHead> head_of(std::string_view bytes, const std::string& place) {
-  constexpr int64_t kMostRemembered = 1 << 18;  // headers of checkpoints are larger and are read once
-  struct Remembered {
+std::shared_ptr<const SafetensorsHead> head_of(std::string_view bytes, const std::string& origin) {
+  constexpr int64_t kMaxCachedHeader = 1 << 18;  // headers of checkpoints are larger and are read once
+  struct CachedHeader {
     std::string beginning;
     std::shared_ptr<const SafetensorsHead> head;
   };
-  thread_local Remembered last;
+  thread_local CachedHeader last;
   if (last.head && bytes.starts_with(last.beginning)) return last.head;
-  auto head = std::make_shared<const SafetensorsHead>(read_safetensors_head(bytes, place));
-  if (head->bytes <= kMostRemembered) last = {std::string(bytes.substr(0, static_cast<size_t>(head->bytes))), head};
+  auto head = std::make_shared<const SafetensorsHead>(read_safetensors_head(bytes, origin));
+  if (head->bytes <= kMaxCachedHeader) last = {std::string(bytes.substr(0, static_cast<size_t>(head->bytes))), head};
   return head;
 }
 
@@ -198,12 +198,12 @@ Safetensors load_safetensors(const std::filesystem::path& file) {
   return decode_safetensors(bytes, file.string());
 }
 
-SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& place) {
-  const HeaderReader reader(place);
+SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& origin) {
+  const HeaderReader reader(origin);
   const auto text = reader.header(bytes);
   const Json document =
-      parse_json(text, concat(place, " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
-  const JsonView header(document, concat(place, " (header)"), kCheckpoint);
+      parse_json(text, concat(origin, " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
+  const JsonView header(document, concat(origin, " (header)"), kCheckpoint);
   SafetensorsHead head{{}, reader.metadata(header), static_cast<int64_t>(8 + text.size())};
   for (const auto& tensor : header.members())
     if (tensor.key() != "__metadata__") head.tensors.push_back(reader.entry(tensor));
@@ -211,11 +211,11 @@ SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string&
   return head;
 }
 
-Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& place) {
+Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& origin) {
   const std::string_view bytes(static_cast<const char*>(buffer.const_data_ptr()), buffer.nbytes());
-  const auto head = head_of(bytes, place);
+  const auto head = head_of(bytes, origin);
   const auto data = bytes.substr(static_cast<size_t>(head->bytes));
-  HeaderReader(place).check_length(head->data_bytes(), static_cast<int64_t>(data.size()));
+  HeaderReader(origin).check_length(head->data_bytes(), static_cast<int64_t>(data.size()));
   Safetensors result{{}, head->metadata};
   for (const auto& entry : head->tensors) result.tensors.emplace(entry.name, view(buffer, data, entry));
   return result;

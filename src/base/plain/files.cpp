@@ -49,9 +49,9 @@ void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
   }
 }
 
-size_t read_some(int descriptor, char* into, size_t room, const fs::path& file) {
+size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& file) {
   while (true) {
-    const ssize_t done = ::read(descriptor, into, room);
+    const ssize_t done = ::read(descriptor, into, capacity);
     if (done < 0 && errno == EINTR) continue;
     EK_CHECK(done >= 0, kIo, file.string(), ": cannot be read: ", std::strerror(errno));
     return done;
@@ -82,7 +82,7 @@ class Sha256 {
 };
 
 /// Returns a unique temporary name in the same folder. is_part_of() (base/plain/folders.h) recognises such names.
-fs::path temporary_beside(const fs::path& file) {
+fs::path temporary_path_for(const fs::path& file) {
   static std::atomic<unsigned> serial{0};
   return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
 }
@@ -159,7 +159,7 @@ std::string read_file(const fs::path& file, size_t most) {
   return bytes;
 }
 
-AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_beside(file_)) {
+AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_path_for(file_)) {
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", std::strerror(errno));
 }
@@ -238,7 +238,7 @@ void make_writable(const fs::path& folder) {
 }
 
 /// Removes a trailing slash, which a shell's completion adds, so that the parent folder is the right one.
-fs::path plain(const fs::path& folder) {
+fs::path without_trailing_slash(const fs::path& folder) {
   const auto whole = fs::absolute(folder).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
@@ -256,12 +256,12 @@ void check_no_mount_point(const fs::path& folder) {
 }
 
 /// Opens and locks a folder. Another process may have locked it.
-int locked(const fs::path& folder) {
+int open_and_lock(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
-  struct stat mine = {}, there = {};
-  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &mine) == 0 &&
-                    ::stat(folder.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
+  struct stat opened = {}, current = {};
+  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &opened) == 0 &&
+                    ::stat(folder.c_str(), &current) == 0 && opened.st_ino == current.st_ino;
   if (!held) ::close(descriptor);
   EK_CHECK(held, kIo, folder.string(), ": another process is writing it");
   return descriptor;
@@ -274,11 +274,12 @@ void make_new_folder(const fs::path& folder) {
   make_writable(folder);
 }
 
-AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(plain(folder)), part_(folder_.string() + ".part") {
+AtomicFolder::AtomicFolder(const fs::path& folder)
+    : folder_(without_trailing_slash(folder)), part_(folder_.string() + ".part") {
   check_new(folder_);
   check_no_mount_point(folder_);
   make_writable(part_);
-  descriptor_ = locked(part_);
+  descriptor_ = open_and_lock(part_);
   for (const auto& entry : entries_of(part_)) remove_path(entry);
 }
 

@@ -37,7 +37,7 @@ struct Slot {
 };
 std::array<Slot, 4096> slots;
 
-std::atomic<size_t> done_with{0};  // bytes that were read since pages were last released
+std::atomic<size_t> bytes_since_release{0};  // bytes that were read since pages were last released
 
 std::mutex mutex;
 std::map<const void*, Mapped>& mappings() {
@@ -155,7 +155,7 @@ void check_mapped_files() {
 }
 
 void release_mapped_pages() {
-  done_with = 0;
+  bytes_since_release = 0;
   const std::scoped_lock lock(mutex);
   for (const auto& [address, mapped] : mappings())
     ::madvise(const_cast<void*>(address), static_cast<size_t>(mapped.status.st_size), MADV_DONTNEED);
@@ -163,7 +163,7 @@ void release_mapped_pages() {
 
 void advise_dontneed(size_t bytes) {
   constexpr size_t kAtOnce = 64 << 20;
-  if (done_with.fetch_add(bytes) + bytes >= kAtOnce) release_mapped_pages();
+  if (bytes_since_release.fetch_add(bytes) + bytes >= kAtOnce) release_mapped_pages();
 }
 
 }  // namespace evenkeel

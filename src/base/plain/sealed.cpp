@@ -18,7 +18,7 @@ std::string tail_of(std::string_view body) { return concat(kKey, sha256(body).su
 
 /// Returns whether `text` is a line that a process left incomplete when it died: a prefix of the line, or the line
 /// without its line break.
-bool torn(std::string_view text) {
+bool is_incomplete_line(std::string_view text) {
   const size_t key = text.find(kKey);
   return key == std::string_view::npos || text.size() <= key + kTail;
 }
@@ -69,7 +69,7 @@ SealedLines read_sealed_lines(const fs::path& file) {
       const auto place = concat(file.string(), ", line ", result.lines.size() + 1);
       result.lines.push_back({unsealed(view.substr(start, end - start), place), place, static_cast<int64_t>(end) + 1});
     }
-    EK_CHECK(torn(view.substr(start)), kCheckpoint, file.string(), ", line ", result.lines.size() + 1,
+    EK_CHECK(is_incomplete_line(view.substr(start)), kCheckpoint, file.string(), ", line ", result.lines.size() + 1,
              ": damaged: its bytes do not fit its checksum");
   } catch (const Error& damage) {
     result.damage = damage;

@@ -26,7 +26,7 @@ size_t character_length(std::string_view text, uint32_t& code) {
 }
 
 /// Returns whether a terminal interprets the character: controls, line and paragraph separators, direction marks.
-bool acts(uint32_t code) {
+bool is_interpreted(uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200E && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
 }
@@ -45,7 +45,7 @@ std::string take_character(std::string_view& text) {
   const std::string_view raw = text.substr(0, length == 0 ? 1 : length);
   text.remove_prefix(raw.size());
   if (length == 0) return formatted("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(raw[0])));
-  if (!acts(code)) return std::string(raw);
+  if (!is_interpreted(code)) return std::string(raw);
   if (code == '\n') return "\\n";
   if (code == '\t') return "\\t";
   if (code == '\r') return "\\r";

@@ -52,7 +52,7 @@ struct Point {
 };
 
 /// Computes (cos v, sin v) for v in [0, 2 pi], by reduction to the nearest multiple of pi / 2.
-EK_INLINE Point on_circle(double v) {
+EK_INLINE Point cos_sin(double v) {
   constexpr auto kCosine = series<9>(2, true, true);
   constexpr auto kSine = series<8>(3, true, true);
   constexpr double kRounder = 0x1.8p52;        // adding it rounds to an integer
@@ -74,18 +74,20 @@ EK_INLINE Point on_circle(double v) {
 }
 
 /// Converts to double through a signed 32-bit integer, which vector units support.
-EK_INLINE double real(uint32_t word) { return static_cast<double>(static_cast<int32_t>(word ^ 0x80000000u)) + 0x1p31; }
+EK_INLINE double to_double(uint32_t word) {
+  return static_cast<double>(static_cast<int32_t>(word ^ 0x80000000u)) + 0x1p31;
+}
 
 struct BoxMuller {
   static EK_INLINE void run(const uint32_t* words, size_t pairs, double scale, float* out) {
     std::array<double, kPairsAtOnce> u, v;
     for (size_t i = 0; i < pairs; ++i) {
-      u[i] = (real(words[2 * i]) + 0.5) * 0x1p-32;
-      v[i] = 2.0 * std::numbers::pi * 0x1p-32 * real(words[2 * i + 1]);
+      u[i] = (to_double(words[2 * i]) + 0.5) * 0x1p-32;
+      v[i] = 2.0 * std::numbers::pi * 0x1p-32 * to_double(words[2 * i + 1]);
     }
     for (size_t i = 0; i < pairs; ++i) u[i] = scale * std::sqrt(-2.0 * logarithm(u[i]));
     for (size_t i = 0; i < pairs; ++i) {
-      const auto [x, y] = on_circle(v[i]);
+      const auto [x, y] = cos_sin(v[i]);
       out[2 * i] = static_cast<float>(u[i] * x);
       out[2 * i + 1] = static_cast<float>(u[i] * y);
     }

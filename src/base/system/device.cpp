@@ -21,12 +21,12 @@ namespace evenkeel {
 namespace {
 
 constexpr std::string_view kGpu = "cuda";
-constexpr int64_t kMostDevices = 64;
+constexpr int64_t kMaxDevices = 64;
 constexpr int64_t kStagingBytes = int64_t{64} << 20;  // bytes of pinned memory; two buffers are used
 
 std::optional<int64_t> device_number(std::string_view text) {
   const auto value = parse_number<int64_t>(text);
-  return value && *value >= 0 && *value < kMostDevices ? value : std::nullopt;
+  return value && *value >= 0 && *value < kMaxDevices ? value : std::nullopt;
 }
 
 /// Parses N of "cuda:N".
@@ -142,8 +142,8 @@ bool names_compute_device(std::string_view text) { return text == "cpu" || text 
 
 c10::Device find_device(std::string_view name, std::string_view key) {
   EK_CHECK(names_compute_device(name), kConfig, key, " is \"", name, "\", allowed: cpu, cuda, cuda:0 and so on, auto");
-  const bool asked = names_gpu(name);
-  if (name == "cpu" || (!asked && gpus() == 0)) return c10::kCPU;
+  const bool is_gpu_name = names_gpu(name);
+  if (name == "cpu" || (!is_gpu_name && gpus() == 0)) return c10::kCPU;
   const int64_t count = gpus(), index = index_in(name).value_or(local_rank());
   EK_CHECK(count > 0, kConfig, key, " is ", name, ", but ", why_none(), "; --device cpu computes without");
   EK_CHECK(index < count, kConfig, key, " is ", name, ", which is GPU ", index, " for this process, allowed: 0 .. ",

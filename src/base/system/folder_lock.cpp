@@ -26,14 +26,14 @@ std::string host_name() {
 }
 
 /// Returns whether `file` still names the open file. The previous holder may have removed the file in the meantime.
-bool is_still(const fs::path& file, int descriptor) {
-  struct stat ours = {}, there = {};
-  return ::fstat(descriptor, &ours) == 0 && ::stat(file.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-         ours.st_dev == there.st_dev;
+bool is_same_file(const fs::path& file, int descriptor) {
+  struct stat opened = {}, current = {};
+  return ::fstat(descriptor, &opened) == 0 && ::stat(file.c_str(), &current) == 0 && opened.st_ino == current.st_ino &&
+         opened.st_dev == current.st_dev;
 }
 
 /// Returns the holder's name from the lock file. The holder may not have written it yet.
-std::string named_in(int descriptor) {
+std::string holder_in(int descriptor) {
   std::array<char, 400> text{};
   const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
   std::string line(text.data(), length > 0 ? static_cast<size_t>(length) : 0);
@@ -42,7 +42,7 @@ std::string named_in(int descriptor) {
 }
 
 /// Tries to lock a file twice, because holder() locks it for a moment. Sets errno on failure.
-bool locks(int descriptor, int how) {
+bool try_flock(int descriptor, int how) {
   if (::flock(descriptor, how | LOCK_NB) == 0) return true;
   if (errno != EWOULDBLOCK) return false;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -53,16 +53,16 @@ bool locks(int descriptor, int how) {
 int try_lock(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   EK_CHECK(descriptor >= 0, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(errno));
-  if (locks(descriptor, LOCK_EX)) {
-    if (is_still(file, descriptor)) return descriptor;
+  if (try_flock(descriptor, LOCK_EX)) {
+    if (is_same_file(file, descriptor)) return descriptor;
     ::close(descriptor);
     return -1;
   }
   const int reason = errno;
-  const auto who = named_in(descriptor);
+  const auto holder_name = holder_in(descriptor);
   ::close(descriptor);
   EK_CHECK(reason == EWOULDBLOCK, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(reason));
-  fail(kIo, file.parent_path().string(), " is in use by ", who, ": one process at a time works in it");
+  fail(kIo, file.parent_path().string(), " is in use by ", holder_name, ": one process at a time works in it");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::optional<std::string> FolderLock::holder(const fs::path& folder) {
   const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;
   std::optional<std::string> who;
-  if (!locks(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = named_in(descriptor);
+  if (!try_flock(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = holder_in(descriptor);
   ::close(descriptor);
   return who;
 }

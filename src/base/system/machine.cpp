@@ -71,24 +71,24 @@ std::vector<fs::path> control_groups(const fs::path& root, std::string_view cont
 }
 
 /// Returns the free memory of a control group. Inactive file pages count as free.
-int64_t left_in_group(const fs::path& group, const char* limit_file, const char* usage_file, const char* inactive) {
+int64_t free_in_group(const fs::path& group, const char* limit_file, const char* usage_file, const char* inactive) {
   const int64_t limit = number(content(group / limit_file), kUnlimited);
   if (limit == kUnlimited) return kUnlimited;
   const int64_t used = number(content(group / usage_file), 0);
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, used - number(field(group / "memory.stat", inactive), 0)));
 }
 
-int64_t left_in_groups(const fs::path& root) {
+int64_t free_in_groups(const fs::path& root) {
   int64_t left = kUnlimited;
   for (const auto& group : control_groups(root, ""))
-    left = std::min(left, left_in_group(group, "memory.max", "memory.current", "inactive_file"));
+    left = std::min(left, free_in_group(group, "memory.max", "memory.current", "inactive_file"));
   for (const auto& group : control_groups(root, "memory"))
     left =
-        std::min(left, left_in_group(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
+        std::min(left, free_in_group(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
   return left;
 }
 
-int64_t left_in_address_space(const fs::path& root) {
+int64_t free_in_address_space(const fs::path& root) {
   const int64_t limit = number(field(root / "proc/self/limits", "Max address space"), kUnlimited);
   if (limit == kUnlimited) return kUnlimited;
   constexpr int64_t kKibi = 1024;
@@ -96,7 +96,7 @@ int64_t left_in_address_space(const fs::path& root) {
 }
 
 /// Counts the processors in a list like "0-3,8".
-int64_t listed(const std::string& list) {
+int64_t processors_in(const std::string& list) {
   int64_t count = 0;
   std::istringstream in(list);
   for (std::string range; std::getline(in, range, ',');) {
@@ -127,15 +127,15 @@ double quota(const fs::path& root) {
 Memory memory(const fs::path& root) {
   constexpr int64_t kKibi = 1024;
   const auto info = root / "proc/meminfo";
-  const int64_t free = kKibi * number(field(info, "MemAvailable"), kUnlimited / kKibi), left = left_in_groups(root);
+  const int64_t free = kKibi * number(field(info, "MemAvailable"), kUnlimited / kKibi), left = free_in_groups(root);
   return {.physical = kKibi * number(field(info, "MemTotal"), 0),
           .available = std::min(free, left),
-          .address_space = left_in_address_space(root),
+          .address_space = free_in_address_space(root),
           .limited_by = left < free ? "control group" : "free memory"};
 }
 
 int64_t processors(const fs::path& root) {
-  const int64_t allowed = std::max<int64_t>(1, listed(field(root / "proc/self/status", "Cpus_allowed_list")));
+  const int64_t allowed = std::max<int64_t>(1, processors_in(field(root / "proc/self/status", "Cpus_allowed_list")));
   const double share = quota(root);
   return share < static_cast<double>(allowed) ? std::max<int64_t>(1, std::llround(std::ceil(share))) : allowed;
 }

@@ -23,8 +23,8 @@ void keep_freed_memory() {
 
 void let_waiting_threads_sleep(char** argv) {
   const char* threads = std::getenv("OMP_NUM_THREADS");
-  const bool alone = threads != nullptr && std::string_view(threads) == "1";
-  if (alone || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  const bool single_threaded = threads != nullptr && std::string_view(threads) == "1";
+  if (single_threaded || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
   std::error_code error;
   const auto program = std::filesystem::read_symlink(

@@ -285,8 +285,8 @@ std::string_view nfd(std::string_view text, std::string& storage) { return writt
 std::string_view nfkd(std::string_view text, std::string& storage) { return written_out(text, kCompatible, storage); }
 
 std::string_view nfkc(std::string_view text, std::string& storage) {
-  std::string apart;
-  const auto decomposition = nfkd(text, apart);
+  std::string decomposed_text;
+  const auto decomposition = nfkd(text, decomposed_text);
   const auto composed = nfc(decomposition, storage);
   if (composed.data() == text.data() || composed.data() == storage.data()) return composed;
   storage = composed;
