@@ -40,7 +40,7 @@ constexpr std::array<Routine, 8> kRoutines = {
     Routine{"at the harbour", {"board", "sail", "fish", "count", "land", "sell"}},
 };
 
-/// Spreads the values of a relation evenly over the animals, in an order of its own.
+/// Assigns the values of a relation evenly to the animals, in an order that depends on the relation.
 std::array<int64_t, kAnimals.size()> deal(uint64_t relation) {
   std::array<int64_t, kAnimals.size()> values;
   const auto order = RandomStream(kWorldSeed, "world-values", relation).permutation(kAnimals.size());

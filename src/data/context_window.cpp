@@ -20,7 +20,7 @@ std::vector<size_t> word_starts(std::string_view text) {
   return starts;
 }
 
-/// A run of words [first, last) that grows and shrinks around the kept words.
+/// A range of words [first, last) that grows and shrinks around the required words.
 class Window {
  public:
   Window(std::string_view text, KeptSpan kept) : text_(text), starts_(word_starts(text)) {
@@ -33,7 +33,7 @@ class Window {
     return run.substr(std::min(run.find_first_not_of(kBlank), run.size()));
   }
 
-  /// Takes words from both sides in turn while they fit into `room` tokens.
+  /// Adds words from both sides in turn while they fit into `room` tokens.
   void grow(const Tokenizer& tokenizer, int64_t room) {
     const auto fits = [&](size_t word) {
       const auto piece = text_.substr(starts_[word], starts_[word + 1] - starts_[word]);
@@ -48,7 +48,7 @@ class Window {
     }
   }
 
-  /// Removes the word farthest from the kept words. \return false if only the kept words are left.
+  /// Removes the word farthest from the required words. \return false if only the required words are left.
   bool shrink() {
     if (last_ - kept_last_ > kept_first_ - first_)
       --last_;

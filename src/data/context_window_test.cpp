@@ -27,7 +27,8 @@ class ContextWindow : public ::testing::Test {
   }
 
   const Tokenizer tokenizer_ = make_tokenizer();
-  const std::string context_ = "a b c  d\ne f g h i j k l";  // every letter is a token, with or without one space
+  const std::string context_ =
+      "a b c  d\ne f g h i j k l";  // every letter is a token, with or without one space before it
 };
 
 TEST_F(ContextWindow, IsAContiguousPieceThatFitsAndHoldsTheAnswer) {
@@ -43,7 +44,7 @@ TEST_F(ContextWindow, IsAContiguousPieceThatFitsAndHoldsTheAnswer) {
 
 TEST_F(ContextWindow, UsesTheRoomThereIsOnBothSides) {
   EXPECT_EQ(around(context_, "h", 5 + 5), "f g h i j");
-  EXPECT_EQ(around(context_, "g h", 5 + 5), "f g h i j");  // the line end before e would take two
+  EXPECT_EQ(around(context_, "g h", 5 + 5), "f g h i j");  // the line end before e would take two tokens
   EXPECT_EQ(around(context_, "h", 1000), context_);
 }
 

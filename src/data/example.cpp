@@ -10,11 +10,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kLeastShared = 16;  // one token in so many: fewer rows are not worth their copies in attention
+constexpr int64_t kLeastShared =
+    16;  // at least one token in so many must be shared, because copies in attention cost time
 
 enum class Rows { kOwn, kShared };
 
-/// Lays sequences end to end and gathers their targets.
+/// Concatenates sequences and collects their targets.
 class Packer {
  public:
   explicit Packer(Rows rows) : shared_(rows == Rows::kShared) { batch_.offsets = {0}; }

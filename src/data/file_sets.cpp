@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kFamilyName = "files", kTaskPrefix = "files:";
 
-/// Calls `change` with the patterns of every set.
+/// Calls `change` for the pattern lists of every set.
 template <typename Change>
 void for_patterns(FilesConfig& config, const Change& change) {
   const auto both = [&](FileSet& set, const std::string& key) {
@@ -27,7 +27,7 @@ bool is_set_name(std::string_view name) {
                                       [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
 }
 
-/// The files of all clients as one set. Each reads its own by what it says itself.
+/// Combines the files of all clients into one set. Each client still reads its own files with its own settings.
 FileSet together(FileSet set, std::span<const ClientFiles> clients) {
   set.held_out = 0;
   for (const auto& client : clients) {

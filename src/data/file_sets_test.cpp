@@ -36,7 +36,7 @@ class FileSets : public ::testing::Test {
 
   std::string path(std::string_view name) const { return (folder_.path() / name).string(); }
 
-  /// The set "files", of a.jsonl, with `change` made to it.
+  /// Returns options with the set "files" of a.jsonl, modified by `change`.
   RowOptions one(const std::function<void(FileSet&)>& change = [](FileSet&) {}) const {
     RowOptions from;
     from.files.train = {path("a.jsonl")};
@@ -147,7 +147,7 @@ TEST_F(FileSets, AFileThatTrainsAndTestsIsNotedUnderAnyName) {
   for (const auto* name : {"link.jsonl", "hard.jsonl", "copy.jsonl", "./a.jsonl"})
     EXPECT_NE(noted(name).find("a.jsonl trains and tests (as "), std::string::npos) << name << ": " << noted(name);
   EXPECT_EQ(noted("b.jsonl"), "");
-  RowOptions sets;  // one set's training file is another's test file
+  RowOptions sets;  // the training file of one set is the test file of another
   sets.files.sets["x"].train = {path("a.jsonl")};
   sets.files.sets["y"].test = {path("copy.jsonl")};
   EXPECT_NE(training_rows("files", sets).note.find("trains and tests"), std::string::npos);

@@ -48,7 +48,7 @@ bool is_in(std::span<const Block> blocks, uint32_t c) {
   return std::any_of(blocks.begin(), blocks.end(), [&](const Block& one) { return one.first <= c && c <= one.last; });
 }
 
-/// Stands on the letter before it, or joins it to the next.
+/// Returns whether the code point combines with the letter before it or joins it to the next one.
 bool is_mark(uint32_t c) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME ||

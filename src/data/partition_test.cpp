@@ -32,7 +32,7 @@ void expect_complete(const Shards& shards, size_t rows) {
   EXPECT_EQ(all, expected);
 }
 
-/// Mean over clients of the share of a client's most frequent label.
+/// Returns the mean over clients of the share of a client's most frequent label.
 double dominance(const Shards& shards, const std::vector<std::string>& labels) {
   double sum = 0;
   for (const auto& shard : shards) {
@@ -116,7 +116,7 @@ TEST(Partition, RefusesWhatCannotBeSplit) {
   EXPECT_THROW(partition(labels, 0, {}, 42), Error);
   EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, 0), 42), Error);
   EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, std::nan("")), 42), Error);
-  // One group cut over four clients by alpha 1e-3 nearly always goes to a single one.
+  // With alpha 1e-3, one group divided among four clients nearly always goes to a single client.
   EXPECT_THROW(partition(std::vector<std::string>(4, "all"), 4, dirichlet(DirichletScheme::kGroup, 1e-3), 42), Error);
 }
 

@@ -19,7 +19,7 @@ constexpr std::string_view kTaskWithContext =
 constexpr std::string_view kTaskWithInput =
     "Below is an instruction that describes a task, paired with an input that provides further context. "
     "Write a response that appropriately completes the request.";
-// LLM-Adapters' prompts come from indented source text: the indentation is part of what its models see.
+// LLM-Adapters' prompts come from indented source code, so their models see this indentation.
 constexpr std::string_view kIndent = "                ";
 
 std::string paper_prompt(const Row& row) {
@@ -28,7 +28,7 @@ std::string paper_prompt(const Row& row) {
                 "\n\n### Response:\n");
 }
 
-/// \param after_request  what follows "request."; \param blank  the blank lines between the blocks.
+/// \param after_request  the text after "request."  \param blank  the blank lines between the blocks
 std::string llm_adapters_prompt(const Row& row, std::string_view after_request, std::string_view blank) {
   const auto block = [&](std::string_view title, std::string_view text) {
     return concat(kIndent, title, "\n", kIndent, text, "\n", blank, "\n");
@@ -39,7 +39,7 @@ std::string llm_adapters_prompt(const Row& row, std::string_view after_request, 
   return prompt + concat(kIndent, "### Response:\n", kIndent);
 }
 
-/// "first\n\nsecond", or the one that is not empty.
+/// Returns "first\n\nsecond", or the text that is not empty.
 std::string blocks(std::string_view first, std::string_view second) {
   return concat(first, first.empty() || second.empty() ? "" : "\n\n", second);
 }
@@ -64,7 +64,7 @@ std::vector<Turn> turns_of(const Row& row) {
   return {{"user", blocks(row.instruction, row.input)}, {"assistant", row.output}};
 }
 
-/// The row with its context replaced, when one was found; its answer then stands elsewhere.
+/// Replaces the context of a row, if there is a new one. The position of the answer is then unknown.
 std::optional<Row> with_context(Row row, std::optional<std::string> context) {
   if (!context) return std::nullopt;
   row.input = std::move(*context);
@@ -93,7 +93,7 @@ bool prints_parts(const Turn& turn, const std::string& text) {
   if (content == nullptr || !content->is_list()) return false;
   try {
     return text.find(jinja::printed(*content)) != text.npos;
-  } catch (const Error&) {  // then no template can have written it either
+  } catch (const Error&) {  // then the template cannot have written it either
     return false;
   }
 }
@@ -197,8 +197,8 @@ jinja::ByteSpan Prompts::answer_span(const std::string& prompt, const std::strin
   return {prompt.size(), ends ? prompt.size() + answer.size() : whole.size()};
 }
 
-/// Where the answer of turn `i` stands in `whole`, the text of all turns; nothing where the template writes it
-/// otherwise there than behind its own prompt.
+/// Returns the position of the answer of turn `i` in `whole`, the text of all turns. Returns nothing if the template
+/// writes the answer differently there and after its own prompt.
 std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
                                                   const ChatVariables& variables) const {
   const bool last = i + 1 == turns.size();
@@ -253,7 +253,7 @@ std::vector<int64_t> Prompts::find_stops() {
     const auto end = first_special(behind_last({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
     ends_answers_ = end.has_value();
     add(end);
-  } catch (const Error&) {  // a template that refuses this conversation says so where one is rendered
+  } catch (const Error&) {  // a template that rejects this conversation throws when a real one is rendered
   }
   return stops;
 }

@@ -111,7 +111,7 @@ class TokenizeRows : public ::testing::Test {
   }
 
   const Tokenizer tokenizer_ = make_tokenizer();
-  static constexpr int64_t kEos = 0;  // the trainer's first special token
+  static constexpr int64_t kEos = 0;  // the first special token of the trainer
 };
 
 TEST_F(TokenizeRows, MasksThePromptAndEndsWithEos) {
@@ -123,7 +123,7 @@ TEST_F(TokenizeRows, MasksThePromptAndEndsWithEos) {
   EXPECT_EQ(rows.cut, 0);
 }
 
-// The prompt ends in spaces, of which a tokenizer without tokens for runs of spaces gives the last one to the answer.
+// The prompt ends in spaces. A tokenizer without tokens for runs of spaces merges the last one with the answer.
 TEST_F(TokenizeRows, ATokenThatJoinsPromptAndAnswerIsATarget) {
   const auto rows = tokenize({kRow}, {.form = PromptTemplate::kLlmAdapters, .cutoff = 1000, .eos = kEos});
   const auto& example = rows.examples.at(0);
@@ -171,7 +171,7 @@ TEST_F(TokenizeRows, ACutPromptStillTrainsWhenThePromptIsInTheLoss) {
   EXPECT_EQ(rows.examples.at(0).targets(), 8);
 }
 
-/// Its answer stands somewhere in a long context.
+/// Returns a row with a long context that contains its answer.
 Row long_row(bool placed = true) {
   Row row = kRow;
   for (int i = 0; i < 300; ++i)
@@ -231,7 +231,7 @@ TEST_F(TokenizeRows, AnEvaluationPromptKeepsItsQuestionAndTheBeginningOfItsConte
 
 TEST_F(TokenizeRows, RefusesACutoffWithoutRoom) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
 
-/// A tokenizer with a chat template beside it: turns in brackets, answers end with the first special token.
+/// A tokenizer with a chat template: turns in brackets, and answers end with the first special token.
 class ChatRows : public ::testing::Test {
  protected:
   static constexpr std::string_view kTurns =
@@ -246,7 +246,7 @@ class ChatRows : public ::testing::Test {
     return Tokenizer::of_model(folder_.path());
   }
 
-  /// The targets of a row as text, answers apart by "|", and whether eos was appended.
+  /// Returns the targets of a row as text, with "|" between answers, and whether eos was appended.
   static std::string targets(const Tokenizer& tokenizer, const Row& row, TokenizeOptions options = {.cutoff = 1000}) {
     options.form = PromptTemplate::kChat;
     const auto rows = tokenize_rows(std::array{row}, tokenizer, options);
@@ -276,7 +276,7 @@ class ChatRows : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-/// A token that holds the border of an answer belongs to it: " it" is one token here, " so" is none.
+/// A token that crosses the border of an answer belongs to it. " it" is one token here, " so" is not.
 TEST_F(ChatRows, EveryAnswerWithItsEndIsATarget) {
   const auto tokenizer = with_template(kTurns);
   EXPECT_EQ(targets(tokenizer, conversation()), " it<|endoftext|>|so<|endoftext|>");
@@ -341,7 +341,7 @@ TEST_F(ChatRows, APromptOpensAnAnswerWhichEosOrTheEndOfATurnStops) {
   EXPECT_TRUE(Prompts(tokenizer, PromptTemplate::kPaper).stops().empty());
 }
 
-/// Names of special tokens that hold the words which a template, a question or an answer may hold too.
+/// Special tokens whose names are words that a template, a question or an answer may contain too.
 TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere) {
   for (const std::string end : {"<|answer_end|>", "</answer>", "<|answer|>", "<|first|>", "<|zwei|>"}) {
     auto json =
@@ -360,7 +360,7 @@ TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere)
   }
 }
 
-/// A special token that a person writes in an answer is none of the template's.
+/// A special token in the text of an answer is not the template's end of turn.
 TEST_F(ChatRows, EosIsAppendedBehindAnAnswerThatHoldsItsText) {
   const auto tokenizer = with_template(
       "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"

@@ -18,7 +18,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order
+constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
 constexpr std::string_view kWhite = " \t\r\n";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kWhite) == text.npos; }
@@ -54,7 +54,7 @@ bool calls_tools(const Turn& turn) {
   return given("tool_calls") || given("function_call");
 }
 
-/// \param messages  where the turns are from, for what is wrong with them
+/// \param messages  the source of the turns, for error messages
 void check_answers(const JsonView& messages, std::span<const Turn> turns) {
   for (size_t i = 0; i < turns.size(); ++i)
     messages.require(turns[i].role != "assistant" || !is_blank(turns[i].content) || calls_tools(turns[i]), "[", i,
@@ -132,7 +132,7 @@ class RowReader {
     if (format == RowFormat::kPromptCompletion && json.at("prompt").json().is_array())
       return of_messages(source, {"prompt", "completion"});
     if (format == RowFormat::kAlpaca && (is_given(json, "history") || is_given(json, "system")))
-      return of_history(json);  // LLaMA-Factory's keys
+      return of_history(json);  // keys of LLaMA-Factory
     if (format == RowFormat::kText) return of_text(json);
     return of_texts(json, format);
   }
@@ -144,7 +144,7 @@ class RowReader {
 
   MessageKeys keys() const { return what_.conversations ? MessageKeys::kAll : MessageKeys::kTextAlone; }
 
-  /// \param keys  of lists of messages that follow one another: all but the last are the prompt
+  /// \param lists  keys of consecutive lists of messages; all lists but the last are the prompt
   Row of_messages(const SourceRow& source, std::initializer_list<std::string_view> lists) const {
     Row row;
     const auto& json = source.view();
@@ -233,7 +233,7 @@ class RowReader {
 
 // --- one file ---
 
-/// "[data] a.jsonl:17: ..." without its kind.
+/// Returns "a.jsonl:17: ..." without the kind "[data]" in front.
 std::string bare(const Error& error) {
   const std::string_view text = error.what();
   return std::string(text.substr(text.find("] ") + 2));
@@ -303,7 +303,7 @@ class FileReader {
     add_list(parse_json(text, file_), [&] { return parse_json<OrderedJson>(text, file_); });
   }
 
-  /// \param in_order  reads the list again; at most once
+  /// \param in_order  parses the list again with ordered keys; called at most once
   void add_list(const Json& list, const std::function<OrderedJson()>& in_order) {
     std::optional<OrderedJson> ordered;
     for (size_t i = 0; i < list.size(); ++i)
@@ -315,7 +315,7 @@ class FileReader {
       });
   }
 
-  /// One object for the whole file. \return false when there are lines to read
+  /// Reads the file as one object. \return false if it has to be read line by line
   bool read_object(std::string_view text) {
     const auto first = text.find_first_not_of(kWhite), end = std::min(text.find('\n', first), text.size());
     const bool over_lines = is_open(text.substr(0, end));
@@ -325,7 +325,7 @@ class FileReader {
     try {
       whole = parse_json(text, file_);
     } catch (const Error&) {
-      return false;  // line by line it is said which one is wrong
+      return false;  // reading line by line names the invalid line
     }
     if (whole.contains("data") && whole["data"].is_array()) {
       add_list(whole["data"], [&] { return parse_json<OrderedJson>(text, file_).at("data"); });
@@ -358,7 +358,7 @@ class FileReader {
     ++kept_;
   }
 
-  /// Reads one row; if `strict` is false, a row with an error is left out.
+  /// Reads one row. If `strict` is false, an invalid row is skipped.
   template <typename Add>
   void take(const Add& add_row) {
     ++seen_;
@@ -405,7 +405,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   ::globfree(&found);
   EK_CHECK(status == 0 || status == GLOB_NOMATCH, kIo, pattern, ": cannot be searched for");
   EK_CHECK(!files.empty(), kData, pattern, " matches no file");
-  std::sort(files.begin(), files.end());  // by bytes: what the library sorts by depends on the language
+  std::sort(files.begin(), files.end());  // sorts by bytes, because the library's order depends on the locale
   return files;
 }
 

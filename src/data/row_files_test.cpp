@@ -71,7 +71,7 @@ TEST_F(RowFiles, ConversationsStayTurnsWhereTheTemplateWritesThem) {
   EXPECT_EQ(row.turns[2].role + row.turns[2].content, "userc");
   EXPECT_EQ(row.answer, "d");
   EXPECT_EQ(row.instruction, "");
-  EXPECT_EQ(row.output, "d");  // what options are put into
+  EXPECT_EQ(row.output, "d");  // the column that options are written to
 }
 
 TEST_F(RowFiles, SeveralTurnsWithoutATemplateForThemAreRefusedEvenWhereBadRowsAreLeftOut) {
@@ -251,7 +251,7 @@ TEST_F(RowFiles, EachFileHasAFormatOfItsOwn) {
        {"2.jsonl:1: instruction is missing"});
 }
 
-/// What a row asks and answers, in any format.
+/// Returns the question and answer of a row in any format.
 std::string summary(const Row& row) {
   std::string text = concat(row.instruction, "|", row.input, "|", row.output);
   for (const auto& turn : row.turns) text += concat("|", turn.role, ":", turn.content, turn.is_target ? "" : "*");

@@ -1,4 +1,4 @@
-// To add a family of tasks: its file, and its name here and in tasks/family.h. Programs that bring their own:
+// To add a family of tasks, write its file and add its name here and in tasks/family.h. Other programs call
 // add_task_family().
 #include "data/tasks.h"
 
@@ -29,7 +29,7 @@ Row to_row(const JsonView& json) {
 
 constexpr std::string_view kTestRows = "test-rows";
 
-/// The first `limit` of `count` indices in random order, in that order; all of them, in order, when limit is 0.
+/// Returns the first `limit` indices of a random permutation of `count`, or all indices in order if `limit` is 0.
 std::vector<int64_t> drawn(int64_t count, int64_t limit, std::string_view purpose, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -48,7 +48,7 @@ void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed)
   set.rows = std::move(chosen);
 }
 
-/// Options of the row itself, or named in its "Answer format: a/b/c"; 0 when it has none.
+/// Returns the number of options of the row, or of its "Answer format: a/b/c"; 0 if it has neither.
 int64_t options_of(const Row& row) {
   constexpr std::string_view kFormat = "Answer format: ";
   if (!row.options.empty()) return static_cast<int64_t>(row.options.size());

@@ -77,7 +77,7 @@ TEST(TaskFamilies, OneFromOutsideIsARowLikeTheOthers) {
                             .training_rows = counting_rows,
                             .test_rows = counting_test_rows,
                             .in_folder = true};
-  if (families().back() != "count") add_task_family(counting);  // tests are run again in one process too
+  if (families().back() != "count") add_task_family(counting);  // one process may run the tests twice
   EXPECT_EQ(find_task("count:up").family, "count");
   EXPECT_EQ(expand_tasks(std::vector<std::string>{"count"}), std::vector<std::string>{"count:up"});
   EXPECT_EQ(training_rows("count", {.limit = 4}).rows.size(), 4u);
@@ -214,7 +214,7 @@ TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
   EXPECT_EQ(kinds["boolq"], 2000);
   EXPECT_EQ(kinds["piqa"], 2000);
   EXPECT_EQ(kinds["winogrande"], 2000);
-  EXPECT_NEAR(static_cast<double>(kinds["arc_obqa"]), 5119, 20);  // a few ARC rows have three options, as Social IQa
+  EXPECT_NEAR(static_cast<double>(kinds["arc_obqa"]), 5119, 20);  // a few ARC rows have three options, like Social IQa
 }
 
 TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {

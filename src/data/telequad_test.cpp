@@ -1,4 +1,4 @@
-// The reader of tasks/telequad.cpp, on a small file of the same shape and on the published one.
+// Tests the reader of tasks/telequad.cpp with a small file of the same structure and with the published file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ Json document(int64_t docid, const std::string& source, const std::string& conte
           {"paragraphs", Json::array({Json{{"qas", questions}, {"context", context}}})}};
 }
 
-/// Two specs (one of them in two sections) and a page; the offsets count code points.
+/// Returns a file with two specs (one with two sections) and a page. Its offsets count code points.
 Json small_file() {
   const std::string context = "Über den Wolken muss die\nFreiheit wohl grenzenlos sein";
   return {{"version", "small"},
@@ -80,7 +80,7 @@ class Telequad : public ::testing::Test {
     }
     return "accepted";
   }
-  /// What is said of the small file after `change`.
+  /// Returns the error message of reading the small file after `change`.
   std::string complaint_after(const std::function<void(Json&)>& change) const {
     auto json = small_file();
     change(json["data"][1]);
@@ -220,7 +220,7 @@ class PublishedTelequad : public ::testing::Test {
     folder_ = testing::data_folder() / "telequad";
     if (!fs::exists(folder_ / kFile)) GTEST_SKIP() << (folder_ / kFile).string() << " is not there";
   }
-  /// Every question, by a split that tests none.
+  /// Returns every question, with a split that has no test rows.
   TaskRows everything(const std::string& label, bool impossible = false) const {
     return training_rows(
         "telequad", {.path = folder_,
@@ -292,7 +292,7 @@ TEST_F(PublishedTelequad, EveryAnswerStandsWhereItIsSaidToAndMatchesItself) {
   }
 }
 
-/// The lengths, end of text included, were counted with the same prompt by another tokenizer.
+/// The numbers of tokens, end of text included, were counted with the same prompt by another tokenizer.
 TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
   const auto file = folder_ / ".." / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json";
   if (!fs::exists(file)) GTEST_SKIP() << file.string() << " is not there";
@@ -302,7 +302,7 @@ TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
     const auto all = tokenize_rows(set.rows, tokenizer, {.cutoff = cutoff, .eos = 50279});
     EXPECT_EQ(all.cut, longer);
     EXPECT_EQ(all.windowed + all.without_target, longer);
-    EXPECT_LE(all.without_target, cutoff > 1024 ? 0 : 1);  // one answer of nearly 500 tokens stands in the prompt twice
+    EXPECT_LE(all.without_target, cutoff > 1024 ? 0 : 1);  // one answer of nearly 500 tokens is in the prompt twice
     for (size_t i = 0; i < all.rows.size(); ++i) {
       const auto& row = set.rows[static_cast<size_t>(all.rows[i])];
       const auto& example = all.examples[i];
@@ -317,7 +317,7 @@ TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
   }
 }
 
-/// The spread that data with 98, 533 groups gives at alpha 0.1: strong by spec, mild by document.
+/// The skew of data with 98 and 533 groups at alpha 0.1: strong by spec, mild by document.
 TEST_F(PublishedTelequad, DirichletBySpecIsMuchMoreSkewedThanByDocument) {
   const auto largest_share = [&](const std::string& key) {
     std::vector<std::string> labels;

@@ -16,7 +16,8 @@ TEST(NormalizeAnswer, LowersDropsPunctuationAndArticlesAndTidiesSpaces) {
   EXPECT_EQ(normalize_answer(""), "");
 }
 
-// Punctuation goes first and leaves no gap: words it kept apart become one, and articles may come to light or vanish.
+// Punctuation is removed first and leaves no gap. Words that it separated are joined, which may create or remove
+// articles.
 TEST(NormalizeAnswer, PunctuationGoesBeforeArticles) {
   EXPECT_EQ(normalize_answer("P-CSCF"), "pcscf");
   EXPECT_EQ(normalize_answer("3.5 GHz"), "35 ghz");
@@ -36,8 +37,8 @@ TEST(NormalizeAnswer, KnowsLettersAndSpacesBeyondAscii) {
   EXPECT_EQ(normalize_answer("x\u00A0y\u2003z\u3000w"), "x y z w");
   EXPECT_EQ(normalize_answer("x\x1Fy"), "x y");
   EXPECT_EQ(normalize_answer("éa aé"), "éa aé");          // no boundary between letters
-  EXPECT_EQ(normalize_answer("a®b ®"), "®b ®");           // a symbol is one, and is no ASCII punctuation
-  EXPECT_EQ(normalize_answer("“the” end…"), "“ ” end…");  // so typographic quotes stay
+  EXPECT_EQ(normalize_answer("a®b ®"), "®b ®");           // a symbol is a boundary and is not ASCII punctuation
+  EXPECT_EQ(normalize_answer("“the” end…"), "“ ” end…");  // so typographic quotes are kept
 }
 
 TEST(NormalizeAnswer, SurvivesBytesThatAreNoText) { EXPECT_EQ(normalize_answer("x\xFFy"), "x\uFFFDy"); }

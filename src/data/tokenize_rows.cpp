@@ -1,4 +1,4 @@
-// tokenize_rows() of data/prompt.h.
+// Implements tokenize_rows() of data/prompt.h.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -10,7 +10,8 @@
 namespace evenkeel {
 namespace {
 
-/// Length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's first.
+/// Returns the length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's
+/// first.
 int64_t common_prefix(std::span<const int64_t> a, std::span<const int64_t> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
@@ -38,7 +39,7 @@ class RowEncoder {
  private:
   int64_t room_beside_eos() const { return options_.cutoff - (options_.eos < 0 ? 0 : 1); }
 
-  /// The row with as much of its context as fits; its answer then stands elsewhere.
+  /// Returns the row with as much of its context as fits. The position of the answer is then unknown.
   std::optional<Row> windowed(const Row& row) const {
     KeptSpan kept;
     if (const auto at = static_cast<size_t>(row.answer_at); row.answer_at >= 0) kept = {at, at + row.output.size()};
@@ -66,12 +67,12 @@ class RowEncoder {
     return made;
   }
 
-  /// Makes the answers the targets. A token that spans the border of an answer belongs to it.
+  /// Makes the answers the targets. A token that crosses the border of an answer belongs to the answer.
   void aim(const Transcript& text, Example& made) const {
     const auto size = static_cast<int64_t>(made.ids.size());
-    if (size == 0) return;  // no target, so the row is left out
+    if (size == 0) return;  // no target, so the row is dropped
     const auto ends = token_ends(text.text, made.ids);
-    int64_t end = 0;  // of the answer before
+    int64_t end = 0;  // of the previous answer
     for (const auto& answer : text.answers) {
       const auto first =
           ends.empty() ? tokens_before(text, answer.begin, made) : tokens_that_end_by(ends, answer.begin);
@@ -86,8 +87,8 @@ class RowEncoder {
     if (end > 0 && end < size) made.between.push_back({end, size});
   }
 
-  /// Bytes of the text up to the end of each token, for a conversation. Empty where tokens do not hold the text byte by
-  /// byte, and for the other templates: their answers begin where the tokens of the prompt alone end.
+  /// Returns the end of each token as an offset in the text of a conversation. Returns nothing if the tokenizer does
+  /// not preserve bytes, and for other templates: there the answer begins after the tokens of the prompt.
   std::vector<size_t> token_ends(std::string_view text, std::span<const int64_t> ids) const {
     if (options_.form != PromptTemplate::kChat || !tokenizer_.is_byte_level()) return {};
     std::vector<size_t> ends;
@@ -107,7 +108,7 @@ class RowEncoder {
     return common_prefix(prompts_.encode(std::string_view(text.text).substr(0, byte)), made.ids);
   }
 
-  /// Index of the first token that begins at the byte or behind it.
+  /// Returns the index of the first token that begins at or after the byte.
   int64_t behind(const Transcript& text, size_t byte, const std::vector<size_t>& ends, const Example& made) const {
     if (!ends.empty()) return std::lower_bound(ends.begin(), ends.end(), byte) - ends.begin() + 1;
     const auto before = prompts_.encode(std::string_view(text.text).substr(0, byte));
@@ -121,7 +122,7 @@ class RowEncoder {
   Prompts prompts_;
 };
 
-/// \throws kData naming the row, where its template refuses it
+/// \throws kData naming the row if its template rejects it
 std::optional<Example> encode_row(const RowEncoder& encoder, std::span<const Row> rows, size_t i,
                                   TokenizedRows& counts) {
   try {

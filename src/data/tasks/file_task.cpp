@@ -1,5 +1,5 @@
-// Rows of people's own: each set of data.files is a task. What is held out for testing is drawn from the rows of all
-// its training files together.
+// Tasks from user files: each set of data.files is a task. Held-out test rows are drawn from the rows of all its
+// training files together.
 #include <algorithm>
 #include <map>
 
@@ -23,7 +23,7 @@ TaskInfo file_task(const std::string& name, const FileSet& set, bool tests) {
 std::vector<TaskInfo> file_tasks(const RowOptions& from) {
   std::vector<TaskInfo> all;
   for (const auto& [name, set] : from.files.by_task()) all.push_back(file_task(name, set, set.tests()));
-  if (all.empty()) all.push_back(file_task("files", {}, /*tests=*/true));  // for listings: no files are named yet
+  if (all.empty()) all.push_back(file_task("files", {}, /*tests=*/true));  // for listings, when no files are named yet
   return all;
 }
 
@@ -35,7 +35,7 @@ FileSet set_of(const TaskInfo& task, const RowOptions& from) {
   return found->second;
 }
 
-/// \param tests  whether rows of these files are tested with
+/// \param tests  whether rows of these files are test rows
 TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, bool tests,
                  const RowOptions& from) {
   return file_rows({.patterns = {patterns.begin(), patterns.end()},
@@ -50,7 +50,7 @@ TaskRows rows_of(std::span<const std::string> patterns, const std::string& name,
                     .compared = tests && set.score != Scoring::kNll});
 }
 
-/// Rows that ask the same, in the order in which they come.
+/// Groups rows that ask the same question, in file order.
 std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
   std::vector<std::vector<size_t>> groups;
   std::map<std::vector<std::string_view>, size_t> known;
@@ -62,7 +62,8 @@ std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
   return groups;
 }
 
-/// Groups in random order; each is held out if it still fits into the share, which is one row at least.
+/// Decides in random order which groups are held out. A group is held out if it still fits into the share, which is at
+/// least one row.
 std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
   auto groups = groups_of(rows);
   RandomStream(static_cast<uint64_t>(set.split_seed), "files-held-out").shuffle(std::span(groups));
@@ -77,7 +78,7 @@ std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
   return held;
 }
 
-/// The rows of a set without those that are held out, or these alone.
+/// Returns the held-out rows of a set, or all its other rows.
 TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from) {
   auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
   if (!set.test.empty() || set.held_out == 0) return all;
@@ -92,7 +93,7 @@ TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, con
   return all;
 }
 
-/// Files that sets name to test with, of all sets and clients: a row of any of them was to be unseen.
+/// Returns the test files of all sets and clients. Rows of these files must not be training rows.
 KnownFiles test_files_of_all(const FilesConfig& config) {
   std::vector<std::string> patterns = config.test;
   const auto add = [&](const FileSet& set) { patterns.insert(patterns.end(), set.test.begin(), set.test.end()); };
@@ -124,7 +125,7 @@ TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions
                           : rows_of(set.test, name, set, /*tests=*/true, from);
 }
 
-/// One side of all clients, one after the other. Errors say whose rows they are about.
+/// Concatenates the rows of all clients. Errors name the client.
 template <typename Side>
 TaskRows of_clients(const RowOptions& from, const Side& side) {
   TaskRows all;
