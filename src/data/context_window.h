@@ -21,7 +21,7 @@ struct KeptSpan {
 /// the edges again. \param tokens_with  counts the tokens of the whole text with the given context.
 /// \return nothing if the kept words (without any: the first word) do not fit.
 /// Cost: one pass over the context, and two or three calls of `tokens_with`.
-std::optional<std::string> context_window(std::string_view context, KeptSpan kept, int64_t limit,
+std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with);
 

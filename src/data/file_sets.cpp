@@ -28,7 +28,7 @@ bool is_set_name(std::string_view name) {
 }
 
 /// Combines the files of all clients into one set. Each client still reads its own files with its own settings.
-FileSet together(FileSet set, std::span<const ClientFiles> clients) {
+FileSet combined_set(FileSet set, std::span<const ClientFiles> clients) {
   set.held_out = 0;
   for (const auto& client : clients) {
     set.train.insert(set.train.end(), client.train.begin(), client.train.end());
@@ -68,7 +68,7 @@ std::map<std::string, FileSet> FilesConfig::by_task() const {
   std::map<std::string, FileSet> all;
   for (const auto& [name, set] : sets) all.emplace(concat(kTaskPrefix, name), set);
   if (!clients.empty())
-    all.emplace(kFamilyName, together(*this, clients));
+    all.emplace(kFamilyName, combined_set(*this, clients));
   else if (!train.empty() || !test.empty())
     all.emplace(kFamilyName, *this);
   return all;

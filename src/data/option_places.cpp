@@ -58,17 +58,17 @@ bool is_mark(uint32_t c) {
 bool is_of_word(uint32_t c) { return (unicode::flags()[c] & (unicode::kLetter | unicode::kNumber)) != 0 || is_mark(c); }
 
 /// Returns true if there is no word boundary between two adjacent code points.
-bool goes_on(uint32_t before, uint32_t behind) {
-  if (!is_of_word(before) || !is_of_word(behind)) return false;
-  return is_mark(behind) || (!is_in(kUnspaced, before) && !is_in(kUnspaced, behind));
+bool continues_word(uint32_t before, uint32_t after) {
+  if (!is_of_word(before) || !is_of_word(after)) return false;
+  return is_mark(after) || (!is_in(kUnspaced, before) && !is_in(kUnspaced, after));
 }
 
 /// Returns true at a word boundary. \param with_particles  true: Hangul may follow Hangul
 bool ends_word(std::string_view text, size_t at, bool with_particles) {
   if (at == 0 || at == text.size()) return true;
   const uint32_t before = unicode::decode_before(text.data(), text.data() + at).value;
-  const uint32_t behind = unicode::decode(text.data() + at).value;
-  return !goes_on(before, behind) || (with_particles && is_in(kHangul, before) && is_in(kHangul, behind));
+  const uint32_t after = unicode::decode(text.data() + at).value;
+  return !continues_word(before, after) || (with_particles && is_in(kHangul, before) && is_in(kHangul, after));
 }
 
 /// Returns the first offset at which `option` is a whole word, not a part of a longer word or number.

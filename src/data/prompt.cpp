@@ -117,11 +117,11 @@ Prompts::Prompts(const Tokenizer& tokenizer, PromptTemplate form) : tokenizer_(&
 
 jinja::Rendered Prompts::rendered(std::span<const Turn> turns, bool add_generation_prompt,
                                   const ChatVariables& variables) const {
-  auto made = chat_->render(messages_of(turns), add_generation_prompt, variables);
+  auto result = chat_->render(messages_of(turns), add_generation_prompt, variables);
   for (const auto& turn : turns)
-    EK_CHECK(!prints_parts(turn, made.text), kData, chat_->origin(),
+    EK_CHECK(!prints_parts(turn, result.text), kData, chat_->origin(),
              " writes a content of parts as a list: give it as one text");
-  return made;
+  return result;
 }
 
 std::string Prompts::training_prompt(const Row& row) const {
@@ -152,7 +152,7 @@ std::optional<int64_t> Prompts::first_special(std::string_view text) const {
 }
 
 /// Returns what the template writes after an answer: the common suffix of two conversations with different answers.
-std::string Prompts::behind_last(std::vector<Turn> turns, const ChatVariables& variables) const {
+std::string Prompts::text_after_answer(std::vector<Turn> turns, const ChatVariables& variables) const {
   const auto with = [&](std::string_view answer) {
     turns.back() = {"assistant", std::string(answer)};
     return rendered(turns, /*add_generation_prompt=*/false, variables).text;
@@ -164,7 +164,7 @@ std::string Prompts::behind_last(std::vector<Turn> turns, const ChatVariables& v
 
 bool Prompts::ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const {
   if (ends_answers_) return *ends_answers_;
-  return first_special(behind_last({turns.begin(), turns.end()}, variables)).has_value();
+  return first_special(text_after_answer({turns.begin(), turns.end()}, variables)).has_value();
 }
 
 /// Rejects roles that the template does not know: it would omit their messages silently.
@@ -182,11 +182,11 @@ void Prompts::check_roles(std::span<const Turn> turns, const ChatVariables& vari
 Transcript Prompts::transcript(const Row& row) const {
   if (chat_) return conversation(turns_of(row), row.variables);
   const auto flat = without_turns(row);
-  Transcript made{.text = training_prompt(flat), .answers = {}};
-  const size_t begin = made.text.size();
-  made.text += flat.output;
-  made.answers = {{begin, made.text.size()}};
-  return made;
+  Transcript result{.text = training_prompt(flat), .answers = {}};
+  const size_t begin = result.text.size();
+  result.text += flat.output;
+  result.answers = {{begin, result.text.size()}};
+  return result;
 }
 
 /// Returns the answer's bytes: from the end of the prompt, without the blanks after the end-of-turn token.
@@ -204,10 +204,11 @@ std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, s
   const bool last = i + 1 == turns.size();
   const auto prompt = rendered(turns.first(i), /*add_generation_prompt=*/true, variables).text;
   const auto until = last ? whole : rendered(turns.first(i + 1), /*add_generation_prompt=*/false, variables).text;
-  const bool told = until.starts_with(prompt);
-  EK_CHECK(told || !last, kData, chat_->origin(), " does not write a conversation as its prompt and then the answer, ",
+  const bool found_prompt = until.starts_with(prompt);
+  EK_CHECK(found_prompt || !last, kData, chat_->origin(),
+           " does not write a conversation as its prompt and then the answer, ",
            "so the loss cannot tell them apart: a template with {% generation %} can");
-  if (!told || !whole.starts_with(until)) return std::nullopt;
+  if (!found_prompt || !whole.starts_with(until)) return std::nullopt;
   return answer_span(prompt, until);
 }
 
@@ -220,26 +221,26 @@ std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns
   if (std::find(targets.begin(), targets.end(), false) == targets.end()) return marked;
   EK_CHECK(marked.size() == targets.size(), kData, chat_->origin(), " marks ", marked.size(), " answers of ",
            targets.size(), " turns, so a weight of 0 cannot be told which");
-  std::vector<jinja::ByteSpan> kept;
+  std::vector<jinja::ByteSpan> target_spans;
   for (size_t i = 0; i < marked.size(); ++i)
-    if (targets[i]) kept.push_back(marked[i]);
-  return kept;
+    if (targets[i]) target_spans.push_back(marked[i]);
+  return target_spans;
 }
 
 Transcript Prompts::conversation(std::span<const Turn> turns, const ChatVariables& variables) const {
   check_roles(turns, variables);
   auto whole = rendered(turns, /*add_generation_prompt=*/false, variables);
-  Transcript made{.text = std::move(whole.text), .answers = {}};
-  if (chat_->marks_answers()) made.answers = marked_answers(turns, std::move(whole.generated));
+  Transcript result{.text = std::move(whole.text), .answers = {}};
+  if (chat_->marks_answers()) result.answers = marked_answers(turns, std::move(whole.generated));
   for (size_t i = 0; i < turns.size() && !chat_->marks_answers(); ++i) {
     if (turns[i].role != "assistant") continue;
-    const auto answer = answer_of(turns, i, made.text, variables);
-    made.last_only = made.last_only || !answer;
-    if (made.last_only) made.answers.clear();
-    if (answer && turns[i].is_target) made.answers.push_back(*answer);
+    const auto answer = answer_of(turns, i, result.text, variables);
+    result.last_only = result.last_only || !answer;
+    if (result.last_only) result.answers.clear();
+    if (answer && turns[i].is_target) result.answers.push_back(*answer);
   }
-  made.ended = made.answers.empty() || ends_answers(turns, variables);
-  return made;
+  result.ended = result.answers.empty() || ends_answers(turns, variables);
+  return result;
 }
 
 std::vector<int64_t> Prompts::find_stops() {
@@ -250,7 +251,7 @@ std::vector<int64_t> Prompts::find_stops() {
   const auto& named = chat_->special_tokens();
   if (const auto eos = named.find("eos_token"); eos != named.end()) add(tokenizer_->token_to_id(eos->second));
   try {
-    const auto end = first_special(behind_last({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
+    const auto end = first_special(text_after_answer({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
     ends_answers_ = end.has_value();
     add(end);
   } catch (const Error&) {  // a template that rejects this conversation throws when a real one is rendered

@@ -92,7 +92,7 @@ class Prompts {
                                            const ChatVariables& variables) const;
   std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked) const;
   jinja::ByteSpan answer_span(const std::string& prompt, const std::string& whole) const;
-  std::string behind_last(std::vector<Turn> turns, const ChatVariables& variables) const;
+  std::string text_after_answer(std::vector<Turn> turns, const ChatVariables& variables) const;
   bool ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const;
   void check_roles(std::span<const Turn> turns, const ChatVariables& variables) const;
   std::optional<int64_t> first_special(std::string_view text) const;

@@ -42,7 +42,7 @@ RowFormat format_of(const JsonView& row) {
              "response (dolly), messages, conversations (sharegpt), prompt and completion, text");
 }
 
-const std::string& said(const JsonView& text) {
+const std::string& nonblank(const JsonView& text) {
   text.require(!is_blank(text.string()), " is empty");
   return text.string();
 }
@@ -50,8 +50,8 @@ const std::string& said(const JsonView& text) {
 bool calls_tools(const Turn& turn) {
   if (!turn.message.is_dict()) return false;
   const auto& keys = turn.message.entries();
-  const auto given = [&](std::string_view key) { return keys.find(key) != nullptr && keys.find(key)->truth(); };
-  return given("tool_calls") || given("function_call");
+  const auto is_true = [&](std::string_view key) { return keys.find(key) != nullptr && keys.find(key)->truth(); };
+  return is_true("tool_calls") || is_true("function_call");
 }
 
 /// \param messages  the source of the turns, for error messages
@@ -179,7 +179,7 @@ class RowReader {
       for (const auto& pair : json.at("history").items()) {
         pair.require(pair.list().size() == 2, " has ", pair.size(), " texts, expected a question and its answer");
         row.turns.push_back({"user", pair.at(0).string()});
-        row.turns.push_back({"assistant", said(pair.at(1))});
+        row.turns.push_back({"assistant", nonblank(pair.at(1))});
       }
     const auto last = of_texts(json, RowFormat::kAlpaca);
     const bool both = !last.instruction.empty() && !last.input.empty();
@@ -190,7 +190,7 @@ class RowReader {
 
   Row of_text(const JsonView& json) const {
     Row row;
-    row.answer = row.output = said(json.at("text"));
+    row.answer = row.output = nonblank(json.at("text"));
     json.require(what_.texts, ": a text asks nothing, allowed: with the template plain (data.template = \"plain\", ",
                  "--template plain), which puts nothing around it");
     json.require(!what_.compared, ": a text asks nothing, allowed: score = \"nll\", which tells how likely it is");
@@ -204,7 +204,7 @@ class RowReader {
     row.instruction = question.string();
     if (!prompt) row.input = json.string_or(alpaca ? "input" : "context", "");
     question.require(!is_blank(row.instruction) || !is_blank(row.input), " is empty");
-    row.answer = row.output = said(json.at(prompt ? "completion" : alpaca ? "output" : "response"));
+    row.answer = row.output = nonblank(json.at(prompt ? "completion" : alpaca ? "output" : "response"));
     return row;
   }
 
@@ -216,7 +216,7 @@ class RowReader {
       json.require(!is_blank(option), ": one of its options is empty");
       option = without_white_around(option);
     }
-    row.answer = without_white_around(json.has("answer") ? said(json.at("answer")) : row.answer);
+    row.answer = without_white_around(json.has("answer") ? nonblank(json.at("answer")) : row.answer);
     const bool allowed = std::find(row.options.begin(), row.options.end(), row.answer) != row.options.end();
     json.require(allowed, ": the answer \"", shown(row.answer),
                  "\" is none of its options: ", shown(join(row.options)));
@@ -343,13 +343,13 @@ class FileReader {
     }
   }
 
-  void add_line(std::string_view line, const std::string& place) {
-    EK_CHECK(line.size() <= static_cast<size_t>(limits::kLine), kData, place, ": ", line.size(),
+  void add_line(std::string_view line, const std::string& origin) {
+    EK_CHECK(line.size() <= static_cast<size_t>(limits::kLine), kData, origin, ": ", line.size(),
              " bytes in one line, allowed: up to ", limits::kLine);
-    EK_CHECK(is_utf8(line), kData, place, ": is not UTF-8");
-    EK_CHECK(!is_open(line), kData, place, ": not valid JSON: the line ends within a value, ", kAllowedFiles);
-    const Json row = parse_json(line, place);
-    add({JsonView(row, place), [&] { return parse_json<OrderedJson>(line, place); }});
+    EK_CHECK(is_utf8(line), kData, origin, ": is not UTF-8");
+    EK_CHECK(!is_open(line), kData, origin, ": not valid JSON: the line ends within a value, ", kAllowedFiles);
+    const Json row = parse_json(line, origin);
+    add({JsonView(row, origin), [&] { return parse_json<OrderedJson>(line, origin); }});
   }
 
   void add(const SourceRow& row) {

@@ -94,7 +94,7 @@ class Telequad : public ::testing::Test {
 
 using Texts = std::vector<std::string>;
 
-TEST_F(Telequad, ARowIsAQuestionWithItsContextAndItsFirstAnswer) {
+TEST_F(Telequad, ARowHasQuestionContextAndFirstAnswer) {
   const auto set = training(options());
   ASSERT_EQ(set.rows.size(), 3u);
   EXPECT_EQ(set.rows[0].instruction, "What is q1?");
@@ -105,7 +105,7 @@ TEST_F(Telequad, ARowIsAQuestionWithItsContextAndItsFirstAnswer) {
   EXPECT_NE(training_prompt(set.rows[0], PromptTemplate::kPaper).find("\n\n### Context:\nÜber den"), std::string::npos);
 }
 
-TEST_F(Telequad, OffsetsAreCodePointsAndALineEndMayBeWrittenAsASpace) {
+TEST_F(Telequad, OffsetsCountCodePointsAndLineEndsMatchSpaces) {
   const auto set = training(options());
   EXPECT_EQ(set.rows[0].input.substr(static_cast<size_t>(set.rows[0].answer_at), 6), "Wolken");
   EXPECT_EQ(set.rows[1].input.substr(static_cast<size_t>(set.rows[1].answer_at), 12), "die\nFreiheit");
@@ -125,7 +125,7 @@ TEST_F(Telequad, ImpossibleQuestionsAreFilteredByTheirFlag) {
   EXPECT_EQ(set.rows[1].answer_at, -1);
 }
 
-TEST_F(Telequad, RowsAreLabelledByTheKeyAskedFor) {
+TEST_F(Telequad, RowsAreLabelledByTheConfiguredKey) {
   const auto labels = [&](const std::string& key) {
     Texts all;
     for (const auto& row : training(options({}, key)).rows) all.push_back(row.label);
@@ -138,7 +138,7 @@ TEST_F(Telequad, RowsAreLabelledByTheKeyAskedFor) {
   EXPECT_THROW(labels("title"), Error);
 }
 
-TEST_F(Telequad, RandomSplitsDealOutEveryQuestionOnceAndKeepGroupsTogether) {
+TEST_F(Telequad, RandomSplitsAreCompleteAndKeepGroupsTogether) {
   for (const auto split : {TelequadSplit::kDocuments, TelequadSplit::kSpecs, TelequadSplit::kQuestions})
     for (int64_t seed = 0; seed < 8; ++seed) {
       const auto from = options({.split = split, .split_seed = seed, .train_share = 0.7},
@@ -153,7 +153,7 @@ TEST_F(Telequad, RandomSplitsDealOutEveryQuestionOnceAndKeepGroupsTogether) {
     }
 }
 
-TEST_F(Telequad, ARandomSplitDependsOnItsSeedAlone) {
+TEST_F(Telequad, ARandomSplitDependsOnlyOnItsSeed) {
   const auto sides = [&](int64_t split_seed, uint64_t seed) {
     auto from = options({.split = TelequadSplit::kQuestions, .split_seed = split_seed});
     from.seed = seed;
@@ -165,7 +165,7 @@ TEST_F(Telequad, ARandomSplitDependsOnItsSeedAlone) {
   EXPECT_GT(different.size(), 3u);
 }
 
-TEST_F(Telequad, ALimitDrawsThatManyRowsWhole) {
+TEST_F(Telequad, ALimitDrawsCompleteRows) {
   auto from = options();
   from.limit = 2;
   const auto set = training(from);
@@ -173,13 +173,13 @@ TEST_F(Telequad, ALimitDrawsThatManyRowsWhole) {
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(set.rows[i].references.at(0), set.rows[i].output);
 }
 
-TEST_F(Telequad, AFileThatIsNotThePublishedOneIsNoted) {
+TEST_F(Telequad, ReportsADifferentFile) {
   const auto set = training(options());
   EXPECT_NE(set.note.find("not the published file"), std::string::npos);
   EXPECT_EQ(set.files, Texts{(folder_ / kFile).string()});
 }
 
-TEST_F(Telequad, BadFilesEndInOneLineThatNamesThePlace) {
+TEST_F(Telequad, ErrorsNameThePositionInTheFile) {
   const auto expect = [](const std::string& line, std::vector<std::string> words) {
     for (const auto& word : words) EXPECT_NE(line.find(word), std::string::npos) << line << "\nlacks: " << word;
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
@@ -265,7 +265,7 @@ TEST_F(PublishedTelequad, HasItsPublishedGroups) {
   EXPECT_EQ(specs.at("3GPP-Specs#23273-g50"), 228);
 }
 
-TEST_F(PublishedTelequad, TheDefaultSplitHasThePapersSizesAndSharesNoDocument) {
+TEST_F(PublishedTelequad, DefaultSplitHasThePublishedSizesAndNoCommonDocument) {
   const RowOptions by_document{.path = folder_, .label = "docid"};
   const auto train = training_rows("telequad", by_document), test = test_rows(find_task("telequad"), by_document);
   EXPECT_EQ(train.rows.size(), 1018u);
@@ -282,7 +282,7 @@ TEST_F(PublishedTelequad, RandomSplitsComeCloseToTheirShare) {
   }
 }
 
-TEST_F(PublishedTelequad, EveryAnswerStandsWhereItIsSaidToAndMatchesItself) {
+TEST_F(PublishedTelequad, EveryAnswerIsAtItsOffsetAndMatchesItself) {
   const auto set = everything("label");
   for (size_t i = 0; i < set.rows.size(); ++i) {
     const auto& row = set.rows[i];
@@ -293,7 +293,7 @@ TEST_F(PublishedTelequad, EveryAnswerStandsWhereItIsSaidToAndMatchesItself) {
 }
 
 /// The numbers of tokens, end of text included, were counted with the same prompt by another tokenizer.
-TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
+TEST_F(PublishedTelequad, LongPromptsBecomeWindowsWithQuestionAndAnswer) {
   const auto file = folder_ / ".." / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json";
   if (!fs::exists(file)) GTEST_SKIP() << file.string() << " is not there";
   const auto tokenizer = Tokenizer::load(file);

@@ -57,7 +57,7 @@ bool is_cased(uint32_t c) {
 }
 
 /// Unicode's property Case_Ignorable: marks, modifiers, format characters and punctuation inside words.
-bool is_passed_over(uint32_t c) {
+bool is_case_ignorable(uint32_t c) {
   constexpr std::array<uint32_t, 14> kWithin = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,  0x5F4,
                                                 0x2018, 0x2019, 0x2024, 0x2027, 0xFE13, 0xFE52, 0xFF07};
   const auto kind = category(c);
@@ -69,7 +69,7 @@ bool is_passed_over(uint32_t c) {
 /// Returns whether the first code point that is not case-ignorable is cased.
 template <typename Iterator>
 bool meets_cased(Iterator first, Iterator last) {
-  const auto found = std::find_if_not(first, last, is_passed_over);
+  const auto found = std::find_if_not(first, last, is_case_ignorable);
   return found != last && is_cased(*found);
 }
 
@@ -98,16 +98,16 @@ CodePoints lowered_without_punctuation(std::string_view text) {
 
 /// Replaces every article by a space. An article is a whole run of word characters, as in the source's \b(a|an|the)\b.
 CodePoints without_articles(const CodePoints& points) {
-  CodePoints kept;
+  CodePoints result;
   for (auto at = points.begin(); at != points.end();) {
     const auto end = is_word(*at) ? std::find_if_not(at, points.end(), is_word) : at + 1;
     if (is_article(at, end))
-      kept.push_back(' ');
+      result.push_back(' ');
     else
-      kept.insert(kept.end(), at, end);
+      result.insert(result.end(), at, end);
     at = end;
   }
-  return kept;
+  return result;
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -143,11 +143,11 @@ std::string bare_text(std::string_view text) {
 
 /// Compares without normalisation. It is used if all references consist of articles and punctuation ("A", "*"), which
 /// normalisation removes.
-TextMatch match_as_they_stand(std::string_view output, std::span<const std::string> references) {
+TextMatch match_without_normalisation(std::string_view output, std::span<const std::string> references) {
   const auto written = bare_text(output);
-  const bool said = std::any_of(references.begin(), references.end(),
-                                [&](const auto& one) { return !written.empty() && written == bare_text(one); });
-  return {said ? 1.0 : 0.0, said ? 1.0 : 0.0};
+  const bool matches = std::any_of(references.begin(), references.end(),
+                                   [&](const auto& one) { return !written.empty() && written == bare_text(one); });
+  return {matches ? 1.0 : 0.0, matches ? 1.0 : 0.0};
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ TextMatch best_match(std::string_view output, std::span<const std::string> refer
   std::vector<std::vector<std::string>> accepted;
   for (const auto& reference : references)
     if (auto words = words_of(reference); !words.empty()) accepted.push_back(std::move(words));
-  if (accepted.empty()) return match_as_they_stand(output, references);
+  if (accepted.empty()) return match_without_normalisation(output, references);
   const auto written = words_of(output);
   TextMatch best;
   for (const auto& reference : accepted) {

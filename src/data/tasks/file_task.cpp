@@ -69,10 +69,10 @@ std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
   RandomStream(static_cast<uint64_t>(set.split_seed), "files-held-out").shuffle(std::span(groups));
   std::vector<bool> held(rows.size(), false);
   const double share = set.held_out * static_cast<double>(rows.size()) + 0.5;
-  size_t room = std::max<size_t>(1, static_cast<size_t>(share));
+  size_t capacity = std::max<size_t>(1, static_cast<size_t>(share));
   for (const auto& group : groups) {
-    if (group.size() > room) continue;
-    room -= group.size();
+    if (group.size() > capacity) continue;
+    capacity -= group.size();
     for (const size_t i : group) held[i] = true;
   }
   return held;
@@ -83,13 +83,13 @@ TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, con
   auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
   if (!set.test.empty() || set.held_out == 0) return all;
   const auto held = held_out_of(all.rows, set);
-  size_t kept = 0;
+  size_t count = 0;
   for (size_t i = 0; i < all.rows.size(); ++i)
-    if (held[i] == held_out) std::swap(all.rows[kept++], all.rows[i]);
-  EK_CHECK(kept > 0, kData, name, ": of ", all.rows.size(), " rows, data.files.held_out = ", set.held_out,
+    if (held[i] == held_out) std::swap(all.rows[count++], all.rows[i]);
+  EK_CHECK(count > 0, kData, name, ": of ", all.rows.size(), " rows, data.files.held_out = ", set.held_out,
            held_out ? " leaves none to test with" : " leaves none to train on", "; rows that ask the same go together");
-  all.rows.resize(kept);
-  all.read += concat(", ", kept, held_out ? " of them held out" : " of them to train on, the others held out");
+  all.rows.resize(count);
+  all.read += concat(", ", count, held_out ? " of them held out" : " of them to train on, the others held out");
   return all;
 }
 

@@ -36,7 +36,7 @@ size_t byte_of(std::string_view text, int64_t count) {
 }
 
 /// Compares the text with the context. The file writes some line ends of a context as spaces in the answer.
-bool stands_at(std::string_view context, size_t at, std::string_view text) {
+bool matches_at(std::string_view context, size_t at, std::string_view text) {
   if (at > context.size() || text.size() > context.size() - at) return false;
   return std::equal(text.begin(), text.end(), context.begin() + static_cast<int64_t>(at),
                     [](char answer, char there) { return answer == there || (answer == ' ' && there == '\n'); });
@@ -54,7 +54,7 @@ void add_answer(const JsonView& answer, Row& row) {
   const int64_t code_point = start.integer();
   if (text.empty()) return;
   const size_t at = code_point < 0 ? std::string_view::npos : byte_of(row.input, code_point);
-  answer.require(stands_at(row.input, at, text), ": the context does not say \"", shown(text), "\" at answer_start ",
+  answer.require(matches_at(row.input, at, text), ": the context does not say \"", shown(text), "\" at answer_start ",
                  code_point);
   if (row.references.empty()) row.answer_at = static_cast<int64_t>(at);
   row.references.push_back(without_trailing_space(text));
@@ -81,10 +81,10 @@ bool read_question(const JsonView& json, bool impossible, Entry& question) {
 void read_paragraph(const JsonView& json, const Entry& document, bool impossible, std::vector<Entry>& questions) {
   const auto context = json.at("context");
   context.require(!context.string().empty(), " is empty");
-  for (const auto& asked : json.at("qas").items()) {
+  for (const auto& item : json.at("qas").items()) {
     Entry question = document;
     question.row.input = context.string();
-    if (read_question(asked, impossible, question)) questions.push_back(std::move(question));
+    if (read_question(item, impossible, question)) questions.push_back(std::move(question));
   }
 }
 
@@ -144,10 +144,10 @@ std::vector<Side> sides_at_random(std::span<const Entry> questions, const Telequ
   for (const auto& [name, members] : groups) order.push_back(&members);
   RandomStream(static_cast<uint64_t>(config.split_seed), "telequad-split").shuffle(std::span(order));
   std::vector<Side> sides(questions.size(), Side::kTest);
-  double room = config.train_share * static_cast<double>(questions.size()) + 0.5;
+  double capacity = config.train_share * static_cast<double>(questions.size()) + 0.5;
   for (const auto* members : order) {
-    if (static_cast<double>(members->size()) > room) continue;
-    room -= static_cast<double>(members->size());
+    if (static_cast<double>(members->size()) > capacity) continue;
+    capacity -= static_cast<double>(members->size());
     for (const size_t i : *members) sides[i] = Side::kTraining;
   }
   return sides;
