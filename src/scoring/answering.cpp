@@ -63,7 +63,7 @@ struct Batch {
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
   PromptNames names;
-  std::vector<bool> is_cut;  // contexts that lost their tail
+  std::vector<bool> is_cut;  // contexts that were truncated
 };
 
 /// Reports the first prompt that is too long or that its template rejects, before any row is answered. For a prompt
@@ -151,8 +151,8 @@ struct Answering {
     return tokenize(prompts, task, rows, first, options, prompt_limit(model.spec(), options));
   }
 
-  /// Returns the common beginning of the task's first rows, for every batch. Answers therefore do not depend on the row
-  /// at which an evaluation started.
+  /// Returns the common prefix of the task's first rows, for every batch. Answers therefore do not depend on the row at
+  /// which an evaluation started.
   const PromptPrefix& task_prefix() {
     if (!prefix) prefix = run_prefix(model, forward, common_prefix(tokenized(0).prompts), options.cache);
     return *prefix;

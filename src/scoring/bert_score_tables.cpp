@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 struct LayerEntry {
-  std::string_view name;  // name without the owner
+  std::string_view name;  // model name without the owner
   int64_t layer;
 };
 
@@ -74,7 +74,7 @@ double baseline_of(std::string_view field, const std::string& place) {
   return value;
 }
 
-/// Reads the next line without its end, which may be \r\n.
+/// Reads the next line without its line end, \n or \r\n.
 bool read_line(std::istream& lines, std::string& line) {
   if (!std::getline(lines, line)) return false;
   if (line.ends_with('\r')) line.pop_back();

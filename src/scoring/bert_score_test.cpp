@@ -30,12 +30,12 @@ void expect_score(const MatchScore& score, double precision, double recall, doub
   EXPECT_NEAR(score.f1, f1, 1e-12);
 }
 
-// Special tokens stand first and last and weigh nothing, but may be matched: (0, 0, 1) and (0, 0, -1).
+// The first and last tokens are special: (0, 0, 1) and (0, 0, -1). Their weight is 0, but others may match them.
 TEST(Match, HandComputedCase) {
   const auto candidate = vectors({{0, 0, 1}, {1, 0, 0}, {0.6, 0.8, 0}, {0, 0, -1}}, {0, 1, 1, 0});
   const auto reference = vectors({{0, 0, 1}, {0, 1, 0}, {-0.6, 0, 0.8}, {0, 0.6, 0.8}, {0, 0, -1}}, {0, 1, 1, 1, 0});
-  // Candidate tokens find at best 0 (the first special token) and 0.8; reference tokens 0.8, 0.8 and 0.8, the last two
-  // in the first special token.
+  // The best matches of the candidate's tokens are 0 (the first special token) and 0.8. Those of the reference's tokens
+  // are 0.8, 0.8 and 0.8, the last two with the first special token.
   expect_score(match(candidate, reference), 0.4, 0.8, 2 * 0.4 * 0.8 / 1.2);
 }
 
@@ -88,7 +88,7 @@ TEST(DefaultLayer, IsFoundByTheNameWithOrWithoutItsOwner) {
 
 constexpr int64_t kVocabulary = 261, kHidden = 12, kWidth = 20, kPositions = 18;  // 16 tokens: pad is 1
 
-/// A folder with a random RoBERTa of two layers over bytes.
+/// A folder with a random two-layer RoBERTa over bytes.
 class Scorer : public ::testing::Test {
  protected:
   Scorer() {
@@ -194,8 +194,8 @@ TEST_F(Scorer, TheSizeOfBatchesChangesNothing) {
   }
 }
 
-// Ids of bytes are the byte plus 4; every reference begins with a space. "ab" and "ac" share all but b and c, so b and
-// c alone weigh, and equally.
+// The id of a byte is the byte plus 4, and every reference begins with a space. "ab" and "ac" differ in b and c only,
+// so only b and c have weight, and equal weight.
 TEST_F(Scorer, IdfWeighsWhatIsRareInTheReferences) {
   const auto idf = scores({{"ab", {"ab"}}, {"bbb", {"ac"}}}, {.idf = true});
   EXPECT_NEAR(idf[0].raw.f1, 1, 1e-6);

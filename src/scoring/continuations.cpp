@@ -29,8 +29,8 @@ TokenIds shared_prefix(std::span<const TokenIds> continuations) {
   return shared;
 }
 
-/// Returns the common beginning of each prompt's continuations. Every sequence of a pass needs a new token, so if one
-/// prompt has no common beginning, all results are empty.
+/// Returns the common prefix of each prompt's continuations. Every sequence of a pass needs a new token. Therefore all
+/// results are empty if one prompt has no common prefix.
 std::vector<TokenIds> shared_prefixes(std::span<const std::vector<TokenIds>> continuations) {
   std::vector<TokenIds> shared;
   for (const auto& some : continuations) shared.push_back(shared_prefix(some));
@@ -86,29 +86,29 @@ TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, cons
   return likeliest;
 }
 
-/// A continuation with more than one token after the common beginning.
+/// A continuation with more than one token after the common prefix.
 struct Branch {
   size_t prompt;
-  TokenIds suffix;  // tokens after the common beginning
+  TokenIds suffix;  // tokens after the common prefix
   double* owner;
 };
 
-/// Result of running the common beginnings after the prompts.
+/// The result of running the common prefixes after the prompts.
 struct SharedPass {
-  KvCache cache;                ///< the prompts with it
-  std::vector<TokenIds> ids{};  ///< of each prompt
-  TokenIds likeliest{};         ///< behind each prompt, then behind each token of `ids`, prompt after prompt
+  KvCache cache;                ///< the prompts with their common prefixes
+  std::vector<TokenIds> ids{};  ///< common prefix of each prompt
+  TokenIds likeliest{};         ///< after each prompt, then after each token of `ids`, in the order of the prompts
 };
 
-/// Appends tokens of `guess` for as long as they are the likeliest ones. The first token of the guess is known to be.
-/// \param likeliest  likeliest token after each token of the guess except the last; -1: not computed
+/// Appends tokens of `guess` while they are the likeliest ones. The first token of the guess must be. \param likeliest
+/// likeliest token after each token of the guess except the last; -1: not computed
 void follow(const TokenIds& guess, std::span<const int64_t> likeliest, TokenIds& tokens) {
   for (size_t i = 0; i < likeliest.size() && tokens.back() == guess[i] && likeliest[i] >= 0; ++i)
     tokens.push_back(likeliest[i]);
 }
 
-/// Returns what is known of greedy decoding after the common beginnings have run.
-/// \param behind  index in `likeliest` of the first common token of prompt b
+/// Returns the known greedy tokens after the common prefixes have run. \param first_row  index in `likeliest` of the
+/// first common token of prompt b
 KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size_t b, size_t behind) {
   KnownBeginning known;
   const int64_t first = shared.likeliest[b];
@@ -120,7 +120,7 @@ KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size
   return known;
 }
 
-/// Returns how many branches to run together: about kPassTokens tokens, at least one branch.
+/// Returns how many branches to run in one pass: about kPassTokens tokens, at least one branch.
 size_t branches_together(std::span<const Branch> branches, size_t first) {
   size_t end = first, tokens = 0;
   do tokens += branches[end++].suffix.size() - 1;
@@ -128,7 +128,7 @@ size_t branches_together(std::span<const Branch> branches, size_t first) {
   return end - first;
 }
 
-/// Scores suffix[1..] of the branches, after the cached prompts and common beginnings, and extends the known greedy
+/// Scores suffix[1..] of the branches, after the cached prompts and common prefixes, and extends the known greedy
 /// tokens.
 void add_branches(const CausalLm& model, const ForwardOptions& forward, const SharedPass& shared,
                   std::span<const Branch> branches, std::span<KnownBeginning> known) {
@@ -159,8 +159,8 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Sh
   }
 }
 
-/// Runs the common beginnings of the continuations.
-/// \return hidden states after the prompts, followed by those after each common token
+/// Runs the common prefixes of the continuations. \return hidden states after the prompts, followed by those after each
+/// common token
 at::Tensor run_shared(const CausalLm& model, const ForwardOptions& forward, const PromptRun& run, SharedPass& shared) {
   if (shared.ids.empty() || shared.ids.front().empty()) return run.last_BD;
   for (size_t b = 0; b < shared.ids.size(); ++b) shared.cache.open(b, static_cast<int64_t>(shared.ids[b].size()));

@@ -57,7 +57,7 @@ int64_t given_tokens(const TokenIds& prompt, const PromptPrefix* prefix) {
 /// \param prompt_of  returns the prompt of a row of logits
 template <typename PromptOf>
 at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
-  const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // NaN and infinity are the largest
+  const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // abs().amax() propagates NaN and infinity
   const bool* finite = finite_N.const_data_ptr<bool>();
   int64_t first = -1;
   for (int64_t row = 0; row < finite_N.numel(); ++row)
@@ -66,7 +66,8 @@ at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptO
   return logits_NV;
 }
 
-/// Checks that the memory suffices for the cache. Prompt lengths are known only when the prompts are tokenised.
+/// Checks that the memory suffices for the cache. It cannot be checked earlier, because it depends on the prompts'
+/// tokens.
 void check_room(const KvShape& shape, int64_t prompts, int64_t tokens) {
   require_memory({.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
                              cache_bytes(shape, tokens), "the number of prompts run at once"}},
@@ -97,8 +98,8 @@ class NextTokens {
   /// \param live  the prompt of each row of logits
   TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
     if (!sampling_) return best_tokens(logits_BV);
-    const auto probabilities_BV =
-        kept_probabilities(logits_BV.to(at::kCPU), *sampling_);  // a sum along a row has one order there
+    const auto probabilities_BV = kept_probabilities(
+        logits_BV.to(at::kCPU), *sampling_);  // on the CPU, the order of a sum does not depend on the batch
     TokenIds drawn;
     for (size_t i = 0; i < live.size(); ++i)
       drawn.push_back(
@@ -111,7 +112,7 @@ class NextTokens {
   std::vector<RandomStream> streams_;
 };
 
-/// Returns the tokens that end a sequence: eos tokens first, then the stops.
+/// Returns the tokens that end a sequence: eos tokens first, then the stop tokens.
 TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
   TokenIds ends;
   for (const auto* ids : {options.eos ? &*options.eos : &model_eos, &options.stops})
@@ -120,7 +121,7 @@ TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
   return ends;
 }
 
-/// Sequences during generation, one token at a time.
+/// The sequences of a call of generate(), which are extended by one token at a time.
 struct Going {
   const CausalLm& model;
   const ForwardOptions& forward;
@@ -153,7 +154,7 @@ struct Going {
                          [&](int64_t row) { return prompts[static_cast<size_t>(row)]; });
   }
 
-  /// Chooses the first token of the prompts without a known beginning, from their last hidden states.
+  /// Chooses the first token of prompts without known tokens, from their last hidden states.
   void begin(NextTokens& next) {
     outputs.resize(run.cache.sequences.size());
     TokenIds unknown;

@@ -90,9 +90,9 @@ TEST(Generate, RefusesPromptsThatDoNotFit) {
 TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
   const auto model = testing::random_model(8);
   const std::vector<std::vector<TokenIds>> continuations{
-      {{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 6, 7, 8}},  // share a beginning
-      {{9}, {10}},                                       // share nothing
-      {{20, 21}, {20, 21, 22}, {20}},                    // one begins another
+      {{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 6, 7, 8}},  // have a common prefix
+      {{9}, {10}},                                       // have none
+      {{20, 21}, {20, 21, 22}, {20}},                    // one is a prefix of another
       {{30, 31, 32}},
   };
   auto run = run_prompts(*model, {}, kPrompts, {.room = 8});
@@ -131,10 +131,10 @@ TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
   const auto wrong = [&](size_t b, size_t at) { return (greedy[b][at] + 1) % 67; };
   const std::vector<std::vector<TokenIds>> guesses{
       {first_of(greedy[0], 5), first_of(greedy[0], 3, {wrong(0, 3), 2})},  // the first branch is right
-      {first_of(greedy[1], 6)},                                            // alone, and right
+      {first_of(greedy[1], 6)},                                            // a single guess, which is right
       {first_of(greedy[2], 2, {wrong(2, 2), 7}),
-       first_of(greedy[2], 2, {wrong(2, 2), 8, 9})},                            // wrong from the third on
-      {first_of(greedy[3], 1, {wrong(3, 1)}), first_of(greedy[3], 4, {5, 6})},  // the second, for four tokens
+       first_of(greedy[2], 2, {wrong(2, 2), 8, 9})},                            // wrong from the third token on
+      {first_of(greedy[3], 1, {wrong(3, 1)}), first_of(greedy[3], 4, {5, 6})},  // the second is right for four tokens
   };
   auto run = run_prompts(*model, {}, kPrompts, {.room = 8});
   continuation_logprobs(*model, {}, run, guesses);
@@ -165,7 +165,7 @@ TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {
     const TokenIds beginning{4, 8, 15, 16, 23, 42};
     std::vector<TokenIds> prompts;
     for (const auto& prompt : kPrompts) prompts.push_back(joined(beginning, prompt));
-    prompts.push_back({4, 8, 15, 3});  // parts with the prefix early
+    prompts.push_back({4, 8, 15, 3});  // differs from the prefix early
     prompts.push_back(beginning);
     const auto prefix = run_prefix(*model, {}, beginning, KvType::kExact);
     const auto shared = run_prompts(*model, {}, prompts, {.room = 9, .prefix = &prefix});
@@ -195,7 +195,7 @@ TEST(Generate, PromptsBeyondOnePassAreTheSameAsAlone) {
   std::vector<TokenIds> prompts;
   for (int64_t b = 0; b < 24; ++b) {
     auto& prompt = prompts.emplace_back();
-    for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in all
+    for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in total
   }
   const auto together = generate(*model, {}, prompts, {.max_new_tokens = 4, .eos = TokenIds{1000}});
   for (const size_t b : {size_t{0}, size_t{13}, size_t{23}})
@@ -222,14 +222,14 @@ TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
 TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
   BeamSearch search(2, {0}, 3);
   ASSERT_EQ(search.advance(logprobs({{0.45F, 0.5F, 0.05F}})).size(), 2u);  // eos at once: ln 0.45
-  // Then eos: ln(0.5 * 0.5) / 2 is better, and no running beam is better than either.
+  // Then eos: ln(0.5 * 0.5) / 2 is better than ln 0.45, and no running beam is better than either.
   EXPECT_TRUE(search.advance(logprobs({{0.5F, 0.3F, 0.2F}, {0.3F, 0.4F, 0.3F}})).empty());
   EXPECT_EQ(search.best(), (TokenIds{1}));
 }
 
 TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
   BeamSearch search(1, {0}, 3);
-  ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width`
+  ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width` tokens
   ASSERT_EQ(search.advance(logprobs({{0.1F, 0.9F}})).size(), 1u);
   EXPECT_TRUE(search.advance(logprobs({{0.2F, 0.8F}})).empty());
   EXPECT_EQ(search.best(), (TokenIds{1, 1, 1}));

@@ -120,7 +120,8 @@ void check_answers_left(const TaskInfo& task, const TokenizedRows& whole) {
   EK_CHECK(!whole.examples.empty(), kData, "task ", task.name, ": no row keeps anything of its answer when it is cut");
 }
 
-/// Computes the likelihoods of rows [first, first + count) of those that kept an answer, as predictions.
+/// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
+/// predictions.
 AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
                     std::span<const Example> examples, size_t first) {
   const auto together = examples.subspan(first, rows_together(examples.subspan(first)));
@@ -164,7 +165,7 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
 
 bool is_blank_text(std::string_view text) { return strip(text).empty(); }
 
-/// Returns why a row cannot be scored; empty if it can.
+/// Returns the reason why a row cannot be scored, or an empty string.
 std::string fault_of(const TaskInfo& task, const Row& row) {
   const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
                                  [](const Turn& turn) { return !is_blank_text(turn.content); });

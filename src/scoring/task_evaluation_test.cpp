@@ -79,7 +79,8 @@ TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
       evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     }
     const auto text = read_file(file);
-    if (task.scoring == Scoring::kChoice)  // of several batches: the last line as a kill leaves it
+    if (task.scoring ==
+        Scoring::kChoice)  // if there are several batches, truncate the last line, as a killed process would
       write_file_atomic(file, text.substr(0, text.size() - 9));
     AnswerJournal journal(file);
     EXPECT_EQ(journal.find("another", 0), nullptr);
@@ -271,7 +272,7 @@ TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
   for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {concat("  The ", predictions[i].output, "\n")};
   const auto loose = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options);
   const auto strict = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options);
-  EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles do not count
+  EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles are ignored
   EXPECT_DOUBLE_EQ(strict.exact_match, 0);
   EXPECT_DOUBLE_EQ(strict.f1, loose.f1);
   for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {"no", predictions[i].output + "\n"};
@@ -380,7 +381,7 @@ TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   EXPECT_GT(score.cut, 0);
   double sum = 0;
   int64_t tokens = 0;
-  for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row alone
+  for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row in a batch of its own
     const auto loss = model->loss(pack(std::span(&whole.examples[i], 1)), {});
     const auto& one = predictions[static_cast<size_t>(whole.rows[i])];
     EXPECT_EQ(one.answer_tokens, loss.count);
