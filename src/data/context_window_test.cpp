@@ -27,8 +27,8 @@ class ContextWindow : public ::testing::Test {
   }
 
   const Tokenizer tokenizer_ = make_tokenizer();
-  const std::string context_ =
-      "a b c  d\ne f g h i j k l";  // every letter is a token, with or without one space before it
+  // Every letter is a token, with or without one space before it.
+  const std::string context_ = "a b c  d\ne f g h i j k l";
 };
 
 TEST_F(ContextWindow, IsContiguousFitsAndContainsTheAnswer) {

@@ -40,8 +40,8 @@ TEST(FirstOption, MayBeNextToNonLetters) {
 TEST(FirstOption, NeedsNoSpacesWhereAScriptHasNone) {
   EXPECT_EQ(found({"对", "错"}, "答案是对"), "对");
   EXPECT_EQ(found({"正确", "不正确"}, "答案是不正确的"), "不正确");
-  EXPECT_EQ(found({"はい", "いいえ"}, "答えはいいえです"),
-            "はい");  // the leftmost option: no dictionary separates the words
+  // The leftmost option: no dictionary separates the words.
+  EXPECT_EQ(found({"はい", "いいえ"}, "答えはいいえです"), "はい");
   EXPECT_EQ(found({"犬", "猫"}, "答えは猫です"), "猫");
   EXPECT_EQ(found({"ネコ", "イヌ"}, "答えはイヌです"), "イヌ");
   EXPECT_EQ(found({"ใช่", "ไม่"}, "คำตอบคือใช่ครับ"), "ใช่");

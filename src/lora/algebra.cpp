@@ -267,8 +267,8 @@ LoraFactors stack_of_experts(std::span<const LoraFactors> experts, const HeldAs&
   return all;
 }
 
-constexpr size_t kMatricesAtOnce =
-    64;  // enough for all threads; limits the memory for matrices that are being computed
+// Enough for all threads; limits the memory for matrices that are being computed.
+constexpr size_t kMatricesAtOnce = 64;
 
 using SiteParts = std::map<std::string, std::vector<LoraFactors>>;
 

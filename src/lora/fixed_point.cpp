@@ -24,8 +24,8 @@ namespace {
 constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums and some ten terms stay in the first-level cache
 constexpr int64_t kBlocksPerPiece = 64;  // processed in order by one thread, so that the next block can be prefetched
 constexpr int64_t kCacheLine = 64;       // bytes
-constexpr size_t kMinNontemporalBytes =
-    4 << 20;  // bytes from which a result is too large to be read from a cache afterwards
+// Bytes from which a result is too large to be read from a cache afterwards.
+constexpr size_t kMinNontemporalBytes = 4 << 20;
 constexpr uint16_t kMagnitude16 = 0x7fff;
 constexpr uint32_t kMagnitude32 = 0x7fffffff;
 constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);

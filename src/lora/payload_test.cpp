@@ -170,8 +170,8 @@ TEST_F(PayloadTest, RejectsRanksThatDoNotMatchTheRows) {
   for (const auto& ranks : {at::tensor({2, 0, 4}, at::kLong), at::tensor({6, -1, 0}, at::kLong),
                             at::tensor({2, 0, 3}, at::kInt), at::ones({5, 1}, at::kLong), at::empty({0}, at::kLong)})
     EXPECT_NE(refusal(ranks, a, b).find("do not fit their ranks"), std::string::npos) << ranks.sizes();
-  const int64_t most =
-      std::numeric_limits<int64_t>::max();  // in 64-bit arithmetic, twice this number plus 7 overflows to 5
+  // In 64-bit arithmetic, twice this number plus 7 overflows to 5.
+  const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_NE(refusal(at::tensor({most, most, int64_t{7}}, at::kLong), a, b).find("do not fit"), std::string::npos);
   EXPECT_NE(refusal(at::empty({0}, at::kLong), at::empty({0, 7}), at::empty({0, 3})).find("do not fit"),
             std::string::npos);

@@ -21,8 +21,8 @@ constexpr size_t kEmptyTokens = 2;  // a text that has only special tokens
 int64_t layer_of(const fs::path& folder, const BertScoreOptions& options) {
   if (options.layer >= 0) return options.layer;
   std::error_code error;
-  const auto path =
-      fs::absolute(folder, error).lexically_normal();  // does not resolve symbolic links, whose name is used
+  // Does not resolve symbolic links, whose name is used.
+  const auto path = fs::absolute(folder, error).lexically_normal();
   const auto name = (path.has_filename() ? path : path.parent_path()).filename().string();
   const auto layer = default_layer(name);
   EK_CHECK(layer, kConfig, "no layer is given, and \"", name, "\" is no encoder of the BERTScore table");

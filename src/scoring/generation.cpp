@@ -98,8 +98,8 @@ class NextTokens {
   /// \param live  the prompt of each row of logits
   TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
     if (!sampling_) return best_tokens(logits_BV);
-    const auto probabilities_BV = kept_probabilities(
-        logits_BV.to(at::kCPU), *sampling_);  // on the CPU, the order of a sum does not depend on the batch
+    // On the CPU, the order of a sum does not depend on the batch.
+    const auto probabilities_BV = kept_probabilities(logits_BV.to(at::kCPU), *sampling_);
     TokenIds drawn;
     for (size_t i = 0; i < live.size(); ++i)
       drawn.push_back(

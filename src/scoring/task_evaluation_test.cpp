@@ -79,9 +79,8 @@ TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
       evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     }
     const auto text = read_file(file);
-    if (task.scoring ==
-        Scoring::kChoice)  // if there are several batches, truncate the last line, as a killed process would
-      write_file_atomic(file, text.substr(0, text.size() - 9));
+    // If there are several batches, truncate the last line, as a killed process would.
+    if (task.scoring == Scoring::kChoice) write_file_atomic(file, text.substr(0, text.size() - 9));
     AnswerJournal journal(file);
     EXPECT_EQ(journal.find("another", 0), nullptr);
     ASSERT_NE(journal.find("one", 0), nullptr);

@@ -189,8 +189,8 @@ void flush_files(std::span<const fs::path> files) {
   std::vector<std::unique_ptr<Descriptor>> open;
   for (const auto& file : files) {
     open.push_back(std::make_unique<Descriptor>(file, O_RDONLY));
-    ::sync_file_range(open.back()->get(), 0, 0,
-                      SYNC_FILE_RANGE_WRITE);  // starts writing; on failure fsync writes everything
+    // Starts writing; on failure fsync writes everything.
+    ::sync_file_range(open.back()->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
     folders.insert(file.parent_path());
   }
   for (size_t i = 0; i < files.size(); ++i)

@@ -245,9 +245,8 @@ int64_t JsonView::integer(int64_t least, int64_t most) const {
   if (!value_->is_number_integer()) expected("a whole number");
   const bool fits = !value_->is_number_unsigned() || value_->get<uint64_t>() <= uint64_t{INT64_MAX};
   const int64_t value = fits ? value_->get<int64_t>() : 0;
-  if (!fits || value < least ||
-      value > most)  // the text is built for an error only, because vocabularies are read with this function
-    refuse(" is ", shown(*value_), ", allowed: ", limits_text(least, most));
+  // The text is built for an error only, because vocabularies are read with this function.
+  if (!fits || value < least || value > most) refuse(" is ", shown(*value_), ", allowed: ", limits_text(least, most));
   return value;
 }
 

@@ -41,9 +41,8 @@ std::atomic<size_t> bytes_since_release{0};  // bytes that were read since pages
 
 std::mutex mutex;
 std::map<const void*, Mapped>& mappings() {
-  static auto* all =
-      new std::map<const void*,
-                   Mapped>;  // never destroyed, because static objects may map files until the process ends
+  // Never destroyed, because static objects may map files until the process ends.
+  static auto* all = new std::map<const void*, Mapped>;
   return *all;
 }
 

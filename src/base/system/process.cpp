@@ -27,8 +27,8 @@ void let_waiting_threads_sleep(char** argv) {
   if (single_threaded || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
   std::error_code error;
-  const auto program = std::filesystem::read_symlink(
-      "/proc/self/exe", error);                // executing the link itself would rename the process to exe
+  // Executing the link itself would rename the process to exe.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) ::execv(program.c_str(), argv);  // if it fails, waiting threads spin
 }
 

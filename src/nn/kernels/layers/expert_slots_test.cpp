@@ -29,8 +29,8 @@ TEST(ExpertSlots, LargestExpertsAreDataParallel) {
 // Reading a weight takes as long for one row as for several, so sixteen threads read sixteen weights in parallel.
 TEST(ExpertSlots, ExpertsOfOneRowRunInParallel) {
   EXPECT_EQ(slots_of(std::vector<int64_t>(16, 1)).data_parallel_experts(16, kWork), 0);
-  EXPECT_EQ(slots_of(std::vector<int64_t>(17, 1)).data_parallel_experts(16, kWork),
-            1);  // otherwise one thread would process two experts
+  // Otherwise one thread would process two experts.
+  EXPECT_EQ(slots_of(std::vector<int64_t>(17, 1)).data_parallel_experts(16, kWork), 1);
 }
 
 TEST(ExpertSlots, OneThreadOrLittleWorkMakesAllExpertsDataParallel) {

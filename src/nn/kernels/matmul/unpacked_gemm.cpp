@@ -15,8 +15,8 @@ constexpr int64_t kMaxLanes = 16;               // of all instruction sets
 constexpr int64_t kMaxNarrowColumns = 64;       // columns of y up to which a weight counts as narrow
 constexpr RowRange kUnpackedFloatRows{3, 128};  // rows of x for which a float32 weight is read in place
 constexpr int64_t kMaxPanelTerms = 16384;       // a panel of so many terms takes 2 MiB
-constexpr int64_t kMinStreamedColumns =
-    256;  // with at least so many columns of y, stream() is not used even for few rows
+// With at least so many columns of y, stream() is not used even for few rows.
+constexpr int64_t kMinStreamedColumns = 256;
 
 // The operand that is read in place.
 struct UnpackedOperand {
