@@ -77,7 +77,8 @@ OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOption
     const auto batch = prompts.subspan(first, std::min(static_cast<size_t>(job.batch), prompts.size() - first));
     const auto start = std::chrono::steady_clock::now();
     const auto prefix = job.alone ? PromptPrefix() : run_prefix(model, forward, common_prefix(batch), cache_of(job));
-    auto run = run_prompts(model, forward, batch, {.room = job.tokens, .cache = cache_of(job), .prefix = &prefix});
+    auto run =
+        run_prompts(model, forward, batch, {.max_new_tokens = job.tokens, .cache = cache_of(job), .prefix = &prefix});
     prefill += seconds_since(start);
     for (auto& ids : generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = TokenIds{}}))
       outputs.push_back(std::move(ids));

@@ -110,11 +110,11 @@ Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row
   return batch;
 }
 
-int64_t room_of(const Batch& batch, int64_t max_new_tokens) {
-  size_t room = static_cast<size_t>(max_new_tokens);
+int64_t new_tokens_of(const Batch& batch, int64_t max_new_tokens) {
+  size_t new_tokens = static_cast<size_t>(max_new_tokens);
   for (const auto& answers : batch.answer_tokens)
-    for (const auto& ids : answers) room = std::max(room, ids.size());
-  return static_cast<int64_t>(room);
+    for (const auto& ids : answers) new_tokens = std::max(new_tokens, ids.size());
+  return static_cast<int64_t>(new_tokens);
 }
 
 void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
@@ -162,11 +162,12 @@ struct Answering {
   void fit(Batch& batch) {
     const double most =
         options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, forward.compute).token_bytes());
-    const int64_t room = room_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
+    const int64_t new_tokens =
+        new_tokens_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
     double tokens = 0;
     size_t count = 0;
     for (; count < batch.prompts.size(); ++count) {
-      tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + room);
+      tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + new_tokens);
       if (count > 0 && tokens > most) break;
     }
     batch.rows = batch.rows.first(count);
@@ -183,7 +184,7 @@ struct Answering {
   std::vector<Prediction> answer(const Batch& batch) {
     std::vector<Prediction> predictions(batch.rows.size());
     auto run = run_prompts(model, forward, batch.prompts,
-                           {.room = room_of(batch, options.max_new_tokens),
+                           {.max_new_tokens = new_tokens_of(batch, options.max_new_tokens),
                             .names = batch.names,
                             .cache = options.cache,
                             .prefix = &task_prefix()});
@@ -215,7 +216,7 @@ struct Answering {
 
 /// Length of the longest prompt in tokens, and a bound for the tokens after a prompt.
 struct Lengths {
-  int64_t prompt = 0, room = 0;
+  int64_t prompt = 0, new_tokens = 0;
 };
 
 /// Returns an upper bound for the tokens of a text with any tokenizer.
@@ -223,7 +224,7 @@ int64_t most_tokens(std::string_view text) { return 16 * static_cast<int64_t>(te
 
 Lengths longest(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows,
                 const EvaluationOptions& options, int64_t limit) {
-  Lengths most{.room = options.max_new_tokens};
+  Lengths most{.new_tokens = options.max_new_tokens};
   for (size_t i = 0; i < rows.size(); ++i) {
     auto prompt = prompts.evaluation_prompt(prompts.fit_context(rows[i], limit));
     take_gap(prompt, options.form);
@@ -232,7 +233,7 @@ Lengths longest(const Prompts& prompts, const TaskInfo& task, std::span<const Ro
     most.prompt = std::max(most.prompt, tokens);
     if (!options.likelihood || task.free_text()) continue;
     for (const auto& answer : row_answers(task, rows[i]))
-      most.room = std::max(most.room, most_tokens(answer_lead(rows[i]) + answer));
+      most.new_tokens = std::max(most.new_tokens, most_tokens(answer_lead(rows[i]) + answer));
   }
   return most;
 }
@@ -285,12 +286,12 @@ void check_rows(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInf
                 const EvaluationOptions& options) {
   const Prompts prompts(tokenizer, options.form);
   const auto most = longest(prompts, task, rows, options, prompt_limit(shape.spec(), options));
-  if (most.prompt + most.room <= shape.spec().max_positions) return;
+  if (most.prompt + most.new_tokens <= shape.spec().max_positions) return;
   Answering answering{shape, prompts, {}, task, options, rows, /*whole_outputs=*/true};
   for (size_t first = 0; first < rows.size();) {
     auto batch = answering.tokenized(first);
     answering.fit(batch);
-    check_prompts(shape.spec(), batch.prompts, room_of(batch, options.max_new_tokens), batch.names);
+    check_prompts(shape.spec(), batch.prompts, new_tokens_of(batch, options.max_new_tokens), batch.names);
     first += batch.rows.size();
   }
 }

@@ -161,15 +161,15 @@ void BertScorer::score(std::span<const ComparedText> texts,
   const auto pairs = pairs_of(texts);
   const auto weights = options_.idf ? idf_weights(texts) : plain_weights();
   std::optional<BertScore> best;
-  for (std::span<const Pair> rest = pairs; !rest.empty();) {
-    const auto batch = encode(rest, weights);
-    for (const auto& pair : rest.first(batch.pairs)) {
+  for (std::span<const Pair> remaining = pairs; !remaining.empty();) {
+    const auto batch = encode(remaining, weights);
+    for (const auto& pair : remaining.first(batch.pairs)) {
       best = best ? largest(*best, batch.score(pair)) : batch.score(pair);
       if (!pair.is_last) continue;
       if (baseline_) best->rescaled = rescaled(best->raw, *baseline_);
       on_score(pair.text, *std::exchange(best, std::nullopt));
     }
-    rest = rest.subspan(batch.pairs);
+    remaining = remaining.subspan(batch.pairs);
   }
 }
 

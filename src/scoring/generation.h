@@ -4,7 +4,7 @@
 /// scoring/continuations.h ranks given answers with the same cache.
 /// Dimension names: B sequences, T tokens, D hidden, V vocabulary.
 ///
-/// Example:  auto run = run_prompts(model, forward, prompts, {.room = 32});
+/// Example:  auto run = run_prompts(model, forward, prompts, {.max_new_tokens = 32});
 ///           auto ranked = continuation_logprobs(model, forward, run, answers);   // generate() may reuse its passes
 ///           auto texts = generate(model, forward, std::move(run), {.max_new_tokens = 32});
 #pragma once
@@ -63,7 +63,7 @@ PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, To
 
 /// Options of run_prompts().
 struct PromptOptions {
-  int64_t room = 32;  ///< largest number of tokens that will follow a prompt
+  int64_t max_new_tokens = 32;  ///< largest number of tokens that will follow a prompt
   PromptNames names{};
   KvType cache = KvType::kExact;
   /// Cached common beginning, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
@@ -85,27 +85,28 @@ struct PromptRun {
 };
 
 /// Checks that prompts can be run.
-/// \throws kData naming the first prompt that is empty, that is longer with `room` new tokens than the model's
-/// positions, or that has an id outside the vocabulary
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names);
+/// \throws kData naming the first prompt that is empty, that is longer with `max_new_tokens` new tokens than the
+/// model's positions, or that has an id outside the vocabulary
+void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
+                   const PromptNames& names);
 
 /// Runs the prompts once and caches their keys and values. It needs KvShape::token_bytes() of memory for every token
 /// outside the prefix. All functions of this file ignore `forward.cache` and `forward.routing`.
-/// \throws kData as check_prompts() with options.room; kNumeric naming the first prompt whose logits are not finite,
-/// here and in the functions below
+/// \throws kData as check_prompts() with options.max_new_tokens; kNumeric naming the first prompt whose logits are not
+/// finite, here and in the functions below
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                       const PromptOptions& options);
 
 /// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
 /// the lowest id, and a sampled token depends on the seed, the number of its prompt and its position only. REQUIRES
-/// PromptOptions::room >= max_new_tokens.
+/// PromptOptions::max_new_tokens >= max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                                const GenerationOptions& options);
 
 /// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. The sequences must
-/// have room for the pieces.
+/// have capacity for the pieces.
 /// \param last_only  return the hidden state of each piece's last token only
 /// \return [T, D], or [B, D] with last_only
 at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,

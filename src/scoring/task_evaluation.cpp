@@ -52,13 +52,13 @@ bool is_said(const std::string& output, std::span<const std::string> references)
 
 /// Scores free text.
 /// \param to_the_letter  whether an exact match compares the texts without normalising them
-void compare_texts(std::span<const Row> rows, bool to_the_letter, std::span<Prediction> predictions, TaskScore& score) {
+void compare_texts(std::span<const Row> rows, bool exact, std::span<Prediction> predictions, TaskScore& score) {
   const double weight = 1.0 / static_cast<double>(predictions.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
     auto& one = predictions[i];
     one.references = rows[i].references;
     const auto match = best_match(one.output, one.references);
-    one.exact_match = to_the_letter ? is_said(one.output, one.references) : match.exact_match;
+    one.exact_match = exact ? is_said(one.output, one.references) : match.exact_match;
     one.f1 = match.f1;
     score.exact_match += weight * one.exact_match;
     score.f1 += weight * match.f1;
@@ -99,8 +99,8 @@ int64_t distinct_questions(std::span<const Row> rows) {
 
 /// Logs a note once per process, because a task is evaluated at several budgets and rounds.
 void warn_once(const std::string& note) {
-  static std::set<std::string> said;
-  if (!note.empty() && said.insert(note).second) log::warning("[evaluate] ", note);
+  static std::set<std::string> logged;
+  if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
 }
 
 using Clock = std::chrono::steady_clock;
@@ -122,8 +122,8 @@ void check_answers_left(const TaskInfo& task, const TokenizedRows& whole) {
 
 /// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
 /// predictions.
-AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
-                    std::span<const Example> examples, size_t first) {
+AnsweredBatch likelihoods_of(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
+                             std::span<const Example> examples, size_t first) {
   const auto together = examples.subspan(first, rows_together(examples.subspan(first)));
   AnsweredBatch batch{.key = {}, .answers = {}};
   try {
@@ -147,7 +147,7 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
     auto batch = get_or_compute(options.journal, options.journal_key, first,
-                                [&] { return weigh(model, forward, task.name, whole.examples, first); });
+                                [&] { return likelihoods_of(model, forward, task.name, whole.examples, first); });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {
       nll += weighed[first].nll;
@@ -166,10 +166,10 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
 bool is_blank_text(std::string_view text) { return strip(text).empty(); }
 
 /// Returns the reason why a row cannot be scored, or an empty string.
-std::string fault_of(const TaskInfo& task, const Row& row) {
-  const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
-                                 [](const Turn& turn) { return !is_blank_text(turn.content); });
-  if (!asked && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
+std::string reason_against(const TaskInfo& task, const Row& row) {
+  const bool has_question = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
+                                        [](const Turn& turn) { return !is_blank_text(turn.content); });
+  if (!has_question && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
   if (task.scoring == Scoring::kNll)
     return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
   if (task.free_text()) {
@@ -186,7 +186,7 @@ std::string fault_of(const TaskInfo& task, const Row& row) {
 
 void check_test_rows(const TaskInfo& task, std::span<const Row> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    const auto fault = fault_of(task, rows[i]);
+    const auto fault = reason_against(task, rows[i]);
     EK_CHECK(fault.empty(), kData, "task ", task.name, ": row ", i, " ", fault);
   }
 }

@@ -42,7 +42,7 @@ std::vector<Row> some_rows(size_t count) {
   return rows;
 }
 
-TEST(RowAnswers, AreThoseOfTheAnswerFormatLine) {
+TEST(RowAnswers, AreReadFromTheAnswerFormatLine) {
   const auto& task = find_task("arc_c");
   EXPECT_EQ(row_answers(task, row("q", "answer1/answer2/answer3", "answer1")),
             (std::vector<std::string>{"answer1", "answer2", "answer3"}));
@@ -57,7 +57,7 @@ void expect_same(std::span<const Prediction> one, std::span<const Prediction> ot
     EXPECT_EQ(record::write(one[i]).dump(), record::write(other[i]).dump()) << "row " << i;
 }
 
-TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
+TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(11);
   auto nll = find_task("boolq");
@@ -95,7 +95,7 @@ TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
   }
 }
 
-TEST(EvaluateTask, BelievesItsJournal) {
+TEST(EvaluateTask, UsesTheAnswersOfTheJournal) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(5);
   const testing::TemporaryFolder folder;
@@ -113,7 +113,7 @@ TEST(EvaluateTask, BelievesItsJournal) {
   EXPECT_FALSE(path_exists(folder.path() / "answers.jsonl"));
 }
 
-TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
+TEST(EvaluateTask, SmallCachesGiveTheSameAnswersInSmallerBatches) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);
   std::vector<Prediction> few, many;
@@ -125,7 +125,7 @@ TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
   expect_same(few, many);
 }
 
-TEST(EvaluateTask, ScoresAreThoseOfWholeOutputsWhereNobodyReadsThem) {
+TEST(EvaluateTask, StoppingEarlyDoesNotChangeScores) {
   for (const uint64_t seed : {21, 22, 23}) {
     const auto model = testing::random_model(seed, 400);
     const auto rows = some_rows(8);
@@ -138,7 +138,7 @@ TEST(EvaluateTask, ScoresAreThoseOfWholeOutputsWhereNobodyReadsThem) {
   }
 }
 
-TEST(EvaluateTask, ABFloat16CacheHardlyChangesWhatIsRanked) {
+TEST(EvaluateTask, ABFloat16CacheHardlyChangesRankings) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);
   std::vector<Prediction> exact, rounded;
@@ -193,7 +193,7 @@ TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
   EXPECT_DOUBLE_EQ(score.accuracy_likelihood, static_cast<double>(right) / 5);
 }
 
-TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
+TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
   const auto model = testing::random_model(23, 400);
   std::vector<Prediction> predictions;
   const auto score = evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
@@ -205,7 +205,7 @@ TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
   for (const auto& one : predictions) EXPECT_TRUE(one.extracted.empty() && one.ranked.empty());
 }
 
-TEST(EvaluateTask, RefusesNoRows) {
+TEST(EvaluateTask, RejectsAnEmptyListOfRows) {
   const auto model = testing::random_model(24, 400);
   EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
 }
@@ -245,7 +245,7 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   EXPECT_FALSE(score.bert_score);
 }
 
-TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {
+TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {
   const auto model = testing::random_model(26, 400);  // 512 positions
   const auto set = some_questions();
   const auto cut = [&](int64_t cutoff) {
@@ -262,7 +262,7 @@ TaskInfo own_task(Scoring scoring) {
   return {.name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
 }
 
-TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
+TEST(EvaluateTask, ExactMatchCanCompareWithoutNormalisation) {
   const auto model = testing::random_model(27, 400);
   auto set = some_questions();
   std::vector<Prediction> predictions;
@@ -279,7 +279,7 @@ TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
       evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options, &predictions).exact_match, 1);
 }
 
-TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
+TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
   const auto model = testing::random_model(28, 400);
   std::vector<Row> rows;
   for (int i = 0; i < 4; ++i) {
@@ -310,7 +310,7 @@ TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
   EXPECT_DOUBLE_EQ(score.majority, 0.5);
 }
 
-TEST(CheckTestRows, RefusesWhatNoScoreMayRestOn) {
+TEST(CheckTestRows, RejectsRowsThatCannotBeScored) {
   const auto refuses = [](const TaskInfo& task, const Row& bad) {
     EXPECT_THROW(check_test_rows(task, std::vector{bad}), Error) << bad.answer;
   };
@@ -335,7 +335,7 @@ TEST(CheckTestRows, RefusesWhatNoScoreMayRestOn) {
   refuses(own_task(Scoring::kNll), {.instruction = "q", .input = "", .output = "\n", .answer = ""});
 }
 
-TEST(EvaluateTask, APromptThatIsTooLongIsToldBeforeAnyIsAnswered) {
+TEST(EvaluateTask, ReportsATooLongPromptBeforeAnyAnswer) {
   const auto model = testing::random_model(30, 400);
   auto rows = some_rows(6);
   rows[4].instruction += std::string(4000, 'x');
@@ -346,7 +346,7 @@ TEST(EvaluateTask, APromptThatIsTooLongIsToldBeforeAnyIsAnswered) {
   EXPECT_EQ(answered, 0);
 }
 
-TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
+TEST(EvaluateTask, ATrailingSpaceOfAPlainPromptBelongsToTheAnswer) {
   const auto model = testing::random_model(31, 400);
   const auto scored = [&](const std::string& behind_prompt, const std::string& before_answer) {
     std::vector<Row> rows;
@@ -368,7 +368,7 @@ TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
   EXPECT_EQ(scored(" ", ""), scored("", " "));
 }
 
-TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
+TEST(EvaluateTask, LikelihoodIsThatOfTheAnswerTokensAfterThePrompt) {
   const auto model = testing::random_model(29, 400);
   const auto set = some_questions();
   std::vector<Prediction> predictions;
@@ -393,7 +393,7 @@ TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   EXPECT_DOUBLE_EQ(score.perplexity, std::exp(score.nll));
 }
 
-TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
+TEST(EvaluateTask, RecordsContainTheMeasuresOfTheirScoring) {
   TaskScore text{.task = "telequad", .kind = AnswerKind::kText, .exact_match = 0.25, .f1 = 0.5};
   EXPECT_FALSE(record::write(text).contains("accuracy") || record::write(text).contains("bert_score"));
   EXPECT_EQ(record::write(text)["f1"], 0.5);
