@@ -22,7 +22,7 @@ using testing::make_model;
 using testing::max_difference;
 using testing::random_adapters;
 
-/// What every family promises, those of other programs included (docs/tutorial-new-family.md).
+/// Checks what every registered family must provide (docs/tutorial-new-family.md), including those of other programs.
 class Family : public ::testing::TestWithParam<std::string_view> {};
 
 std::vector<std::string_view> families() {
@@ -103,7 +103,7 @@ TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
         {factors.a, factors.b}, 1e-5);
 }
 
-/// Sequences that begin alike, and one that begins like none of them.
+/// Returns sequences with a common prefix, and one without it.
 std::vector<Example> alike() {
   return {{.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},
           {.ids = {2, 7, 1}},
@@ -259,7 +259,7 @@ TEST_P(Family, SaysOfEverySiteWhatItIsForAndWhichWeightsItAdapts) {
   EXPECT_EQ(sparse, !model->spec().moe_layers.empty());
 }
 
-/// Multiply-adds of the frozen linears, from the parameters themselves.
+/// The multiply-adds are counted from the model's parameters.
 TEST_P(Family, CostsWhatItsWeightsSay) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32, {{"tie_word_embeddings", false}});
   std::map<std::string, SitePart, std::less<>> parts = parts_by_module(model->all_sites());

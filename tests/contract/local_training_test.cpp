@@ -65,7 +65,7 @@ TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
   EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);
 }
 
-/// One client's round of one step over all its rows, in micro-batches of so many.
+/// Runs one client's round of one step over all its rows, in micro-batches of `batch_size`.
 LocalResult step_over_all(TinyFederation& world, LossMean mean, int64_t batch_size) {
   const auto rows = static_cast<int64_t>(world.shards[2].size());
   world.training.loss_mean = mean;
@@ -75,13 +75,13 @@ LocalResult step_over_all(TinyFederation& world, LossMean mean, int64_t batch_si
   return world.train(*method, method->initialize(world.server()), world.round(0), world.clients[2]);
 }
 
-// The mean over a step does not depend on where its micro-batches end; the mean of means does.
+// The mean over a step does not depend on how it is divided into micro-batches. The mean of means does.
 TEST(LocalTraining, AMeanOverTheStepIsThatOfOneLargeMicroBatch) {
   TinyFederation world;
   auto& rows = world.shards[2];
   rows.resize(4, rows.front());
   rows[1].first_target = static_cast<int64_t>(rows[1].ids.size()) - 1;
-  rows[2].first_target = static_cast<int64_t>(rows[2].ids.size());  // nothing to learn
+  rows[2].first_target = static_cast<int64_t>(rows[2].ids.size());  // no targets
   const auto whole = step_over_all(world, LossMean::kMicroBatch, 4);
   for (const int64_t batch_size : {1, 2}) {
     const auto mean = step_over_all(world, LossMean::kStep, batch_size);
@@ -90,11 +90,11 @@ TEST(LocalTraining, AMeanOverTheStepIsThatOfOneLargeMicroBatch) {
     EXPECT_LT(difference(mean.upload.adapters, whole.upload.adapters), 1e-4) << batch_size;
     EXPECT_GT(difference(means.upload.adapters, whole.upload.adapters), 1e-3)
         << batch_size << ": the key has no effect";
-    EXPECT_NEAR(mean.loss_sum, means.loss_sum, 1e-4);  // what is reported is over all targets either way
+    EXPECT_NEAR(mean.loss_sum, means.loss_sum, 1e-4);  // the reported loss is over all targets in both modes
   }
 }
 
-/// One client's round, its micro-batches merged up to so many tokens.
+/// Runs one client's round with micro-batches merged up to `merge_tokens`.
 LocalResult merged_round(TinyFederation& world, const std::string& method, int64_t merge_tokens) {
   world.training.merge_tokens = merge_tokens;
   const auto made = make_method(method);
@@ -105,7 +105,7 @@ TEST(LocalTraining, MicroBatchesThatAreMergedLearnWhatTheyLearnApart) {
   TinyFederation world;
   world.training.batch_size = 1;
   world.training.accumulation = 5;
-  world.shards[2][1].first_target = static_cast<int64_t>(world.shards[2][1].ids.size());  // nothing to learn
+  world.shards[2][1].first_target = static_cast<int64_t>(world.shards[2][1].ids.size());  // no targets
   for (const std::string method : {"fedit", "ub-smoe", "smoe-llb"}) {
     const auto apart = merged_round(world, method, 0), alone = merged_round(world, method, 1);
     EXPECT_TRUE(equal(apart.upload.adapters, alone.upload.adapters)) << method << ": one pass for each either way";
@@ -167,7 +167,7 @@ TEST(LocalTraining, RefusesARankAboveTheClients) {
   EXPECT_THROW(world.train(*method, state, world.round(0), world.clients[0]), Error);
 }
 
-/// Largest move of the experts no token chose in the whole round, over the stacked sites.
+/// Returns the largest change of experts that no token selected in the whole round, over the stacked sites.
 double idle_move(TinyFederation& world, const FederatedMethod& method, const ServerState& state) {
   const auto& client = world.clients[0];
   const auto result = world.train(method, state, world.round(1), client);

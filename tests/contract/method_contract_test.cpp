@@ -1,4 +1,5 @@
-// What every method promises on every model family: both tables are read, so a new row is tested by being there.
+// Checks what every method must provide on every model family. Both registries are read, so new entries are tested
+// automatically.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +34,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-/// The tensors of a setup that train, by site.
+/// Returns the trained tensors of a setup, by site.
 std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup) {
   std::vector<std::pair<std::string, at::Tensor>> result;
   for (const auto& [site, factors] : setup.adapters) {
@@ -54,12 +55,12 @@ class MethodContract : public ::testing::TestWithParam<Case> {
     state = method->initialize(world.server());
   }
 
-  /// The method with nothing thrown away on purpose.
+  /// Returns the method with options that discard nothing.
   static std::unique_ptr<FederatedMethod> lossless(std::string_view name) {
     return make_method(name, name == "florist" ? "tau = 1.0" : "");
   }
 
-  /// An upload's update of one site, with the factors that did not travel.
+  /// Returns an upload's update of one site, including the factors that are not sent.
   static at::Tensor update_of(const ClientUpdate& update, const ServerState& from, const std::string& site) {
     return delta_weight(completed(update.payload.adapters, from.common.fixed).at(site)).to(at::kDouble);
   }

@@ -1,4 +1,4 @@
-// Options that belong to no single formula: what each means for every method that has it.
+// Checks options that several methods have.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// The scale at which a client of rank 2 trains under a largest rank of 4, with alpha 12.
+/// Returns the scaling of a client of rank 2 if the largest rank is 4 and alpha is 12.
 double scale_at_rank_2(const std::string& name, const std::string& toml, LoraScaleMode mode) {
   OneSite world(name, toml);
   world.rank = 4, world.alpha = 12, world.scale_mode = mode;
@@ -94,7 +94,7 @@ TEST(FloristModes, MergeIntoTheBaseOrGoOnTrainingTheAdapters) {
   EXPECT_EQ(code.global.adapters.size(), world.sites.size());
 }
 
-/// The rescaler that client 0 (K_c = 1 of 3) trains with, or an evaluation at its K.
+/// Returns the rescaler of client 0 (K_c = 1 of 3) in training, or of an evaluation with the same K.
 at::Tensor rescaler(TinyFederation& world, const FederatedMethod& method, const ServerState& state, bool trains) {
   auto client = world.clients[0];
   TensorMap nothing;

@@ -1,5 +1,4 @@
-// Whole rounds that must agree with each other: FedIT against plain training, UB-SMoE against FedIT, and UB-SMoE's own
-// sums.
+// Checks equalities between whole rounds: FedIT and plain training, UB-SMoE and FedIT, and UB-SMoE's own sums.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// Local training written out again, without methods, servers or payloads: the optimiser is new in every round.
+/// Implements local training without methods, servers or payloads. The optimiser is new in every round.
 AdapterState train_centrally(const TinyFederation& world, AdapterState adapters, int64_t rounds, int64_t top_k) {
   const auto& shard = world.shards[2];
   for (int64_t t = 0; t < rounds; ++t) {
@@ -72,7 +71,8 @@ TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
   EXPECT_FALSE(equal(whole.global.adapters, fedit.global.adapters)) << "the mechanisms have no effect at all";
 }
 
-/// Three rounds of clients that all choose `top_k` of the 6 experts per token, and the share injected into in the last.
+/// Runs three rounds of clients that all use `top_k` of the 6 experts. Returns the adapters, and in `pg_share` the
+/// share of experts that got a pseudo-gradient in the last round.
 AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share = nullptr) {
   TinyFederation world;
   world.training.batch_size = 1;
@@ -142,7 +142,7 @@ TEST(UbSmoe, InjectsIntoIdleExpertsFromTheSecondRoundOn) {
   EXPECT_LE(later.metrics.at("pg_clipped"), 1);
 }
 
-/// Gradients of the task loss of one client's rows under its own router options.
+/// Returns the gradients of the task loss of one client's rows with its own router options.
 AdapterState gradients(const TinyFederation& world, const std::string& toml, int64_t top_k, TensorMap* phi_grads) {
   auto client = world.clients[0];
   client.top_k = top_k;
@@ -182,7 +182,7 @@ TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiNoGradientAtAll) {
   }
 }
 
-/// One round of all clients; the change of every weight.
+/// Runs one round of all clients and returns the change of every weight.
 std::map<std::string, at::Tensor> effect_of_a_round(const TinyFederation& world, std::string_view name,
                                                     const std::string& toml = "") {
   return effect(world.run(*make_method(name, toml), 1));
@@ -209,7 +209,7 @@ TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
 
 TEST(RankMethods, FloraFloristAndFlexLoraMakeTheSameFirstRound) {
   TinyFederation world;
-  // One rank for what each client trains, a global rank that holds all four of them, and one A for everybody.
+  // All clients have rank 1, the global rank has space for all four, and A is common.
   for (auto& client : world.clients) client.rank = 1;
   world.rank = 4;
   const auto flora = effect_of_a_round(world, "flora", "fresh_init = \"shared\"");
@@ -234,7 +234,7 @@ TEST(RankMethods, HetLoraOfEqualRanksAndNormsIsFedIt) {
   for (auto& weight : round.weights) weight = 1.0 / 3;
   const auto het = make_method("hetlora", "lambda = 0.0\nprune = false"), fedit = make_method("fedit");
   const auto het_state = het->initialize(world.server()), fedit_state = fedit->initialize(world.server());
-  // The same upload with other signs: equal norms, unequal factors.
+  // The same upload with other signs has equal norms and unequal factors.
   auto one = world.train(*het, het_state, round, round.participants[0]);
   std::vector<ClientUpdate> updates;
   for (const double sign : {1.0, -1.0, 1.0}) {
@@ -270,7 +270,7 @@ TEST(BaseChangingMethods, ManyRoundsAreTheFloat64SumOfTheirChanges) {
   }
 }
 
-/// The model's output must see a base change, in training and in evaluation.
+/// The model's output must include a change of the base, in training and in evaluation.
 TEST(BaseChangingMethods, TheForwardPassUsesTheChange) {
   TinyFederation world;
   const auto state = world.run(*make_method("flora"), 2);

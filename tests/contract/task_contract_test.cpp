@@ -9,8 +9,8 @@
 namespace evenkeel {
 namespace {
 
-/// What every family of tasks promises, those of other programs included (docs/tutorial-new-task.md). One whose files
-/// are not there is skipped.
+/// Checks what every registered family of tasks must provide (docs/tutorial-new-task.md), including those of other
+/// programs. A family without its files is skipped.
 class Tasks : public ::testing::TestWithParam<std::string_view> {
  protected:
   Tasks() {
