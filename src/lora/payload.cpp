@@ -25,7 +25,7 @@ at::ScalarType wire_type(const at::Tensor& tensor, TransportDtype dtype) {
 }
 
 /// Returns a tensor as a receiver decodes it: floating-point tensors become float32, others do not change.
-at::Tensor decoded(const at::Tensor& sent) {
+at::Tensor received(const at::Tensor& sent) {
   const auto type = sent.scalar_type();
   return type == at::kBFloat16 || type == at::kHalf ? sent.to(at::kFloat) : sent;
 }
@@ -158,19 +158,19 @@ LoraFactors on_the_wire(const LoraFactors& f, TransportDtype dtype) {
   return {sent(f.a), sent(f.b), sent(f.core), f.scaling, f.ranks};
 }
 
-LoraFactors decoded(const LoraFactors& sent) {
-  const auto widen = [](const at::Tensor& t) { return t.defined() ? decoded(t) : t; };
+LoraFactors received(const LoraFactors& sent) {
+  const auto widen = [](const at::Tensor& t) { return t.defined() ? received(t) : t; };
   return {widen(sent.a), widen(sent.b), widen(sent.core), sent.scaling, sent.ranks};
 }
 
-AdapterState decoded(const AdapterState& sent) {
+AdapterState received(const AdapterState& sent) {
   AdapterState result;
-  for (const auto& [site, factors] : sent) result.emplace(site, decoded(factors));
+  for (const auto& [site, factors] : sent) result.emplace(site, received(factors));
   return result;
 }
 
-Payload decoded(const Payload& sent) {
-  return {.adapters = decoded(sent.adapters), .extras = sent.extras, .base_delta = sent.base_delta};
+Payload received(const Payload& sent) {
+  return {.adapters = received(sent.adapters), .extras = sent.extras, .base_delta = sent.base_delta};
 }
 
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
@@ -199,7 +199,7 @@ namespace {
 bool store_tensor(Payload& payload, std::string_view name, const at::Tensor& tensor) {
   if (name.starts_with(kAdapter)) return place_factor(payload.adapters, name.substr(kAdapter.size()), tensor);
   if (name.starts_with(kBaseDelta)) return place_factor(payload.base_delta, name.substr(kBaseDelta.size()), tensor);
-  return name.starts_with(kExtra) && payload.extras.emplace(name.substr(kExtra.size()), decoded(tensor)).second;
+  return name.starts_with(kExtra) && payload.extras.emplace(name.substr(kExtra.size()), received(tensor)).second;
 }
 
 Payload payload_of(const Safetensors& content, const std::string& path) {
