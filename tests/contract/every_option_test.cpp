@@ -17,7 +17,7 @@ enum class Seen { kTraining, kEvaluation, kNever };
 
 /// The expected effect of `key` = `value`, with the settings of both runs that the key needs to have an effect.
 struct Change {
-  std::string method, key, value, beside = {};
+  std::string method, key, value, settings = {};
   Seen seen = Seen::kTraining;
 };
 
@@ -108,14 +108,14 @@ std::vector<std::string> allowed(const MethodEntry& entry, const std::string& ke
   const auto first = message.find(begin), last = message.rfind(" (");
   EXPECT_NE(first, std::string::npos) << message;
   std::vector<std::string> values;
-  for (std::string rest = message.substr(first + begin.size(), last - first - begin.size()); !rest.empty();) {
-    values.push_back(rest.substr(0, rest.find(", ")));
-    rest.erase(0, values.back().size() + 2);
+  for (std::string remaining = message.substr(first + begin.size(), last - first - begin.size()); !remaining.empty();) {
+    values.push_back(remaining.substr(0, remaining.find(", ")));
+    remaining.erase(0, values.back().size() + 2);
   }
   return values;
 }
 
-TEST(EveryOption, IsInTheTableOfThisTestWithEachOfItsValues) {
+TEST(EveryOption, IsInTheTableOfThisTestWithEveryValue) {
   for (const auto& entry : methods())
     for (const auto& [key, standard] : options_of(entry)) {
       EXPECT_TRUE(any(entry.name, key)) << entry.name << "." << key << " has no entry: does it change a run?";
@@ -177,16 +177,16 @@ bool same_tensors(const Map& x, const Map& y) {
 
 class OptionOfMethod : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(OptionOfMethod, ChangesARunWhereTheTableSaysSo) {
+TEST_P(OptionOfMethod, ChangesARunAsExpected) {
   std::map<std::string, Outcome> references;  // by the settings of both runs
   for (const auto& change : changes()) {
     if (change.method != GetParam()) continue;
-    const auto name = concat(change.method, ".", change.key, " = ", change.value, " beside [", change.beside, "]");
+    const auto name = concat(change.method, ".", change.key, " = ", change.value, " beside [", change.settings, "]");
     const bool ordinary = world_of(change).training.optimizer.weight_decay == 0;
-    const auto shared = concat(ordinary ? std::string() : change.key, "/", change.beside);
-    if (!references.contains(shared)) references[shared] = outcome(change, change.beside);
+    const auto shared = concat(ordinary ? std::string() : change.key, "/", change.settings);
+    if (!references.contains(shared)) references[shared] = outcome(change, change.settings);
     const auto& reference = references.at(shared);
-    const auto changed = outcome(change, concat(change.beside, "\n", change.key, " = ", change.value));
+    const auto changed = outcome(change, concat(change.settings, "\n", change.key, " = ", change.value));
     for (const auto& [site, delta] : changed.trained) EXPECT_TRUE(delta.isfinite().all().item<bool>()) << name;
     EXPECT_EQ(same_tensors(changed.trained, reference.trained), change.seen != Seen::kTraining) << name;
     if (change.seen == Seen::kEvaluation) {
@@ -211,7 +211,7 @@ double largest_difference(const std::map<std::string, at::Tensor>& effects, cons
 }
 
 // With [lora] init, the initial state has the same effect as the adapter for every method, and training continues.
-TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
+TEST_P(OptionOfMethod, StartingFromAnAdapterKeepsItsEffectAndTrains) {
   const TinyFederation world;
   const auto& entry = find_method(GetParam());
   const auto method = make_method(GetParam());
@@ -233,7 +233,7 @@ TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
   }
 }
 
-TEST_P(OptionOfMethod, AStartOfAHigherRankThanAnyClientsIsRefusedUnlessItGoesIntoTheBase) {
+TEST_P(OptionOfMethod, RejectsAStartingAdapterAboveTheLargestRank) {
   const TinyFederation world;
   if (!find_method(GetParam()).starts_from_adapter) GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   const auto start = adapter_to_begin_with(world, world.rank + 1);

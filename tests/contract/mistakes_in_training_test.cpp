@@ -39,7 +39,7 @@ struct IdleWorld : TinyFederation {
 // --- idle experts ---
 
 // A zero gradient is not a missing one: decoupled decay applies, also in UB-SMoE's first round, where Gt is zero.
-TEST(IdleExpertMistakes, ATensorOfZerosIsTakenForAMissingGradient) {
+TEST(IdleExpertMistakes, AZeroGradientIsTreatedAsMissing) {
   IdleWorld world;
   for (const std::string name : {"fedit", "ub-smoe"}) {
     const auto method = make_method(name);
@@ -100,7 +100,7 @@ struct FirstRound {
 
 // --- UB-SMoE ---
 
-TEST(UbSmoeMistakes, ThePseudoGradientIsOneClientsMove) {
+TEST(UbSmoeMistakes, ThePseudoGradientIsTheMoveOfOneClient) {
   const FirstRound first("ub-smoe");
   const auto& [world, method, state, round, updates, next] = first;
   const auto site = "model.layers.0.mlp" + kUp;
@@ -150,7 +150,7 @@ at::Tensor mean_by_activation(const std::string& site, const std::string& layer,
   return sum / total;
 }
 
-TEST(A3SmoeMistakes, OneLayersActivationsWeighAnother) {
+TEST(A3SmoeMistakes, ActivationsOfOneLayerWeighAnother) {
   const FirstRound first("a3smoe");
   const auto& [world, method, state, round, updates, next] = first;
   const std::string own = "model.layers.1.mlp", other = "model.layers.0.mlp";
@@ -178,7 +178,7 @@ double load_balance(const TinyFederation& world, const FederatedMethod& method, 
   return sum / static_cast<double>(routing.size());
 }
 
-TEST(SmoeLlbMistakes, TheBalanceIsOfTheCheckpointsK) {
+TEST(SmoeLlbMistakes, TheBalanceUsesTheKOfTheCheckpoint) {
   TinyFederation world;
   world.shards[0].resize(2);
   world.training.accumulation = 1;
@@ -190,7 +190,7 @@ TEST(SmoeLlbMistakes, TheBalanceIsOfTheCheckpointsK) {
   EXPECT_GT(std::abs(load_balance(world, *method, 3) - right), 1e-2);
 }
 
-TEST(SmoeLlbMistakes, TheReportedLossHoldsTheAuxiliaryOnes) {
+TEST(SmoeLlbMistakes, TheReportedLossIncludesTheAuxiliaryOnes) {
   const TinyFederation world;
   const auto first_loss = [&](const std::string& toml) {
     const auto method = make_method("smoe-llb", toml);
@@ -216,7 +216,7 @@ TEST(RankMistakes, EveryClientTrainsAtTheLargestRank) {
   }
 }
 
-TEST(FfaLoraMistakes, AIsTrainedOrDecaysOrIsDrawnAgain) {
+TEST(FfaLoraMistakes, AIsTrainedDecayedOrDrawnAgain) {
   TinyFederation world;
   world.training.optimizer.weight_decay = 0.1;
   const auto method = make_method("ffa-lora");

@@ -35,7 +35,7 @@ TEST(FedItMistakes, OnlyTheFirstClientSurvivesTheSum) {
   expect_not_mistaken(next.global.adapters.at(kSite).a, matrix({{2, .5}}), first_update().a * .5);
 }
 
-TEST(FedItMistakes, ClientsCountEquallyWhateverTheirData) {
+TEST(FedItMistakes, ClientsAreWeightedEqually) {
   for (const std::string name : {"fedit", "fedex-lora"}) {
     auto world = tall(name);
     world.weights = {.2, .8};
@@ -87,7 +87,7 @@ TEST(FedExMistakes, TheResidualIsTheDifferenceOfTwoRoundedProducts) {
 
 // --- FLoRA ---
 
-TEST(FloraMistakes, TheWeightsStandOnBothFactors) {
+TEST(FloraMistakes, TheWeightsScaleBothFactors) {
   auto world = tall("flora");
   world.weights = {.2, .8};
   const auto x = random_update(11, 1), y = random_update(12, 2);
@@ -96,7 +96,7 @@ TEST(FloraMistakes, TheWeightsStandOnBothFactors) {
 }
 
 // The mistake sets alpha and r of the stack as if all clients had the same: C alpha over the sum of ranks.
-TEST(FloraMistakes, TheStackHasAScaleOfItsOwn) {
+TEST(FloraMistakes, TheStackHasOneScale) {
   const auto x = random_update(13, 1, 6), y = random_update(14, 2, 3);
   const double stack_scale = 2 * 6.0 / (1 + 2);
   expect_not_mistaken(change(tall("flora").aggregate({x, y})), (product(x) + product(y)) / 2,
@@ -104,7 +104,7 @@ TEST(FloraMistakes, TheStackHasAScaleOfItsOwn) {
 }
 
 // If the output is as wide as the rank, B has r_c rows as well, and the mistake applies the weight to it too.
-TEST(FloraMistakes, AIsRecognisedByItsHeight) {
+TEST(FloraMistakes, AIsRecognisedByItsNumberOfRows) {
   OneSite world("flora");
   world.weights = {.2, .8};
   at::manual_seed(15);
@@ -147,7 +147,7 @@ TEST(FloristMistakes, TheFirstClientEntersTheStackTwice) {
 }
 
 // Two clients of rank 1 give a stack of two rows, as many as the third client's rank.
-TEST(FloristMistakes, TheStackIsWeighedAgainWhenItIsAsHighAsAClientsRank) {
+TEST(FloristMistakes, TheStackIsWeightedAgainIfItHasAsManyRowsAsAClientsRank) {
   auto world = tall("florist", "tau = 1.0");
   world.weights = {.2, .3, .5};
   const auto x = random_update(23, 1), y = random_update(24, 1), z = random_update(25, 2);
@@ -163,7 +163,7 @@ TEST(FloristMistakes, TheThresholdIsOnSingularValuesInsteadOfTheirSquares) {
   EXPECT_EQ(next.global.base_delta.at(kSite).rank(), 1);
 }
 
-TEST(FloristMistakes, GlobalAdaptersThatHoldTheScaleAreScaledAgain) {
+TEST(FloristMistakes, GlobalAdaptersThatIncludeTheScaleAreScaledAgain) {
   auto world = tall("florist", "mode = \"code\"\ntau = 1.0");
   world.rank = 2, world.alpha = 6;
   const auto x = random_update(26, 2, 3), y = random_update(27, 2, 3);
@@ -175,7 +175,7 @@ TEST(FloristMistakes, GlobalAdaptersThatHoldTheScaleAreScaledAgain) {
 
 // --- FlexLoRA ---
 
-TEST(FlexLoraMistakes, TheScaleIsNotTakenOutAgain) {
+TEST(FlexLoraMistakes, TheScaleIsNotDividedOut) {
   auto world = tall("flexlora");
   world.rank = 2, world.alpha = 6;
   const auto x = random_update(31, 2, 3), y = random_update(32, 2, 3);
@@ -183,14 +183,14 @@ TEST(FlexLoraMistakes, TheScaleIsNotTakenOutAgain) {
   expect_not_mistaken(product(world.prepared(world.aggregate({x, y}), world.client(0))), right, 3 * right, 1e-5);
 }
 
-TEST(FlexLoraMistakes, TheUpdateIsAddedToTheLastOneWhichItContains) {
+TEST(FlexLoraMistakes, TheUpdateIsAddedToThePreviousOneThatItContains) {
   const auto world = tall("flexlora");
   const auto x = random_update(33, 1), y = random_update(34, 1);
   const auto first = world.aggregate({x, x}), second = world.aggregate(first, {y, y});
   expect_not_mistaken(change(second), product(y), product(x) + product(y), 1e-5);
 }
 
-TEST(FlexLoraMistakes, EveryClientIsHandedTheLastClientsFactors) {
+TEST(FlexLoraMistakes, EveryClientGetsTheLastClientsFactors) {
   for (const std::string name : {"flexlora", "hetlora"}) {
     auto world = tall(name);
     world.rank = 2;
@@ -206,7 +206,7 @@ TEST(FlexLoraMistakes, EveryClientIsHandedTheLastClientsFactors) {
 }
 
 // A side of 2 with a rank of 3: the smaller side of a factor is not its rank.
-TEST(FlexLoraMistakes, TheRankIsReadOffTheSmallerSide) {
+TEST(FlexLoraMistakes, TheRankIsTheSmallerSide) {
   auto world = tall("flexlora");
   world.rank = 4, world.alpha = 4;
   const auto x = random_update(37, 4), y = random_update(38, 3);
@@ -264,7 +264,7 @@ TEST(HetLoraMistakes, TheTailBeginsAtTheRoundedRank) {
   }
 }
 
-TEST(HetLoraMistakes, TheAggregateGoesBackUnderNamesThatNobodyReads) {
+TEST(HetLoraMistakes, TheAggregateIsSentUnderUnusedNames) {
   auto world = tall("hetlora");
   world.rank = 2, world.alpha = 2;
   const auto x = random_update(43, 2), y = random_update(44, 2);
@@ -273,7 +273,7 @@ TEST(HetLoraMistakes, TheAggregateGoesBackUnderNamesThatNobodyReads) {
                       product(world.prepared(begun, world.client(0))));
 }
 
-TEST(HetLoraMistakes, ClientsAreWeighedByTheirData) {
+TEST(HetLoraMistakes, ClientsAreWeightedByTheirData) {
   OneSite world("hetlora");
   world.weights = {.9, .1};
   const auto next = world.aggregate({first_update(), second_update()});
@@ -306,13 +306,13 @@ TEST(HetLoraMistakes, RawFactorsOfUnequalScaleAreAveraged) {
 TEST(FfaLoraMistakes, EveryClientDrawsItsOwnA) {
   auto world = tall("ffa-lora");
   const auto begun = world.method->initialize(world.server());
-  const auto mine = world.prepared(begun, world.client(0)), other = world.prepared(begun, world.client(1));
-  EXPECT_TRUE(mine.a.equal(other.a));
+  const auto first = world.prepared(begun, world.client(0)), other = world.prepared(begun, world.client(1));
+  EXPECT_TRUE(first.a.equal(other.a));
   const LoraFactors x{.b = random_update(51, 1).b}, y{.b = random_update(52, 1).b};
   const auto own = random_update(53, 1).a;
-  const auto right = at::matmul((x.b + y.b) / 2, mine.a);
+  const auto right = at::matmul((x.b + y.b) / 2, first.a);
   expect_not_mistaken(change(world.aggregate(begun, {x, y})), right,
-                      (at::matmul(x.b, mine.a) + at::matmul(y.b, own)) / 2);
+                      (at::matmul(x.b, first.a) + at::matmul(y.b, own)) / 2);
 }
 
 // A drawn from N(0, 0.02), as in one program, changes the step size of B.
@@ -364,7 +364,7 @@ TEST(FedSbMistakes, CoresOfEarlierRoundsStayInTheMean) {
   expect_not_mistaken(second.global.adapters.at(kSite).core, matrix({{6}}), matrix({{(1. + 3 + 5 + 7) / 4}}));
 }
 
-TEST(FedSbMistakes, CoresCountEquallyWhateverTheData) {
+TEST(FedSbMistakes, CoresAreWeightedEqually) {
   OneSite world("fed-sb");
   world.weights = {.25, .75};
   const auto begun = fed_sb_start(world, matrix({{1, 1}, {1, 1}}), 1);

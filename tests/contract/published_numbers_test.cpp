@@ -163,14 +163,14 @@ void expect_parts(Parts parts, const Parts& expected) {
 constexpr int64_t kAllLora = 370 * kMiB, kExpertLora = 360 * kMiB;
 constexpr int64_t kCounts = 4 * kLayers * kExperts, kTokens = 4 * kLayers, kPhi = 4 * kLayers * kExperts;
 
-TEST(PublishedBytes, OfRank20AreTheSumOverTheModules) {
+TEST(PublishedBytes, OfRank20EqualTheSumOverTheModules) {
   EXPECT_EQ(kAllLora, 2 * 193'986'560);
   EXPECT_EQ(kExpertLora, 2 * 188'743'680);
   EXPECT_EQ(lora_parameters(olmoe_sites(kLayers), 20), 193'986'560);
   EXPECT_EQ(lora_parameters(olmoe_sites(kLayers, true), 20), 194'662'400);
 }
 
-TEST(PublishedBytes, UbSmoeGets730AndSends370) {
+TEST(PublishedBytes, UbSmoeDownloads730AndUploads370) {
   const Federation world("ub-smoe", kEqualRanks);
   const auto state = world.method->initialize(world.server());
   const auto down = world.down(state);
@@ -189,7 +189,7 @@ TEST(PublishedBytes, DoNotDependOnTheBudgetOfASparsityMethod) {
   EXPECT_EQ(world.down(state, 0), world.down(state, 7));
 }
 
-TEST(PublishedBytes, TheOtherSparsityMethodsAndFedItMove370EachWay) {
+TEST(PublishedBytes, OtherSparsityMethodsAndFedItMove370EachWay) {
   for (const std::string name : {"a3smoe", "smoe-llb", "fedit"}) {
     const Federation world(name, kEqualRanks);
     const auto state = world.method->initialize(world.server());
@@ -200,13 +200,13 @@ TEST(PublishedBytes, TheOtherSparsityMethodsAndFedItMove370EachWay) {
   }
 }
 
-TEST(PublishedBytes, LeaveOutTheRouters) {
+TEST(PublishedBytes, ReportRoutersSeparately) {
   const Federation world("fedit", kEqualRanks, "", /*router=*/true);
   const auto state = world.method->initialize(world.server());
   expect_parts(world.down(state), {{"adapters", kAllLora}, {"router_adapters", 2 * 675'840}});
 }
 
-TEST(PublishedBytes, RankMethodsSend212AndThreeQuartersInTheMean) {
+TEST(PublishedBytes, RankMethodsUpload212And3QuartersOnAverage) {
   for (const std::string name : {"hetlora", "flexlora", "flora", "florist"}) {
     const Federation world(name, {6, 8, 12, 20});
     const auto state = world.method->initialize(world.server());
@@ -248,7 +248,7 @@ TEST(PublishedBytes, FedExSendsAResidualOfRank140) {
   EXPECT_EQ(dense, 6'710'886'400) << "what the residual would be as whole matrices: 12.5 GiB";
 }
 
-TEST(PublishedBytes, FfaMovesBAloneAndItsAOnce) {
+TEST(PublishedBytes, FfaMovesOnlyBAndItsAOnce) {
   const Federation world("ffa-lora", kEqualRanks);
   const auto state = world.method->initialize(world.server());
   expect_parts(world.down(state), {{"adapters", 2 * 86'507'520}});
@@ -318,7 +318,7 @@ double injected(const Federation& world, const ServerState& state, size_t c, con
 }
 
 /// Uses a site of a few numbers, because rho and the mean K do not depend on shapes.
-TEST(PublishedPatterns, HaveTheseMeanKAndScalesOfThePseudoGradient) {
+TEST(PublishedPatterns, HaveTheseMeanKAndRho) {
   constexpr double kTiny = 1e-4;
   const std::string layer = layer_name(0) + "mlp", site = layer + ".experts.up_proj";
   for (const auto& pattern : kPatterns) {
@@ -347,7 +347,7 @@ struct Activated {
   bool agrees;
 };
 
-TEST(PublishedParameters, ThatOneTokenActivatesOnOlmoe) {
+TEST(PublishedParameters, ActivatedByOneTokenOnOlmoe) {
   for (const auto& row : {Activated{1, 20, 8'192'000, 8.19e6, true},
                           {2, 20, 11'141'120, 1.11e7, true},
                           {4, 20, 17'039'360, 1.70e7, true},

@@ -119,7 +119,7 @@ TEST_P(RowFormats, TheSameChoiceIsRankedInTheSameTextInEveryFormat) {
   }
 }
 
-TEST_P(RowFormats, TheSameFaultsAreRefusedInEveryFormat) {
+TEST_P(RowFormats, TheSameErrorsAreReportedInEveryFormat) {
   const std::vector<Asked> faults = {
       {"", "answer1"}, {" \n", "answer1"}, {"which?", ""}, {"which?", " \n"}, {"which?", "answer3"}};
   for (const auto& fault : faults)
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Templates, Rankings,
                                            PromptTemplate::kPlain),
                          [](const auto& form) { return std::string(config::name_of(form.param)); });
 
-TEST_P(Rankings, TheModelRanksAndAnswersAlikeInEveryFormat) {
+TEST_P(Rankings, RankingsAndAnswersAreEqualInEveryFormat) {
   const auto choices = some_choices(1, 24);
   const auto expected = rank(rows_of("prompt_completion", choices));
   const auto scores = option_scores("prompt_completion", choices);
@@ -245,7 +245,7 @@ TEST_P(Rankings, TheModelRanksAndAnswersAlikeInEveryFormat) {
   EXPECT_GT(chosen.size(), 3u);
 }
 
-TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeWhatIsChosen) {
+TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeTheChoice) {
   const auto choices = some_choices(2, 40);
   const auto expected = rank(rows_of("messages", choices));
   for (size_t by = 1; by < 5; ++by) {
@@ -259,7 +259,7 @@ TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeWhatIsChosen) {
   }
 }
 
-TEST_P(Rankings, WhichOptionIsRightDoesNotChangeWhatIsChosen) {
+TEST_P(Rankings, TheRightOptionDoesNotChangeTheChoice) {
   auto choices = some_choices(3, 24);
   for (auto& choice : choices) choice.asked.answer = " it is " + choice.gold;
   const auto expected = rank(rows_of("alpaca", choices));
@@ -274,7 +274,7 @@ TEST_P(Rankings, WhichOptionIsRightDoesNotChangeWhatIsChosen) {
 }
 
 /// With weights near zero, all tokens are equally likely, so options with equally many tokens tie.
-TEST_P(Rankings, TheOptionNamedFirstWinsATie) {
+TEST_P(Rankings, TheFirstOptionWinsATie) {
   const auto even = testing::make_model(
       "olmoe", BaseDtype::kFloat32,
       {{"vocab_size", tokenizer().vocab_size()}, {"max_position_embeddings", 512}, {"initializer_range", 1e-30}});

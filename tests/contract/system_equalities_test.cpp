@@ -43,7 +43,7 @@ AdapterState train_centrally(const TinyFederation& world, AdapterState adapters,
   return adapters;
 }
 
-TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
+TEST(FedIt, WithOneClientEqualsCentralTraining) {
   TinyFederation world;
   world.gate_norm = RouterOptions().gate_norm;
   world.training.local_epochs = 2;
@@ -58,7 +58,7 @@ TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
   EXPECT_TRUE(equal(state.global.adapters, central));
 }
 
-TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
+TEST(UbSmoe, WithoutItsTwoMechanismsEqualsFedIt) {
   TinyFederation world;
   for (auto& client : world.clients) client.top_k = 2;
   const auto fedit = world.run(*make_method("fedit"), 3);
@@ -87,7 +87,7 @@ AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share 
   return state.global.adapters;
 }
 
-TEST(UbSmoe, UsingEveryExpertLeavesNothingToInject) {
+TEST(UbSmoe, InjectsNothingIfEveryExpertIsUsed) {
   double pg_share = -1;
   const auto all = rounds_at(6, "", &pg_share);
   EXPECT_EQ(pg_share, 0);
@@ -115,7 +115,7 @@ TEST(UbSmoe, UtilizationSumsToTheMeanKOfTheParticipants) {
   }
 }
 
-TEST(UbSmoe, PermutedClientsGiveTheSameRoundButForRounding) {
+TEST(UbSmoe, PermutedClientsGiveTheSameRoundUpToRounding) {
   TinyFederation world;
   const auto method = make_method("ub-smoe");
   auto forth = method->initialize(world.server()), back = forth;
@@ -163,7 +163,7 @@ AdapterState gradients(const TinyFederation& world, const std::string& toml, int
 
 double largest(const at::Tensor& tensor) { return tensor.defined() ? tensor.abs().max().item<double>() : 0.0; }
 
-TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiNoGradientAtAll) {
+TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiZeroGradient) {
   const TinyFederation world;
   for (const int64_t top_k : {1, 2}) {
     TensorMap phi;
@@ -196,7 +196,7 @@ double difference(const std::map<std::string, at::Tensor>& left, const std::map<
   return largest;
 }
 
-TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
+TEST(SparsityMethods, WithoutTheirMechanismsEqualFedAvgOfASparseModel) {
   TinyFederation world;
   const auto plain = world.run(*make_method("fedit"), 2);
   const auto a3 = world.run(*make_method("a3smoe", "temperature = 0.0"), 2);
@@ -207,7 +207,7 @@ TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
   EXPECT_FALSE(equal(world.run(*make_method("smoe-llb"), 2).global.adapters, plain.global.adapters));
 }
 
-TEST(RankMethods, FloraFloristAndFlexLoraMakeTheSameFirstRound) {
+TEST(RankMethods, FloraFloristAndFlexLoraHaveTheSameFirstRound) {
   TinyFederation world;
   // All clients have rank 1, the global rank has space for all four, and A is common.
   for (auto& client : world.clients) client.rank = 1;
@@ -221,14 +221,14 @@ TEST(RankMethods, FloraFloristAndFlexLoraMakeTheSameFirstRound) {
   EXPECT_GT(difference(own, flora), 1e-6) << "own and shared draws are the same";
 }
 
-TEST(RankMethods, FedExAndFloraMakeTheSameFirstRoundFromOneStart) {
+TEST(RankMethods, FedExAndFloraHaveTheSameFirstRoundFromTheSameStart) {
   TinyFederation world;
   EXPECT_LT(
       difference(effect_of_a_round(world, "fedex-lora"), effect_of_a_round(world, "flora", "fresh_init = \"shared\"")),
       1e-6);
 }
 
-TEST(RankMethods, HetLoraOfEqualRanksAndNormsIsFedIt) {
+TEST(RankMethods, HetLoraWithEqualRanksAndNormsEqualsFedIt) {
   TinyFederation world;
   auto round = world.round(0, {1, 2, 3});
   for (auto& weight : round.weights) weight = 1.0 / 3;
@@ -247,7 +247,7 @@ TEST(RankMethods, HetLoraOfEqualRanksAndNormsIsFedIt) {
             1e-7);
 }
 
-TEST(BaseChangingMethods, ManyRoundsAreTheFloat64SumOfTheirChanges) {
+TEST(BaseChangingMethods, ManyRoundsEqualTheFloat64SumOfTheirChanges) {
   TinyFederation world;
   for (const auto* name : {"flora", "florist", "fedex-lora"}) {
     const auto method = make_method(name);
@@ -293,7 +293,7 @@ TEST(FfaLora, AIsBitIdenticalAfterManyRoundsAndDiffersBetweenModules) {
   EXPECT_FALSE(a.equal(state.common.fixed.at("model.layers.1.mlp.experts.up_proj").a));
 }
 
-TEST(FedSb, StartsFromTheBestApproximationOfAFirstStep) {
+TEST(FedSb, InitialisesFromTheBestApproximationOfAFirstStep) {
   TinyFederation world;
   const auto server = world.server();
   const auto state = make_method("fed-sb")->initialize(server);

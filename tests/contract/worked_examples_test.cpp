@@ -34,7 +34,7 @@ TEST(TwoClients, FedExPutsTheResidualIntoTheBase) {
   expect_near(effect_at_site(next), kMeanUpdate);
 }
 
-TEST(TwoClients, FedExsResidualHasTheShapeOfTheWeight) {
+TEST(TwoClients, FedExResidualHasTheShapeOfTheWeight) {
   OneSite world("fedex-lora");
   world.sites.at(kSite).in = 3;
   const LoraFactors first{.a = matrix({{1, 2, 0}}), .b = kFirst.b}, second{.a = matrix({{3, -1, 4}}), .b = kSecond.b};
@@ -55,14 +55,14 @@ TEST(TwoClients, FloraStacksTheFactorsWithWeightAndScaleOnA) {
   expect_near(OneSite("flora").aggregate({doubled, kSecond}).global.base_delta.at(kSite).a, {{1, 2}, {1.5, -.5}});
 }
 
-TEST(TwoClients, TheProductsSingularValuesComeFromTheStack) {
+TEST(TwoClients, SingularValuesAreComputedFromTheStack) {
   const auto svd = product_svd(OneSite("flora").aggregate({kFirst, kSecond}).global.base_delta.at(kSite));
   expect_near(svd.s.unsqueeze(0), {{kLargest, kSmallest}}, 1e-7);
   const auto energy = svd.s.square();
   EXPECT_NEAR((energy[0] / energy.sum()).item<double>(), kEnergyOfTheFirst, 1e-8);
 }
 
-TEST(TwoClients, FloristKeepsAsManyComponentsAsTauAsksFor) {
+TEST(TwoClients, FloristKeepsComponentsUpToTheEnergyTau) {
   for (const auto& [tau, kept] : {std::pair{.5, 1}, {.6795, 1}, {.68, 2}, {.9, 2}}) {
     const auto next = OneSite("florist", concat("tau = ", tau)).aggregate({kFirst, kSecond});
     EXPECT_EQ(next.memory.at("mean_rank").item<double>(), kept) << tau;
@@ -100,7 +100,7 @@ TEST(TwoClients, FfaLoraIsExactBecauseAIsCommon) {
 }
 
 // A component with zeros on both sides gets no gradient: dB = G A^T and dA = B^T G.
-TEST(TwoClients, WhatFloristPadsIsDead) {
+TEST(TwoClients, FloristPaddingGetsNoGradient) {
   OneSite world("florist", "mode = \"code\"");
   world.rank = 2;
   world.alpha = 2;
@@ -138,7 +138,7 @@ at::Tensor weights_of_client_0(const std::string& toml) {
   return a.select(2, 2).t();
 }
 
-TEST(A3Smoe, WeighsAClientsExpertByHowMuchItUsedIt) {
+TEST(A3Smoe, WeighsExpertsByTheirUseOnEachClient) {
   expect_near(weights_of_client_0(""), {{.42857143, .25, .2, .33333333}});
   expect_near(weights_of_client_0("temperature = 2.0"), {{.36, .1, .05882353, .2}});
   expect_near(weights_of_client_0("temperature = 0.0"), {{.5, .5, .5, .5}});
@@ -172,7 +172,7 @@ TEST(SmoeLlb, AddsTheLossesOfTwoTokensAndFourExperts) {
   EXPECT_NEAR(extra_loss(z, level, 2), 1.92181206, 1e-8);
 }
 
-TEST(FedSb, StartsFromTheSignsOfTheGradient) {
+TEST(FedSb, InitialisesFromTheSignsOfTheGradient) {
   OneSite world("fed-sb");
   world.sites.at(kSite).in = 3;
   auto server = world.server();
