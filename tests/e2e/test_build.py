@@ -1,4 +1,4 @@
-"""A build shows where it is, also where no terminal is (tools/ninja)."""
+"""Tests tools/ninja: a build shows its progress, also without a terminal."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def build(folder, last=""):
                           env={**os.environ, "EVERY": "1"})
 
 
-def test_steps_done_and_seconds_are_shown_while_one_step_takes_long(tmp_path):
+def test_progress_and_seconds_are_shown_during_a_long_step(tmp_path):
     done = build(tmp_path)
     assert done.returncode == 0 and (tmp_path / "b").exists()
     shown = done.stdout.splitlines()
@@ -33,7 +33,7 @@ def test_steps_done_and_seconds_are_shown_while_one_step_takes_long(tmp_path):
     assert again.returncode == 0 and again.stdout == ""
 
 
-def test_what_fails_is_shown_whole_and_fails_the_build(tmp_path):
+def test_output_of_a_failed_step_is_complete_and_fails_the_build(tmp_path):
     done = build(tmp_path, last="echo 'b.cpp:1: no' && echo '  such thing' && false &&")
     assert done.returncode == 1
     assert "FAILED: b" in done.stdout and "\nb.cpp:1: no\n  such thing\n" in done.stdout
