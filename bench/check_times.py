@@ -25,7 +25,7 @@ def rounds_of(run, skip):
 
 
 def training(rounds):
-    """[(name, predicted, real)], seconds of each client over all rounds."""
+    """Returns [(name, predicted, real)] in seconds per client over all rounds."""
     sums = {}
     for record in rounds:
         for client in record["clients"]:

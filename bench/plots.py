@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-# The files of equal plots are equal.
+# Makes files of equal plots equal.
 plt.rcParams.update({"svg.hashsalt": "evenkeel", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
 LAYOUT = ("clients", "rank", "experts", "layers", "hidden", "width", "threads")
 
@@ -31,7 +31,8 @@ def read_lines(paths):
 
 
 def series(lines, axis):
-    """Method -> lines that differ in `axis` alone, the longest such series of each, by that axis."""
+    """Returns method -> lines that differ in `axis` only, sorted by it. The longest such series of each method is used.
+    """
     found = {}
     for line in lines:
         rest = tuple(line[key] for key in LAYOUT if key != axis)

@@ -107,7 +107,7 @@ def write_config(folder, rounds):
 
 
 def measure(folder, nodes):
-    """All at once, as they will train: the devices of all nodes as TOML."""
+    """Measures the profiles of all nodes at the same time, as they will train. Returns them as TOML."""
     started = []
     for i, node in enumerate(nodes):
         log = folder / f"doctor-{i}.log"
@@ -137,7 +137,8 @@ def serve(folder, server, nodes):
     for i, node in enumerate(nodes):
         words = ("node", "--superlink", f"{server.address}:8000", "--insecure", "--key", keys[i], "--model", folder / "model")
         started.append(node.start(*words, "--poll", 0.05, "--once", log=folder / f"node-{i}.log", processor=0))
-        wait_for(f"node-{i} is client {i}:", folder / "serve.log")  # whoever comes next is the next client: this device is its own
+        # Nodes become clients in the order of joining, so each must get its own profile
+        wait_for(f"node-{i} is client {i}:", folder / "serve.log")
     finish(process, folder / "serve.log")
     for i, node in enumerate(started):
         finish(node, folder / f"node-{i}.log")

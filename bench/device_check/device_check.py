@@ -45,7 +45,7 @@ LOSS_LIMIT = 1e-2
 
 
 class Check:
-    """The options, the figures so far, and how programs are called."""
+    """The options, the results so far, and how to call programs."""
 
     def __init__(self, options):
         self.options, self.figures = options, {}
@@ -62,7 +62,7 @@ class Check:
         return self.call([sys.executable, str(HERE / "peer.py"), *map(str, arguments), "--device", self.options.device], limit, {})
 
     def call(self, command, limit, environment):
-        """What the command printed. Its error output is kept in a file."""
+        """Returns the command's stdout. Its stderr goes to a file."""
         begin = time.monotonic()
         with (self.options.work / "errors.txt").open("a") as errors:
             print("$", " ".join(command), file=errors, flush=True)
@@ -114,7 +114,7 @@ def run_tests(check):
 
 
 def tests_of(check, program, chosen):
-    """What GoogleTest says of the chosen tests, whether they passed or not."""
+    """Returns GoogleTest's results of the selected tests, even if some failed."""
     result = check.options.work / f"{program}.json"
     try:
         check.program(program, f"--gtest_filter={chosen}", f"--gtest_output=json:{result}", limit=100,
@@ -216,7 +216,7 @@ def round_arguments(check, name):
 
 
 def killed_run(check, arguments):
-    """The run is killed after its first commit."""
+    """Kills the run after its first commit."""
     process = subprocess.Popen([str(check.options.programs / "evenkeel"), *map(str, arguments)], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     rounds = check.options.work / "killed/rounds.jsonl"

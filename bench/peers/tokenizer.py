@@ -26,7 +26,7 @@ CASES = {"encode_whole_text": "whole", "encode_lines": "lines", "decode_whole_te
 
 
 def ours(build, tokenizer, text):
-    """MB/s by case from one run of tokenizer_bench, and the MiB it took."""
+    """Returns MB/s by case from one run of tokenizer_bench, and the MiB that it took."""
     command = [str(build / "tokenizer_bench"), "--benchmark_format=json", "--benchmark_min_time=0.5",
                "--benchmark_filter=whole_text|encode_lines"]
     environment = dict(os.environ, EVENKEEL_TOKENIZER=str(tokenizer), EVENKEEL_TEXT=str(text), OMP_NUM_THREADS="1")

@@ -49,7 +49,7 @@ def peak_gib():
 
 
 def ids_of(step, count, vocabulary):
-    """As train_step.cpp draws them: a linear congruence modulo 2^64, its upper bits."""
+    """Draws ids like train_step.cpp: the upper bits of a linear congruential generator modulo 2^64."""
     state, ids = 2 * step + 1, []
     for _ in range(count):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -58,7 +58,7 @@ def ids_of(step, count, vocabulary):
 
 
 def batches_of(job, vocabulary):
-    """What the model is called with, micro-batch by micro-batch."""
+    """Returns the model's inputs per micro-batch."""
     import torch
 
     if job.rows is None:
@@ -80,7 +80,7 @@ def batches_of(job, vocabulary):
 
 
 def peer_step(job):
-    """A peer's half, in a process of its own; returns what train_step.cpp prints."""
+    """Runs the peer in its own process. Returns what train_step.cpp prints."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import OlmoeForCausalLM
@@ -110,7 +110,7 @@ def peer_step(job):
 
 
 def checkpoint(folder, layers):
-    """The random checkpoint all sides read, made once."""
+    """Creates the random checkpoint that all sides read."""
     folder = folder.with_name(f"{folder.name}-{layers}-layers")
     if (folder / "config.json").exists():
         return folder
@@ -131,7 +131,7 @@ def measure(command):
 
 @contextlib.contextmanager
 def neighbour(busy):
-    """A process that takes all it is given."""
+    """Starts a process that uses a processor all the time."""
     process = subprocess.Popen(["sh", "-c", "while :; do :; done"]) if busy else None
     try:
         yield
@@ -174,7 +174,7 @@ def compare(job, layers, batch, top_k):
 
 
 def add_parts(job, row):
-    """What bounds our step: the limits of the machine, and every part's share of its own."""
+    """Adds the limits of our step: those of the machine, and the fraction of its limit that each part reaches."""
     row["limits"] = measure([BUILD / "step_parts", "--batch", row["batch"], "--length", row["length"], "--top-k", row["top_k"], "--layers",
                              row["layers"], "--rank", job.rank, "--threads", job.threads, "--products", job.products])
     base = [part for part in row["limits"]["parts"] if part["part"] in ("head", "attention projections", "experts")]

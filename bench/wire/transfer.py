@@ -30,7 +30,7 @@ PATIENCE = 3000
 
 
 def plain_copy(size, times=1):
-    """Seconds for `size` bytes, so many times, through a loopback socket, from memory to memory."""
+    """Returns the seconds for `size` bytes, sent several times through a loopback socket from memory to memory."""
     data, place = memoryview(bytes(size)), memoryview(bytearray(size))
     with socket.create_server(("127.0.0.1", 0)) as server:
         def send():
@@ -50,7 +50,7 @@ def plain_copy(size, times=1):
 
 
 def hash_rate():
-    """GB/s of SHA-256 on one thread."""
+    """Returns the GB/s of SHA-256 on one thread."""
     data = bytes(64 << 20)
     begin = time.perf_counter()
     hashlib.sha256(data).digest()
@@ -62,7 +62,7 @@ def lines(process):
 
 
 class Memory:
-    """The most that processes held, sampled: all pages, and those that belong to no file."""
+    """Samples the peak memory of processes: all pages, and those that belong to no file."""
 
     def __init__(self, processes):
         self.pids = [process.pid for process in processes]
@@ -104,7 +104,7 @@ def replies(server):
 
 
 def with_coordinator(folder, size, nodes, rounds, *more):
-    """(lines of the nodes, seconds of each round, memory)"""
+    """Returns (lines of the nodes, seconds of each round, memory)."""
     with peer.Processes(folder, folder) as processes:
         server, address = serve(processes, folder, "--bytes", size, "--arrays", ARRAYS, "--messages", rounds, "--nodes", nodes, *more)
         started = []
