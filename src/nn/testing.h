@@ -18,8 +18,8 @@ inline at::Tensor random_tensor(at::IntArrayRef sizes, uint64_t seed, at::Scalar
   return at::randn(sizes, at::kDouble).to(dtype);
 }
 
-/// Returns the device for tests of engine aten: EVENKEEL_TEST_DEVICE, or the CPU. Expected values are computed there
-/// too.
+/// Returns the device for tests of engine aten: EVENKEEL_TEST_DEVICE, or the CPU. Expected values are always computed
+/// on the CPU.
 inline c10::Device test_device() {
   const char* name = std::getenv("EVENKEEL_TEST_DEVICE");
   return c10::Device(name ? name : "cpu");
