@@ -36,8 +36,8 @@ constexpr auto names(PromptTemplate) {
 /// context branch. In a conversation the system message precedes the question.
 /// \throws kData for a conversation with more than one answer (only kChat supports it); kInternal for kChat.
 std::string training_prompt(const Row& row, PromptTemplate form);
-/// Returns the text before the answer in evaluation. It differs from training_prompt() for kLlmAdapters only. Throws
-/// likewise.
+/// Returns the text before the answer in evaluation. It differs from training_prompt() for kLlmAdapters only. \throws
+/// as training_prompt().
 std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
 /// A row rendered as text, with the byte ranges of its answers.

@@ -24,7 +24,7 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 /// Answers to the rows of a task.
 struct TaskAnswers {
   std::vector<Prediction> predictions;  ///< one per row: output, gold and ranked are set
-  int64_t context_cut = 0;              ///< number of rows whose context was cut
+  int64_t context_cut = 0;              ///< number of rows whose context was truncated
   double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };
 

@@ -1,6 +1,6 @@
 /// \file  Generates continuations of prompts with a key/value cache: greedily, by sampling or by beam search.
-/// Several prompts run together. The prompts are packed into forward passes of about kPassTokens tokens; after them,
-/// each pass adds one token to every sequence that has not ended. A common beginning of the prompts is computed once.
+/// Several prompts run together. The prompts are packed into forward passes of about kPassTokens tokens. After them,
+/// each pass adds one token to every sequence that has not ended. A common prefix of the prompts is computed once.
 /// scoring/continuations.h ranks given answers with the same cache.
 /// Dimension names: B sequences, T tokens, D hidden, V vocabulary.
 ///
@@ -49,16 +49,16 @@ struct PromptNames {
 /// Approximate number of tokens per forward pass. A pass has whole sequences, at least one.
 constexpr int64_t kPassTokens = 4096;
 
-/// Holds a common beginning of prompts and its cached keys and values. It has no tokens if there is no such beginning.
+/// Holds a common prefix of prompts and its cached keys and values. It has no tokens if there is no common prefix.
 struct PromptPrefix {
   TokenIds ids{};
   KvSequence cached{};
 };
 
-/// Returns the longest common beginning of `prompts`, without the last token of the shortest one. It is empty for fewer
+/// Returns the longest common prefix of `prompts`, without the last token of the shortest one. It is empty for fewer
 /// than two prompts.
 TokenIds common_prefix(std::span<const TokenIds> prompts);
-/// Runs a beginning through the model and returns it with its keys and values.
+/// Runs a prefix through the model and returns it with its keys and values.
 PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type);
 
 /// Options of run_prompts().
@@ -66,7 +66,7 @@ struct PromptOptions {
   int64_t max_new_tokens = 32;  ///< largest number of tokens that will follow a prompt
   PromptNames names{};
   KvType cache = KvType::kExact;
-  /// Cached common beginning, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
+  /// Cached common prefix, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
   const PromptPrefix* prefix = nullptr;
 };
 
@@ -99,7 +99,7 @@ PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std:
 
 /// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
 /// the lowest id, and a sampled token depends on the seed, the number of its prompt and its position only. REQUIRES
-/// PromptOptions::max_new_tokens >= max_new_tokens.
+/// that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
