@@ -142,8 +142,8 @@ bool ends_at_a_dot(std::string_view name, std::string_view end) {
 
 }  // namespace
 
-NamePattern::NamePattern(std::string text, const std::string& path) : text_(std::move(text)) {
-  if (!is_literal(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", path);
+NamePattern::NamePattern(std::string text, const std::string& origin) : text_(std::move(text)) {
+  if (!is_literal(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", origin);
 }
 
 bool NamePattern::matches(std::string_view name) const {

@@ -18,7 +18,7 @@ namespace evenkeel::peft {
 class NamePattern {
  public:
   /// \param origin  the file and key of the pattern, for error messages. \throws kCheckpoint when it is malformed
-  NamePattern(std::string text, const std::string& path);
+  NamePattern(std::string text, const std::string& origin);
   /// Returns true when the pattern matches `name`. \throws kCheckpoint when matching takes too many steps.
   bool matches(std::string_view name) const;
 

@@ -31,23 +31,23 @@ bool reads_alike(std::string_view rest) {
   return !rest.starts_with("(*") && !rest.starts_with("[[:") && !rest.starts_with("{,");
 }
 
-void require_common_syntax(std::string_view text, const std::string& path) {
+void require_common_syntax(std::string_view text, const std::string& origin) {
   for (size_t i = 0; i < text.size(); i += text[i] == '\\' ? 2 : 1)
-    EK_CHECK(reads_alike(text.substr(i)), kCheckpoint, path, ": ", shown(text), " has ", shown(text.substr(i, 3)),
+    EK_CHECK(reads_alike(text.substr(i)), kCheckpoint, origin, ": ", shown(text), " has ", shown(text.substr(i, 3)),
              " at character ", i + 1, ", which is read here in another way than by Python, or not at all");
 }
 
 std::shared_ptr<void> compiled(const std::string& text, std::string_view before, std::string_view after,
-                               const std::string& path) {
-  EK_CHECK(text.size() <= kLongestPattern, kCheckpoint, path, ": ", shown(text), " is longer than ", kLongestPattern);
-  require_common_syntax(text, path);
+                               const std::string& origin) {
+  EK_CHECK(text.size() <= kLongestPattern, kCheckpoint, origin, ": ", shown(text), " is longer than ", kLongestPattern);
+  require_common_syntax(text, origin);
   const auto whole = concat(before, text, after);
   int error = 0;
   size_t at = 0;
   std::shared_ptr<void> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(whole.data()), whole.size(),
                                            PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr),
                              [](void* one) { pcre2_code_free(static_cast<pcre2_code*>(one)); });
-  EK_CHECK(code, kCheckpoint, path, ": ", shown(text), " is no regular expression");
+  EK_CHECK(code, kCheckpoint, origin, ": ", shown(text), " is no regular expression");
   return code;
 }
 
@@ -63,14 +63,14 @@ int run_match(const pcre2_code* code, std::string_view subject, pcre2_match_data
 
 }  // namespace
 
-Regex::Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& path)
-    : text_(text), place_(path), code_(compiled(text, before, after, path)) {}
+Regex::Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& origin)
+    : text_(text), origin_(origin), code_(compiled(text, before, after, origin)) {}
 
 std::optional<std::string> Regex::match(std::string_view subject, const char* group) const {
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   const MatchData data(pcre2_match_data_create_from_pattern(code, nullptr), &pcre2_match_data_free);
   const int result = run_match(code, subject, data.get());
-  EK_CHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH, kCheckpoint, place_, ": ", shown(text_),
+  EK_CHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH, kCheckpoint, origin_, ": ", shown(text_),
            " takes too many steps to match");
   if (result < 0) return std::nullopt;
   const int number = group ? pcre2_substring_number_from_name(code, reinterpret_cast<PCRE2_SPTR>(group)) : 0;

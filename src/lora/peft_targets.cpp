@@ -30,8 +30,8 @@ std::vector<OrderedJson> each(const OrderedJson& value) {
   return value.is_array() ? value.get<std::vector<OrderedJson>>() : std::vector<OrderedJson>{value};
 }
 
-[[noreturn]] void refuse_value(const std::string& path, const OrderedJson& value, std::string_view allowed) {
-  fail(kCheckpoint, path, " is ", shown(Json(value)), ", allowed: ", allowed);
+[[noreturn]] void refuse_value(const std::string& origin, const OrderedJson& value, std::string_view allowed) {
+  fail(kCheckpoint, origin, " is ", shown(Json(value)), ", allowed: ", allowed);
 }
 
 bool is_all_linear(const OrderedJson& value) {
@@ -40,15 +40,15 @@ bool is_all_linear(const OrderedJson& value) {
 
 }  // namespace
 
-NameList::NameList(const OrderedJson& value, const std::string& path) {
+NameList::NameList(const OrderedJson& value, const std::string& origin) {
   if (value.is_string()) {
     const auto text = value.get<std::string>();
-    if (!text.empty() && !is_all_linear(value)) pattern_.emplace(text, "(?:", ")\\z", path);
+    if (!text.empty() && !is_all_linear(value)) pattern_.emplace(text, "(?:", ")\\z", origin);
     return;
   }
-  if (!value.is_null() && !value.is_array()) refuse_value(path, value, "a text, a list of texts, null");
+  if (!value.is_null() && !value.is_array()) refuse_value(origin, value, "a text, a list of texts, null");
   for (const auto& name : value) {
-    if (!name.is_string()) refuse_value(path, value, "a text, a list of texts, null");
+    if (!name.is_string()) refuse_value(origin, value, "a text, a list of texts, null");
     names_.insert(name.get<std::string>());
   }
 }

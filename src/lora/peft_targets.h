@@ -20,7 +20,7 @@ class NameList {
   /// Reads the value of a key.
   /// \param value  null, a string or a list of strings
   /// \param origin  the file and key of the value, for error messages
-  NameList(const OrderedJson& value, const std::string& path);
+  NameList(const OrderedJson& value, const std::string& origin);
   bool empty() const { return names_.empty() && !pattern_; }
   bool is_pattern() const { return pattern_.has_value(); }
   bool has(std::string_view module) const;
