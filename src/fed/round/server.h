@@ -23,7 +23,8 @@ namespace evenkeel {
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  std::string reading{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
+  /// Rank evaluation mode, a or b (TaskScore::reading); empty unless the method is a rank method.
+  std::string reading{};
   ServedBy served_by = ServedBy::kRun;
   std::optional<ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
 
@@ -39,7 +40,8 @@ struct Server {
   Sites sites;
   std::unique_ptr<FederatedMethod> method;
   std::vector<ClientProfile> clients;
-  /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that the nodes keep.
+  /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
+  /// nodes.
   std::vector<std::string> tasks{};
   /// When the clients are nodes: ids of those that reported test rows of their own. Otherwise the config knows them.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
