@@ -129,7 +129,7 @@ void ProcessGroup::together(const std::string& what, const std::function<void(Co
 
 int64_t ProcessGroup::announced_epoch() { return store_->add(root_key(kEpoch), 0); }
 
-/// All who come, but those who are silent: nobody else is waited for.
+/// Returns the ranks of the next group: all that announce themselves. Ranks without a heartbeat are not waited for.
 std::vector<int> ProcessGroup::gather(int64_t next) {
   store_->add(root_key(kEpoch), next - announced_epoch());
   std::vector<int> present{0};

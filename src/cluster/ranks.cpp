@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kConfigKey = "config";
 
-/// Runs `work`; the others are told why, when it fails.
+/// Runs `work`. If it fails, the other ranks are told the reason.
 template <typename Work>
 void telling(ProcessGroup& member, const Work& work) {
   try {
@@ -32,7 +32,8 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
   if (!text.empty()) log::warning("[cluster] ", text);
 }
 
-/// \throws kConfig naming the keys in which the command line of this rank asks for another run
+/// Reads the config that rank 0 sent.
+/// \throws kConfig naming the keys in which the command line of this rank differs from it
 ExperimentConfig config_of_leader(const std::string& told, const RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
   const Json json = parse_json(told, kPlace);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kScaling = "/scaling";
 
-/// The adapter states of a server, each under a prefix of its own.
+/// An adapter state of a server and the prefix of its tensors' names.
 struct Part {
   std::string_view prefix;
   AdapterState& (*of)(ServerState& state);
@@ -37,7 +37,7 @@ void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) 
   }
 }
 
-/// `tensors`, each a number throughout.
+/// Checks that all values of floating-point tensors are finite, and returns the tensors.
 TensorMap finite(TensorMap tensors, const std::string& place) {
   for (const auto& [name, tensor] : tensors)
     EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, place, ": tensor ", name,
@@ -45,7 +45,7 @@ TensorMap finite(TensorMap tensors, const std::string& place) {
   return tensors;
 }
 
-/// Puts "<site>/a" in its place. \return whether there is one
+/// Stores a tensor named like "<site>/a" in the adapters. \return false if the name is unknown
 bool place(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
   if (!name.ends_with(kScaling)) return place_factor(adapters, name, tensor);
   if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
@@ -53,21 +53,22 @@ bool place(AdapterState& adapters, std::string_view name, const at::Tensor& tens
   return true;
 }
 
-/// Likewise "fixed/<site>/a".
+/// Stores a tensor named like "fixed/<site>/a" in the state. \return false if the name is unknown
 bool place(ServerState& state, std::string_view name, const at::Tensor& tensor) {
   for (const auto& part : kParts)
     if (name.starts_with(part.prefix)) return place(part.of(state), name.substr(part.prefix.size()), tensor);
   return false;
 }
 
-/// The client's id in "<id>/<name>"; -1 where there is none.
+/// Returns the client's id in "<id>/<name>"; -1 if there is none.
 int64_t id_of(std::string_view name) {
   int64_t id = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
   return error == std::errc() && end != name.data() + name.size() && *end == '/' ? id : -1;
 }
 
-/// \throws kCheckpoint unless the tensor, if any, has the site's experts in front, then `rows` and `columns`; -1: any.
+/// Checks a factor's shape: the site's experts, if any, then `rows` and `columns` (-1: any size). An undefined tensor
+/// passes. \throws kCheckpoint
 struct Fit {
   const std::string& place;
   const std::string& name;
