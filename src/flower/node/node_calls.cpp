@@ -24,7 +24,7 @@ std::string clock_word(const Answer& answer) {
 }
 
 std::string word(const Answer& answer) {
-  if (answer.status == 0) return answer.detail;  // nothing came back
+  if (answer.status == 0) return answer.detail;  // no answer was received
   return concat(answer.status, answer.code ? concat("/", answer.code) : "", answer.detail.empty() ? "" : ": ",
                 answer.detail);
 }
@@ -53,7 +53,7 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
       if (told > 0) log::info("[node] ", server_.text(), " answers again");
       return answer;
     }
-    if (count == 1) continue;  // a connection that was idle is often gone
+    if (count == 1) continue;  // the first failure is often just a closed idle connection
     const double silent = std::chrono::duration<double>(NodeClock::now() - start).count();
     if (told == 0 || silent - told > 60) {
       log::warning("[node] ", server_.text(), path, ": ", word(answer), "; trying again");

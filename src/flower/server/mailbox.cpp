@@ -20,7 +20,7 @@ std::chrono::steady_clock::duration as_duration(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// 36 characters, as Flower's.
+/// Returns a random token of 36 characters, as in Flower.
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
   EK_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, kInternal, "no random bytes");
@@ -85,7 +85,7 @@ void Mailbox::forget(const std::string& message_id) {
   changed_.wait(lock, [&] { return !sent || sent->in_use == 0; });
 }
 
-/// With mutex_: takes the message out and reports it.
+/// Removes a message and reports its outcome. mutex_ must be held.
 void Mailbox::finish(const std::string& message_id, Arrival arrival) {
   const auto there = messages_.find(message_id);
   if (there == messages_.end()) return;
@@ -113,7 +113,7 @@ std::optional<Arrival> Mailbox::wait(Clock::time_point deadline, const std::func
     sweep();
     std::unique_lock lock(mutex_);
     const auto until = std::min(deadline, Clock::now() + kSweep);
-    // What a message's places and pieces belong to may go when it is reported: no call must still be at them.
+    // The buffers of a message may be freed when it is reported, so no call may still use them.
     const auto ready = [this] {
       return std::find_if(arrivals_.begin(), arrivals_.end(),
                           [](const auto& entry) { return entry.second->in_use == 0; });
@@ -201,7 +201,7 @@ PullMessagesResponse Mailbox::pull(uint64_t node) {
   Sent* next = nullptr;
   for (const auto& id : of_node_[node]) {
     Sent* sent = owned(node, id);
-    // What was handed out and never asked for again was lost on its way.
+    // A message that was handed out but whose objects were not pulled was lost in transit.
     const bool again = sent->delivered_at && !sent->confirmed && now - sent->touched_at > kRedelivery;
     if ((!sent->delivered_at || again) && (!next || sent->metadata.created_at < next->metadata.created_at)) next = sent;
   }
@@ -221,7 +221,7 @@ std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, c
     if (const Object* object = sent->parcel->find(object_id)) {
       sent->touched_at = Clock::now();
       const auto used = use(sent);
-      // The parcel outlives the message's confirmation for as long as this object is on its way.
+      // The parcel must outlive the message's confirmation while this object is being sent.
       auto both =
           std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const Parcel>>>(used, sent->parcel);
       return Borrowed{.object = object, .owner = std::move(both)};
@@ -231,7 +231,7 @@ std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, c
 }
 
 void Mailbox::confirm(uint64_t node, const ConfirmRequest& request) {
-  std::shared_ptr<const Parcel> done;  // let go without the lock
+  std::shared_ptr<const Parcel> done;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   check_run(request.run_id);
   if (Sent* sent = owned(node, request.message_id); sent && sent->delivered_at) {
@@ -240,7 +240,7 @@ void Mailbox::confirm(uint64_t node, const ConfirmRequest& request) {
   }
 }
 
-/// What is wrong with a reply's metadata; empty when nothing is.
+/// Returns why a reply's metadata is invalid; empty if it is valid.
 std::string Mailbox::why_not(const Sent* sent, uint64_t node, const Metadata& reply) const {
   if (!sent || !sent->delivered_at)
     return concat(
@@ -287,7 +287,7 @@ Mailbox::Answered Mailbox::push(uint64_t node, const PushMessagesRequest& reques
   return answer;
 }
 
-/// The message whose reply an object belongs to: by its token, or, without one, by its id.
+/// Finds the message with a pending reply to which an object belongs, by its token or, without a token, by its id.
 Mailbox::Messages::iterator Mailbox::replying(uint64_t node, const PushObjectRequest& request) {
   for (const auto& id : of_node_[node]) {
     const auto there = messages_.find(id);

@@ -14,12 +14,12 @@ namespace {
 
 constexpr auto kBetweenWords = std::chrono::seconds(10);
 
-/// An id that nobody has: 0 is none, 1 is the server.
+/// Returns a random id. 0 means no node and 1 is the server.
 uint64_t random_id() {
   uint64_t id = 0;
   while (id < 2) {
     EK_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&id), sizeof id) == 1, kInternal, "no random bytes");
-    id >>= 1;  // fits an int64 of whoever keeps it in one
+    id >>= 1;  // fits an int64
   }
   return id;
 }
