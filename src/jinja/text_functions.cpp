@@ -8,7 +8,7 @@
 namespace evenkeel::jinja {
 namespace {
 
-/// One character off either end, while `goes` says so.
+/// Removes characters for which `goes` is true from one or both ends.
 template <typename Goes>
 std::string_view stripped_while(std::string_view text, Side side, Goes&& goes) {
   while (side != Side::kRight && !text.empty()) {
@@ -24,7 +24,7 @@ std::string_view stripped_while(std::string_view text, Side side, Goes&& goes) {
   return text;
 }
 
-/// In front of each character and behind the last, as far as `most` goes.
+/// Inserts `put` before each character and at the end, at most `most` times; below 0: without limit.
 std::string between_all(std::string_view text, std::string_view put, int64_t most) {
   std::string out;
   int64_t done = 0;

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// White space as Python's str.strip has it: the four separators of ASCII belong to it.
+/// Returns true for white space as in Python's str.strip, which includes the four separators of ASCII.
 bool is_blank(uint32_t code_point) {
   return (code_point >= 0x1C && code_point <= 0x1F) || (unicode::flags()[code_point] & unicode::kSpace) != 0;
 }
@@ -29,7 +29,7 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-/// Tokenizers without a limit of their own say 1e30.
+/// Returns the tokenizer's limit of tokens. Tokenizers without a limit have 1e30.
 int64_t limit_of(const JsonView& config, int64_t otherwise) {
   const auto limit = config.find("model_max_length");
   if (!limit) return otherwise;
