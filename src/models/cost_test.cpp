@@ -54,7 +54,7 @@ TEST(Cost, TrainingFlopsOfOlmoeByTopK) {
   EXPECT_EQ(training_total(8, 20), 1277215899648.0);
 }
 
-TEST(Cost, RankChangesTrainingFlopsLittle) {
+TEST(Cost, TrainingFlopsDependLittleOnRank) {
   EXPECT_NEAR(training_total(8, 6), 1.2462e12, 5e7);
   EXPECT_NEAR(training_total(8, 8), 1.2506e12, 5e7);
   EXPECT_NEAR(training_total(8, 12), 1.2595e12, 5e7);
@@ -111,7 +111,7 @@ TEST(Cost, DenseModelHasAnMlpAndNoRouter) {
   EXPECT_EQ(forward_cost(spec, {10, 10, 0}, sites, 12).lora_mlp, 10.0 * 16 * 12 * 3 * (2048 + 8192));
 }
 
-TEST(Cost, AdaptersCostTheirFactorsPerTokenAndExpert) {
+TEST(Cost, AdaptersCostFactorsPerTokenAndExpert) {
   const auto model = testing::random_model(31);
   const auto& spec = model->spec();
   const std::vector<std::string> targets{"q_proj", "v_proj", "up_proj", "down_proj", "gate"};

@@ -29,7 +29,7 @@ std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).norm() / y.norm()).item<double>(); }
 
-TEST(MatmulTables, OfACallReachTheFeedForwardBlocks) {
+TEST(MatmulTables, ApplyToFeedForwardBlocks) {
   const c10::NoGradGuard no_grad;
   for (const std::string_view family : {"olmoe", "olmo"}) {
     const auto model = model_of(family, 1030, 11);
@@ -44,7 +44,7 @@ TEST(MatmulTables, OfACallReachTheFeedForwardBlocks) {
   }
 }
 
-TEST(MatmulTables, OfACallReachTheHead) {
+TEST(MatmulTables, ApplyToTheHead) {
   const c10::NoGradGuard no_grad;
   const auto model = model_of("olmo", 7, 1030);
   const auto batch = pack_ids(testing::kSequences);

@@ -23,21 +23,19 @@ const MemoryPlan kPlan{.parts = {{"the program", kGiB, ""},
                                  {"activations", 2 * kGiB, "train.batch_size"}},
                        .mapped = 10 * kGiB};
 
-TEST(MemoryPlan, FitsWhenThereIsRoomForAllOfItAndTheFiles) {
-  EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB)), MemoryVerdict::kFits);
-}
+TEST(MemoryPlan, FitsIfPartsAndFilesFit) { EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB)), MemoryVerdict::kFits); }
 
-TEST(MemoryPlan, IsTightWhenFilesOrATenthAreMissing) {
+TEST(MemoryPlan, IsTightIfFilesOrATenthDoNotFit) {
   EXPECT_EQ(verdict(kPlan, machine_with(13 * kGiB)), MemoryVerdict::kTight);
   EXPECT_EQ(verdict({kPlan.parts, 0}, machine_with(4 * kGiB + kGiB / 4)), MemoryVerdict::kTight);
 }
 
-TEST(MemoryPlan, IsTooLargeForTheMemoryOrForTheAddressSpace) {
+TEST(MemoryPlan, IsTooLargeForMemoryOrAddressSpace) {
   EXPECT_EQ(verdict(kPlan, machine_with(4 * kGiB - 1)), MemoryVerdict::kTooLarge);
   EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB, 13 * kGiB)), MemoryVerdict::kTooLarge);
 }
 
-TEST(MemoryPlan, ARefusalSaysWhatIsNeededWhatThereIsAndWhatToLower) {
+TEST(MemoryPlan, ARefusalNamesNeedAvailabilityAndAKeyToReduce) {
   try {
     require_memory(kPlan, machine_with(3 * kGiB, 12 * kGiB), "the run");
     FAIL();
@@ -51,7 +49,7 @@ TEST(MemoryPlan, ARefusalSaysWhatIsNeededWhatThereIsAndWhatToLower) {
   require_memory(kPlan, machine_with(20 * kGiB), "the run");
 }
 
-TEST(MemoryPlan, SizesBeyond64BitsAreSimplyTooLarge) {
+TEST(MemoryPlan, SizesBeyond64BitsAreTooLarge) {
   const ModelSpec spec{.family = "olmoe",
                        .vocab_size = 50304,
                        .hidden_size = int64_t{1} << 28,
@@ -71,7 +69,7 @@ TEST(MemoryPlan, SizesBeyond64BitsAreSimplyTooLarge) {
 
 /// The published size; 2,048 tokens as a micro-batch of the paper has. docs/results.md compares whole runs with
 /// measurement.
-TEST(MemoryPlan, KeepsOfOlmoeWhatItsShapesSay) {
+TEST(MemoryPlan, KeptBytesOfOlmoeFollowItsShapes) {
   const testing::TemporaryFile config(R"({"model_type": "olmoe", "vocab_size": 50304, "hidden_size": 2048,
     "intermediate_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 16, "num_experts": 64,
     "num_experts_per_tok": 8})");

@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
+TEST(ScoreTable, FreeTextHasASeparateTable) {
   std::vector<TaskScore> scores = {
       {.task = "arc_c", .rows = 10, .accuracy = 0.5},
       {.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
@@ -19,7 +19,7 @@ TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
   EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
 }
 
-TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
+TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 1.0})
     for (const auto by : {ServedBy::kRun, ServedBy::kTransformers, ServedBy::kNativeGates})
@@ -39,7 +39,7 @@ TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
   EXPECT_EQ(score_table(scores).find("exported"), std::string::npos);
 }
 
-TEST(ScoreTable, LikelihoodsAreNumbersAndNoPercentages) {
+TEST(ScoreTable, LikelihoodsAreNotPercentages) {
   const std::vector<TaskScore> scores = {
       {.task = "files:notes", .rows = 4, .kind = AnswerKind::kLikelihood, .nll = 2.34567, .perplexity = 10.4401}};
   const auto text = score_table(scores);
@@ -47,7 +47,7 @@ TEST(ScoreTable, LikelihoodsAreNumbersAndNoPercentages) {
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
 }
 
-TEST(ScoreTable, ShowsTasksBudgetsAndMeansInANarrowTable) {
+TEST(ScoreTable, FitsTasksBudgetsAndMeansIntoThePageWidth) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 0.25, 0.5, 1.0})
     for (const auto* task : {"arc_c", "builtin:a-long-name"})

@@ -44,7 +44,7 @@ class OwnRows : public testing::SmallRun {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(OwnRows, AreWhatEachClientTrainsOn) {
+TEST_F(OwnRows, AreTheTrainingRowsOfEachClient) {
   const auto e = own();
   const auto& shards = e.fabric.shards;
   ASSERT_EQ(shards.examples.size(), 3u);
@@ -57,12 +57,12 @@ TEST_F(OwnRows, AreWhatEachClientTrainsOn) {
   EXPECT_EQ(e.server.clients[1].examples, 6);
 }
 
-TEST_F(OwnRows, ALimitIsOfEachClient) {
+TEST_F(OwnRows, TheLimitAppliesPerClient) {
   const auto e = own("data.limit=4");
   for (const auto& rows : e.fabric.shards.examples) EXPECT_EQ(rows.size(), 4u);
 }
 
-TEST_F(OwnRows, AreScoredByTheClientAndThoseOfAllOncePerBudget) {
+TEST_F(OwnRows, AreScoredPerClientAndAllRowsOncePerBudget) {
   auto e = own();
   const auto state = beginning(e).state;
   int64_t forwards = 0;
@@ -88,12 +88,12 @@ TEST_F(OwnRows, AreScoredByTheClientAndThoseOfAllOncePerBudget) {
   EXPECT_EQ(scores[5].answer_tokens, own_tokens);
 }
 
-TEST_F(OwnRows, WithoutTheKeyNothingMoreIsScored) {
+TEST_F(OwnRows, AreNotScoredWithoutTheKey) {
   auto e = own("evaluate.per_client=false");
   EXPECT_EQ(evaluate_state(e.server, e.fabric, beginning(e).state).size(), 2u);
 }
 
-TEST_F(OwnRows, WithARankMethodTheClientsRankIsWhatReadingACutsTo) {
+TEST_F(OwnRows, ReadingAOfARankMethodCutsToTheClientsRank) {
   auto e = experiment("flexlora", Purpose::kTrain, "evaluate.per_client=true",
                       {"clients.budgets=[]", "clients.ranks=[1, 2, 3]", "data.task=files", "data.limit=0",
                        "data.files={ score = \"nll\" }", clients()});
@@ -109,7 +109,7 @@ TEST_F(OwnRows, WithARankMethodTheClientsRankIsWhatReadingACutsTo) {
   EXPECT_EQ(e.server.evaluator(points[1]).id, kEvaluator);
 }
 
-TEST_F(OwnRows, WhatIsWrongWithARowNamesTheClientTheFileAndTheLine) {
+TEST_F(OwnRows, ErrorsInARowNameClientFileAndLine) {
   write_file_atomic(folder_.path() / "b.jsonl", rows_of("bee", 2) + "{\"prompt\": \"q\"}\n");
   const auto said = testing::refusal([&] { own(); });
   EXPECT_NE(said.find(concat("client 1 (b): ", path("b.jsonl"), ":3")), std::string::npos) << said;

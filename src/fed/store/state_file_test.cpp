@@ -44,7 +44,7 @@ class StateFile : public ::testing::Test {
   ServerState state_;
 };
 
-TEST_F(StateFile, AValueThatIsNotFiniteIsRefusedByItsTensor) {
+TEST_F(StateFile, NonFiniteValuesAreReportedByTensor) {
   for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     state_.global.adapters[kDense].b[12][2] = value;
     save_state(file_, state_);
@@ -56,7 +56,7 @@ TEST_F(StateFile, AValueThatIsNotFiniteIsRefusedByItsTensor) {
   EXPECT_NE(refusal([&] { load_memories(file_); }).find("tensor 7/norm holds"), std::string::npos);
 }
 
-TEST_F(StateFile, ATensorWithoutAPlaceIsRefused) {
+TEST_F(StateFile, AnUnknownTensorIsRefused) {
   for (const auto* name : {"adapter/s/c", "adapter/a", "stranger", "adapter", "a"})
     EXPECT_NE(refusal_of_load({{name, at::ones({2})}}).find(concat("unexpected tensor ", name)), std::string::npos)
         << name;
@@ -70,7 +70,7 @@ TEST_F(StateFile, ATensorWithoutAPlaceIsRefused) {
   }
 }
 
-TEST_F(StateFile, EverySiteOfTheModelHasItsFactors) {
+TEST_F(StateFile, EverySiteMustHaveItsFactors) {
   EXPECT_EQ(refusal_of_check(), "no error");
   state_.common.fixed[kDense].b = std::exchange(state_.global.adapters[kDense].b, {});
   EXPECT_EQ(refusal_of_check(), "no error");
