@@ -143,7 +143,7 @@ TEST(Link, ASecondNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
   Coordinator coordinator(testing::options_for(keys));
   NodeLink first(node_options(coordinator, keys, 0));
   first.join();
-  fs::remove(keys.file(0).string() + ".node");  // a machine of its own, with a copy of the key
+  fs::remove(keys.file(0).string() + ".node");  // as on another machine with a copy of the key
   NodeLink second(node_options(coordinator, keys, 0));
   EXPECT_NE(evenkeel::testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
 }
@@ -157,7 +157,7 @@ TEST(Link, AKilledNodeIsReplacedAtOnceAndItsMessageIsLost) {
     const auto id = coordinator.send(first.id(), Content(), {});
     testing::next_instruction(first);
     return id;
-  }();  // ends without a word, as kill -9 does
+  }();  // ends without signing off, as with kill -9
   NodeLink second(node_options(coordinator, keys, 0));
   second.join();
   const auto arrival = coordinator.wait(in(5));

@@ -1,4 +1,4 @@
-// What the subset does, and what it refuses; tests/parity/test_chat_template.py compares it with Jinja live.
+// Tests supported and refused constructs. tests/parity/test_chat_template.py compares with Jinja.
 #include "jinja/template.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ const Json kFiveLayers{{"model_type", "made_up"},  {"vocab_size", 11},       {"h
 
 ModelConfig five_layers() { return ModelConfig::load(testing::TemporaryFile(kFiveLayers.dump()).path()); }
 
-/// A model of that config, its description changed.
+/// Returns a model with a changed description.
 std::unique_ptr<CausalLm> changed(const std::function<void(DecoderSpec& spec)>& change) {
   const auto config = five_layers();
   auto spec = read_decoder(config);
@@ -42,7 +42,7 @@ TEST(Decoder, OptionsAddBiases) {
   auto weights = biased->parameters();
   EXPECT_EQ(weights.size(), plain->parameters().size() + 5 * 3);
   const auto batch = pack_ids(testing::kSequences);
-  EXPECT_TRUE(at::equal(biased->hidden(batch, {}), plain->hidden(batch, {})));  // biases begin at zero
+  EXPECT_TRUE(at::equal(biased->hidden(batch, {}), plain->hidden(batch, {})));  // biases are initialised to zero
   weights.at("model.layers.2.self_attn.v_proj.bias").fill_(0.5);
   EXPECT_FALSE(at::allclose(biased->hidden(batch, {}), plain->hidden(batch, {})));
 }

@@ -11,7 +11,7 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 
-/// What a folder of these two files says; an empty text: the file is not there.
+/// A folder with the two files. An empty text means that the file does not exist.
 struct EndsOf {
   EndsOf(std::string_view config, std::string_view generation) {
     const testing::TemporaryFolder folder;

@@ -61,7 +61,7 @@ TEST(GraniteMoe, AppliesItsScalingFactors) {
     EXPECT_GT(testing::max_difference(hidden({{"logits_scaling", 1.0}, {key, 1.7}}), plain), 1e-3) << key;
 }
 
-/// What a tensor of Mixtral is called by Granite.
+/// Returns Granite's name of a tensor of Mixtral.
 std::string granite_name(std::string name) {
   for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{{".w1.", ".gate_proj."},
                                                                                  {".w3.", ".up_proj."},
@@ -71,7 +71,7 @@ std::string granite_name(std::string name) {
   return name;
 }
 
-// 6 heads of width 2: a scale of one over the root of two is what other families have.
+// There are 6 heads of width 2. Other families scale scores by 1 / sqrt(2).
 TEST(GraniteMoe, EqualsMixtralWithoutItsFactors) {
   const auto batch = pack_ids(kSequences);
   const auto granite = make_model("granitemoe", BaseDtype::kFloat64,

@@ -1,5 +1,5 @@
-// That the kernels of a call reach every product with the base. Weights below 2^18 elements never take a kernel that
-// rounds activations, so the sizes here choose whose products can differ.
+// Tests that the kernels of a call are used for every product with the base. Weights below 2^18 elements never use a
+// kernel that rounds activations, so the sizes determine which products can differ.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>

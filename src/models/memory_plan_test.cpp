@@ -17,7 +17,7 @@ machine::Memory machine_with(int64_t available, int64_t address_space = kNoLimit
   return {.physical = 64 * kGiB, .available = available, .address_space = address_space, .limited_by = "free memory"};
 }
 
-/// 4 GiB of memory, 3 of them movable, and 10 GiB of files.
+/// A plan of 4 GiB of memory, 3 of which can be reduced, and 10 GiB of files.
 const MemoryPlan kPlan{.parts = {{"the program", kGiB, ""},
                                  {"adapters", kGiB, "lora.rank"},
                                  {"activations", 2 * kGiB, "train.batch_size"}},
@@ -67,14 +67,14 @@ TEST(MemoryPlan, SizesBeyond64BitsAreTooLarge) {
   EXPECT_EQ(verdict(plan, machine_with(int64_t{1} << 60)), MemoryVerdict::kTooLarge);
 }
 
-/// The published size; 2,048 tokens as a micro-batch of the paper has. docs/results.md compares whole runs with
-/// measurement.
+/// The sizes are OLMoE-1B-7B's, with a micro-batch of 2048 tokens as in the paper. docs/results.md compares whole runs
+/// with measurements.
 TEST(MemoryPlan, KeptBytesOfOlmoeFollowItsShapes) {
   const testing::TemporaryFile config(R"({"model_type": "olmoe", "vocab_size": 50304, "hidden_size": 2048,
     "intermediate_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 16, "num_experts": 64,
     "num_experts_per_tok": 8})");
   const auto olmoe = load_shape(config.path())->spec();
-  // Per token and layer 8 hidden rows, 4 values per expert, and two inner rows of each active expert; 4 bytes.
+  // 4-byte values per token and layer: 8 hidden rows, 4 values per expert, and two inner rows per active expert.
   EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 1}),
             int64_t{4} * 16 * 2048 * (16384 + 256 + 2048));
   EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 8}),

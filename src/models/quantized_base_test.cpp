@@ -82,7 +82,7 @@ TEST_F(QuantizedBase, ADamagedFileIsWrittenAgain) {
   write_file_atomic(file, bytes);
   EXPECT_TRUE(at::equal(hidden(*load()), first));
   EXPECT_EQ(read_file(file), whole);
-  remove_path(fs::path(file).replace_extension(".json"));  // a file that nothing vouches for
+  remove_path(fs::path(file).replace_extension(".json"));  // a file without a checksum
   EXPECT_TRUE(at::equal(hidden(*load()), first));
 }
 

@@ -31,7 +31,7 @@ Json config_of(std::string_view family) {
           {"hidden_dropout_prob", 0.1}};
 }
 
-/// Every tensor of an encoder by its name in the file, none of them zero or one.
+/// The tensors of an encoder by their names in the file. No value is zero or one.
 class Weights {
  public:
   Weights() {
@@ -89,7 +89,7 @@ class Encoder : public ::testing::Test {
   Weights weights_;
 };
 
-/// One sequence, written down plainly in float64.
+/// A float64 reference for one sequence.
 class Plain {
  public:
   explicit Plain(const Weights& weights) : weights_(weights) {}
@@ -137,7 +137,7 @@ class Plain {
 };
 
 TEST_F(Encoder, RobertaEqualsAFloat64ReferenceAtEveryLayer) {
-  // Pad is id 1: positions begin at 2, and the pad inside the last sequence has position 1 and is not counted.
+  // The pad id is 1. Positions begin at 2; a pad token within a sequence has position 1 and is not counted.
   const Sequences positions{{2, 3, 4, 5, 6}, {2, 3}, {2, 3, 4, 1, 5, 6, 7, 8}};
   for (int64_t layer = 0; layer <= kLayers; ++layer) {
     std::vector<at::Tensor> expected;

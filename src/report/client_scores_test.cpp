@@ -13,7 +13,7 @@ struct Said {
   RowsOf rows = RowsOf::kOwn;
 };
 
-/// Clients 0 to 2; 0 is "north". Ten questions each, 30 in all.
+/// Returns a run of clients 0 to 2, of which 0 is named "north". Each has ten questions of its own, 30 together.
 RunRecords run_of(std::string label, std::initializer_list<Said> all) {
   RunRecords run;
   run.label = std::move(label);
@@ -52,7 +52,7 @@ TEST(ClientScores, AreSortedByGain) {
   EXPECT_FALSE(results[1].all);
 }
 
-/// A difference of one question of ten is not called a loss.
+/// A difference of one question out of ten is not a loss.
 TEST(ClientScores, ADifferenceOfOneQuestionIsNoChange) {
   EXPECT_EQ(clients_summary(first_run()),
             "3 clients at their own budgets, files: 1 gain, 0 lose, 2 within one question; mean on own rows 36.7 "
@@ -92,7 +92,7 @@ TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {
       << clients_summary(run);
 }
 
-/// A method without readings stands beside each reading of a rank method.
+/// A method without readings is compared with each reading of a rank method.
 TEST(ClientScores, EachReadingOfARankMethodIsCompared) {
   auto ranks = second_run();
   for (auto& evaluation : ranks.evaluations) evaluation.score.reading = "b";

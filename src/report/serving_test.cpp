@@ -12,7 +12,7 @@ namespace {
 
 class Serving : public ::testing::Test {
  protected:
-  /// Of a small OLMoE with the last names `targets` adapted at rank 20.
+  /// Returns the facts of a small OLMoE whose projections `targets` have adapters of rank 20.
   ServingFacts facts(const std::vector<std::string>& targets, RouterOptions router = {},
                      bool renormalise = false) const {
     const auto file = folder_.path() / "config.json";
@@ -114,7 +114,7 @@ TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
   ExperimentConfig config;
   config.settle({});
   const auto card = model_card(run, config, {.facts = facts(kAll), .scale = {}, .targets = kAll});
-  EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // a path of whoever trained it
+  EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // no path of the training machine
   for (const auto* part : {"---\nlibrary_name: peft\n", "from_pretrained(\"<the base model>\", ", "# a b i>\n",
                            "## Scores after round 2\n", "| budget | K | in the run | exported: native gates |\n",
                            "| 1 | 4 | 75.0 | 50.0 |\n", "| 1 | 4 | 1.250 | 1.250 |\n",

@@ -14,7 +14,7 @@ namespace {
 using Ids = std::vector<int64_t>;
 constexpr int64_t kFirst = 300, kLast = 302;
 
-/// All bytes (ids 0-255 in byte order), "ab" with a space in front as 256, and RoBERTa's frame.
+/// Returns a RoBERTa tokenizer of all bytes (ids 0-255 in byte order) and " a" (256).
 Json byte_tokenizer() {
   Json vocab;
   for (int byte = 0; byte < 256; ++byte) vocab[token_of_bytes(std::string(1, static_cast<char>(byte)))] = byte;

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 
-/// A GPT-2 kind over all bytes (ids 0-255 in byte order), five merges and one added token.
+/// Returns a GPT-2-like tokenizer of all bytes (ids 0-255 in byte order), five merges and one added token.
 Json small_tokenizer() {
   Json vocab;
   for (int byte = 0; byte < 256; ++byte) vocab[token_of_bytes(std::string(1, static_cast<char>(byte)))] = byte;
@@ -216,7 +216,7 @@ TEST(TokenizerFile, ExcessiveNestingAndGrowthAreRefusedAtOnce) {
     }
     text.pop_back();
     return text + ",\"" + key + "\":" + graph + R"({"type":")" + type + R"("})" + end +
-           "}";  // the last of a key counts
+           "}";  // the last value of a repeated key is used
   };
   const auto start = std::chrono::steady_clock::now();
   for (const auto& [key, type, list] :

@@ -9,7 +9,7 @@ namespace {
 
 ExperimentConfig read(std::string_view text) { return ExperimentConfig::read(config::Table::parse(text, "test.toml")); }
 
-/// The one line a bad config ends in.
+/// Returns the error message of an invalid config.
 std::string complaint(std::string_view text) {
   try {
     read(text);
@@ -111,7 +111,7 @@ TEST(ExperimentConfig, ChosenKernelsAreWrittenAndReadBackEqual) {
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   EXPECT_EQ(config.model.product_table(), chosen);
   auto again = read(config.text());
-  again.settle({.products = MatmulKernel::kUpcast});  // another machine would choose otherwise
+  again.settle({.products = MatmulKernel::kUpcast});  // another machine could choose other kernels
   EXPECT_EQ(again.text(), config.text());
   EXPECT_EQ(again.model.product_table(), chosen);
 }
@@ -276,7 +276,7 @@ struct TooMuch {
   const char* value;
 };
 
-/// Beyond every machine, every float32 or every product in 64 bits: refused by name before anything is allocated.
+/// These values exceed the memory of any machine, float32, or 64-bit products. They must be refused before allocation.
 TEST(ExperimentConfig, NumbersAboveTheirLimitAreRefusedWithTheLimit) {
   constexpr std::array kCases{TooMuch{"threads", "4294967297"},
                               TooMuch{"lora.rank", "1000000000000"},

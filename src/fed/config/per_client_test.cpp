@@ -1,4 +1,4 @@
-// Numbers of clients as patterns, and clients with a table of their own.
+// Tests patterns of client numbers, and clients with tables of their own.
 #include "fed/config/per_client.h"
 
 #include <gtest/gtest.h>
@@ -107,7 +107,7 @@ TEST(PerClient, ADifferentPatternIsReportedByItsKey) {
   const auto run = settled("[clients]\nbudgets = { values = [0.5, 1.0], shares = [3, 1] }");
   const auto asked = settled("[clients]\nbudgets = { values = [0.5, 1.0], shares = [1, 1] }");
   const auto changes = differences(asked, run);
-  ASSERT_EQ(changes.size(), 2u);  // ranks follow
+  ASSERT_EQ(changes.size(), 2u);  // budgets and the ranks that follow from them
   EXPECT_EQ(changes[0], "clients.budgets.shares is [1.0, 1.0], in the run [3.0, 1.0]");
 }
 

@@ -15,14 +15,14 @@ namespace {
 
 class RoundTest : public testing::SmallRun {
  protected:
-  /// The round after `now`, whoever the clients of `e` last worked for.
+  /// Runs the round after `now`. The clients of `e` may have been in another state before.
   static RoundResult play(Experiment& e, const Snapshot& now, std::string_view name) {
     RunProgress progress(e.server, now.state.round);
     restore_clients(e.server, e.fabric, now);
     return run_round(e.server, e.fabric, now, RoundJournal(root() / name), progress);
   }
 
-  /// Files of one client's upload from one journal to another.
+  /// Copies the files of one client's upload to another journal.
   static void hand_over(std::string_view from, std::string_view to, int64_t client) {
     fs::create_directories(root() / to);
     for (const auto& entry : fs::directory_iterator(root() / from))
@@ -187,7 +187,7 @@ TEST_F(RoundTest, ErrorsNameRoundClientAndMethod) {
   }
 }
 
-/// The gradient of one frozen weight over whole shards, as one micro-batch, routed by `router`.
+/// Returns the gradient of a frozen weight over whole shards, as one micro-batch, routed by `router`.
 at::Tensor gradient_over(const Experiment& e, const std::string& site, const RouterOptions& router,
                          std::initializer_list<size_t> clients) {
   std::vector<const Example*> rows;
@@ -198,7 +198,7 @@ at::Tensor gradient_over(const Experiment& e, const std::string& site, const Rou
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
 
-/// A base of which the experts are large enough to be multiplied natively.
+/// Saves a base with experts that are large enough for vendor kernels.
 fs::path wide_model(const fs::path& root) {
   Json config = Json::parse(testing::kSmallModel);
   config.update({{"hidden_size", 256},
@@ -232,7 +232,7 @@ TEST_F(RoundTest, ComputeDtypeAppliesToTrainingGradientSumsAndEvaluation) {
   EXPECT_LT(apart(gradients[1], gradients[0]), 0.2);
 }
 
-// With a micro-batch as large as all rows, a mixture of clients would be one mean instead of a sum of three.
+// The micro-batch is as large as all rows. A mixture of clients would therefore be one mean instead of a sum of three.
 TEST_F(RoundTest, AFederatedStartAddsTheClientsGradientSums) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
   for (auto& client : e.server.clients) client.top_k = 4;
@@ -249,7 +249,7 @@ TEST_F(RoundTest, AFederatedStartAddsTheClientsGradientSums) {
   EXPECT_FALSE(all(site, {.rows = 3, .from = SampleFrom::kClients}).equal(all(site, {.rows = 3})));
 }
 
-// Clients 0 and 1 use one expert per token, client 2 all four of the checkpoint.
+// Clients 0 and 1 use one expert per token. Client 2 uses all four of the checkpoint.
 TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
   e.server.clients[1].top_k = e.server.clients[0].top_k;
@@ -269,7 +269,7 @@ TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   }
 }
 
-/// Reaches the clients of `fabric` but one, which fails.
+/// A fabric in which given clients fail.
 class Lossy : public Fabric {
  public:
   Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
@@ -320,7 +320,7 @@ TEST_F(RoundTest, AFederatedStartContinuesWithoutLostClients) {
             std::string::npos);
 }
 
-// In bfloat16 a value of the change takes two bytes, on both sides, and the last round's is held once.
+// In bfloat16 a value of the base change takes two bytes on server and clients. The last round's part is stored once.
 TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
   for (const std::string method : {"flora", "fedex-lora"}) {
     auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
@@ -332,7 +332,7 @@ TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
     EXPECT_TRUE(delta.a.is_alias_of(change.a) && delta.b.is_alias_of(change.b)) << method;
     const auto next = play(e, first, "crossed-2-" + method).next;
     EXPECT_EQ(e.fabric.place.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
-    // Going on from the file is going on: alias or not.
+    // Resuming from the file must give the same result, although tensors then share no memory.
     save_state(root() / (method + ".state"), first.state);
     const auto again =
         play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
@@ -340,7 +340,7 @@ TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
   }
 }
 
-// One copy on both sides, or news and changes over the wire.
+// The base change is either shared by server and clients or sent by broadcasts.
 TEST_F(RoundTest, FreedMemoryIsReturnedOnlyIfTheBaseHasChanged) {
   for (const std::string method : {"fedit", "fedex-lora"}) {
     auto e = experiment(method);

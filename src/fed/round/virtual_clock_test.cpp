@@ -1,4 +1,4 @@
-// Simulated time: what devices are, what a round takes on them, who is lost; and that every key of them changes a run.
+// Tests simulated time: client profiles, the seconds of a round, lost clients; and that every key has an effect.
 #include "fed/round/virtual_clock.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ up_mbit = 8
 latency = 0.25
 )";
 
-/// Four clients, all phones unless `clients` says otherwise.
+/// Returns a config of four clients, all with profile "phone" unless `clients` sets others.
 ExperimentConfig with_devices(std::string_view clients, std::string_view devices = kPhone) {
   auto config = ExperimentConfig::read(
       config::Table::parse(concat("seed = 5\n[clients]\ncount = 4\n", clients, "\n", devices), "test.toml"));
@@ -212,7 +212,7 @@ TEST(VirtualClock, HasNoTimeWithoutProfiles) {
   EXPECT_EQ(clock.end(), 0);
 }
 
-/// Seconds of the round and who is late, when clients 0 to 3 take 1, 2, 3 and 4 seconds.
+/// Seconds of the round and late clients, if clients 0 to 3 take 1, 2, 3 and 4 seconds.
 struct Closed {
   double seconds;
   std::vector<int64_t> late;
@@ -289,7 +289,7 @@ TEST(VirtualClock, AQuorumThatDropOutsMakeUnreachableIsRefusedBeforeTheRun) {
   }
 }
 
-// --- in whole rounds ---
+// --- whole runs ---
 
 class SimulatedRun : public testing::SmallRun {
  protected:
@@ -297,7 +297,7 @@ class SimulatedRun : public testing::SmallRun {
       "client_profiles.fast={ tokens_per_second = [4000], down_mbit = 8, up_mbit = 2 }";
   static constexpr std::string_view kSlow = "client_profiles.slow={ tokens_per_second = [50], latency = 0.5 }";
 
-  /// A run of `rounds`, from the first round's journal or a new one.
+  /// Runs `rounds` rounds, from the first round's journal or a new one.
   static std::vector<RoundResult> play(Experiment& e, std::string_view name, int64_t rounds = 2) {
     std::vector<RoundResult> all;
     Snapshot now = before_first_round(e.server, e.fabric);
@@ -391,10 +391,10 @@ TEST_F(SimulatedRun, InterruptionOfARoundWithLossesDoesNotChangeRecords) {
   testing::expect_same(pieced.next.state, whole.next.state);
 }
 
-/// A key, a value that it does not have in the run it is compared with, and what must be seen to move.
+/// A key with a value that the reference run does not have.
 struct DeviceOption {
   std::string_view key, value;
-  bool loses = false;  ///< clients, and so bits; else only the clock moves
+  bool loses = false;  ///< true: clients are lost, which changes results; false: only simulated time changes
 };
 
 TEST_F(SimulatedRun, EveryKeyOfProfilesChangesTheRecords) {

@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// Whole rounds with LibTorch's operators beside those with our kernels.
+/// Compares whole rounds with LibTorch's operators and with our kernels.
 class EngineTest : public testing::SmallRun, public ::testing::WithParamInterface<std::string_view> {
  protected:
   static std::vector<RoundResult> played(std::string_view engine, std::initializer_list<std::string_view> more = {}) {
@@ -62,8 +62,8 @@ INSTANTIATE_TEST_SUITE_P(All, EngineTest, ::testing::ValuesIn(every_method()), [
   return name;
 });
 
-/// Operators that wait for a device, or would. On a processor a grouped product and the fused AdamW are loops that read
-/// their numbers, and so does a power its base: none of them does on a GPU.
+/// Records calls of operators that wait for the device. On a CPU the grouped product, fused AdamW and pow call such
+/// operators themselves, which they do not on a GPU, so calls inside them are ignored.
 class Waits {
  public:
   Waits()
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(All, SyncTest, ::testing::ValuesIn(every_method()), [](
 
 class ResidenceTest : public testing::SmallRun {};
 
-/// phi is trained as one of extra_trainables and read as the router's: one memory, wherever it lies.
+/// phi is both in extra_trainables and in the router's modulation. The copies must share memory, too.
 TEST_F(ResidenceTest, PhiOfTheTrainerSharesMemoryWithTheRouter) {
   auto e = experiment("ub-smoe", Purpose::kTrain, "method.ub-smoe.phi_train='local_fedavg'");
   const auto now = beginning(e);
@@ -158,7 +158,7 @@ TEST_F(ResidenceTest, PhiOfTheTrainerSharesMemoryWithTheRouter) {
   }
 }
 
-/// A client whose tensors were copied elsewhere learns to the same bits, and what all hold alike is copied once.
+/// A client with copied tensors must train to identical results. Tensors that all clients share are copied once.
 TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
   for (const std::string_view method : {"ub-smoe", "ffa-lora", "a3smoe", "fedex-lora", "hetlora"}) {
     const auto setting = method == "a3smoe" ? "method.a3smoe.rescaler='learn'" : "threads=1";

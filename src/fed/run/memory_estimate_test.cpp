@@ -18,7 +18,7 @@ int64_t part(const MemoryPlan& plan, std::string_view what) {
 
 class Foresight : public SmallRun {
  protected:
-  /// \param prompts  of an evaluation at once: few, and a client's step is the worse moment
+  /// Returns the plan. \param prompts  batch size of evaluations; with few, training needs the most memory
   static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
     auto e = experiment("fedit", Purpose::kDryRun, setting);
     e.server.config.evaluate.batch_size = prompts;

@@ -9,14 +9,14 @@ namespace {
 
 class PgAlignmentTest : public testing::SmallRun {
  protected:
-  /// A state in which A and B both have gradients.
+  /// Returns a state in which both A and B have gradients.
   static ServerState moved_state(Experiment& e) {
     auto state = beginning(e).state;
     at::manual_seed(5);
     for (auto& [site, factors] : state.global.adapters) factors.b = 0.3 * at::randn(factors.b.sizes());
     return state;
   }
-  /// Few tokens, so that some experts stay without one.
+  /// Returns few tokens, so that some experts are not used.
   static std::vector<Example> rows_of(Experiment& e) {
     auto row = e.fabric.shards.examples[0].at(0);
     const auto begin = std::max<int64_t>(0, row.first_target - 2);

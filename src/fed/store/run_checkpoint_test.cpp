@@ -47,7 +47,7 @@ void expect_same(const at::Tensor& x, const at::Tensor& y) {
   EXPECT_TRUE(at::equal(x, y));
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 std::set<std::string> names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
@@ -330,7 +330,7 @@ TEST_F(PreparedFolder, AFolderWithARunIsRefused) {
   EXPECT_FALSE(RunFolder::nothing_began(path_));
 }
 
-/// A run folder of two rounds, as a run leaves it.
+/// A run folder after two rounds.
 class Records : public Folder {
  protected:
   Records() {
@@ -415,7 +415,7 @@ TEST_F(Records, ARunResumesFromThePreviousRound) {
   flip_bit(rounds_, 8 * (read_file(rounds_).size() - 4));
   EXPECT_THROW(RunFolder::open(path_), Error);
   auto run = RunFolder::open(path_, 1);
-  EXPECT_EQ(run.checkpoint().last().round, 2);  // nothing is changed before settle()
+  EXPECT_EQ(run.checkpoint().last().round, 2);  // nothing changes before settle()
   run.settle();
   EXPECT_EQ(run.checkpoint().last().round, 1);
   EXPECT_EQ(read_file(rounds_), line_of(1) + "\n");

@@ -92,10 +92,10 @@ TEST_F(StateFile, FactorsOfAnotherShapeAreRefused) {
     state_.global.adapters[site] = before;
     return text.find(" of site " + site + " has shape [") != std::string::npos;
   };
-  EXPECT_TRUE(with(kDense, at::ones({7, 3}), at::ones({13, 3})));          // turned
-  EXPECT_TRUE(with(kDense, at::ones({3, 7}), at::ones({13, 2})));          // of two ranks
+  EXPECT_TRUE(with(kDense, at::ones({7, 3}), at::ones({13, 3})));          // transposed
+  EXPECT_TRUE(with(kDense, at::ones({3, 7}), at::ones({13, 2})));          // different ranks
   EXPECT_TRUE(with(kDense, at::ones({5, 3, 7}), at::ones({5, 13, 3})));    // stacked
-  EXPECT_TRUE(with(kExperts, at::ones({4, 3, 7}), at::ones({4, 11, 3})));  // of fewer experts
+  EXPECT_TRUE(with(kExperts, at::ones({4, 3, 7}), at::ones({4, 11, 3})));  // too few experts
   EXPECT_TRUE(with(kExperts, at::ones({3, 7}), at::ones({11, 3})));
 }
 

@@ -49,7 +49,7 @@ Content content_of(const std::vector<OwnedArray>& arrays) {
   return content;
 }
 
-/// Two ends of a connection; the second as a bare descriptor, which its user closes.
+/// The two ends of a connection, as descriptors. The user closes the second one.
 struct Ends {
   Ends() { EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0); }
   std::array<int, 2> ends{};

@@ -24,7 +24,7 @@ std::string from_hex(const std::string& hex) {
   return bytes;
 }
 
-/// As filled() of tests/flower/vectors.py.
+/// Returns the same values as filled() of tests/flower/vectors.py.
 OwnedArray filled(ArrayHead head, size_t seed) {
   OwnedArray array(std::move(head), 0);
   for (size_t i = 0; seed > 0 && i < array.bytes.size(); ++i)

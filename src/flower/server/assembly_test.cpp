@@ -15,7 +15,7 @@ namespace {
 using evenkeel::testing::refusal;
 using testing::Memory, testing::OwnedArray;
 
-/// Objects made by hand, right or wrong, and their tree.
+/// Builds valid and invalid objects and their tree.
 struct Forge {
   Tree add(const std::string& type, const std::vector<Tree>& children, const std::string& body) {
     std::vector<std::string> ids;
@@ -44,7 +44,7 @@ struct Forge {
     const Tree dict = add("RecordDict", {arrays}, references_to_json({{"arrays", arrays.id}}));
     return add("Message", {dict}, encode_message({}, {}));
   }
-  /// What taking the message in the order of ids comes to.
+  /// Returns the error of taking all objects in the order of ids.
   std::string outcome(const Tree& tree, const Limits& limits = {}, uint64_t spool = 1 << 20) {
     return refusal([&] {
       const evenkeel::testing::TemporaryFolder folder;
@@ -83,7 +83,7 @@ TEST(Assembly, AcceptsObjectsInAnyOrder) {
       for (const auto piece : parcel.find(id)->pieces)
         bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
       assembly.take(id, bytes);
-      assembly.take(id, bytes);  // twice is once
+      assembly.take(id, bytes);  // a second call has no effect
     }
     ASSERT_TRUE(assembly.complete());
     EXPECT_EQ(assembly.content().config().at<int64_t>("rank"), 4);
