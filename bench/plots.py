@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plots of docs/performance.md, drawn from the JSON lines of the benchmarks.
+"""Draws the plots of docs/performance.md from the JSON lines of the benchmarks.
 
     build/aggregation_bench --full --clients 2 4 8 32 --folder uploads > server.jsonl
     .venv-v4/bin/python bench/plots.py server server.jsonl --out docs/figures
 
-`server`: seconds and memory of the server's step against clients, rank and experts; each only where the lines differ in
-it. A dotted line is linear growth from the first point.
+`server` plots seconds and memory of the server's step over clients, rank and experts. Each plot uses the lines that
+differ only in its variable. A dotted line shows linear growth from the first point.
 """
 import argparse
 import json

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tables and plots of docs/performance.md and docs/gpu.md, drawn from bench/records/*.json.
+"""Makes the tables and plots of docs/performance.md and docs/gpu.md from bench/records/*.json.
 
     bench/tables.py                 prints every table as Markdown
-    bench/tables.py --check         exit code 1 when a table in the documents is not the one of its record
-    bench/tables.py --write         puts the tables into the documents, behind their marks
+    bench/tables.py --check         exit code 1 if a table in the documents differs from its record
+    bench/tables.py --write         writes the tables into the documents
     .venv-v4/bin/python bench/tables.py --plot docs/figures/steps.svg
 
-A document marks a table by a line `<!-- table: RECORD PART -->` in front of it. PART is step, server, evaluation or gpu.
+A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation or gpu.
 """
 import argparse
 import json

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""From a bare machine with a GPU to a table in a few minutes: is the program right there, and how fast is it?
+"""Checks correctness and speed of the program on a machine with a GPU, in a few minutes.
 
     python3 bench/device_check/device_check.py --device cuda --programs build --work /dev/shm/check --out check.json
 
-Needs a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, train_step, generate and nn_test built
-against the same LibTorch. The parts, each with a limit of its own; one that fails is reported and the others go on:
+Requires a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, train_step, generate and
+nn_test built against the same LibTorch. Each part has its own time limit. If one fails, it is reported and the others
+continue. The parts are:
 
-    ceilings   the card's own limits: copy, product, grouped products of 4, 64 and 512 rows
-    tests      unit tests of the engine on the device against float64 on the CPU
+    ceilings   the limits of the GPU: copy, product, grouped products of 4, 64 and 512 rows
+    tests      unit tests of the engine on the GPU against float64 on the CPU
     bits       two processes train the built-in model to the same adapter
-    steps      a random OLMoE-1B-7B at several experts per token and tokens, beside transformers + PEFT: same ids, same weights
-    generate   prompts answered greedily beside generate()
-    evaluate   real questions (--data) scored on the random model: seconds, not scores
-    round      eight clients train UB-SMoE over it: seconds by part; killed and resumed to the same bits
+    steps      a random OLMoE-1B-7B at several experts per token and batch sizes, compared with transformers + PEFT on
+               the same ids and weights
+    generate   greedy answers to prompts, compared with generate()
+    evaluate   time of scoring real questions (--data) with the random model
+    round      eight clients train UB-SMoE on it: seconds by part; killed and resumed to the same bits
 
-Everything is stored as JSON after each part. `--tiny` is a try on a CPU: a small model, two shapes.
+The results are stored as JSON after each part. `--tiny` is a trial on a CPU with a small model and two shapes.
 """
 import argparse
 import hashlib

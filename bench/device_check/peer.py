@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peer's half of a device check: transformers + PEFT on the same checkpoint and the same token ids.
+"""Runs transformers + PEFT on the checkpoint and the token ids of a device check.
 
     peer.py steps MODEL --device cuda --shapes 1x256x1 8x256x8 --steps 8 --rank 20
     peer.py generate MODEL --device cuda --prompts FILE --new 32 --top-k 8
 
-One process loads the model once. One JSON line on stdout for each shape (batch x length x experts per token), or one for a
-generation. Clocks are read after the device has finished; memory is the allocator's peak.
+One process loads the model once. It prints one JSON line for each shape (batch x length x experts per token) or for
+the generation. Times are measured after the device has finished. Memory is the allocator's peak.
 """
 import argparse
 import gc

@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""One LoRA training step beside transformers + PEFT, in the same sitting, on a slice of OLMoE at true widths.
+"""Compares one LoRA training step with transformers + PEFT, on some layers of OLMoE at true widths.
 
-Hidden 2048, 64 experts of width 1024, vocabulary 50304, bf16 base, fp32 LoRA of rank 20 on attention and every expert, loss at
-every position, AdamW; the same token ids on all sides. Peers: v4 (transformers 4.57, PEFT 0.17: a linear per expert) and v5
-(transformers 5, PEFT 0.21: fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same
-number of threads; the sides alternate. Printed: the median step after warm-up, the two of the warm-up, the peak resident memory of the steps (loading
-left out everywhere), our share of the peer's, and how far losses are apart. --data and --tokenizer take rows of the commonsense
-training set instead, loss on the answers, which the peers pad to the longest of a batch: tokens a second count no padding. --parts also times the parts of our step, each
-against the machine's own limit (step_parts): multiply-adds in registers and reads, beside what the library makes of a square product. --busy puts a process beside every side that never rests.
---peer-dtype float32 gives the peers a base in float32: with AVX2 alone the library multiplies bfloat16 on one thread, minutes a step.
-Exit 1 when losses differ by more than 1e-2, and with --check when a ratio is above its limit.
+The model has hidden size 2048, 64 experts of width 1024, a vocabulary of 50304 and a bf16 base. LoRA in fp32 has rank
+20 on attention and every expert. The loss is at every position, the optimizer is AdamW, and all sides get the same
+token ids. The peers are v4 (transformers 4.57, PEFT 0.17: one linear per expert) and v5 (transformers 5, PEFT 0.21:
+fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same number of threads.
+The sides alternate.
+
+The output has the median step after warm-up, the two warm-up steps, the peak resident memory of the steps without
+loading, the ratio of ours to the peer's, and the largest difference of losses. The exit code is 1 if losses differ by
+more than 1e-2, and with --check if a ratio is above its limit.
+
+--data, --tokenizer   use rows of the commonsense training set with the loss on the answers; peers pad to the longest of
+                      a batch, and padding is not counted in tokens per second
+--parts               also measures the parts of our step against the machine's limits (step_parts): multiply-adds in
+                      registers and reads, next to LibTorch's square product
+--busy                runs another busy process next to every side
+--peer-dtype float32  gives the peers a float32 base, because with AVX2 alone LibTorch multiplies bfloat16 on one thread
+                      and a step takes minutes
 
     make bench-peers                    1 x 256 and 8 x 256 tokens, K = 1 and 8, two layers, v4
     .venv-v4/bin/python bench/peers/train_step.py --batch 1 --top-k 1 --layers 1 2 --peers v4 v5 --parts --repeats 3
