@@ -61,9 +61,9 @@ void Heartbeat::raise(PeerFailure trouble, int64_t epoch) {
 void Heartbeat::look() {
   store_->add(concat(settings_.beat, settings_.rank), 1);
   const auto watch = this->watch();
-  if (const auto told = store_->find(watch.trouble_key)) {
-    const bool stop = told->starts_with(kStop);
-    raise({stop ? PeerFailure::Kind::kStop : PeerFailure::Kind::kLeft, stop ? told->substr(kStop.size()) : *told},
+  if (const auto message = store_->find(watch.trouble_key)) {
+    const bool stop = message->starts_with(kStop);
+    raise({stop ? PeerFailure::Kind::kStop : PeerFailure::Kind::kLeft, stop ? message->substr(kStop.size()) : *message},
           watch.epoch);
   }
   if (store_->add(settings_.epoch, 0) > watch.epoch)

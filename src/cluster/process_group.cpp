@@ -135,9 +135,9 @@ std::vector<int> ProcessGroup::gather(int64_t next) {
   std::vector<int> present{0};
   for (const int member : members_) {
     if (member == 0) continue;
-    const auto here = key_of(launch_.attempt, next, concat("here/", member));
-    while (!store_->find(here) && heartbeat_->silence(member) < options_.timeout) pause();
-    if (store_->find(here)) present.push_back(member);
+    const auto key = key_of(launch_.attempt, next, concat("here/", member));
+    while (!store_->find(key) && heartbeat_->silence(member) < options_.timeout) pause();
+    if (store_->find(key)) present.push_back(member);
   }
   store_->set(key_of(launch_.attempt, next, "members"), join(present, " "));
   return present;

@@ -27,22 +27,22 @@ void telling(ProcessGroup& member, const Work& work) {
 }
 
 void warn_of_threads(const Launch& launch, int64_t threads) {
-  const int here = launch.launcher == "--ranks" ? launch.size : 1;
-  const auto text = threads_warning(threads, machine::processors(), here, launch.launcher);
+  const int local_ranks = launch.launcher == "--ranks" ? launch.size : 1;
+  const auto text = threads_warning(threads, machine::processors(), local_ranks, launch.launcher);
   if (!text.empty()) log::warning("[cluster] ", text);
 }
 
 /// Reads the config that rank 0 sent.
 /// \throws kConfig naming the keys in which the command line of this rank differs from it
-ExperimentConfig config_of_leader(const std::string& told, const RunRequest& request) {
+ExperimentConfig config_of_leader(const std::string& text, const RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
-  const Json json = parse_json(told, kPlace);
+  const Json json = parse_json(text, kPlace);
   const JsonView view(json, kPlace);
   auto config = ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
   const auto begun_with = view.at("settings").strings();
-  auto asked = request.config(begun_with);
-  asked.find_files();
-  const auto changes = evenkeel::differences(resolved_like(std::move(asked), config), config);
+  auto requested = request.config(begun_with);
+  requested.find_files();
+  const auto changes = evenkeel::differences(resolved_like(std::move(requested), config), config);
   EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
   return config;
 }

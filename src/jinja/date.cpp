@@ -21,17 +21,17 @@ int number_at(std::string_view text, size_t at, size_t digits) {
   return parse_number<int>(text.substr(at, digits)).value_or(0);
 }
 
-std::string written(const std::tm& moment, const char* directive) {
+std::string written(const std::tm& date, const char* directive) {
   std::array<char, 64> out{};
-  return {out.data(), std::strftime(out.data(), out.size(), directive, &moment)};
+  return {out.data(), std::strftime(out.data(), out.size(), directive, &date)};
 }
 
 /// Formats one directive. Dates have no time zone and no microseconds.
-std::string directive_text(const std::tm& moment, char letter, bool unpadded) {
+std::string directive_text(const std::tm& date, char letter, bool unpadded) {
   if (letter == 'z' || letter == 'Z') return "";
   if (letter == 'f') return "000000";
   const std::array<char, 4> padded = {'%', letter, '\0', '\0'}, bare = {'%', '-', letter, '\0'};
-  return written(moment, unpadded ? bare.data() : padded.data());
+  return written(date, unpadded ? bare.data() : padded.data());
 }
 
 /// Checks a directive of strftime_now, a letter or nothing. \throws kData if it is not supported

@@ -119,10 +119,10 @@ Value chosen(const FilterCall& call) {
   const auto test = call.arguments.take("test");
   std::vector<Value> out;
   for (const auto& one : iterated(call.x, call.budget)) {
-    const auto asked = of_attribute ? looked_up(one, path, call.budget) : one;
+    const auto subject = of_attribute ? looked_up(one, path, call.budget) : one;
     auto arguments = call.arguments;
     const bool holds =
-        test ? tested(Arguments::text_of(*test, "test", call.name), asked, arguments, call.budget) : asked.truth();
+        test ? tested(Arguments::text_of(*test, "test", call.name), subject, arguments, call.budget) : subject.truth();
     if (holds == keeps) out.push_back(one);
   }
   call.arguments = {};

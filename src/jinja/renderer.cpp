@@ -84,13 +84,13 @@ Renderer::Flow Renderer::choose(const Node& node, Scope& scope) {
 std::vector<Value> Renderer::loop_items(const Node& node, const Scope& scope, const Value& over) {
   auto items = iterated(over, budget_);
   if (!node.children[1]) return items;
-  std::vector<Value> kept;
+  std::vector<Value> selected;
   for (const auto& item : items) {
     Scope inner(&scope);
     name_parts(node.names, item, inner, budget_);
-    if (value(*node.children[1], inner).truth()) kept.push_back(item);
+    if (value(*node.children[1], inner).truth()) selected.push_back(item);
   }
-  return kept;
+  return selected;
 }
 
 /// Runs a loop. \param recursion  number of enclosing loops of the same node

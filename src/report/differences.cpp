@@ -79,16 +79,16 @@ std::string newest(std::string line) {
 /// Returns the lines of a settled config that determine simulated time.
 std::string profile_lines(const RunRecords& run) {
   std::istringstream lines(run.config);
-  std::string said, section;
+  std::string result, section;
   for (std::string line; std::getline(lines, line);) {
     line = newest(std::move(line));
     if (line.starts_with('[')) section = line;
     const bool of_clients = section == "[clients]" && (line.starts_with("profiles") || line.starts_with("deadline") ||
                                                        line.starts_with("quorum"));
     if (of_clients || section.starts_with("[client_profiles") || section.starts_with("[clients.profiles"))
-      said += line + '\n';
+      result += line + '\n';
   }
-  return said;
+  return result;
 }
 
 /// Returns the names of the client profiles and a fingerprint of their keys: "box, phone (1a2b3c4d)".
@@ -104,10 +104,10 @@ template <typename Value>
 void add(std::vector<Difference>& all, std::string what, std::span<const RunRecords> runs, const Value& value) {
   Difference found{std::move(what), {}};
   for (const auto& run : runs) {
-    const std::string mine = value(run);
+    const std::string text = value(run);
     auto side =
-        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == mine; });
-    if (side == found.sides.end()) side = found.sides.insert(side, {mine, {}});
+        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == text; });
+    if (side == found.sides.end()) side = found.sides.insert(side, {text, {}});
     side->runs.push_back(run.label);
   }
   if (found.sides.size() > 1) all.push_back(std::move(found));

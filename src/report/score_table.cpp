@@ -220,10 +220,10 @@ std::string served_table(const Layout& layout, std::span<const TaskScore> scores
   for (const auto by : served) {
     std::vector<std::string> row = {served_name(by)};
     for (const double budget : budgets) {
-      std::vector<const TaskScore*> those;
+      std::vector<const TaskScore*> selected;
       for (const auto& score : scores)
-        if (score.served_by == by && score.budget == budget) those.push_back(&score);
-      row.push_back(layout.text(mean(those, layout.block.front()), 0));
+        if (score.served_by == by && score.budget == budget) selected.push_back(&score);
+      row.push_back(layout.text(mean(selected, layout.block.front()), 0));
     }
     grid.add(row);
   }

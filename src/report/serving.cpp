@@ -65,8 +65,8 @@ void add_routing(const Program& program, ExportFormat format, const ServingFacts
   const bool sum_to_one = renormalises(facts.router.gate_norm, facts.gates.renormalise);
   if (!program.obeys_gate_key && facts.gates.servers && *facts.gates.servers != sum_to_one)
     served.lost.emplace_back(lost_gates(sum_to_one));
-  const bool told = format == ExportFormat::kMerged && !facts.gates.key.empty();  // by the written config.json
-  if (!program.obeys_gate_key || facts.gates.renormalise == sum_to_one || told) return;
+  const bool in_config = format == ExportFormat::kMerged && !facts.gates.key.empty();  // by the written config.json
+  if (!program.obeys_gate_key || facts.gates.renormalise == sum_to_one || in_config) return;
   if (facts.gates.key.empty())
     served.lost.emplace_back(lost_gates(sum_to_one));
   else

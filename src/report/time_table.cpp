@@ -61,8 +61,8 @@ struct Goal {
   std::string_view title;
   double scale;
   bool met(const Standing& at, double target) const {
-    const auto here = at.*value;
-    return here && (falls ? *here <= target : *here >= target);
+    const auto current = at.*value;
+    return current && (falls ? *current <= target : *current >= target);
   }
 };
 

@@ -192,21 +192,21 @@ bool BytePairEncoder::append_bytes(std::string_view character, std::vector<uint3
 /// next known one, so byte tokens overtake it.
 void BytePairEncoder::characters_of(std::string_view word, std::vector<uint32_t>& ids) const {
   ids.clear();
-  bool waits = false;
+  bool pending = false;
   for (size_t at = 0; at < word.size();) {
     const auto code = unicode::decode(word.data() + at);
     const auto character = word.substr(at, code.length);
     at += code.length;
     const auto found = character_ids_.find(code.value);
     if (found != character_ids_.end()) {
-      if (std::exchange(waits, false)) ids.push_back(unk_id_);
+      if (std::exchange(pending, false)) ids.push_back(unk_id_);
       ids.push_back(found->second);
     } else if (!append_bytes(character, ids) && unk_id_ != kNoId) {
-      if (waits && !fuse_unk_) ids.push_back(unk_id_);
-      waits = true;
+      if (pending && !fuse_unk_) ids.push_back(unk_id_);
+      pending = true;
     }
   }
-  if (waits) ids.push_back(unk_id_);
+  if (pending) ids.push_back(unk_id_);
 }
 
 void BytePairEncoder::merge_short(std::vector<uint32_t>& ids) const {
@@ -263,10 +263,10 @@ void BytePairEncoder::merge_long(std::vector<uint32_t>& ids) const {
     offer(left.previous);
     offer(top.at);
   }
-  size_t kept = 0;
+  size_t count = 0;
   for (const auto& symbol : list)
-    if (symbol.id != kNoId) ids[kept++] = symbol.id;
-  ids.resize(kept);
+    if (symbol.id != kNoId) ids[count++] = symbol.id;
+  ids.resize(count);
 }
 
 void BytePairEncoder::encode_uncached(std::string_view word, std::vector<uint32_t>& ids) const {

@@ -142,18 +142,18 @@ class Trainer {
 
   void merge_in(uint32_t w, uint32_t left, uint32_t right, uint32_t joined) {
     auto& [symbols, count] = words_[w];
-    size_t kept = 0;
+    size_t length = 0;
     for (size_t i = 0; i < symbols.size(); ++i) {
       if (i + 1 == symbols.size() || symbols[i] != left || symbols[i + 1] != right) {
-        symbols[kept++] = symbols[i];
+        symbols[length++] = symbols[i];
         continue;
       }
-      if (kept > 0) replace(pair_of(symbols[kept - 1], left), pair_of(symbols[kept - 1], joined), w, count);
+      if (length > 0) replace(pair_of(symbols[length - 1], left), pair_of(symbols[length - 1], joined), w, count);
       if (i + 2 < symbols.size()) replace(pair_of(right, symbols[i + 2]), pair_of(joined, symbols[i + 2]), w, count);
-      symbols[kept++] = joined;
+      symbols[length++] = joined;
       ++i;
     }
-    symbols.resize(kept);
+    symbols.resize(length);
   }
 
   void replace(Pair old_pair, Pair new_pair, uint32_t word, int64_t count) {

@@ -75,9 +75,9 @@ Sentence SentenceTokenizer::encode(std::string_view text) const {
   EK_CHECK(invalid == std::string_view::npos, kData, "text is not UTF-8: invalid byte at offset ", invalid);
   const auto body = stripped(text);
   const auto inner = body.empty() ? std::vector<int64_t>() : tokenizer_.encode(prepared(body), false);
-  const size_t room = static_cast<size_t>(max_tokens_ - 2), kept = std::min(inner.size(), room);
-  Sentence sentence{{first_}, inner.size() > room};
-  sentence.ids.insert(sentence.ids.end(), inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(kept));
+  const size_t limit = static_cast<size_t>(max_tokens_ - 2), length = std::min(inner.size(), limit);
+  Sentence sentence{{first_}, inner.size() > limit};
+  sentence.ids.insert(sentence.ids.end(), inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(length));
   sentence.ids.push_back(last_);
   return sentence;
 }

@@ -18,12 +18,12 @@ const std::vector<Example>& largest_shard(const Shards& shards) {
 LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile& client, int64_t steps) {
   const auto& rows = largest_shard(e.fabric.shards);
   auto& train = e.fabric.place.config.train;
-  const auto kept = train.local_epochs;
+  const auto epochs = train.local_epochs;
   train.local_epochs =
       static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
   auto round = e.server.draw(state);
   const auto reply = Client(e.fabric.place, rows).answer(e.server.training_task(state, client, round));
-  train.local_epochs = kept;
+  train.local_epochs = epochs;
   return report_of<LocalReport>(reply);
 }
 

@@ -112,10 +112,11 @@ bool has_changed(const JsonView& entry) {
 /// Warns if the processor differs from the one that the run began on. The run keeps its kernels, which may be slow or
 /// round differently here.
 void check_machine(const fs::path& folder, const JsonView& manifest) {
-  const auto made_on = manifest.at("machine").at("processor").string(), here = machine::processor_field("model name");
-  if (made_on != here)
+  const auto made_on = manifest.at("machine").at("processor").string(),
+             processor = machine::processor_field("model name");
+  if (made_on != processor)
     log::warning(
-        "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
+        "[train] the run was begun on a processor \"", made_on, "\", this is \"", processor,
         "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
         "and bits may differ; this one is measured by: ",
         resume_command(folder, {"--set", "model.compute_dtype=auto"}));

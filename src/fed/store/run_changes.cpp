@@ -34,9 +34,9 @@ Files files_of_task(const std::string& task, const RowOptions& rows) {
 /// Returns the files that `score` was computed from, without the model and the training files.
 Files files_of(const TaskScore& score, const ExperimentConfig& config) {
   const bool own = score.client && score.client->rows == RowsOf::kOwn;
-  const auto here = config.tasks_here();
+  const auto tasks = config.tasks_here();
   Files files;
-  if (std::find(here.begin(), here.end(), score.task) != here.end())
+  if (std::find(tasks.begin(), tasks.end(), score.task) != tasks.end())
     files = files_of_task(score.task, config.rows_to_score(own ? std::optional(score.client->id) : std::nullopt, 0));
   if (!score.bert_score) return files;
   const auto encoder = encoder_files(config);

@@ -128,8 +128,8 @@ void AppGrid::forget(const std::string& message_id) {
   if (sent_.erase(message_id) == 0) return;
   try {
     ask({{"op", "forget"}, {"message", message_id}});
-  } catch (const std::exception& gone) {  // an app that is gone has forgotten the message anyway
-    log::warning("[serve] ", gone.what());
+  } catch (const std::exception& error) {  // an app that is gone has forgotten the message anyway
+    log::warning("[serve] ", error.what());
   }
 }
 

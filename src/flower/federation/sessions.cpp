@@ -80,8 +80,8 @@ void Sessions::begin(const ClientProfile& client) {
   sessions_.push_back({.client = client, .name = concat("client ", client.id)});
 }
 
-void Sessions::tell(const ClientProfile& client, const StateUpdate& news) {
-  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes});
+void Sessions::tell(const ClientProfile& client, const StateUpdate& update) {
+  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(update), update.payload.bytes});
 }
 
 void Sessions::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
@@ -155,8 +155,8 @@ const Envelope& Sessions::next_envelope(Session& session) {
   if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.joining.offer(id));
   if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
-    const auto news = exchange_.full_sync();
-    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes};
+    const auto update = exchange_.full_sync();
+    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(update), update.payload.bytes};
   }
   if (session.own.kind.empty()) make_task(session);
   return session.own;

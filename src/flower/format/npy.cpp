@@ -25,8 +25,8 @@ constexpr std::array kDtypes = {
     Dtype{"complex64", "<c8", 8}, Dtype{"complex128", "<c16", 16}};
 
 const Dtype* find_dtype(std::string_view name) {
-  const auto* there = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& d) { return d.name == name; });
-  return there == kDtypes.end() ? nullptr : there;
+  const auto* found = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& d) { return d.name == name; });
+  return found == kDtypes.end() ? nullptr : found;
 }
 
 /// Returns a shape as Python text: "(2, 3)", "(2,)" or "()".

@@ -217,14 +217,14 @@ Tree PackedArrays::add_array(const ArrayData& array, const PackOptions& options)
 
 std::string PackedArrays::add(Object object, std::vector<const Object*>& among) {
   object.id = object_id(object.head, object.pieces);
-  const auto [there, fresh] = objects_.try_emplace(object.id, std::move(object));
-  if (fresh) among.push_back(&there->second);
-  return there->first;
+  const auto [entry, is_new] = objects_.try_emplace(object.id, std::move(object));
+  if (is_new) among.push_back(&entry->second);
+  return entry->first;
 }
 
 const Object* PackedArrays::find(std::string_view id) const {
-  const auto there = objects_.find(id);
-  return there == objects_.end() ? nullptr : &there->second;
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? nullptr : &found->second;
 }
 
 // ---- messages
@@ -260,12 +260,12 @@ Tree Parcel::add_record(const Record& record) {
 Tree Parcel::add(std::string_view type, std::vector<Tree> children, std::string_view body) {
   Object object{.id = {}, .head = object_head(type, unique_ids(children), body.size()).append(body)};
   object.id = object_id(object.head);
-  const auto there = own_.try_emplace(object.id, std::move(object)).first;
-  return tree_of(there->first, std::move(children));
+  const auto entry = own_.try_emplace(object.id, std::move(object)).first;
+  return tree_of(entry->first, std::move(children));
 }
 
 const Object* Parcel::find(std::string_view id) const {
-  if (const auto there = own_.find(id); there != own_.end()) return &there->second;
+  if (const auto found = own_.find(id); found != own_.end()) return &found->second;
   for (const auto& pack : packs_)
     if (const Object* object = pack->find(id)) return object;
   return nullptr;

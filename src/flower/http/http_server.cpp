@@ -191,11 +191,11 @@ struct HttpServer::Parts : httplib::Server {
     serving = {.connection = connection.get()};
     const bool open = connection->open();
     if (!open) ++counts.cut_off;
-    bool asked = true, good = open;
-    while (good && (asked = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
+    bool has_request = true, good = open;
+    while (good && (has_request = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
       good = !stopping && serve_request(*connection);
     serving = {};
-    if (good && !asked) idle.add(connection);
+    if (good && !has_request) idle.add(connection);
   }
 
   /// Answers one request. \return false if the connection must be closed
@@ -209,9 +209,9 @@ struct HttpServer::Parts : httplib::Server {
     });
     counts.bytes_in += connection.bytes_in() - before_in;
     counts.bytes_out += connection.bytes_out() - before_out;
-    const bool said = connection.bytes_in() > before_in;
-    if (said) ++counts.requests;
-    if (said && !open) ++counts.cut_off;
+    const bool received = connection.bytes_in() > before_in;
+    if (received) ++counts.requests;
+    if (received && !open) ++counts.cut_off;
     return open && !closed && !serving.close;
   }
 

@@ -250,18 +250,18 @@ struct NodeLink::Parts {
   // ---- replies
 
   Metadata metadata_of_reply(const Instruction& instruction) const {
-    const auto& asked = instruction.metadata;
+    const auto& request = instruction.metadata;
     const double now = now_seconds();
-    return {.run_id = asked.run_id,
+    return {.run_id = request.run_id,
             .src_node = state.node,
-            .dst_node = asked.src_node,
-            .reply_to = asked.message_id,
-            .group = asked.group,
-            .ttl = asked.ttl - (now - asked.created_at),
-            .type = asked.type,
+            .dst_node = request.src_node,
+            .reply_to = request.message_id,
+            .group = request.group,
+            .ttl = request.ttl - (now - request.created_at),
+            .type = request.type,
             .created_at = now,
-            .src_task = asked.dst_task,
-            .dst_task = asked.src_task};
+            .src_task = request.dst_task,
+            .dst_task = request.src_task};
   }
 
   void push(const Parcel& parcel, const Instruction& instruction) {
@@ -300,11 +300,11 @@ struct NodeLink::Parts {
     bool all = false;
     ObjectRequest request;
     std::mutex mutex{};
-    std::set<std::string, std::less<>> begun{};
+    std::set<std::string, std::less<>> started{};
 
     bool take(const std::string& id) {
       const std::lock_guard lock(mutex);
-      return (all || wanted.contains(id)) && begun.insert(id).second;
+      return (all || wanted.contains(id)) && started.insert(id).second;
     }
   };
 
@@ -327,9 +327,9 @@ struct NodeLink::Parts {
     if (!last_root) return true;
     const Answer answer = calls.call(
         path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
-    const bool there = answer.ok() && decode<PullObjectResponse>(answer.body).found;
-    if (!there) last_root.reset();
-    return !there;
+    const bool exists = answer.ok() && decode<PullObjectResponse>(answer.body).found;
+    if (!exists) last_root.reset();
+    return !exists;
   }
 
   void leave(double patience_s) {

@@ -114,15 +114,15 @@ void Assembly::take_structure(std::string_view id, const ObjectView& view) {
 
 void Assembly::expand(const std::string& id, size_t depth) {
   EK_CHECK(depth <= 5, kData, "a message's objects are more than five deep");
-  const auto there = nodes_.find(id);
-  if (there == nodes_.end()) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) {
     EK_CHECK(!chunks_.contains(id), kData, "an ArrayChunk stands where a record should");
     missing_.insert(id);
     return;
   }
   missing_.erase(id);
-  if (!expanded_.insert(id).second || there->second.type == "Array") return;  // the children of an Array are its chunks
-  for (const auto& child : there->second.children) expand(child, depth + 1);
+  if (!expanded_.insert(id).second || found->second.type == "Array") return;  // the children of an Array are its chunks
+  for (const auto& child : found->second.children) expand(child, depth + 1);
 }
 
 // ---- content of the message
@@ -234,9 +234,9 @@ void Assembly::advance(size_t index, std::string_view id, std::string_view bytes
   ArrivingArray& array = arrays_[index];
   while (const std::string* next = array.next()) {
     const bool just_come = *next == id;
-    const auto kept = just_come ? std::nullopt : stored(*next);
-    if (!just_come && !kept) return;
-    const auto put = array.put(just_come ? bytes : std::string_view(*kept));
+    const auto earlier = just_come ? std::nullopt : stored(*next);
+    if (!just_come && !earlier) return;
+    const auto put = array.put(just_come ? bytes : std::string_view(*earlier));
     Chunk& chunk = chunks_.at(*next);
     if (!chunk.placed || (put.whole && put.skipped == 0)) chunk.placed = put;
   }
@@ -245,9 +245,9 @@ void Assembly::advance(size_t index, std::string_view id, std::string_view bytes
 
 /// Returns a chunk that arrived earlier, from an array or from the spool.
 std::optional<std::string> Assembly::stored(const std::string& id) const {
-  const auto there = chunks_.find(id);
-  if (there == chunks_.end()) return {};
-  const Chunk& chunk = there->second;
+  const auto found = chunks_.find(id);
+  if (found == chunks_.end()) return {};
+  const Chunk& chunk = found->second;
   if (chunk.placed && chunk.placed->whole && chunk.placed->skipped == 0) {
     const auto data = chunk.placed->data;
     return std::string(reinterpret_cast<const char*>(data.data()), data.size());

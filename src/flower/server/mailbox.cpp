@@ -72,24 +72,24 @@ std::string Mailbox::send(uint64_t node, const Content& content, SendOptions opt
 void Mailbox::forget(const std::string& message_id) {
   std::unique_lock lock(mutex_);
   std::shared_ptr<Sent> sent;
-  const auto told = std::find_if(arrivals_.begin(), arrivals_.end(),
-                                 [&](const auto& entry) { return entry.first.message_id == message_id; });
-  if (told != arrivals_.end()) {
-    sent = told->second;
-    arrivals_.erase(told);
-  } else if (const auto there = messages_.find(message_id); there != messages_.end()) {
-    sent = there->second;
+  const auto arrival = std::find_if(arrivals_.begin(), arrivals_.end(),
+                                    [&](const auto& entry) { return entry.first.message_id == message_id; });
+  if (arrival != arrivals_.end()) {
+    sent = arrival->second;
+    arrivals_.erase(arrival);
+  } else if (const auto entry = messages_.find(message_id); entry != messages_.end()) {
+    sent = entry->second;
     of_node_[sent->node].erase(message_id);
-    messages_.erase(there);
+    messages_.erase(entry);
   }
   changed_.wait(lock, [&] { return !sent || sent->in_use == 0; });
 }
 
 /// Removes a message and reports its outcome. mutex_ must be held.
 void Mailbox::finish(const std::string& message_id, Arrival arrival) {
-  const auto there = messages_.find(message_id);
-  if (there == messages_.end()) return;
-  const auto sent = there->second;
+  const auto entry = messages_.find(message_id);
+  if (entry == messages_.end()) return;
+  const auto sent = entry->second;
   arrival.node = sent->node;
   arrival.message_id = message_id;
   if (sent->reply) {
@@ -97,7 +97,7 @@ void Mailbox::finish(const std::string& message_id, Arrival arrival) {
     arrival.client_s = sent->reply->client_s;
   }
   of_node_[sent->node].erase(message_id);
-  messages_.erase(there);
+  messages_.erase(entry);
   using enum Arrival::Kind;
   counts_.replied += arrival.kind == kReply;
   counts_.failed += arrival.kind == kError;
@@ -181,8 +181,8 @@ void Mailbox::check_run(uint64_t run_id) const {
 }
 
 Mailbox::Sent* Mailbox::owned(uint64_t node, const std::string& message_id) {
-  const auto there = messages_.find(message_id);
-  return there == messages_.end() || there->second->node != node ? nullptr : there->second.get();
+  const auto entry = messages_.find(message_id);
+  return entry == messages_.end() || entry->second->node != node ? nullptr : entry->second.get();
 }
 
 std::shared_ptr<const void> Mailbox::use(const std::shared_ptr<Sent>& sent) {
@@ -290,11 +290,11 @@ Mailbox::Answered Mailbox::push(uint64_t node, const PushMessagesRequest& reques
 /// Finds the message with a pending reply to which an object belongs, by its token or, without a token, by its id.
 Mailbox::Messages::iterator Mailbox::replying(uint64_t node, const PushObjectRequest& request) {
   for (const auto& id : of_node_[node]) {
-    const auto there = messages_.find(id);
-    const auto& reply = there->second->reply;
+    const auto entry = messages_.find(id);
+    const auto& reply = entry->second->reply;
     if (!reply || Clock::now() > reply->lease_until) continue;
     if (!request.token.empty() && request.token != reply->token) continue;
-    if (reply->assembly->announces(request.object_id)) return there;
+    if (reply->assembly->announces(request.object_id)) return entry;
   }
   return messages_.end();
 }
@@ -306,12 +306,12 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   {
     const std::lock_guard lock(mutex_);
     check_run(request.run_id);
-    const auto there = replying(node, request);
-    if (there == messages_.end())
+    const auto entry = replying(node, request);
+    if (entry == messages_.end())
       return {.refusal = "an object that no reply on its way has, or too late for its lease"};
-    message_id = there->first;
-    assembly = there->second->reply->assembly;
-    used = use(there->second);
+    message_id = entry->first;
+    assembly = entry->second->reply->assembly;
+    used = use(entry->second);
   }
   Stored result{.stored = true};
   bool fatal = false;
@@ -323,9 +323,9 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   }
   const bool complete = assembly->complete();
   const std::lock_guard lock(mutex_);
-  const auto there = messages_.find(message_id);
-  if (there == messages_.end()) return result;
-  if (there->second->reply) there->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
+  const auto entry = messages_.find(message_id);
+  if (entry == messages_.end()) return result;
+  if (entry->second->reply) entry->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
   if (fatal) finish(message_id, {.kind = Arrival::Kind::kRefused, .message_id = {}, .reason = result.refusal});
   if (complete && assembly->failure())
     finish(message_id, {.kind = Arrival::Kind::kError,
