@@ -21,7 +21,7 @@
 /// 1e-38, which the instructions treat as 0.
 ///
 /// Threads: one if the product is small or if the caller is in a parallel region, else at::get_num_threads(). Threads
-/// take work tiles of the result until none is left.
+/// take *work tiles*, rectangular parts of the result, until none is left.
 #pragma once
 
 #include <cstdint>
