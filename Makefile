@@ -3,40 +3,40 @@
 #   make test         the same set-up, then every test; EVENKEEL_NIGHTLY=1: whole sweeps where it tries a sample otherwise
 #   make test-slow    more of the cluster and of federations: every kill, frozen rank, broken cable, launcher and method
 #   make build        the program at build/evenkeel
+#   make wheel        dist/evenkeel_moe-….whl: program and libraries for Python's pip
 #   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, of all rooms or of ROOMS="base wire"
 #   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
 #   make fuzz-replay  the inputs that are known, once each
 #   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers
+#   make site         the documentation as a site with search, at build-site/site/index.html
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc')
 
-.PHONY: demo test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean
+.PHONY: demo wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
 	@$(NINJA) -C build evenkeel
 
-build-all: build/build.ninja
+wheel: build
+	@tools/wheel
+
+build-all: build/with-tests
 	@$(NINJA) -C build
 
 # Fresh run folders, so that the demo can be repeated.
-DEMO_RUNS := runs/demo-fedit runs/demo-ub-smoe
 demo: build
-	@rm -rf $(DEMO_RUNS)
-	@for method in fedit ub-smoe; do \
-	  echo "== $$method: eight unequal clients, budgets 1/8 to 1"; \
-	  build/evenkeel train configs/demo.toml --set method.name=$$method --out runs/demo-$$method || exit $$?; done
-	@echo "== side by side"
-	@build/evenkeel report $(DEMO_RUNS) --html runs/demo.html
+	@rm -rf runs/demo-fedit runs/demo-ub-smoe
+	@build/evenkeel demo --full --out runs
 
-test: setup-test build-all
+test: build-all
 	@OMP_NUM_THREADS=1 ctest --test-dir build -j $(JOBS) --progress --output-on-failure --no-tests=error
 
 # Those that a change of the cluster or of the federation's wire should be tried on, and that make test leaves out for time.
-test-slow: setup-test build-all
+test-slow: build-all
 	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 PYTEST_ADDOPTS="-k 'test_cluster or test_federation or test_wire or test_federated_run'" \
 	  ctest --test-dir build -R '^(e2e\.[0-9]|flower)' --progress --output-on-failure --no-tests=error
 
@@ -74,7 +74,7 @@ bench-smoke: build-all
 	@for program in build/*_bench; do \
 	  echo "bench smoke: $$program"; $$program --benchmark_min_time=0.001 --benchmark_filter=-olmoe_2048 >/dev/null || exit $$?; done
 
-bench-peers: setup-test build-all
+bench-peers: build-all
 	@$(PYTHON_V4) bench/peers/train_step.py
 	@if [ -n "$$EVENKEEL_DATA" ]; then $(PYTHON_V4) bench/peers/tokenizer.py \
 	  --tokenizer "$$EVENKEEL_DATA/tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json" \
@@ -104,16 +104,23 @@ prose:
 clean:
 	@rm -rf build build-debug
 
+.PHONY: site
+site: build
+	@tools/setup site
+	@python3 tools/site_pages.py
+
 .PHONY: setup-build setup-test
 setup-build:
 	@tools/setup build
 setup-test:
 	@tools/setup test
 
-# Configured once; ninja reconfigures by itself when a CMake file or the list of sources changes.
+# Configured once; ninja reconfigures by itself when a CMake file or the list of sources changes. The program needs fewer packages
+# than its tests: the same folder is configured again, with tests, for the first command that needs them.
+configure = echo "configuring $(2)/"; cmake --preset $(1) >$(2)-configure.log || { cat $(2)-configure.log; exit 1; }; rm -f $(2)-configure.log
 build/build.ninja: | setup-build
-	@echo "configuring build/"; cmake --preset release >build-configure.log || { cat build-configure.log; exit 1; }
-	@rm -f build-configure.log
-build-debug/build.ninja: | setup-build
-	@echo "configuring build-debug/"; cmake --preset debug >build-debug-configure.log || { cat build-debug-configure.log; exit 1; }
-	@rm -f build-debug-configure.log
+	@$(call configure,program,build)
+build/with-tests: | setup-test
+	@$(call configure,release,build); touch $@
+build-debug/build.ninja: | setup-test
+	@$(call configure,debug,build-debug)

@@ -162,7 +162,7 @@ void run_bertscore(const BertScoreFlags& flags) {
 void add_bertscore_command(CLI::App& program) {
   auto flags = std::make_shared<BertScoreFlags>();
   auto* command = program.add_subcommand("bertscore", "BERTScore of candidate texts against references");
-  command->description(
+  command->footer(
       "Example: evenkeel bertscore --model models/roberta-large --input answers.jsonl --json\n\n"
       "BERTScore (precision, recall, F) of candidate texts against reference texts. Each input line is {\"candidate\": "
       "..., \"reference\": ...} or {\"candidate\": ..., \"references\": [...]}, or a free-text line of evaluate "

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
 #include "base/plain/files.h"
 #include "base/system/device.h"
 #include "base/system/machine.h"
@@ -224,11 +225,12 @@ ExperimentConfig measured_config(const DoctorFlags& flags) {
 }
 
 /// Before anything is measured.
-void check_profile_file(const fs::path& file) {
+void check_profile_file(const DoctorFlags& flags) {
+  const fs::path file = flags.client_profile;
   EK_CHECK(is_profile_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--client-profile is ",
            file.string(), ", allowed: NAME.toml, where NAME, of letters, digits, - and _, is the profile's");
-  EK_CHECK(file.parent_path().empty() || is_folder(file.parent_path()), kIo, file.parent_path().string(),
-           ": is not a folder that is there");
+  check_replaced_file("--client-profile", file);
+  check_apart("--client-profile", file, std::array<fs::path, 1>{flags.config});
 }
 
 void print_profile(const DoctorFlags& flags) {
@@ -255,7 +257,7 @@ void print_profile(const DoctorFlags& flags) {
 void add_doctor_command(CLI::App& program) {
   auto flags = std::make_shared<DoctorFlags>();
   auto* command = program.add_subcommand("doctor", "what this machine can do, and which model fits");
-  command->description(
+  command->footer(
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
       "         evenkeel doctor --config configs/demo.toml --client-profile this-machine.toml\n\n"
@@ -275,7 +277,7 @@ void add_doctor_command(CLI::App& program) {
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
     std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
     std::optional<Foreseen> plan;
-    if (!flags->client_profile.empty()) check_profile_file(flags->client_profile);
+    if (!flags->client_profile.empty()) check_profile_file(*flags);
     if (!flags->model.empty()) shaped = open_shape(flags->model);
     if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();

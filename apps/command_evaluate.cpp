@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -10,12 +11,16 @@
 #include "apps/answers_of.h"
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
+#include "apps/progress_flag.h"
 #include "base/format/limits.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/system/events.h"
 #include "base/system/interrupt.h"
 #include "fed/config/arithmetic.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/store/manifest.h"
 #include "report/client_scores.h"
 #include "report/score_table.h"
 #include "scoring/answer_journal.h"
@@ -27,7 +32,7 @@ namespace {
 
 struct EvaluateFlags {
   ModelOptions model;
-  std::string run, data, predictions, journal;
+  std::string run, data, predictions, journal, progress = "text";
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
@@ -53,22 +58,22 @@ struct LeftOut {
 class ScoreWriter {
  public:
   explicit ScoreWriter(const EvaluateFlags& flags)
-      : json_(flags.json), is_journalled_(!flags.journal.empty()), file_(flags.predictions), progress_("evaluate") {
-    if (file_.empty()) return;
-    predictions_.open(file_);
-    check_predictions();
-  }
+      : json_(flags.json), is_journalled_(!flags.journal.empty()), file_(flags.predictions), progress_("evaluate") {}
 
   void progress(const std::string& task, double budget, int64_t done, int64_t rows) {
+    open_predictions();
     if (interrupt_requested())
       throw Interrupted(is_journalled_ ? "interrupted; the same command goes on with it"
                                        : "interrupted; the evaluation has to be started again");
     progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
+    if (events::progress_due()) events::write("progress", evaluation_progress(task, budget, done, rows));
   }
 
   void score(const TaskScore& score, std::span<const Prediction> predictions) {
+    events::write("evaluation", record::write(score));
     if (json_) std::cout << record::write(score).dump() << std::endl;
     scores_.push_back(score);
+    open_predictions();
     for (size_t row = 0; predictions_.is_open() && row < predictions.size(); ++row)
       predictions_ << line(score, row, predictions[row]) << '\n';
     predictions_.flush();
@@ -76,10 +81,16 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_) std::cout << score_table(scores_) << client_scores_table(scores_);
+    if (!json_ && !events::wanted()) std::cout << score_table(scores_) << client_scores_table(scores_);
   }
 
  private:
+  /// Not before there are answers: what is refused until then leaves the file as it was.
+  void open_predictions() {
+    if (file_.empty() || predictions_.is_open()) return;
+    predictions_.open(file_);
+    check_predictions();
+  }
   void check_predictions() const { EK_CHECK(predictions_.good(), kIo, file_, " cannot be written"); }
 
   static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
@@ -119,6 +130,23 @@ class ScoreWriter {
   std::vector<TaskScore> scores_;
 };
 
+/// Checks the files that are written, as far as their paths tell.
+void check_outputs(const EvaluateFlags& flags) {
+  if (!flags.predictions.empty()) check_output_file("--predictions", flags.predictions);
+  if (flags.journal.empty()) return;
+  check_replaced_file("--journal", flags.journal);
+  check_journal(flags.journal);
+  if (!flags.predictions.empty()) check_two_files("--predictions", flags.predictions, "--journal", flags.journal);
+}
+
+/// Checks that no file is written over one that is read.
+void check_outputs_apart(const EvaluateFlags& flags, std::vector<fs::path> inputs) {
+  for (const auto& file : {flags.chat_template.value_or(""), flags.bert_score.baseline})
+    if (!file.empty()) inputs.emplace_back(file);
+  if (!flags.predictions.empty()) check_apart("--predictions", flags.predictions, inputs);
+  if (!flags.journal.empty()) check_apart("--journal", flags.journal, inputs);
+}
+
 bool asks_for_files(std::span<const std::string> tasks) {
   return std::any_of(tasks.begin(), tasks.end(),
                      [](const auto& name) { return name == "files" || name.starts_with("files:"); });
@@ -152,6 +180,9 @@ void check(const EvaluateFlags& flags) {
   limits::check_integer("--batch-size", flags.batch_size.value_or(1), 1, limits::kBatch);
   limits::check_integer("--bert-layer", flags.bert_score.layer, -1, limits::kLayers);
   limits::check_integer("--threads", flags.model.threads, 0, limits::kThreads);
+  EK_CHECK(!wants_events(flags.progress) || !flags.json, kConfig,
+           "--json and --progress json both write to stdout: the events hold the scores too");
+  check_outputs(flags);
 }
 
 std::optional<Decode> decode_of(const EvaluateFlags& flags) {
@@ -202,6 +233,7 @@ void warn_of_rebuilt(const TaskInfo& task, const RowOptions& from) {
 struct LoadedTask {
   TaskInfo task;
   TaskRows set;
+  std::vector<std::string> files;  ///< that its rows are from
 };
 
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
@@ -213,7 +245,7 @@ std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   for (const auto& name : expand_tasks(flags.tasks, from)) {
     const auto task = find_task(name, from);
     lead_to_rows(flags, task, from.path);
-    loaded.push_back({task, test_rows(task, from)});
+    loaded.push_back({task, test_rows(task, from), test_files(task, from)});
     warn_of_rebuilt(task, from);
     check_test_rows(task, loaded.back().set.rows);
     if (!loaded.back().set.read.empty()) log::info("[evaluate] ", loaded.back().set.read);
@@ -236,10 +268,38 @@ std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpe
   return all;
 }
 
+/// The files that an evaluation without a run reads.
+std::vector<fs::path> files_read(const EvaluateFlags& flags, std::span<const LoadedTask> tasks) {
+  auto files = source_files(flags.model);
+  for (const auto& task : tasks) files.insert(files.end(), task.files.begin(), task.files.end());
+  if (!flags.bert_score.encoder.empty())
+    for (auto& file : model_files(flags.bert_score.encoder)) files.push_back(std::move(file));
+  return files;
+}
+
+/// Of the model's folder or of the flags.
+Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& folder, const ModelSpec& spec) {
+  auto tokenizer = Tokenizer::of_model(folder);
+  tokenizer.check_fits(spec.vocab_size, folder);
+  if (flags.chat_template) tokenizer.use_chat_template(*flags.chat_template);
+  if (flags.date) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(*flags.date), "--date"));
+  return tokenizer;
+}
+
+/// Checks what can be checked of all tasks without the weights.
+void check_before_work(const EvaluateFlags& flags, std::span<const LoadedTask> tasks, const fs::path& folder,
+                       const EvaluationOptions& options) {
+  check_outputs_apart(flags, files_read(flags, tasks));
+  const auto shape = load_shape(folder);
+  budgets_of(flags, shape->spec());
+  const auto tokenizer = tokenizer_of(flags, folder, shape->spec());
+  for (const auto& one : tasks) check_task(*shape, tokenizer, one.task, one.set, options);
+}
+
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& left_out) {
   const EvaluationOptions defaults;
   const auto tasks = load_tasks(flags);
-  for (const auto& [task, set] : tasks) left_out.add(set);
+  for (const auto& one : tasks) left_out.add(one.set);
   std::optional<BertScorer> scorer;
   if (!flags.bert_score.encoder.empty()) scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
   EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
@@ -247,22 +307,19 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
                             .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
                             .batch_size = flags.batch_size.value_or(defaults.batch_size),
                             .bert_scorer = scorer ? &*scorer : nullptr};
+  check_before_work(flags, tasks, resolve_model_path(flags.model.model), options);
   const auto opened = open_model(flags.model);
-  auto tokenizer = Tokenizer::of_model(opened.folder);
-  tokenizer.check_fits(opened.model->spec().vocab_size, opened.folder);
-  if (flags.chat_template) tokenizer.use_chat_template(*flags.chat_template);
-  const auto date = jinja::Date::settled(flags.date.value_or(""));
-  if (flags.date) tokenizer.use_date(jinja::Date::read(date, "--date"));
+  const auto tokenizer = tokenizer_of(flags, opened.folder, opened.model->spec());
   std::optional<AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;
   auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
   if (flags.chat_template) depends_on += concat("template ", sha256_file(*flags.chat_template).substr(0, 16), ", ");
-  if (flags.date) depends_on += concat("date ", date, ", ");
+  if (flags.date) depends_on += concat("date ", jinja::Date::settled(*flags.date), ", ");
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
-    for (const auto& [task, set] : tasks) {
+    for (const auto& [task, set, files] : tasks) {
       if (journal) options.journal_key = concat(depends_on, top_k, " experts, ", key_of(task, set.rows));
       std::vector<Prediction> predictions;
       const auto report = [&, budget = budget, name = task.name](int64_t done, int64_t all) {
@@ -302,6 +359,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
   changes.limit = flags.limit;
   changes.journal = flags.journal;
   changes.predictions = !flags.predictions.empty();
+  changes.on_inputs = [&flags](std::vector<fs::path> files) { check_outputs_apart(flags, std::move(files)); };
   const auto decode = decode_of(flags);
   const auto form = form_of(flags);
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.model.dtype);
@@ -326,8 +384,10 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
 }
 
 void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
+  if (wants_events(flags.progress)) events::begin("evaluate");
   check(flags);
   watch_interrupts();
+  events::start();
   ScoreWriter writer(flags);
   LeftOut left_out;
   if (flags.run.empty())
@@ -338,9 +398,10 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
         [&](const std::string& task, double budget, int64_t done, int64_t rows) {
           writer.progress(task, budget, done, rows);
         },
-        [&](const TaskScore& score, std::span<const Prediction> predictions) { writer.score(score, predictions); });
+        [&](const Scored& scored) { writer.score(scored.score, scored.predictions); });
   writer.finish();
   left_out.finish();
+  events::write("done", {{"exit_code", 0}});
 }
 
 /// Where rows are, and what rows of one's own are.
@@ -364,7 +425,7 @@ void add_evaluate_command(CLI::App& program) {
   auto flags = std::make_shared<EvaluateFlags>();
   auto* command =
       program.add_subcommand("evaluate", "accuracy by generation and by likelihood, at one or more budgets");
-  command->description(
+  command->footer(
       "Example: evenkeel evaluate --run runs/demo --tasks builtin --budget 0.125,1\n"
       "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks arc_c,boolq --data data/commonsense --limit "
       "200\n"
@@ -401,6 +462,7 @@ void add_evaluate_command(CLI::App& program) {
   command->add_flag("--in-the-run-only", flags->in_the_run_only,
                     "--run: do not also score the exported adapter as other programs route it");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");
+  add_progress_flag(*command, flags->progress);
   command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });
 }
 

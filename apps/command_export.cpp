@@ -8,6 +8,7 @@
 #include "apps/commands.h"
 #include "apps/export_check.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
@@ -202,6 +203,7 @@ void check_formats(const ExportFlags& flags, std::span<const ExportFormat> forma
 void write_export(const ExportFlags& flags, ExportFormat format) {
   const auto trained = read_for(format, flags);
   const auto facts = facts_of(trained);
+  const NewFolders folders(flags.out);
   AtomicFolder staged(flags.out);
   save(staged.path(), format, flags, trained);
   write_chat_template(staged.path(), flags);
@@ -246,7 +248,7 @@ void run_export(const ExportFlags& flags, bool format_given) {
 void add_export_command(CLI::App& program) {
   auto flags = std::make_shared<ExportFlags>();
   auto* command = program.add_subcommand("export", "an adapter for PEFT or llama.cpp, or merged into its base model");
-  command->description(
+  command->footer(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
       "Writes the adapter of a run's last committed round, with a README.md of what its records say; or one that PEFT "
       "saved.\n"

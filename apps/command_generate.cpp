@@ -162,7 +162,7 @@ void run_generate(const GenerateFlags& flags) {
 void add_generate_command(CLI::App& program) {
   auto flags = std::make_shared<GenerateFlags>();
   auto* command = program.add_subcommand("generate", "continues a text");
-  command->description(
+  command->footer(
       "Example: evenkeel generate --model builtin:tiny-olmoe --prompt \"Once\" --max-new-tokens 40\n"
       "         evenkeel generate --run runs/demo --prompt \"Is water wet?\"\n\n"
       "Continues a text, or answers a question that a template is put around, as in training: greedily, by beam "

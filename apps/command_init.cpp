@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
 
 namespace evenkeel {
 namespace {
@@ -17,8 +18,9 @@ void run_init(const InitFlags& flags) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   EK_CHECK(dtype != BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
   EK_CHECK(flags.seed >= 0, kConfig, "--seed is ", flags.seed, ", allowed: 0 or more");
-  write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed), kShardBytes,
-                     parse_enum<ExpertLayout>("--experts", flags.experts));
+  const auto experts = parse_enum<ExpertLayout>("--experts", flags.experts);
+  const NewFolders folders(flags.out);
+  write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed), kShardBytes, experts);
   std::cerr << "the model is in " << flags.out << "; it has no tokenizer.json yet\n";
 }
 
@@ -27,7 +29,7 @@ void run_init(const InitFlags& flags) {
 void add_init_command(CLI::App& program) {
   auto flags = std::make_shared<InitFlags>();
   auto* command = program.add_subcommand("init", "a randomly initialised checkpoint of a model config");
-  command->description(
+  command->footer(
       "Example: evenkeel init configs/tiny/model.json --out models/random --seed 1 --dtype bfloat16\n\n"
       "Writes a Hugging Face folder with random weights, for tests and measurements: tensor by tensor, so that memory\n"
       "is the largest of them whatever the model's size.");

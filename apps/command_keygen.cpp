@@ -16,6 +16,7 @@ struct KeygenFlags {
 void run_keygen(const KeygenFlags& flags) {
   check_path_text(flags.file, "FILE");
   const auto comment = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
+  wire::check_key_name(comment);
   const auto line = wire::openssh_line(wire::make_key(flags.file).public_key(), comment);
   std::cout << line << "\n" << std::flush;
   std::cerr << "the private key is in " << flags.file
@@ -28,7 +29,7 @@ void run_keygen(const KeygenFlags& flags) {
 void add_keygen_command(CLI::App& program) {
   auto flags = std::make_shared<KeygenFlags>();
   auto* command = program.add_subcommand("keygen", "a key for a node of a federation");
-  command->description(
+  command->footer(
       "Example: evenkeel keygen hospital.pem --comment hospital >> keys.txt\n\n"
       "Writes a new private key (P-384, PKCS#8, readable by its owner alone) and prints the public one as a line of "
       "OpenSSH's form.");

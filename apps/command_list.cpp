@@ -6,26 +6,49 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/config_keys.h"
 #include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "data/tasks.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
+#include "study/paper_tables.h"
+#include "study/study_file.h"
 
 namespace evenkeel {
 namespace {
 
+/// A line as text, and as JSON.
 struct Line {
   std::string name, text;
+  OrderedJson json{{"name", name}, {"text", text}};
 };
 
-std::vector<Line> method_lines() {
+std::string_view word_of(MethodFamily family) {
+  if (family == MethodFamily::kSparsity) return "sparsity";
+  return family == MethodFamily::kRank ? "rank" : "homogeneous";
+}
+
+OrderedJson json_of(const MethodEntry& method) {
+  return {{"name", method.name},
+          {"title", method.title},
+          {"paper", method.paper},
+          {"family", word_of(method.family)},
+          {"exact", method.exact},
+          {"needs_experts", method.needs_experts},
+          {"gate_norm", config::name_of(method.gate_norm)},
+          {"changes_base", method.changes_base},
+          {"sends", method.sends}};
+}
+
+std::vector<Line> method_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
   for (const auto& method : methods())
-    lines.push_back({std::string(method.name), concat(method.title, ": ", method.paper)});
+    lines.push_back({std::string(method.name), concat(method.title, ": ", method.paper), json_of(method)});
   return lines;
 }
 
-std::vector<Line> model_lines() {
+std::vector<Line> model_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
   for (const auto& family : model_families())
     lines.push_back({std::string(family.family), concat(family.has_experts ? "sparse" : "dense",
@@ -35,7 +58,7 @@ std::vector<Line> model_lines() {
   return lines;
 }
 
-std::vector<Line> task_lines() {
+std::vector<Line> task_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
   for (const auto& task : tasks())
     lines.push_back(
@@ -52,7 +75,7 @@ std::string description(const fs::path& file) {
 }
 
 /// Paths that work from where the program was called: short ones in the folder that holds the configs.
-std::vector<Line> config_lines() {
+std::vector<Line> config_lines(const std::string& /*section*/) {
   const auto root = shipped_folder();
   std::error_code unknown;  // then it is no such folder
   const bool here = fs::equivalent(root, ".", unknown);
@@ -64,33 +87,101 @@ std::vector<Line> config_lines() {
   return lines;
 }
 
+std::vector<Line> key_lines(const std::string& section) {
+  std::vector<Line> lines;
+  for (const auto& key : section.empty() ? config_keys() : config_keys(section))
+    lines.push_back(
+        {concat(key.key, " = ", key.value.empty() ? "(none)" : key.value),
+         concat(key.help, key.allowed.empty() ? "" : concat("; allowed: ", key.allowed)),
+         {{"key", key.key}, {"type", key.type}, {"default", key.value}, {"allowed", key.allowed}, {"help", key.help}}});
+  return lines;
+}
+
+/// Runs of the studies that fill a table of the paper, and how many are done in runs/.
+struct TableRuns {
+  int64_t all = 0, done = 0;
+};
+
+TableRuns runs_of(const study::PaperTable& table) {
+  TableRuns runs;
+  for (const auto& name : table.studies) {
+    const auto file = study::StudyFile::load(shipped_folder() / "configs/paper" / (name + ".toml"));
+    runs.all += static_cast<int64_t>(file.study.arm.size() * file.study.seeds.size());
+    const auto folder = fs::path("runs") / name;
+    if (study::holds_study(folder)) runs.done += study::read_state(folder).count(study::RunState::kDone);
+  }
+  return runs;
+}
+
+std::vector<Line> table_lines(const std::string& /*section*/) {
+  std::vector<Line> lines;
+  for (const auto& table : study::paper_tables()) {
+    const auto runs = runs_of(table);
+    lines.push_back({concat("paper:", table.id),
+                     concat(table.title, "; configs/paper: ", join(table.studies), "; ", runs.all, " runs, ", runs.done,
+                            " of them done in runs/"),
+                     {{"table", table.id},
+                      {"title", table.title},
+                      {"studies", table.studies},
+                      {"measure", table.measure},
+                      {"runs", runs.all},
+                      {"done", runs.done}}});
+  }
+  return lines;
+}
+
 struct Listing {
   std::string_view what;
-  std::vector<Line> (*lines)();
+  std::vector<Line> (*lines)(const std::string& section);
 };
 constexpr std::array kListings{Listing{"methods", method_lines}, Listing{"models", model_lines},
-                               Listing{"tasks", task_lines}, Listing{"configs", config_lines}};
+                               Listing{"tasks", task_lines},     Listing{"configs", config_lines},
+                               Listing{"keys", key_lines},       Listing{"tables", table_lines}};
 
-void run_list(const std::string& what) {
+/// Names in a column as wide as the widest of them, but for a few very long ones.
+void print_lines(const std::vector<Line>& lines) {
+  constexpr size_t kWidest = 60;
+  size_t width = 0;
+  for (const auto& line : lines)
+    if (line.name.size() <= kWidest) width = std::max(width, line.name.size());
+  for (const auto& line : lines)
+    std::cout << line.name << std::string(std::max(width, line.name.size()) - line.name.size() + 2, ' ') << line.text
+              << '\n';
+}
+
+struct ListFlags {
+  std::string what, section;
+  bool json = false;
+};
+
+void run_list(const ListFlags& flags) {
+  const auto& what = flags.what;
   std::vector<std::string_view> known;
   for (const auto& listing : kListings) known.push_back(listing.what);
   const auto* found = std::find_if(kListings.begin(), kListings.end(), [&](const auto& l) { return l.what == what; });
   EK_CHECK(found != kListings.end(), kConfig, "list: \"", what, "\" is unknown, allowed: ", join(known));
-  const auto lines = found->lines();
-  size_t width = 0;
-  for (const auto& line : lines) width = std::max(width, line.name.size());
-  for (const auto& line : lines)
-    std::cout << line.name << std::string(width - line.name.size() + 2, ' ') << line.text << '\n';
+  EK_CHECK(flags.section.empty() || what == "keys", kConfig, "list ", what, " takes no second word; \"", flags.section,
+           "\" would be a section of list keys");
+  const auto lines = found->lines(flags.section);
+  if (!flags.json) return print_lines(lines);
+  for (const auto& line : lines) std::cout << line.json.dump() << '\n';
 }
 
 }  // namespace
 
 void add_list_command(CLI::App& program) {
-  auto what = std::make_shared<std::string>();
-  auto* command = program.add_subcommand("list", "what there is: methods, models, tasks or configs");
-  command->description("Example: evenkeel list methods\n\nOne line each, with its source.");
-  command->add_option("WHAT", *what, "methods, models, tasks or configs")->required();
-  command->callback([what] { run_list(*what); });
+  auto flags = std::make_shared<ListFlags>();
+  auto* command = program.add_subcommand(
+      "list", "what there is: methods, models, tasks, configs, keys of a config, tables of the paper");
+  command->footer(
+      "Example: evenkeel list methods\n"
+      "         evenkeel list keys train\n\n"
+      "One line each, with its source; keys with default, meaning and allowed values; tables of the paper with the "
+      "studies\nthat fill them, and how far these are. `evenkeel study FILE --dry-run` prints hours, memory and disk.");
+  command->add_option("WHAT", flags->what, "methods, models, tasks, configs, keys or tables")->required();
+  command->add_option("SECTION", flags->section, "of keys: a section of the config, or a method (default: all)");
+  command->add_flag("--json", flags->json, "one JSON line each");
+  command->callback([flags] { run_list(*flags); });
 }
 
 }  // namespace evenkeel

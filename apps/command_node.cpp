@@ -1,16 +1,23 @@
 // `evenkeel node`: one client of a federation, on its own machine.
+#include <array>
+#include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/device.h"
 #include "base/system/interrupt.h"
+#include "base/system/service.h"
+#include "data/row_files.h"
 #include "flower/federation/node.h"
 #include "flower/federation/resident_node.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {
@@ -31,17 +38,55 @@ std::optional<double> budget_of(const std::string& text) {
   return budget;
 }
 
-/// A folder stands for the row files in it.
-std::vector<std::string> rows_of(const std::vector<std::string>& given, std::string_view flag) {
-  std::vector<std::string> files;
-  for (const auto& path : given) {
-    check_path_text(path, flag);
-    if (!is_folder(path))
-      files.push_back(path);
-    else
-      files.insert(files.end(), {path + "/*.jsonl", path + "/*.json"});
+void check_file(const std::string& file) {
+  EK_CHECK(is_file(file), kIo, file, " is no file");
+  EK_CHECK(std::ifstream(file).good(), kIo, file, " cannot be read");
+}
+
+/// Checks that rows are there. Which ones a folder has to hold is the run's to say.
+void check_rows(const std::string& path, std::string_view flag) try {
+  check_path_text(path, flag);
+  if (is_folder(path)) {
+    EK_CHECK(!entries_of(path).empty(), kIo, path, " is an empty folder");
+    return;
   }
-  return files;
+  for (const auto& file : found_files(std::array{path})) check_file(file);
+} catch (const Error& error) {
+  throw error.with_context(std::string(flag));
+}
+
+void check_model(const std::string& path) try {
+  const auto folder = resolve_model_path(path);
+  const auto shape = load_shape(folder);
+  EK_CHECK(weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
+  Tokenizer::of_model(folder).check_fits(shape->spec().vocab_size, folder);
+} catch (const Error& error) {
+  throw error.with_context("--model");
+}
+
+/// What the node keeps between rounds, and where final adapters go: beside its key, or its socket, unless flags say
+/// otherwise.
+struct KeptFolders {
+  std::string memory, adapters;
+  explicit KeptFolders(const NodeFlags& flags) {
+    const auto& own = flags.socket.empty() ? flags.key : flags.socket;
+    memory = flags.memory.empty() ? concat(own, ".memory") : flags.memory;
+    adapters = flags.adapters.empty() ? concat(own, ".adapters") : flags.adapters;
+  }
+};
+
+/// Checks everything that this machine brings, before a server is asked.
+void check_brought(const NodeFlags& flags) {
+  if (!flags.key.empty()) check_file(flags.key);
+  if (!flags.key.empty()) check_replaced_file("--key", concat(flags.key, ".node"));  // what a node knows of itself
+  if (!flags.ca.empty()) check_file(flags.ca);
+  for (const auto& path : flags.data) check_rows(path, "--data");
+  for (const auto& path : flags.test) check_rows(path, "--test");
+  const KeptFolders kept(flags);
+  check_output_folder("--memory", kept.memory);
+  check_output_folder("--adapters", kept.adapters);
+  if (!flags.agreed.empty()) agreed_config(flags.agreed);
+  check_model(flags.model);
 }
 
 wire::NodeOptions link_of(const NodeFlags& flags) {
@@ -51,26 +96,26 @@ wire::NodeOptions link_of(const NodeFlags& flags) {
   EK_CHECK(flags.insecure != link.server.ca_file.has_value(), kConfig,
            "--superlink goes with one of --ca FILE (TLS) and --insecure (a network of one's own)");
   link.poll_s = flags.poll;
-  link.stop = interrupt_requested;
+  link.stop = alive_or_interrupted;
   return link;
 }
 
 NodeClientOptions client_of(const NodeFlags& flags) {
-  const auto& own = flags.socket.empty() ? flags.key : flags.socket;
+  const KeptFolders kept(flags);
   return {.model = flags.model,
-          .data = rows_of(flags.data, "--data"),
-          .test = rows_of(flags.test, "--test"),
+          .data = flags.data,
+          .test = flags.test,
           .budget = budget_of(flags.budget),
           .measure_s = flags.budget == "auto" ? flags.round_seconds : 0,
           .threads = flags.threads,
           .device = flags.device,
-          .folder = flags.memory.empty() ? concat(own, ".memory") : flags.memory,
-          .adapters = flags.adapters.empty() ? concat(own, ".adapters") : flags.adapters,
+          .folder = kept.memory,
+          .adapters = kept.adapters,
           .agreed = flags.agreed,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
               [](const ClientProgress&) {
-                if (interrupt_requested()) throw Interrupted("stopped; start it again to go on");
+                if (alive_or_interrupted()) throw Interrupted("stopped; start it again to go on");
               }};
 }
 
@@ -79,11 +124,15 @@ void run_node_command(const NodeFlags& flags) {
   if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
+  const auto link = flags.socket.empty() ? std::optional(link_of(flags)) : std::nullopt;
+  const auto client = client_of(flags);
+  check_brought(flags);
   watch_interrupts();
-  if (flags.socket.empty())
-    run_node({.link = link_of(flags), .client = client_of(flags), .once = flags.once});
+  notify_ready();
+  if (link)
+    run_node({.link = *link, .client = client, .once = flags.once});
   else
-    run_resident_node(flags.socket, client_of(flags), interrupt_requested);
+    run_resident_node(flags.socket, client, alive_or_interrupted);
 }
 
 }  // namespace
@@ -91,7 +140,7 @@ void run_node_command(const NodeFlags& flags) {
 void add_node_command(CLI::App& program) {
   auto flags = std::make_shared<NodeFlags>();
   auto* command = program.add_subcommand("node", "one client of a federation, on its own machine");
-  command->description(
+  command->footer(
       "Example: evenkeel node --superlink server:8000 --ca ca.pem --key hospital.pem --model OLMoE-1B-7B --data "
       "rows/\n\n"
       "Joins a server of ours (evenkeel serve) or a Flower SuperLink, trains on its own rows when it is asked to, and "

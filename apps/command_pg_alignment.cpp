@@ -61,7 +61,7 @@ void run_pg_alignment_command(const PgAlignmentFlags& flags) {
 void add_pg_alignment_command(CLI::App& program) {
   auto flags = std::make_shared<PgAlignmentFlags>();
   auto* command = program.add_subcommand("pg-alignment", "cosine of a run's pseudo-gradients with true gradients");
-  command->description(
+  command->footer(
       "Example: evenkeel pg-alignment --run runs/demo-ub-smoe --limit 64\n\n"
       "Of the experts that no token reaches at the smallest client's budget: how many get a gradient from the same\n"
       "test rows at the full one, how many of these have a zero pseudo-gradient, and the cosine of the two, layer by\n"

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/model_options.h"
+#include "apps/output_paths.h"
 #include "base/format/command_line.h"
 #include "base/system/interrupt.h"
 #include "train/pretraining.h"
@@ -12,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 struct PretrainFlags {
-  std::string config, out;
+  std::string config, out, experts = "original";
   std::vector<std::string> settings;
   bool resume = false;
 };
@@ -20,17 +22,20 @@ struct PretrainFlags {
 std::string resume_line(const PretrainFlags& flags, const std::string& out) {
   std::vector<std::string> words{"pretrain", flags.config};
   for (const auto& setting : flags.settings) words.insert(words.end(), {"--set", setting});
+  if (flags.experts != "original") words.insert(words.end(), {"--experts", flags.experts});
   words.insert(words.end(), {"--out", out, "--resume"});
   return "interrupted, state saved; go on with: " + command_line(words);
 }
 
 void run_pretrain(const PretrainFlags& flags) {
+  const auto experts = parse_enum<ExpertLayout>("--experts", flags.experts);
   auto table = config::Table::load(flags.config);
   for (const auto& setting : flags.settings) table.set(setting);
   const auto config = config::read<PretrainConfig>(table);
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
-  if (!pretrain(config, out, flags.resume, interrupt_requested)) throw Interrupted(resume_line(flags, out));
+  const NewFolders folders(out);
+  if (!pretrain(config, out, flags.resume, interrupt_requested, experts)) throw Interrupted(resume_line(flags, out));
   std::cerr << "the model is in " << out
             << "; try it: " << command_line({"generate", "--model", out, "--prompt", "Once"}) << "\n";
 }
@@ -39,13 +44,22 @@ void run_pretrain(const PretrainFlags& flags) {
 
 void add_pretrain_command(CLI::App& program) {
   auto flags = std::make_shared<PretrainFlags>();
-  auto* command = program.add_subcommand("pretrain", "trains a small OLMoE from scratch on text");
-  command->description(
-      "Example: evenkeel pretrain configs/pretrain/tiny-olmoe.toml --out models/mine\n\n"
-      "Trains a small OLMoE from scratch on text and writes a Hugging Face folder.");
+  auto* command = program.add_subcommand("pretrain", "trains a small model from scratch on text");
+  command->footer(
+      "Example: evenkeel pretrain configs/pretrain/tiny-olmoe.toml --out models/mine\n"
+      "         evenkeel pretrain configs/pretrain/tiny-olmoe.toml --set model.config=qwen3_moe.json --out "
+      "models/mine\n\n"
+      "Trains a small model of any family from scratch on text and writes a Hugging Face folder. model.config names "
+      "its "
+      "config.json, which says the family, the shape, and how many experts a token has.");
   command->add_option("CONFIG", flags->config, "TOML file; --set changes single keys")->required();
   command->add_option("--set", flags->settings, "a.b=value, as often as needed");
   command->add_option("--out", flags->out, "output folder, new (default: models/<name>)");
+  command
+      ->add_option("--experts", flags->experts,
+                   "of the finished model: original (as the family's checkpoints on the hub have them) or fused (as "
+                   "transformers 5 computes with them)")
+      ->capture_default_str();
   command->add_flag("--resume", flags->resume, "go on from the checkpoint in the output folder");
   command->callback([flags] { run_pretrain(*flags); });
 }

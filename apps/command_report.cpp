@@ -1,28 +1,143 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "fed/run/run_folder.h"
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
+#include "study/paper_comparison.h"
+#include "study/study_report.h"
+#include "study/study_state.h"
 
 namespace evenkeel {
 namespace {
 
 struct ReportFlags {
-  std::vector<std::string> runs;
-  std::string html, table;
+  std::vector<std::string> folders;
+  std::string html, table, format = "text", endpoint;
 };
 
+const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
+
+std::string compared(const study::StudyRuns& runs, const std::string& format) {
+  if (format == "csv") return csv_report(runs);
+  const auto comparison = compare(runs);
+  if (format == "md") return markdown_report(runs, comparison);
+  if (format == "latex") return latex_report(runs, comparison);
+  return format == "json" ? json_report(runs, comparison) : text_report(runs, comparison);
+}
+
+bool has(const RunRecords& run, const study::Measure& measure) {
+  const auto scores = run.scores(run.last_evaluated());
+  return scores.empty() ||
+         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
+}
+
+/// The first measure that all runs have, the default endpoint before others.
+std::string default_endpoint(std::span<const RunRecords> runs) {
+  const auto all = study::measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const study::Measure& measure) {
+    return std::all_of(runs.begin(), runs.end(), [&](const RunRecords& run) { return has(run, measure); });
+  });
+  return std::string((found == all.end() ? all.front() : *found).name);
+}
+
+/// What a report is made of: run folders, or the runs of a study.
+struct Reported {
+  std::vector<RunRecords> runs;  ///< none of them missing
+  study::StudyRuns arms;
+  bool is_study = false;
+};
+
+Reported read_study(const ReportFlags& flags) {
+  EK_CHECK(flags.folders.size() == 1, kConfig, flags.folders.size(),
+           " folders, one of which holds a study: a study is reported alone");
+  auto arms = study::load_study(flags.folders[0]);
+  if (!flags.endpoint.empty()) arms.endpoint = flags.endpoint;
+  auto runs = arms.records();
+  return {std::move(runs), std::move(arms), true};
+}
+
+Reported read_runs(const ReportFlags& flags) {
+  const std::vector<fs::path> folders(flags.folders.begin(), flags.folders.end());
+  Reported reported{.runs = load_runs(folders), .arms = {}};
+  if (flags.format == "html" || (flags.format == "text" && flags.endpoint.empty())) return reported;
+  reported.arms = study::arms_of(reported.runs);
+  reported.arms.endpoint = flags.endpoint.empty() ? default_endpoint(reported.runs) : flags.endpoint;
+  return reported;
+}
+
+std::string page_of(const Reported& reported) {
+  if (!reported.is_study) return report_page(reported.runs);
+  return report_page(reported.runs, StudyOfPage{reported.arms.name, reported.arms.reference});
+}
+
+std::string tables_of(const Reported& reported, const ReportFlags& flags) {
+  if (!flags.table.empty()) return differences_text(reported.runs) + table(reported.runs, flags.table);
+  if (flags.format == "html") return page_of(reported);
+  const bool of_runs = !reported.is_study && flags.format == "text" && flags.endpoint.empty();
+  return of_runs ? differences_text(reported.runs) + default_tables(reported.runs)
+                 : compared(reported.arms, flags.format);
+}
+
+void check_flags(const ReportFlags& flags) {
+  EK_CHECK(std::find(kFormats.begin(), kFormats.end(), flags.format) != kFormats.end(), kConfig, "--format is \"",
+           shown(flags.format), "\", allowed: ", join(kFormats));
+  const bool is_paper = flags.table.starts_with("paper:");
+  EK_CHECK(!is_paper || flags.html.empty(), kConfig, "--table ", flags.table,
+           " makes no page: it does not go with --html");
+  EK_CHECK(!is_paper || flags.format == "text" || flags.format == "md" || flags.format == "latex", kConfig, "--table ",
+           flags.table, " is printed as --format text, md or latex");
+  EK_CHECK(flags.table.empty() || (flags.endpoint.empty() && (is_paper || flags.format == "text")), kConfig,
+           "--table prints text of single runs: it goes with neither --format nor --endpoint");
+  if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
+}
+
+/// Checks where the page goes: into no file of a run.
+void check_page(const ReportFlags& flags) {
+  if (flags.html.empty()) return;
+  check_replaced_file("--html", flags.html);
+  for (const auto& folder : flags.folders) check_apart("--html", flags.html, files_of_run(folder));
+}
+
+constexpr std::string_view kPaperTable = "paper:";
+
+/// A table of the paper beside the studies in the folders.
+void run_paper_table(const ReportFlags& flags) {
+  const auto table = study::find_paper_table(std::string_view(flags.table).substr(kPaperTable.size()));
+  std::vector<study::StudyRuns> studies;
+  for (const auto& folder : flags.folders) studies.push_back(study::load_study(folder));
+  const auto results = study::paper_results(table, studies);
+  const auto report = study::paper_report(table, results);
+  const auto sentences = study::paper_sentences(table, results);
+  if (flags.format == "text") std::cout << text_of(report);
+  if (flags.format == "md") std::cout << markdown_of(report) << '\n';
+  if (flags.format == "latex") std::cout << latex_of(report);
+  for (const auto& sentence : sentences) {
+    if (flags.format == "text") std::cout << study::wrapped(sentence);
+    if (flags.format == "md") std::cout << "- " << sentence << '\n';
+    if (flags.format == "latex") std::cout << "% " << sentence << '\n';
+  }
+  std::cout << std::flush;
+}
+
 void run_report(const ReportFlags& flags) {
-  const std::vector<fs::path> folders(flags.runs.begin(), flags.runs.end());
-  const auto runs = load_runs(folders);
-  if (!flags.html.empty()) write_file_atomic(flags.html, report_page(runs));
-  std::cout << differences_text(runs) << (flags.table.empty() ? default_tables(runs) : table(runs, flags.table))
-            << std::flush;
+  check_flags(flags);
+  if (flags.table.starts_with(kPaperTable)) return run_paper_table(flags);
+  const bool is_study = std::any_of(flags.folders.begin(), flags.folders.end(),
+                                    [](const auto& folder) { return study::holds_study(folder); });
+  check_page(flags);
+  const auto reported = is_study ? read_study(flags) : read_runs(flags);
+  if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported));
+  std::cout << tables_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }
 
@@ -30,15 +145,27 @@ void run_report(const ReportFlags& flags) {
 
 void add_report_command(CLI::App& program) {
   auto flags = std::make_shared<ReportFlags>();
-  auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side");
-  command->description(
+  auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side, or of a study");
+  command->footer(
       "Example: evenkeel report runs/demo-fedit runs/demo-ub-smoe --html runs/demo.html\n\n"
       "Prints tables of one or several runs, and first of all in what they differ beside their methods: arithmetic, "
       "threads,\n"
-      "machine, files, gating. --html writes one file with charts that opens offline.");
-  command->add_option("RUN", flags->runs, "run folders")->required();
+      "machine, files, gating. --html writes one file with charts that opens offline.\n"
+      "Of a study's folder it prints what was shown: means per arm and budget, differences to the reference paired by "
+      "seed,\n"
+      "their intervals, and costs (docs/study-statistics.md). With --endpoint, or --format md, latex, csv or json, "
+      "run\n"
+      "folders are compared in the same way: those that differ in their seeds alone are one arm, the first is the "
+      "reference.");
+  command->add_option("FOLDER", flags->folders, "run folders, or one study's folder")->required();
   command->add_option("--html", flags->html, "write charts into this file");
-  command->add_option("--table", flags->table, "print this table only: " + join(table_names()));
+  command->add_option("--table", flags->table,
+                      "print this table only: " + join(table_names()) +
+                          "; or of studies paper:ID, a table of the paper (evenkeel list tables)");
+  command->add_option("--format", flags->format, join(kFormats) + "; html: the page with charts")
+      ->capture_default_str();
+  command->add_option("--endpoint", flags->endpoint,
+                      "compare by this measure instead of the study's, for example accuracy or f1");
   command->callback([flags] { run_report(*flags); });
 }
 

@@ -10,6 +10,7 @@
 #include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
+#include "apps/output_paths.h"
 #include "base/format/safetensors.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -132,10 +133,12 @@ void print_fault(size_t index, const std::string& fault, bool json) {
 }
 
 /// The logits are written at the end: that they cannot be is said before the work.
-void check_place(const std::string& file) {
-  const auto folder = std::filesystem::path(file).parent_path();
-  EK_CHECK(folder.empty() || is_folder(folder), kIo, file, " cannot be written: ", folder.string(), " is not a folder");
-  EK_CHECK(!is_folder(file), kIo, file, " cannot be written: it is a folder");
+void check_output(const ScoreFlags& flags) {
+  if (flags.logits.empty()) return;
+  check_replaced_file("--logits", flags.logits);
+  auto inputs = source_files(flags.source);
+  inputs.emplace_back(flags.input);
+  check_apart("--logits", flags.logits, inputs);
 }
 
 /// Scores texts as they are handed over, and shows each in its place, those too that cannot be scored.
@@ -180,7 +183,8 @@ class Scorer {
 /// Lines of a file go through the model together; one from standard input is answered before the next is read. With
 /// --strict all are read first.
 void run_score(const ScoreFlags& flags) {
-  check_place(flags.logits);
+  check_source(flags.source);
+  check_output(flags);
   const Source source(flags.source);
   const InputReader reader(source);
   Scorer scorer(source, flags);
@@ -209,7 +213,7 @@ void run_score(const ScoreFlags& flags) {
 void add_score_command(CLI::App& program) {
   auto flags = std::make_shared<ScoreFlags>();
   auto* command = program.add_subcommand("score", "log-probability of given texts, token by token");
-  command->description(
+  command->footer(
       "Example: evenkeel score --model models/OLMoE-1B-7B-0924 --top-k 2 --input texts.jsonl --json\n"
       "         evenkeel score --run runs/demo --budget 0.125 --input - --json\n\n"
       "Log-probability (natural log) of given texts, token by token. Each input line is {\"text\": ...}, {\"ids\": "

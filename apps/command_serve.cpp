@@ -4,11 +4,13 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/system/interrupt.h"
+#include "base/system/service.h"
 #include "fed/run/run_folder.h"
 #include "flower/federation/app_grid.h"
 #include "flower/federation/coordinator_grid.h"
@@ -43,6 +45,12 @@ class StatusPage {
   mutable std::mutex mutex_;
   std::string text_;
 };
+
+void show(const FleetStatus& status, StatusPage& page) {
+  page.set(status);
+  notify_status(concat("round ", status.round, " of ", status.rounds, ", ", status.members, " of ", status.clients,
+                       " clients have a node"));
+}
 
 wire::CoordinatorOptions network_of(const ServeFlags& flags) {
   const auto endpoint = endpoint_of(flags.listen, "--listen", 0);
@@ -111,21 +119,24 @@ void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
   auto network = flags.grid.empty() ? network_of(flags) : wire::CoordinatorOptions{.folder = {}};
   watch_interrupts();
+  const NewFolders folders(folder_of(flags));
   StatusPage page;
   network.metrics = [&page] { return page.text(); };
+  network.not_ready = [] { return interrupt_requested() ? "the server stops" : ""; };
   ServeOptions options{.request = {.file = flags.config, .settings = flags.settings, .out = flags.out},
                        .resume = flags.resume,
                        .from_round = flags.from_round,
                        .patience_s = flags.patience,
                        .evaluate = !flags.no_evaluation,
-                       .stop = interrupt_requested,
-                       .on_status = [&page](const FleetStatus& status) { page.set(status); }};
+                       .stop = alive_or_interrupted,
+                       .on_status = [&page](const FleetStatus& status) { show(status, page); }};
   for (const auto& allowed : network.allowed) options.names.push_back(allowed.name);
   const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
-    if (!flags.grid.empty()) return std::make_unique<AppGrid>(flags.grid, interrupt_requested);
+    if (!flags.grid.empty()) return std::make_unique<AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;
     auto grid = std::make_unique<CoordinatorGrid>(network);
     log::info("[serve] listening at ", network.tls ? "https://" : "http://", network.host, ":", grid->port());
+    notify_ready();
     return grid;
   };
   const auto [folder, scores] = served(flags, options, listen);
@@ -139,7 +150,7 @@ void run_serve(const ServeFlags& flags) {
 void add_serve_command(CLI::App& program) {
   auto flags = std::make_shared<ServeFlags>();
   auto* command = program.add_subcommand("serve", "the server of a federation whose clients are nodes");
-  command->description(
+  command->footer(
       "Example: evenkeel serve CONFIG --listen 0.0.0.0:8000 --allow keys.txt --certificate server.pem --key "
       "server.key\n\n"
       "Waits until every client of CONFIG has a node (evenkeel node, or a Flower SuperNode with --fab), then runs as "

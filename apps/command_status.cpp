@@ -8,6 +8,8 @@
 #include "base/plain/files.h"
 #include "fed/run/run_folder.h"
 #include "report/run_status.h"
+#include "study/study_state.h"
+#include "study/study_status.h"
 
 namespace evenkeel {
 namespace {
@@ -19,6 +21,10 @@ struct StatusFlags {
 
 /// A server's folder is there before the run is: it waits for its clients first.
 void show_run(const fs::path& folder) {
+  if (study::holds_study(folder)) {
+    std::cout << study::study_status(folder) << std::flush;
+    return;
+  }
   const bool served = is_served(folder);
   if (RunFolder::holds_run(folder) || !served)
     std::cout << run_status(folder);
@@ -39,13 +45,14 @@ void run_status_command(const StatusFlags& flags) {
 void add_status_command(CLI::App& program) {
   auto flags = std::make_shared<StatusFlags>();
   auto* command = program.add_subcommand("status", "how far a run or a federation is");
-  command->description(
+  command->footer(
       "Example: evenkeel status runs/two\n\n"
-      "From a run folder, also while a process works on it: rounds, the last loss, who works on it, the time left; of "
+      "From the folder of a study: what became of each run. From a run folder, also while a process works on it: "
+      "rounds, the last loss, who works on it, the time left; of "
       "a "
       "federation also who has joined, and what came of the last exchange with each client. Or the figures that a "
       "server gives Prometheus.");
-  command->add_option("RUN", flags->run, "run folder");
+  command->add_option("RUN", flags->run, "folder of a run or of a study");
   command->add_option("--server", flags->server.server, "HOST:PORT of a server, in the place of a folder");
   command->add_option("--ca", flags->server.ca, "PEM file of the authority that signed its certificate");
   command->add_flag("--insecure", flags->server.insecure, "without TLS");

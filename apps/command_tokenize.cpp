@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
 #include "base/format/limits.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "data/conversations.h"
+#include "data/json_lines.h"
 #include "data/prompt.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/tokenizer.h"
@@ -33,14 +35,19 @@ Tokenizer tokenizer_at(const std::filesystem::path& model) {
   return is_folder(model) ? Tokenizer::of_model(model) : Tokenizer::load(model);
 }
 
+Json json_of(const std::string& line) {
+  check_line_ends({line, 1, 1}, "the line");
+  return parse_json(line, "the line");
+}
+
 std::string text_of(const std::string& line, bool jsonl) {
   if (!jsonl) return line;
-  const Json json = parse_json(line, "the line");
+  const auto json = json_of(line);
   return JsonView(json, "the line").string();
 }
 
 std::vector<int64_t> ids_of(const std::string& line, int64_t vocab_size) {
-  const Json json = parse_json(line, "the line");
+  const auto json = json_of(line);
   return JsonView(json, "the line").integers(0, vocab_size - 1);
 }
 
@@ -77,7 +84,7 @@ Row conversation_of(const SourceRow& source) {
 /// A conversation that ends with an answer shows what training makes of it: which ids are targets, or why it is
 /// refused.
 std::string conversation_line(const Tokenizer& tokenizer, const std::string& line) {
-  const Json json = parse_json(line, "the line");
+  const auto json = json_of(line);
   const SourceRow source(JsonView(json, "the line"), [&] { return parse_json<OrderedJson>(line, "the line"); });
   const auto row = conversation_of(source);
   const bool opens = source.view().flag_or("add_generation_prompt", false);
@@ -145,10 +152,12 @@ void run_training(const TokenizeFlags& flags) {
   const std::filesystem::path model = flags.model;
   const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
   EK_CHECK(!path_exists(file), kIo, file.string(), " exists already");
+  const NewFolders folders(file.parent_path());
+  if (file.has_parent_path()) make_folders(file.parent_path());
+  check_replaced_file("--model", file);
   TokenizerTraining training;
   training.vocab_size = flags.train;
   const auto json = train_tokenizer(training_texts(flags), training);
-  if (file.has_parent_path()) make_folders(file.parent_path());
   write_file_atomic(file, json);
 }
 
@@ -157,7 +166,7 @@ void run_training(const TokenizeFlags& flags) {
 void add_tokenize_command(CLI::App& program) {
   auto flags = std::make_shared<TokenizeFlags>();
   auto* command = program.add_subcommand("tokenize", "turns lines of text into token ids, or back");
-  command->description(
+  command->footer(
       "Example: evenkeel tokenize --model models/olmoe --input notes.txt\n\n"
       "Prints the token ids of each line as a JSON array; with --decode, turns such arrays back into text.");
   command->add_option("--model", flags->model, "model folder with tokenizer.json, or that file")->required();

@@ -7,10 +7,13 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
+#include "apps/progress_flag.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
 #include "base/format/limits.h"
 #include "base/plain/files.h"
+#include "base/system/events.h"
 #include "base/system/interrupt.h"
 #include "cluster/ranks.h"
 #include "cluster/spawn.h"
@@ -23,7 +26,7 @@ namespace evenkeel {
 namespace {
 
 struct TrainFlags {
-  std::string config, out, device;
+  std::string config, out, device, progress = "text";
   std::vector<std::string> settings;
   int64_t threads = 0, ranks = 0;
   std::optional<int64_t> from_round;
@@ -79,10 +82,12 @@ std::string next_command(const TrainFlags& flags) {
   return command_line(words);
 }
 
-/// The table on stdout, where to look next on stderr.
+/// The table on stdout, where to look next on stderr; or the last event.
 void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
+  if (events::wanted())
+    return events::write("done", {{"run", folder}, {"report", folder + "/report.html"}, {"exit_code", 0}});
   std::cout << score_table(scores) << clients_summary(load_run(run.folder.path())) << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
             << "/report.html\ntry the model: " << command_line({"generate", "--run", folder, "--prompt", "..."})
@@ -90,6 +95,7 @@ void conclude(const Run& run, const std::vector<TaskScore>& scores) {
 }
 
 void run_train(const TrainFlags& flags) {
+  if (wants_events(flags.progress)) events::begin("train");
   check(flags);
   const auto options = cluster::ClusterOptions::of(request_of(flags));
   if (flags.print_config) {
@@ -98,7 +104,12 @@ void run_train(const TrainFlags& flags) {
   }
   const auto launch = launched(flags, options);
   watch_interrupts();
-  if (launch.rank > 0) return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
+  if (launch.rank > 0) {
+    events::leave_off();
+    return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
+  }
+  const NewFolders folders(folder_of(flags));
+  events::start({{"run", folder_of(flags)}});
   try {
     if (launch.size > 1)
       return cluster::lead(
@@ -119,7 +130,7 @@ void run_train(const TrainFlags& flags) {
 void add_train_command(CLI::App& program) {
   auto flags = std::make_shared<TrainFlags>();
   auto* command = program.add_subcommand("train", "a federated fine-tuning run: rounds, evaluation, report");
-  command->description(
+  command->footer(
       "Example: evenkeel train configs/demo.toml --set method.name=fedit --out runs/demo-fedit\n\n"
       "Runs federated fine-tuning as CONFIG says and leaves config, records, checkpoint, adapter and report in a run "
       "folder.");
@@ -133,6 +144,7 @@ void add_train_command(CLI::App& program) {
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
   command->add_option("--ranks", flags->ranks, "processes on this machine that share the clients (docs/federation.md)");
   add_device_flag(*command, flags->device);
+  add_progress_flag(*command, flags->progress);
   command->add_flag("--print-config", flags->print_config, "print every key with its value and meaning, and stop");
   command->callback([flags] { run_train(*flags); });
 }

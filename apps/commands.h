@@ -6,6 +6,7 @@
 
 namespace evenkeel {
 
+void add_demo_command(CLI::App& program);
 void add_train_command(CLI::App& program);
 void add_evaluate_command(CLI::App& program);
 void add_score_command(CLI::App& program);
@@ -23,5 +24,8 @@ void add_serve_command(CLI::App& program);
 void add_node_command(CLI::App& program);
 void add_keygen_command(CLI::App& program);
 void add_status_command(CLI::App& program);
+void add_study_command(CLI::App& program);
+void add_completion_command(CLI::App& program);
+void add_man_command(CLI::App& program);
 
 }  // namespace evenkeel

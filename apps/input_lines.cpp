@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/plain/files.h"
+#include "data/json_lines.h"
 
 namespace evenkeel {
 namespace {
@@ -12,24 +13,23 @@ struct LineUse {
   const std::function<void(const JsonView&)>& use;
   const std::function<void(const Error&)>& on_fault;
 
-  /// \return whether the line held anything
-  bool operator()(std::string_view line, const std::string& place) const {
-    if (line.find_first_not_of(" \t\r") == line.npos) return false;
+  void operator()(const JsonLine& line, const std::string& place) const {
     try {
-      const Json json = parse_json(line, place);
+      check_line_ends(line, place);
+      const Json json = parse_json(line.text, place);
       use(JsonView(json, place));
     } catch (const Error& error) {
       if (!on_fault || error.kind() != kData) throw;
       on_fault(error);
     }
-    return true;
   }
 };
 
 void for_each_of_stdin(const LineUse& use_line) {
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number)
-    use_line(line, concat("standard input line ", number));
+    if (line.find_first_not_of(" \t\r") != line.npos)
+      use_line({line, number, number}, concat("standard input line ", number));
 }
 
 }  // namespace
@@ -40,14 +40,11 @@ void for_each_json_line(const std::string& file, const std::function<void(const 
   if (file == "-") return for_each_of_stdin(use_line);
   constexpr size_t kMostBytes = size_t{1} << 30;
   const std::string text = read_file(file, kMostBytes);
-  std::string_view rest = text;
-  bool any = false;
-  for (int64_t number = 1; !rest.empty(); ++number) {
-    const auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    any = use_line(line, concat(file, " line ", number)) || any;
-  }
-  EK_CHECK(any, kData, file, " holds no lines");
+  check_is_json_text(text, file);
+  JsonLines lines(text);
+  auto line = lines.next();
+  EK_CHECK(line, kData, file, " holds no lines");
+  for (; line; line = lines.next()) use_line(*line, concat(file, " line ", line->first));
 }
 
 std::string RowFaults::note(const Error& error) {

@@ -6,7 +6,11 @@
 #include "base/plain/text.h"
 #include "base/system/device.h"
 #include "fed/config/arithmetic.h"
+#include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
 #include "lora/peft.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "train/residence.h"
 
 namespace evenkeel {
@@ -18,17 +22,6 @@ void check_top_k(const ModelSpec& spec, int64_t top_k) {
   else
     EK_CHECK(top_k >= 0 && top_k <= spec.num_experts, kConfig, "--top-k is ", top_k, ", allowed: 1 .. ",
              spec.num_experts, " (0: the checkpoint's ", spec.top_k, ")");
-}
-
-void check_source(const SourceOptions& options) {
-  const bool run = !options.run.empty();
-  EK_CHECK(run == options.model.empty(), kConfig, "give either --run or --model");
-  for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
-    EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
-  EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,
-           "--budget and --reading go with --run; with --model, --top-k says how many experts");
-  const double budget = options.budget.value_or(1.0);
-  EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
 }
 
 std::unique_ptr<RunAtBudget> run_at_budget(const SourceOptions& options) {
@@ -108,6 +101,20 @@ OpenedModel open_model(const ModelOptions& options) {
   return opened;
 }
 
+std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
+  const auto folder = resolve_model_path(options.model);
+  auto files = model_files(folder);
+  for (const auto& more : {tokenizer_files(folder), chat_template_files(folder)})
+    files.insert(files.end(), more.begin(), more.end());
+  for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
+    if (!options.adapter.empty()) files.push_back(std::filesystem::path(options.adapter) / name);
+  return files;
+}
+
+std::vector<std::filesystem::path> source_files(const SourceOptions& options) {
+  return options.run.empty() ? source_files(static_cast<const ModelOptions&>(options)) : files_of_run(options.run);
+}
+
 void SourceOptions::add_to(CLI::App& app) {
   command = &app;
   app.add_option("--run", run, "run folder: its model and all that its last committed round made, instead of --model");
@@ -115,6 +122,17 @@ void SourceOptions::add_to(CLI::App& app) {
   app.add_option("--reading", reading,
                  "with --run of a rank method: a or b, what a budget means (default: the run's first)");
   ModelOptions::add_to(app);
+}
+
+void check_source(const SourceOptions& options) {
+  const bool run = !options.run.empty();
+  EK_CHECK(run == options.model.empty(), kConfig, "give either --run or --model");
+  for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
+    EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
+  EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,
+           "--budget and --reading go with --run; with --model, --top-k says how many experts");
+  const double budget = options.budget.value_or(1.0);
+  EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
 }
 
 Source::Source(const SourceOptions& options) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/format/config_table.h"
 #include "fed/run/run_at_budget.h"
@@ -41,6 +42,9 @@ struct OpenedModel {
   }
 };
 
+/// Returns the files that a model and its adapter are read from. \throws kCheckpoint when the model is no folder
+std::vector<std::filesystem::path> source_files(const ModelOptions& options);
+
 /// Adds --device. The flag takes any device name; find_device() checks later that the device exists.
 void add_device_flag(CLI::App& command, std::string& name);
 
@@ -61,6 +65,12 @@ struct SourceOptions : ModelOptions {
   /// Adds --run, --budget, --reading and the flags of ModelOptions.
   void add_to(CLI::App& app);
 };
+
+/// Checks the flags against each other, without looking at files. \throws kConfig for flags that exclude each other
+void check_source(const SourceOptions& options);
+
+/// Returns the files of the run, or those of the model and its adapter.
+std::vector<std::filesystem::path> source_files(const SourceOptions& options);
 
 /// The model or the run that SourceOptions names, loaded.
 class Source {

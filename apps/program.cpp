@@ -17,10 +17,13 @@
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/device.h"
+#include "base/system/events.h"
 #include "base/system/interrupt.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr int kInterruptedCode = 130;
 
 /// What TOML and JSON cannot hold must not reach a run folder: it could not be read back
 /// (docs/decisions/0022-what-strangers-hand-in.md).
@@ -68,11 +71,13 @@ int run(int argc, char** argv) {
   program.fallthrough();  // --quiet may stand behind the command
   program.add_flag_callback(
       "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
+  add_demo_command(program);
   add_train_command(program);
   add_serve_command(program);
   add_node_command(program);
   add_keygen_command(program);
   add_status_command(program);
+  add_study_command(program);
   add_evaluate_command(program);
   add_score_command(program);
   add_bertscore_command(program);
@@ -85,6 +90,8 @@ int run(int argc, char** argv) {
   add_init_command(program);
   add_list_command(program);
   add_doctor_command(program);
+  add_completion_command(program);
+  add_man_command(program);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -95,9 +102,18 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+/// One line on stderr, and the last event.
 int say(const Error& error) {
   std::cerr << "evenkeel: " << error.what() << '\n';
+  events::write_last("error",
+                     {{"kind", to_string(error.kind())}, {"message", error.what()}, {"exit_code", error.exit_code()}});
   return error.exit_code();
+}
+
+int say(const Interrupted& interrupted) {
+  std::cerr << "evenkeel: " << interrupted.what() << '\n';
+  events::write_last("interrupted", {{"message", interrupted.what()}, {"exit_code", kInterruptedCode}});
+  return kInterruptedCode;
 }
 
 /// LibTorch's messages carry a stack after the first line; one line is what a user needs.
@@ -120,8 +136,7 @@ int exit_code_of(int argc, char** argv) {
   } catch (const std::ios_base::failure&) {
     return 0;  // stdout takes no more: whether that is an error, Output::finish() knows
   } catch (const Interrupted& interrupted) {
-    std::cerr << "evenkeel: " << interrupted.what() << '\n';
-    return 130;
+    return say(interrupted);
   } catch (const Error& error) {
     return say(error);
   } catch (const fs::filesystem_error& error) {

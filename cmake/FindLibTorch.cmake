@@ -47,7 +47,6 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_link_libraries(LibTorch::LibTorch INTERFACE
     stdc++ "${LIBTORCH_TORCH_LIBRARY}" "${LIBTORCH_CPU_LIBRARY}" "${LIBTORCH_C10_LIBRARY}"
     "$<$<BOOL:${LIBTORCH_WITH_CUDA}>:-Wl,--no-as-needed,${LIBTORCH_CUDA_LIBRARY},${LIBTORCH_C10_CUDA_LIBRARY},--as-needed>")
-  target_link_options(LibTorch::LibTorch INTERFACE "-Wl,-rpath,${LIBTORCH_LIBRARY_DIR}")
   # The OpenMP runtime the wheel brings: our at::parallel_for regions (compiled with -fopenmp, see CMakeLists.txt) must
   # share LibTorch's threads, not start their own.
   file(GLOB LIBTORCH_OPENMP_LIBRARY "${LIBTORCH_LIBRARY_DIR}/libgomp*.so*")

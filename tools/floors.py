@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLOORS = {"base": 0, "jinja": 1, "lora": 1, "tokenizer": 2, "data": 3, "nn": 4, "models": 5, "methods": 5, "scoring": 6, "train": 6,
-          "fed": 7, "cluster": 8, "flower": 8, "report": 8, "apps": 9}
+          "fed": 7, "cluster": 8, "flower": 8, "report": 8, "study": 9, "apps": 10}
 SUB_ROOMS = {
     "base": ("plain", "system", "format", "unicode", "random"),
     "nn": ("compute", "kernels/primitives", "kernels/matmul", "kernels/layers", "dense", "attention", "moe"),

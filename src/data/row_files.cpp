@@ -14,6 +14,7 @@
 #include "base/plain/text.h"
 #include "data/conversations.h"
 #include "data/file_identity.h"
+#include "data/json_lines.h"
 
 namespace evenkeel {
 namespace {
@@ -241,37 +242,8 @@ std::string bare(const Error& error) {
 
 constexpr std::string_view kAllowedFiles = "allowed: a list of rows, one row a line, or {\"data\": [a list of rows]}";
 
-struct OtherFile {
-  std::string_view begin, what, remedy;
-};
-constexpr std::string_view kUnpack = "unpack it first", kExport = "write its rows as JSON lines first";
-constexpr std::array kOtherFiles = {OtherFile{"\x1F\x8B", "is compressed (gzip)", kUnpack},
-                                    OtherFile{"BZh", "is compressed (bzip2)", kUnpack},
-                                    OtherFile{"\xFD"
-                                              "7zXZ",
-                                              "is compressed (xz)", kUnpack},
-                                    OtherFile{"\x28\xB5\x2F\xFD", "is compressed (zstd)", kUnpack},
-                                    OtherFile{"\x04\x22\x4D\x18", "is compressed (lz4)", kUnpack},
-                                    OtherFile{"PK\x03\x04", "is an archive (zip)", kUnpack},
-                                    OtherFile{"7z\xBC\xAF", "is an archive (7z)", kUnpack},
-                                    OtherFile{"PAR1", "is a Parquet table", kExport},
-                                    OtherFile{"ARROW1", "is an Arrow table", kExport},
-                                    OtherFile{"\xFF\xFE", "is UTF-16 text", "save it as UTF-8"},
-                                    OtherFile{"\xFE\xFF", "is UTF-16 text", "save it as UTF-8"}};
-
-/// Returns true if a JSON value begins in the text but does not end there.
-bool is_open(std::string_view text) {
-  int64_t depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') quoted = !quoted;
-    if (quoted && text[i] == '\\') ++i;
-    if (quoted) continue;
-    if (text[i] == '{' || text[i] == '[') ++depth;
-    if (text[i] == '}' || text[i] == ']') --depth;
-  }
-  return quoted || depth > 0;
-}
+/// Returns true if the name says that a file has one JSON value per line.
+bool is_named_lines(const fs::path& file) { return file.extension() == ".jsonl" || file.extension() == ".ndjson"; }
 
 class FileReader {
  public:
@@ -280,7 +252,7 @@ class FileReader {
 
   void read() {
     const std::string text = read_file(file_, static_cast<size_t>(limits::kFile));
-    check_container(text);
+    check_is_json_text(text, file_);
     auto rest = std::string_view(text);
     if (rest.starts_with(kMark)) rest.remove_prefix(kMark.size());
     const auto first = rest.find_first_not_of(kWhite);
@@ -292,12 +264,6 @@ class FileReader {
   }
 
  private:
-  /// Rejects files in a known but unsupported format.
-  void check_container(std::string_view text) const {
-    for (const auto& [begin, what, remedy] : kOtherFiles)
-      EK_CHECK(!text.starts_with(begin), kData, file_, ": ", what, ", allowed: JSON or JSON lines as text; ", remedy);
-  }
-
   void read_list(std::string_view text) {
     EK_CHECK(is_utf8(text), kData, file_, ": is not UTF-8");
     add_list(parse_json(text, file_), [&] { return parse_json<OrderedJson>(text, file_); });
@@ -315,10 +281,12 @@ class FileReader {
       });
   }
 
-  /// Reads the file as one object. \return false if it has to be read line by line
+  /// Reads the file as one object, which may take several lines unless the file's name says otherwise. \return false if
+  /// the file has to be read line by line
   bool read_object(std::string_view text) {
     const auto first = text.find_first_not_of(kWhite), end = std::min(text.find('\n', first), text.size());
-    const bool over_lines = is_open(text.substr(0, end));
+    const bool over_lines = is_open_json(text.substr(0, end));
+    if (over_lines && is_named_lines(file_)) return false;
     if (!over_lines && !is_blank(text.substr(end))) return false;
     if (text.size() > JsonLimits{}.bytes || !is_utf8(text)) return false;
     Json whole;
@@ -336,20 +304,18 @@ class FileReader {
   }
 
   void read_lines(std::string_view text) {
-    for (int64_t number = 1; !text.empty(); ++number) {
-      const auto line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(text.size(), line.size() + 1));
-      if (!is_blank(line)) take([&] { add_line(line, concat(file_, ":", number)); });
-    }
+    JsonLines lines(text);
+    while (const auto line = lines.next()) take([&] { add_line(*line, concat(file_, ":", line->first)); });
   }
 
-  void add_line(std::string_view line, const std::string& origin) {
-    EK_CHECK(line.size() <= static_cast<size_t>(limits::kLine), kData, origin, ": ", line.size(),
+  void add_line(const JsonLine& line, const std::string& origin) {
+    const auto text = line.text;
+    EK_CHECK(text.size() <= static_cast<size_t>(limits::kLine), kData, origin, ": ", text.size(),
              " bytes in one line, allowed: up to ", limits::kLine);
-    EK_CHECK(is_utf8(line), kData, origin, ": is not UTF-8");
-    EK_CHECK(!is_open(line), kData, origin, ": not valid JSON: the line ends within a value, ", kAllowedFiles);
-    const Json row = parse_json(line, origin);
-    add({JsonView(row, origin), [&] { return parse_json<OrderedJson>(line, origin); }});
+    EK_CHECK(is_utf8(text), kData, origin, ": is not UTF-8");
+    check_line_ends(line, origin);
+    const Json row = parse_json(text, origin);
+    add({JsonView(row, origin), [&] { return parse_json<OrderedJson>(text, origin); }});
   }
 
   void add(const SourceRow& row) {
@@ -428,6 +394,24 @@ std::vector<std::string> found_files(std::span<const std::string> patterns) {
     EK_CHECK(!as_it_is || path_exists(pattern), kIo, pattern, " is not there");
     for (auto& file : as_it_is ? std::vector{pattern} : matches(pattern))
       if (known.add(file)) all.push_back(std::move(file));
+  }
+  return all;
+}
+
+std::vector<std::string> with_files_of_folders(std::span<const std::string> paths) {
+  std::vector<std::string> all;
+  for (const auto& path : paths) {
+    check_path_text(path, "a file of rows");
+    if (!is_folder(path)) {
+      all.push_back(path);
+      continue;
+    }
+    const size_t before = all.size();
+    const auto entries = entries_of(path);
+    for (const auto* extension : {".jsonl", ".json"})
+      for (const auto& entry : entries)
+        if (entry.extension() == extension && is_file(entry)) all.push_back(entry.string());
+    EK_CHECK(all.size() > before, kData, path, ": a folder without files of rows, *.jsonl or *.json");
   }
   return all;
 }

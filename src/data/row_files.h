@@ -88,6 +88,11 @@ struct FileRows {
 /// \throws kData for a glob that matches no file; kIo for a path that does not exist or cannot be searched.
 std::vector<std::string> found_files(std::span<const std::string> patterns);
 
+/// Replaces each path of a folder by its files of rows: those in *.jsonl, then those in *.json, by name. Other paths
+/// stay as they are.
+/// \throws kData for a folder without such a file; kIo for one that cannot be listed
+std::vector<std::string> with_files_of_folders(std::span<const std::string> paths);
+
 /// Reads the rows of all files, in order. Row::answer and Row::references hold the answer of each row. A file that is a
 /// copy of another one is read too, and TaskRows::note mentions it.
 /// \throws kData for the first row that cannot be read, or for a file without a readable row: "a.jsonl:17: output is

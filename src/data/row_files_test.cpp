@@ -15,13 +15,13 @@ class RowFiles : public ::testing::Test {
     return path.string();
   }
 
-  TaskRows read(std::string_view text, FileRows what = {}) const {
-    what.patterns = {file("rows.jsonl", text)};
+  TaskRows read(std::string_view text, FileRows what = {}, const std::string& name = "rows.jsonl") const {
+    what.patterns = {file(name, text)};
     return file_rows(what);
   }
 
-  std::string refused(std::string_view text, FileRows what = {}) const {
-    return testing::refusal([&] { read(text, what); });
+  std::string refused(std::string_view text, FileRows what = {}, const std::string& name = "rows.jsonl") const {
+    return testing::refusal([&] { read(text, what, name); });
   }
 
   static void says(const std::string& line, std::initializer_list<std::string_view> words) {
@@ -277,7 +277,9 @@ TEST_F(RowFiles, CommonFormatsAreRecognisedByTheirKeys) {
   EXPECT_EQ(one(R"({"instruction": "c", "input": "i", "output": "d", "system": "s", "history": [["a", "b"]]})", chat),
             "||d|system:s|user:a|assistant:b|user:c\n\ni|assistant:d");
   EXPECT_EQ(one(R"({"instruction": "c", "input": "i", "output": "d", "system": "s", "history": []})"), "s\n\nc|i|d");
-  EXPECT_EQ(one("{\n \"data\": [\n {\"prompt\": \"a\", \"completion\": \"b\"}\n]}"), "a||b");
+  EXPECT_EQ(
+      summary(read("{\n \"data\": [\n {\"prompt\": \"a\", \"completion\": \"b\"}\n]}", {}, "rows.json").rows.at(0)),
+      "a||b");
   EXPECT_EQ(one("{\"data\": [{\"prompt\": \"a\", \"completion\": \"b\"}]}\n"), "a||b");
   says(refused(R"({"text": "a"})"), {"rows.jsonl:1: a text asks nothing", "plain"});
   says(refused(R"({"text": "a"})", {.texts = true, .compared = true}), {"score = \"nll\""});
@@ -292,9 +294,16 @@ TEST_F(RowFiles, CommonFormatsAreRecognisedByTheirKeys) {
 }
 
 TEST_F(RowFiles, ErrorsNameTheFormatOfUnsupportedFiles) {
+  constexpr std::string_view kSays = "one JSON object per line; this one goes on over lines ";
   says(refused("{\n \"prompt\": \"a\",\n \"completion\": \"b\"\n}\n"),
-       {"rows.jsonl: is one JSON object over several lines", "a list of rows, one row a line"});
-  says(refused("{\n \"prompt\": \"a\"\n}\n{\n \"prompt\": \"b\"\n}\n"), {"rows.jsonl:1: ", "ends within a value"});
+       {concat("rows.jsonl:1: ", kSays, "1 to 4: "), "jq -c", "a list of rows into a .json file"});
+  says(refused("{\n \"prompt\": \"a\"\n}\n{\n \"prompt\": \"b\"\n}\n"), {"rows.jsonl:1: ", kSays});
+  says(refused("{\"data\": [\n {\"prompt\": \"a\", \"completion\": \"b\"}\n]}"), {"rows.jsonl:1: ", kSays, "1 to 3"});
+  says(refused("{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\",\n\n\"completion\": \"b\"}\n"),
+       {"rows.jsonl:3: ", kSays, "3 to 5"});
+  says(refused("{\"prompt\": \"a}\", \"completion\": \"\\\"{[\"}\n{\"prompt\": \"a"),
+       {"rows.jsonl:2: not valid JSON", "ends within"});
+  says(refused("{\n}", {}, "rows.json"), {"rows.json: is one JSON object over several lines", "a list of rows"});
   says(refused(std::string_view("\x1F\x8B\x08\0", 4)), {"rows.jsonl: is compressed (gzip), allowed: JSON", "unpack"});
   says(refused("BZh91AY&SY"), {"is compressed (bzip2)"});
   says(refused("\x28\xB5\x2F\xFD"

@@ -337,6 +337,11 @@ TEST_F(Hostile, AReplyThatStopsHalfwayIsLostAfterItsLease) {
   EXPECT_NE(arrival->reason.find("came no further"), std::string::npos);
 }
 
+TEST_F(Hostile, AServerSaysThatItLivesAndThatItIsReady) {
+  auto& client = bad().client;
+  for (const auto* page : {"/livez", "/readyz", "/health"}) EXPECT_EQ(client.get(page).status, 200) << page;
+}
+
 TEST_F(Hostile, MetricsCountWhatWasRefused) {
   auto& caller = bad();
   caller.post(path::kPullMessages, encode(PullMessagesRequest{good_.id()}));

@@ -290,6 +290,7 @@ Value attribute(const Value& x, std::string_view name) {
 
 Value item(const Value& x, const Value& key, Budget& budget) {
   EK_CHECK(!key.is<SafeText>(), kData, "a subscript that is ", key.kind(), " is not part of the subset");
+  EK_CHECK(!x.is<SafeText>(), kData, "a subscript of ", x.kind(), " is not part of the subset");
   if (key.is_string() && !x.is_dict()) return attribute(x, key.text());
   EK_CHECK(!x.is<Undefined>(), kData, x.as<Undefined>()->name, " is undefined, so it has no items");
   if (x.is_dict()) {

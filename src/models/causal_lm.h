@@ -194,7 +194,9 @@ void write_random_model(const std::filesystem::path& config_json, const std::fil
                         uint64_t seed, int64_t shard_bytes = kShardBytes,
                         ExpertLayout layout = ExpertLayout::kOriginal);
 
-/// Maps "builtin:NAME" to the shipped folder of that model. Any other text is returned unchanged as a path.
+/// Maps "builtin:NAME" to the shipped folder of that model, and a hub name, "org/name" or "hf://org/name", to its
+/// snapshot in the local hub cache (base/plain/hub_cache.h). A folder of that path comes before the cache. Any other
+/// text is returned unchanged as a path. \throws kConfig when the cache lacks a name after "hf://"
 std::filesystem::path resolve_model_path(const std::string& path);
 
 class ModelConfig;   // models/checkpoint.h

@@ -248,8 +248,9 @@ TEST_F(Checkpoint, UnsupportedSettingsAreNamed) {
   const std::vector<std::pair<std::string, Json>> settings{
       {"is_causal", false},
       {"hidden_act", "gelu"},
-      {"rope_scaling", Json{{"type", "linear"}, {"factor", 2.0}}},
-      {"rope_parameters", Json{{"rope_type", "yarn"}, {"rope_theta", 1.0}}},
+      {"rope_scaling", Json{{"type", "longrope"}, {"factor", 2.0}}},
+      {"rope_scaling", Json{{"type", "linear"}}},
+      {"rope_parameters", Json{{"rope_type", "yarn"}, {"factor", 0.5}}},
       {"rope_parameters", Json{{"rope_thetta", 1.0}}},
       {"sliding_window", 4},
       {"layer_types", Json::array({"full_attention", "sliding_attention"})},

@@ -94,7 +94,7 @@ class Decoder final : public CausalLm {
 
   Built built_;
   std::string config_json_;
-  double rope_theta_;
+  RopeSpec rope_;
   DecoderScales scales_;
   at::Tensor embedding_;
   FrozenWeight head_;
@@ -116,7 +116,7 @@ void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::strin
 }
 
 Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source)
-    : config_json_(config.text()), rope_theta_(spec.rope_theta), scales_(spec.scales) {
+    : config_json_(config.text()), rope_(spec.rope), scales_(spec.scales) {
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
   ModelBuilder model(spec.model, source);
   model.spec.num_kv_heads = spec.attention.kv_heads;
@@ -201,7 +201,7 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
   std::optional<aten::CacheWindow> window;
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
   const auto &ids = layout ? layout->ids_R : batch.ids, &positions = layout ? layout->positions_R : batch.positions;
-  const auto rotary = rotary_table(positions, spec().head_width, rope_theta_);
+  const auto rotary = rotary_table(positions, spec().head_width, rope_);
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -234,7 +234,6 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
                              .max_positions = config.integer_or("max_position_embeddings", defaults.max_positions),
                              .end_of_text = end_behind_texts(config),
                              .pad = config.token_id("pad_token_id")},
-                   .rope_theta = read_rope_theta(config, defaults.rope_theta),
                    .tied = config.flag_or("tie_word_embeddings", false)};
   // Not among the initialisers: g++ 12 destroys it twice when a later initialiser throws.
   spec.model.eos = ends_of_generation(config);
@@ -242,6 +241,9 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
   heads.heads = config.integer("num_attention_heads");
   heads.kv_heads = read_kv_heads(config, heads.heads, defaults);
   heads.head_width = read_head_width(config, spec);
+  spec.rope = read_rope(
+      config,
+      {.theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = heads.head_width});
   refuse_windows(config, spec.model.max_positions);
   EK_CHECK(heads.heads % heads.kv_heads == 0, kCheckpoint, config.origin(), ": num_attention_heads ", heads.heads,
            " is not a multiple of num_key_value_heads ", heads.kv_heads);

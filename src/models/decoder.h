@@ -37,7 +37,7 @@ struct DecoderScales {
 /// Describes a model.
 struct DecoderSpec {
   ModelSpec model;
-  double rope_theta = 10000.0;
+  RopeSpec rope{};
   bool tied = false;  ///< whether the head is the embedding
   NormSpec norm{};
   AttentionSpec attention{};
@@ -60,8 +60,8 @@ struct DecoderDefaults {
 };
 
 /// Reads the config.json keys that all families share: vocabulary, widths, layers, heads, head width (`head_dim`, or
-/// else hidden_size / heads), positions, end tokens, theta of RoPE, and tied embeddings. The family itself sets norm,
-/// QK-norm, biases and feed-forward blocks.
+/// else hidden_size / heads), positions, end tokens, RoPE (models/rope_config.h), and tied embeddings. The family
+/// itself sets norm, QK-norm, biases and feed-forward blocks.
 /// \throws kCheckpoint when sizes do not fit, or on an unsupported setting: sliding windows, other layer types,
 /// quantised weights, attention dropout
 DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults = {});

@@ -44,6 +44,8 @@ std::vector<Example> alike_or_not() {
 /// Sizes that the grouped products' alignment takes.
 const Json kAligned{{"hidden_size", 32}, {"intermediate_size", 16}, {"num_attention_heads", 4}};
 
+constexpr const char* kTrainedLength = "original_max_position_embeddings";
+
 struct Arithmetic {
   BaseDtype storage = BaseDtype::kFloat64;
   at::ScalarType activations = at::kDouble, inner = at::kFloat;
@@ -189,6 +191,21 @@ TEST_P(Engines, AreTheSameInFloat32) {
     if (HasFailure()) break;
   }
   for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kSingles, 1e-5, more);
+}
+
+TEST_P(Engines, AreTheSameWithScaledPositions) {
+  for (const Json& rope :
+       {Json{{"type", "linear"}, {"factor", 2.5}}, Json{{"type", "dynamic"}, {"factor", 4.0}},
+        Json{{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 0.5}, {"high_freq_factor", 4}, {kTrainedLength, 4}},
+        Json{{"type", "yarn"}, {"factor", 8}, {"beta_fast", 3}, {"truncate", false}, {kTrainedLength, 4}}}) {
+    Json more = kAligned;
+    more["rope_scaling"] = rope;
+    expect_same(GetParam(), {.change = true}, kDoubles, 1e-11, more);
+    const auto batch = pack(alike_or_not());
+    const auto scaled = make_model(GetParam(), BaseDtype::kFloat64, more)->hidden(batch, {}),
+               plain = make_model(GetParam(), BaseDtype::kFloat64, kAligned)->hidden(batch, {});
+    EXPECT_EQ(apart_by_norm(scaled, plain) < 1e-5, rope["type"] == "dynamic") << rope;
+  }
 }
 
 TEST_P(Engines, AreNearInBFloat16) {

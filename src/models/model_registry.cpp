@@ -3,6 +3,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/hub_cache.h"
 #include "models/checkpoint.h"
 
 namespace evenkeel {
@@ -99,7 +100,9 @@ void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, 
 
 fs::path resolve_model_path(const std::string& path) {
   check_path_text(path, "the model's path");
-  if (!path.starts_with(kBuiltinPrefix)) return path;
+  if (path.starts_with(kHubAddress)) return cached_file(path, "the model's path");
+  if (!path.starts_with(kBuiltinPrefix))
+    return path_exists(path) ? path : cached_snapshot(HubKind::kModel, path).value_or(path);
   return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
 }
 

@@ -1,14 +1,19 @@
 #include "models/rope_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
+#include "base/plain/error.h"
 #include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::string_view kScaling = "rope_scaling", kParameters = "rope_parameters", kTheta = "rope_theta",
-                           kPartial = "partial_rotary_factor";
+                           kPartial = "partial_rotary_factor", kTrained = "original_max_position_embeddings";
+constexpr int64_t kMostPositions = int64_t{1} << 28;
 
 /// Returns the object under `key`, or nullopt if it is absent or empty.
 std::optional<JsonView> rope_block(const ModelConfig& config, std::string_view key) {
@@ -27,27 +32,10 @@ std::optional<JsonView> rope_block(const ModelConfig& config) {
   return scaling;
 }
 
-void require_plain_type(const JsonView& block, std::string_view key) {
-  if (!block.json().contains(key)) return;
-  const auto type = block.at(key);
-  type.require(type.string() == "default", " is ", shown(type.json()), ", supported: \"default\"");
-}
-
-/// Rejects partial RoPE. Plain RoPE rotates all of a head.
+/// Rejects partial RoPE. All of a head is rotated.
 void require_whole_heads(const JsonView& settings) {
   const auto part = settings.find(kPartial);
   if (part) part->require(part->number() == 1, " is ", part->number(), ", supported: 1");
-}
-
-void require_plain_block(const JsonView& block) {
-  const std::string_view type = block.json().contains("rope_type") ? "rope_type" : "type";
-  require_plain_type(block, type);  // first, so that the error names the scaled type instead of its further keys
-  for (const auto& member : block.members()) {
-    const std::string_view key = member.key();
-    member.require(key == "rope_type" || key == "type" || key == kTheta || key == kPartial,
-                   " is no key of plain RoPE, known: rope_type, type, ", kTheta, ", ", kPartial);
-  }
-  require_whole_heads(block);
 }
 
 /// Reads theta and rejects null, with which transformers cannot compute either.
@@ -57,14 +45,148 @@ double theta_at(const JsonView& settings) {
   return theta.number();
 }
 
-}  // namespace
-
-double read_rope_theta(const ModelConfig& config, double otherwise) {
-  require_whole_heads(config.view());
-  const auto block = rope_block(config);
-  if (block) require_plain_block(*block);
+double read_theta(const ModelConfig& config, const std::optional<JsonView>& block, double otherwise) {
   if (block && block->json().contains(kTheta)) return theta_at(*block);
   return config.view().json().contains(kTheta) ? theta_at(config.view()) : otherwise;
+}
+
+/// The settings of scaled RoPE: its object, and the rest of config.json.
+struct Settings {
+  const JsonView& block;
+  const ModelConfig& config;
+  const RopeSizes& sizes;
+
+  double number(std::string_view key, double least, std::string_view allowed) const {
+    const auto value = block.at(key);
+    value.require(value.number() >= least && std::isfinite(value.number()), " is ", shown(value.json()),
+                  ", allowed: ", allowed);
+    return value.number();
+  }
+  double factor() const { return number("factor", 1, "1 or more"); }
+  double positive(std::string_view key) const { return number(key, std::numeric_limits<double>::min(), "above 0"); }
+  /// Returns the value of `key`, or `otherwise` if it is absent, null or 0.
+  double if_not_zero(std::string_view key, double otherwise) const {
+    const double value = block.has(key) ? number(key, 0, "0 or more") : 0;
+    return value == 0 ? otherwise : value;
+  }
+  int64_t trained_length() const {
+    for (const auto& settings : {config.view(), block})
+      if (settings.json().contains(kTrained)) return settings.at(kTrained).integer(1, kMostPositions);
+    return sizes.max_positions;
+  }
+};
+
+void read_default(const Settings& /*settings*/, RopeSpec& /*rope*/) {}
+
+void read_linear(const Settings& settings, RopeSpec& rope) { rope.scaling = LinearRope{settings.factor()}; }
+
+/// Type dynamic changes theta by the length of a text, never below max_position_embeddings. At that length the change
+/// is a factor of 1, apart from rounding.
+void read_dynamic(const Settings& settings, RopeSpec& rope) {
+  const double factor = settings.factor();
+  const auto width = static_cast<double>(settings.sizes.head_width),
+             length = static_cast<double>(settings.sizes.max_positions);
+  settings.block.require(width > 2, " is of type dynamic, which needs heads wider than 2");
+  rope.theta *= std::pow(factor * length / length - (factor - 1), width / (width - 2));
+  settings.block.at("factor").require(rope.theta > 0 && std::isfinite(rope.theta), " is ", factor,
+                                      ", which is too large");
+}
+
+void read_llama3(const Settings& settings, RopeSpec& rope) {
+  const Llama3Rope read{.factor = settings.factor(),
+                        .low_freq_factor = settings.positive("low_freq_factor"),
+                        .high_freq_factor = settings.positive("high_freq_factor"),
+                        .trained_length = settings.trained_length()};
+  settings.block.at("high_freq_factor")
+      .require(read.high_freq_factor > read.low_freq_factor, " is ", read.high_freq_factor,
+               ", allowed: above low_freq_factor, which is ", read.low_freq_factor);
+  rope.scaling = read;
+}
+
+/// Returns the factor of YaRN. Null stands for the ratio of the longest text to the longest text before scaling.
+double yarn_factor(const Settings& settings, int64_t trained_length) {
+  const auto factor = settings.block.at("factor");
+  if (!factor.json().is_null()) return settings.factor();
+  const auto ratio = static_cast<double>(settings.sizes.max_positions) / static_cast<double>(trained_length);
+  factor.require(ratio >= 1, " is null and max_position_embeddings over ", kTrained, " ", ratio,
+                 ", allowed: 1 or more");
+  return ratio;
+}
+
+/// Returns the factor of cosines and sines: the given one, or that of the paper.
+double yarn_attention(const Settings& settings, double factor) {
+  if (settings.block.has("attention_factor")) return settings.positive("attention_factor");
+  const auto of = [&](double scale) { return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0; };
+  const double above = settings.if_not_zero("mscale", 0), below = settings.if_not_zero("mscale_all_dim", 0);
+  return above != 0 && below != 0 ? of(above) / of(below) : of(1);
+}
+
+void read_yarn(const Settings& settings, RopeSpec& rope) {
+  const int64_t trained_length = settings.trained_length();
+  const YarnRope read{
+      .factor = yarn_factor(settings, trained_length),
+      .beta_fast = settings.if_not_zero("beta_fast", 32),
+      .beta_slow = settings.if_not_zero("beta_slow", 1),
+      .trained_length = trained_length,
+      .truncate = settings.block.json().contains("truncate") ? settings.block.at("truncate").flag() : true};
+  settings.block.require(read.beta_fast >= read.beta_slow, " has beta_fast ", read.beta_fast, " and beta_slow ",
+                         read.beta_slow, ", allowed: beta_fast at least beta_slow");
+  settings.block.require(rope.theta != 1, " is of type yarn with a ", kTheta, " of 1, allowed: another one");
+  rope.attention_factor = yarn_attention(settings, read.factor);
+  rope.scaling = read;
+}
+
+/// Describes a value of `rope_type`: its keys besides those of every type, and its reader.
+struct RopeType {
+  std::string_view name;
+  std::vector<std::string_view> keys;
+  void (*read)(const Settings& settings, RopeSpec& rope);
+};
+
+const std::vector<RopeType>& rope_types() {
+  static const std::vector<RopeType> types{
+      {"default", {}, read_default},
+      {"linear", {"factor"}, read_linear},
+      {"dynamic", {"factor"}, read_dynamic},
+      {"llama3", {"factor", kTrained, "low_freq_factor", "high_freq_factor"}, read_llama3},
+      {"yarn",
+       {"factor", kTrained, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"},
+       read_yarn}};
+  return types;
+}
+
+const RopeType& type_of(const JsonView& block) {
+  const std::string_view key = block.json().contains("rope_type") ? "rope_type" : "type";
+  if (!block.json().contains(key)) return rope_types().front();
+  const auto type = block.at(key);
+  std::vector<std::string_view> names;
+  for (const auto& known : rope_types()) {
+    if (type.string() == known.name) return known;
+    names.push_back(known.name);
+  }
+  type.refuse(" is ", shown(type.json()), ", supported: ", join(names));
+}
+
+void require_known_keys(const JsonView& block, const RopeType& type) {
+  std::vector<std::string_view> known{"rope_type", "type", kTheta, kPartial};
+  known.insert(known.end(), type.keys.begin(), type.keys.end());
+  for (const auto& member : block.members())
+    member.require(std::find(known.begin(), known.end(), member.key()) != known.end(), " is no key of RoPE of type ",
+                   type.name, ", known: ", join(known));
+}
+
+}  // namespace
+
+RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes) {
+  require_whole_heads(config.view());
+  const auto block = rope_block(config);
+  const RopeType* type = block ? &type_of(*block) : nullptr;  // first, so that an error names an unsupported type
+  if (block) require_known_keys(*block, *type);
+  RopeSpec rope{.theta = read_theta(config, block, sizes.theta)};
+  if (!block) return rope;
+  require_whole_heads(*block);
+  type->read({*block, config, sizes}, rope);
+  return rope;
 }
 
 }  // namespace evenkeel

@@ -2,15 +2,25 @@
 #pragma once
 
 #include "models/checkpoint.h"
+#include "nn/attention/rotary.h"
 
 namespace evenkeel {
 
-/// Returns theta of plain RoPE. Settings are read from the object `rope_scaling` if it is not empty, or else from
-/// `rope_parameters`. Missing settings are read from the top level, where transformers 4 writes `rope_theta` and
-/// `partial_rotary_factor`. In the object, `type` is an older name of `rope_type`.
-/// Source: convert_rope_params_to_dict of transformers 5.23.
-/// \param otherwise  the family's theta, used if config.json has none
-/// \throws kCheckpoint on scaled or partial RoPE, an unknown key of the object, null, or two objects that differ
-double read_rope_theta(const ModelConfig& config, double otherwise);
+/// Holds what RoPE needs besides its own settings.
+struct RopeSizes {
+  double theta;           ///< the family's theta, used if config.json has none
+  int64_t max_positions;  ///< value of max_position_embeddings
+  int64_t head_width;
+};
+
+/// Returns the rotary positions that `config` describes: plain, or of type linear, dynamic, llama3 or yarn. Settings
+/// are read from the object `rope_scaling` if it is not empty, or else from `rope_parameters`. Missing settings are
+/// read from the top level, where transformers 4 writes `rope_theta` and `partial_rotary_factor`. In the object, `type`
+/// is an older name of `rope_type`. A top-level `original_max_position_embeddings` replaces that of the object.
+/// Type dynamic has the frequencies of texts up to max_position_embeddings; models refuse longer texts.
+/// Source: convert_rope_params_to_dict() and the functions of ROPE_INIT_FUNCTIONS of transformers 5.23.
+/// \throws kCheckpoint on partial RoPE, another type, an unknown key of the object, null, a value out of range, or two
+/// objects that differ
+RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes);
 
 }  // namespace evenkeel

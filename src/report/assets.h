@@ -1,5 +1,5 @@
 /// \file  Returns the parts of report.html as text compiled into the program. They are generated at configure time from
-/// src/report/page.* and Debian's chart.js (src/CMakeLists.txt).
+/// src/report/page/ (src/CMakeLists.txt).
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,9 @@ namespace evenkeel::assets {
 
 std::string_view page_html();
 std::string_view page_css();
-std::string_view page_js();
-std::string_view chart_js();
+std::string_view page_data_js();      ///< groups runs, means and intervals over seeds
+std::string_view page_figure_js();    ///< captions, legends, downloads, tables
+std::string_view page_charts_js();    ///< kinds of charts, as SVG
+std::string_view page_sections_js();  ///< sections of the page
 
 }  // namespace evenkeel::assets

@@ -1,10 +1,12 @@
 #include "report/page.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "base/plain/files.h"
 #include "report/assets.h"
 #include "report/differences.h"
+#include "report/phi_correlation.h"
 
 namespace evenkeel {
 namespace {
@@ -23,13 +25,26 @@ bool shows_frame(size_t index, size_t count) {
   return index * kMaxFrames / count != (index - 1) * kMaxFrames / count;
 }
 
-OrderedJson heat_map(const ExpertUse& use) {
+OrderedJson rounded(const std::vector<std::vector<double>>& values_LE) {
   OrderedJson layers = OrderedJson::array();
-  for (const auto& u_E : use.utilization) {
+  for (const auto& values_E : values_LE) {
     auto& layer = layers.emplace_back(OrderedJson::array());
-    for (const double share : u_E) layer.push_back(rounded(share));
+    for (const double value : values_E) layer.push_back(rounded(value));
   }
   return layers;
+}
+
+/// Adds how the experts were used, and phi where the method has it. Only a frame has the values of each expert.
+void add_experts(OrderedJson& out, const RoundRecord& round, bool frame) {
+  const auto& use = *round.experts;
+  out["entropy_mean"] = use.entropy_mean;
+  out["gini_mean"] = use.gini_mean;
+  out["dead_experts"] = std::accumulate(use.dead_experts.begin(), use.dead_experts.end(), int64_t{0});
+  if (frame) out["utilization"] = rounded(use.utilization);
+  const auto phi_LE = phi_of(round);
+  if (phi_LE.empty()) return;
+  out["phi_correlation"] = record::write(phi_correlation(phi_LE, use.utilization));
+  if (frame) out["phi"] = rounded(phi_LE);
 }
 
 /// What page.js draws of a round.
@@ -44,11 +59,9 @@ OrderedJson round_json(const RoundRecord& round, bool frame) {
                      {"flops", round.flops},
                      {"experts_per_token", round.experts_per_token},
                      {"metrics", round.metrics}};
+  if (round.seconds.round) out["wall"] = *round.seconds.round;
   if (round.simulated) out["seconds"] = round.simulated->end;
-  if (!round.experts) return out;
-  out["entropy_mean"] = round.experts->entropy_mean;
-  out["gini_mean"] = round.experts->gini_mean;
-  if (frame) out["utilization"] = heat_map(*round.experts);
+  if (round.experts) add_experts(out, round, frame);
   return out;
 }
 
@@ -57,9 +70,15 @@ OrderedJson run_json(const RunRecords& run) {
   for (size_t i = 0; i < run.rounds.size(); ++i)
     rounds.push_back(round_json(run.rounds[i], shows_frame(i, run.rounds.size())));
   for (const auto& evaluation : run.evaluations) evaluations.push_back(record::write(evaluation));
-  return {{"label", run.label}, {"method", run.method},      {"seed", run.seed},
-          {"model", run.model}, {"config", run.config},      {"version", run.manifest.value("version", "")},
-          {"rounds", rounds},   {"evaluations", evaluations}};
+  return {{"label", run.label},
+          {"arm", run.arm},
+          {"method", run.method},
+          {"seed", run.seed},
+          {"model", run.model},
+          {"config", run.config},
+          {"version", run.manifest.value("version", "")},
+          {"rounds", rounds},
+          {"evaluations", evaluations}};
 }
 
 OrderedJson differences_json(std::span<const RunRecords> runs) {
@@ -94,14 +113,16 @@ void replace(std::string& page, std::string_view mark, std::string_view text) {
 
 }  // namespace
 
-std::string report_page(std::span<const RunRecords> runs) {
+std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study) {
   OrderedJson data = {{"runs", OrderedJson::array()}, {"differences", differences_json(runs)}};
   for (const auto& run : runs) data["runs"].push_back(run_json(run));
+  if (study) data["study"] = {{"name", study->name}, {"reference", study->reference}};
   std::string page(assets::page_html());
   replace(page, "/*STYLE*/", assets::page_css());
+  replace(
+      page, "/*SCRIPT*/",
+      concat(assets::page_data_js(), assets::page_figure_js(), assets::page_charts_js(), assets::page_sections_js()));
   replace(page, "/*DATA*/", script_safe(data));
-  replace(page, "/*CHARTS*/", assets::chart_js());
-  replace(page, "/*SCRIPT*/", assets::page_js());
   return page;
 }
 

@@ -1,8 +1,8 @@
-/// \file  Writes report.html, a single file that opens offline. It contains the charts' library (chart.js), script and
-/// style.
+/// \file  Writes report.html, a single file that opens offline. Script and style are in src/report/page/.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,11 +10,17 @@
 
 namespace evenkeel {
 
-/// Makes the page. Its sections are: differences between the runs (report/differences.h); the runs; accuracy by budget
-/// and by round, per task, with chance, majority, rows and questions; clients at their own budgets; training loss;
-/// scores and loss against bytes and, if time is simulated, against time; expert utilisation (layer x expert) over
-/// rounds, its entropy and Gini; bytes and FLOPs per round; the resolved configs. Empty sections are hidden.
-std::string report_page(std::span<const RunRecords> runs);
+/// The study that the runs of a page belong to.
+struct StudyOfPage {
+  std::string name, reference;  ///< reference: the arm that others are compared with
+};
+
+/// Makes the page. It groups runs by method, one run per seed, or by arm if the runs belong to a study. Its sections
+/// are: differences between the runs (report/differences.h); scores by budget with 95 % intervals over seeds, and paired
+/// differences to the reference arm, for each task; the runs; scores against rounds, bytes, FLOPs and time; clients at
+/// their own budgets; training; expert utilisation as maps of layer x expert, its entropy and Gini, and phi against it;
+/// cost; the meaning of each measure; the resolved configs. Sections without content are hidden.
+std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study = std::nullopt);
 
 /// Writes the page of run folders atomically. Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");
 void save_report(std::span<const std::filesystem::path> folders, const std::filesystem::path& file);

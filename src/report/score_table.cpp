@@ -244,6 +244,14 @@ std::string reading_title(const std::string& reading) {
   return "";
 }
 
+/// Returns a note if most answers cannot be read; "" otherwise.
+std::string unreadable_note(std::span<const TaskScore> scores) {
+  double invalid = 0;
+  for (const auto& score : scores) invalid += score.kind == AnswerKind::kChoice ? score.invalid_rate : 0;
+  if (invalid <= 0.5 * static_cast<double>(scores.size())) return "";
+  return "most answers cannot be read (inv): acc says nothing yet; train longer, or compare lik\n";
+}
+
 /// Returns the tables of one kind, reading by reading; "" if there are no scores.
 std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores) {
   std::string text;
@@ -256,7 +264,7 @@ std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores)
       text += reading_title(reading) + tables_of(layout, of_the_run(same)) + served_table(layout, same);
     shown.insert(shown.end(), same.begin(), same.end());
   }
-  return text.empty() ? text : text + counts(shown) + std::string(layout.legend);
+  return text.empty() ? text : text + counts(shown) + std::string(layout.legend) + unreadable_note(of_the_run(shown));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace evenkeel {
 namespace {
 
@@ -17,6 +19,20 @@ TEST(ScoreTable, FreeTextHasASeparateTable) {
   EXPECT_NE(score_table(scores).find(" 12.5 45.7 89.1"), both.npos);
   EXPECT_EQ(score_table(std::span(scores).first(1)).find("F1"), both.npos);
   EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
+}
+
+TEST(ScoreTable, ANoteExplainsUnreadableAnswers) {
+  const auto table = [](double first, double second) {
+    return score_table(std::vector<TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
+                                              {.task = "boolq", .rows = 10, .invalid_rate = second}});
+  };
+  constexpr std::string_view kNote = "most answers cannot be read (inv)";
+  EXPECT_NE(table(1.0, 0.2).find(kNote), std::string::npos);
+  EXPECT_NE(table(0.6, 0.6).find(kNote), std::string::npos);
+  EXPECT_EQ(table(0.5, 0.5).find(kNote), std::string::npos);
+  EXPECT_EQ(table(0.0, 0.0).find(kNote), std::string::npos);
+  const std::array text = {TaskScore{.task = "telequad", .rows = 4, .invalid_rate = 1.0, .kind = AnswerKind::kText}};
+  EXPECT_EQ(score_table(text).find(kNote), std::string::npos);
 }
 
 TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {

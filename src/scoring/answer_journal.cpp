@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 #include "base/format/record.h"
 #include "base/plain/files.h"
@@ -37,6 +38,18 @@ const AnsweredBatch& AnswerJournal::add(AnsweredBatch batch) {
 void AnswerJournal::finish() {
   batches_.clear();
   remove_path(file_);
+}
+
+void check_journal(const fs::path& file) {
+  constexpr std::string_view kBegin = "{\"key\":\"";
+  if (!path_exists(file)) return;
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream in(file, std::ios::binary);
+  EK_CHECK(in.good(), kIo, file.string(), ": cannot be read");
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<size_t>(in.gcount()));
+  EK_CHECK(kBegin.starts_with(begin), kData, file.string(),
+           " is no journal of answers (evaluate --journal): choose another file");
 }
 
 AnsweredBatch get_or_compute(AnswerJournal* journal, const std::string& key, size_t first,

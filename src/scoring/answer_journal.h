@@ -52,6 +52,11 @@ class AnswerJournal {
   std::map<std::pair<std::string, int64_t>, AnsweredBatch> batches_;
 };
 
+/// Checks that a file can be a journal: it does not exist, is empty, or begins as a journal does. The file is not
+/// changed.
+/// \throws kData naming it
+void check_journal(const std::filesystem::path& file);
+
 /// Returns the journal's batch that begins with row `first`. If there is none, it calls `make`, measures the time, and
 /// adds the batch to the journal.
 /// \param journal  null: always calls `make`, and stores nothing

@@ -84,6 +84,22 @@ void check_prompts_fit(const Prompts& prompts, const TaskInfo& task, std::span<c
   }
 }
 
+/// The first accepted answer of free text that says anything, for its likelihood.
+std::vector<std::string> first_reference(const Row& row) {
+  for (const auto& reference : row.references)
+    if (auto text = strip(reference); !text.empty()) return {std::move(text)};
+  return {};
+}
+
+/// Drops the last row's answers if one is longer than what is generated, so that likelihoods need no more positions and
+/// no larger cache than generation does.
+void drop_long(int64_t most, Batch& batch) {
+  auto& tokens = batch.answer_tokens.back();
+  if (std::all_of(tokens.begin(), tokens.end(), [&](const auto& ids) { return std::ssize(ids) <= most; })) return;
+  tokens.clear();
+  batch.answers.back().clear();
+}
+
 /// Tokenises rows [first, first + count).
 /// \param limit  largest number of tokens of a prompt with context
 Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row> all, size_t first,
@@ -101,11 +117,13 @@ Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row
     auto prompt = prompts.evaluation_prompt(fitted);
     const auto gap = take_gap(prompt, options.form);
     batch.prompts.push_back(prompts.encode(prompt));
-    if (!options.likelihood || task.free_text()) continue;
-    batch.answers.push_back(row_answers(task, row));
+    if (!options.likelihood) continue;
+    batch.answers.push_back(task.free_text() ? first_reference(row) : row_answers(task, row));
+    const auto lead = task.free_text() ? std::string() : answer_lead(row);
     auto& tokens = batch.answer_tokens.emplace_back();
     for (const auto& answer : batch.answers.back())
-      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), concat(gap, answer_lead(row), answer)));
+      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), concat(gap, lead, answer)));
+    if (task.free_text()) drop_long(options.max_new_tokens, batch);
   }
   return batch;
 }
@@ -120,8 +138,26 @@ int64_t new_tokens_of(const Batch& batch, int64_t max_new_tokens) {
 void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
                   std::span<Prediction> predictions) {
   const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
-  for (size_t i = 0; i < scores.size(); ++i)
-    predictions[i].ranked = batch.answers[i][std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const auto& answers = batch.answers[i];
+    predictions[i].ranked = answers[std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
+    const auto right = std::find(answers.begin(), answers.end(), batch.rows[i].answer) - answers.begin();
+    predictions[i].nll = -scores[i].at(right);
+    predictions[i].answer_tokens = std::ssize(batch.answer_tokens[i][right]);
+  }
+}
+
+/// Computes the likelihood of the references of free text. Generation does not use what these passes found, so that
+/// outputs are those without them.
+void weigh_references(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
+                      std::span<Prediction> predictions) {
+  const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
+  run.known.clear();
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i].empty()) continue;
+    predictions[i].nll = -scores[i][0];
+    predictions[i].answer_tokens = std::ssize(batch.answer_tokens[i][0]);
+  }
 }
 
 bool contains(std::string_view whole, std::string_view part) { return whole.find(part) != whole.npos; }
@@ -188,7 +224,8 @@ struct Answering {
                             .names = batch.names,
                             .cache = options.cache,
                             .prefix = &task_prefix()});
-    if (!batch.answers.empty()) rank_answers(model, forward, run, batch, predictions);
+    if (!batch.answers.empty())
+      (task.free_text() ? weigh_references : rank_answers)(model, forward, run, batch, predictions);
     GenerationOptions generation{.max_new_tokens = options.max_new_tokens,
                                  .beams = options.decode == Decode::kBeam4 ? 4 : 1,
                                  .stops = prompts.stops()};

@@ -23,7 +23,7 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 /// Answers to the rows of a task.
 struct TaskAnswers {
-  std::vector<Prediction> predictions;  ///< one per row: output, gold and ranked are set
+  std::vector<Prediction> predictions;  ///< one per row: output, gold; if ranked, also ranked, nll, answer_tokens
   int64_t context_cut = 0;              ///< number of rows whose context was truncated
   double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };

@@ -103,6 +103,29 @@ void warn_once(const std::string& note) {
   if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
 }
 
+/// Returns the mean log-likelihood of the correct answers whose likelihood is known; nothing if there is none.
+std::optional<double> mean_log_likelihood(std::span<const Prediction> predictions) {
+  double sum = 0, count = 0;
+  for (const auto& one : predictions)
+    if (one.answer_tokens > 0) sum -= one.nll, ++count;
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+/// Rounds to a millionth of a nat, which keeps the files of items short.
+double rounded(double nats) { return std::round(nats * 1e6) / 1e6; }
+
+ItemScores items_of(AnswerKind kind, std::span<const Prediction> predictions) {
+  ItemScores items;
+  for (const auto& one : predictions) {
+    if (one.answer_tokens > 0) items.log_likelihood.push_back(rounded(-one.nll));
+    if (kind == AnswerKind::kChoice) items.correct.push_back(is_right(one.extracted, one.gold));
+    if (kind != AnswerKind::kText) continue;
+    items.correct.push_back(one.exact_match > 0);
+    items.f1.push_back(one.f1);
+  }
+  return items;
+}
+
 using Clock = std::chrono::steady_clock;
 using OnRows = std::function<void(int64_t done, int64_t rows)>;
 
@@ -202,8 +225,8 @@ void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInf
 
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
-                        std::vector<Prediction>* predictions,
-                        const std::function<void(int64_t, int64_t)>& on_progress) {
+                        std::vector<Prediction>* predictions, const std::function<void(int64_t, int64_t)>& on_progress,
+                        ItemScores* items) {
   const std::span<const Row> rows = set.rows;
   EK_CHECK(!rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
   EK_CHECK(options.batch_size > 0, kConfig, "evaluation batch size is ", options.batch_size, ", allowed: 1 or more");
@@ -218,7 +241,8 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
   if (task.scoring == Scoring::kNll) {
     weigh_answers(model, tokenizer, forward, task, rows, options, all, score, on_progress);
   } else {
-    const auto key = concat(options.journal_key, predictions ? "" : "; outputs as far as they are read");
+    const auto key =  // older journals hold answers without likelihoods
+        concat(options.journal_key, "; with likelihoods", predictions ? "" : "; outputs as far as they are read");
     auto answers =
         answer_rows(model, tokenizer, forward, task, rows, options, predictions != nullptr, key, on_progress);
     all = std::move(answers.predictions);
@@ -228,6 +252,8 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
     score_answers(task, set, options, all, score);
     score.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   }
+  score.log_likelihood = mean_log_likelihood(all);
+  if (items) *items = items_of(score.kind, all);
   if (predictions) *predictions = std::move(all);
   return score;
 }

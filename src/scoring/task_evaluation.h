@@ -35,17 +35,19 @@ void check_test_rows(const TaskInfo& task, std::span<const Row> rows);
 /// common prefix of the prompts is computed once. Prompt and answer are tokenised together, as in training. A context
 /// that is too long is truncated at its end.
 /// Answers are ranked as continuations of the text that precedes the first option in the row's output, whichever answer
-/// is correct. Free text is not ranked.
+/// is correct. Of free text the likelihood of the first reference is computed.
 /// Greedy outputs end early, where no further text can change the extracted answer, unless `predictions` is given.
 /// Scores are the same.
 /// Scoring::kNll generates nothing. Rows are truncated and tokenised as for training, including the end of sequence,
 /// and a batch has at most 4096 tokens or one row.
 /// \param predictions  receives one prediction per row; null: not needed
 /// \param on_progress  called with the number of rows done and of all rows
+/// \param items  receives the scores of the single rows; null: not needed
 /// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kData as check_test_rows()
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
                         std::vector<Prediction>* predictions = nullptr,
-                        const std::function<void(int64_t done, int64_t rows)>& on_progress = {});
+                        const std::function<void(int64_t done, int64_t rows)>& on_progress = {},
+                        ItemScores* items = nullptr);
 
 }  // namespace evenkeel

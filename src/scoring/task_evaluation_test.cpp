@@ -83,7 +83,7 @@ TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
     if (task.scoring == Scoring::kChoice) write_file_atomic(file, text.substr(0, text.size() - 9));
     AnswerJournal journal(file);
     EXPECT_EQ(journal.find("another", 0), nullptr);
-    ASSERT_NE(journal.find("one", 0), nullptr);
+    ASSERT_NE(journal.find(task.scoring == Scoring::kNll ? "one" : "one; with likelihoods", 0), nullptr);
     options.journal = &journal;
     const auto again = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     auto without_time = [](TaskScore one) {
@@ -100,7 +100,7 @@ TEST(EvaluateTask, UsesTheAnswersOfTheJournal) {
   const auto rows = some_rows(5);
   const testing::TemporaryFolder folder;
   AnswerJournal journal(folder.path() / "answers.jsonl");
-  AnsweredBatch batch{.key = "one", .first = 0, .answers = {}};
+  AnsweredBatch batch{.key = "one; with likelihoods", .first = 0, .answers = {}};
   for (int i = 0; i < 5; ++i)
     batch.answers.push_back({.output = "it is false", .extracted = "", .gold = "", .ranked = "true"});
   journal.add(batch);
@@ -122,6 +122,10 @@ TEST(EvaluateTask, SmallCachesGiveTheSameAnswersInSmallerBatches) {
   evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9}, &few,
                 [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
   EXPECT_EQ(done.size(), 9u);  // one by one
+  for (size_t i = 0; i < few.size(); ++i) {
+    EXPECT_NEAR(few[i].nll, many[i].nll, 1e-4);
+    few[i].nll = many[i].nll = 0;
+  }
   expect_same(few, many);
 }
 
@@ -173,24 +177,50 @@ TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
     }
 }
 
+/// The log-probability of a text behind a prompt.
+double logprob_after(const CausalLm& model, const std::string& prompt, const std::string& text) {
+  const std::vector<TokenIds> both{tokenizer().encode(prompt), tokenizer().encode(prompt + text)};
+  std::vector<double> logprobs;
+  score_texts(model, {}, both, {}, [&](size_t, const TextScore& score) { logprobs.push_back(score.logprob); });
+  return logprobs[1] - logprobs[0];
+}
+
 TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
   const auto model = testing::random_model(22, 400);
   const auto rows = some_rows(5);
   std::vector<Prediction> predictions;
-  const auto score =
-      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2}, &predictions);
+  ItemScores items;
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2},
+                                   &predictions, {}, &items);
   int64_t right = 0;
+  double log_likelihood = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
+    const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
     std::map<double, std::string> by_logprob;
-    for (const std::string answer : {"true", "false"}) {
-      const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
-      const std::vector<TokenIds> text{tokenizer().encode(prompt + "the correct answer is " + answer)};
-      score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) { by_logprob[s.logprob] = answer; });
-    }
+    for (const std::string answer : {"true", "false"})
+      by_logprob[logprob_after(*model, prompt, "the correct answer is " + answer)] = answer;
     EXPECT_EQ(predictions[i].ranked, by_logprob.rbegin()->second);
     right += predictions[i].ranked == rows[i].answer;
+    const double of_gold = logprob_after(*model, prompt, "the correct answer is " + rows[i].answer);
+    EXPECT_NEAR(items.log_likelihood.at(i), of_gold, 1e-4);
+    log_likelihood += of_gold / 5;
   }
   EXPECT_DOUBLE_EQ(score.accuracy_likelihood, static_cast<double>(right) / 5);
+  EXPECT_NEAR(score.log_likelihood.value(), log_likelihood, 1e-4);
+  EXPECT_EQ(items.correct, std::vector<int64_t>(5, 0));  // a random model writes nothing that can be read
+  EXPECT_TRUE(items.f1.empty());
+}
+
+TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
+  const auto model = testing::random_model(22, 400);
+  const auto rows = some_rows(3);
+  ItemScores items;
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                                   {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
+  EXPECT_FALSE(score.log_likelihood);
+  EXPECT_FALSE(record::write(score).contains("log_likelihood"));
+  EXPECT_TRUE(items.log_likelihood.empty());
+  EXPECT_EQ(items.correct.size(), 3u);
 }
 
 TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
@@ -243,6 +273,27 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   EXPECT_DOUBLE_EQ(score.exact_match, exact);
   EXPECT_DOUBLE_EQ(score.f1, f1);
   EXPECT_FALSE(score.bert_score);
+}
+
+TEST(EvaluateTask, LikelihoodOfFreeTextIsThatOfTheFirstReference) {
+  const auto model = testing::random_model(25, 400);
+  auto set = some_questions();
+  set.rows[0].references = {" ", "word3 "};
+  set.rows[2].references = {"a reference that has more tokens than are generated", "word1"};
+  std::vector<Prediction> with, without;
+  ItemScores items;
+  EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
+  const auto prompt = evaluation_prompt(set.rows[0], PromptTemplate::kPaper);  // the others are truncated
+  EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
+  EXPECT_EQ(with[2].answer_tokens, 0);
+  EXPECT_EQ(items.log_likelihood.size(), 4u);
+  EXPECT_EQ(items.f1.size(), 5u);
+  EXPECT_NEAR(score.log_likelihood.value(), -(with[0].nll + with[1].nll + with[3].nll + with[4].nll) / 4, 1e-9);
+  options.likelihood = false;
+  const auto other = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &without);
+  EXPECT_FALSE(other.log_likelihood);
+  for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
 }
 
 TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {
@@ -391,6 +442,7 @@ TEST(EvaluateTask, LikelihoodIsThatOfTheAnswerTokensAfterThePrompt) {
   EXPECT_EQ(score.answer_tokens, tokens);
   EXPECT_NEAR(score.nll, sum / static_cast<double>(tokens), 1e-4);
   EXPECT_DOUBLE_EQ(score.perplexity, std::exp(score.nll));
+  EXPECT_NEAR(score.log_likelihood.value(), -sum / static_cast<double>(whole.examples.size()), 1e-3);
 }
 
 TEST(EvaluateTask, RecordsContainTheMeasuresOfTheirScoring) {

@@ -42,9 +42,9 @@ struct EvaluationOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  /// Computes the headline accuracy from lower-cased output; both variants are always recorded.
-  bool lowercase = false;
-  bool likelihood = true;         ///< also ranks the allowed answers
+  bool lowercase =
+      false;  ///< computes the headline accuracy from lower-cased output; both variants are always recorded
+  bool likelihood = true;         ///< also computes the likelihood of the answers, and ranks the allowed ones
   int64_t batch_size = 128;       ///< prompts generated together
   KvType cache = KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
   double cache_gib = 6;  ///< memory limit of the cache in GiB; reduces the batch to the prompts that fit, at least one
@@ -67,7 +67,7 @@ struct EvaluationOptions {
     field("cache_gib", cache_gib,
           "memory that they may take, in GiB: fewer prompts at once where that many do not fit");
     field("lowercase", lowercase, "headline accuracy from lower-cased output");
-    field("likelihood", likelihood, "also rank the allowed answers by likelihood");
+    field("likelihood", likelihood, "also compute the likelihood of the answers, and rank the allowed ones by it");
   }
   void resolve(const config::Table& table) const {
     table.check_integer("max_new_tokens", max_new_tokens, 1, limits::kTokens);
@@ -118,6 +118,10 @@ struct TaskScore {
   double accuracy_likelihood =
       0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
   double chance = 0, majority = 0;
+  /// Mean log-likelihood of the correct answer in nats: log-probabilities of its tokens, summed per row, mean over rows.
+  /// Of free text it is that of the first reference. Rows that keep no answer, or whose reference is longer than
+  /// max_new_tokens, are left out. Absent without `likelihood` and in older records.
+  std::optional<double> log_likelihood = {};
   AnswerKind kind = AnswerKind::kChoice;
   double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
   std::optional<double> bert_score =
@@ -167,6 +171,7 @@ struct TaskScore {
     field("invalid_rate", invalid_rate);
     field("accuracy_valid", accuracy_valid);
     field("accuracy_likelihood", accuracy_likelihood);
+    field("log_likelihood", log_likelihood);
     field("chance", chance);
     field("majority", majority);
   }
@@ -174,6 +179,7 @@ struct TaskScore {
     kind = AnswerKind::kLikelihood;
     field("nll", nll);
     field("perplexity", perplexity);
+    field("log_likelihood", log_likelihood);
     field("answer_tokens", answer_tokens);
     field("cut", cut);
   }
@@ -184,6 +190,22 @@ struct TaskScore {
     field("bert_score", bert_score);
     field("empty_rate", empty_rate);
     field("context_cut", context_cut);
+    field("log_likelihood", log_likelihood);
+  }
+};
+
+/// Scores of the single rows of a task, in the order of the rows. A list is empty if its measure does not exist for the
+/// kind of the task.
+struct ItemScores {
+  std::vector<double> log_likelihood;  ///< of the correct answer, in nats; rows without one are left out
+  std::vector<int64_t> correct;        ///< 1: the answer is correct (choices) or matches exactly (free text); else 0
+  std::vector<double> f1;              ///< free text: best value over references
+
+  bool operator==(const ItemScores&) const = default;
+  void visit(auto& field) {  // base/format/record.h
+    field("log_likelihood", log_likelihood);
+    field("correct", correct);
+    field("f1", f1);
   }
 };
 
@@ -196,8 +218,9 @@ struct Prediction {
   std::vector<std::string> references = {};  ///< accepted answers of free text
   double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};
-  double nll = 0;             ///< kLikelihood: sum of the negative log-likelihood over the answer's tokens
-  int64_t answer_tokens = 0;  ///< kLikelihood: tokens of the answer; 0: the row was truncated before the answer
+  double nll = 0;  ///< sum of the negative log-likelihood over the correct answer's tokens
+  /// Tokens of the correct answer, or of the first reference for free text. 0: its likelihood is not known.
+  int64_t answer_tokens = 0;
 
   void visit(auto& field) {  // base/format/record.h
     field("output", output);

@@ -37,6 +37,19 @@ const Foldings& foldings() {
   return built;
 }
 
+constexpr size_t kLongestFolding = 3;  // characters
+
+/// Returns the folding of each, or nothing if one of them has a folding of several characters.
+Folded folded_one_by_one(std::span<const uint32_t> codes) {
+  Folded all;
+  for (const uint32_t code : codes) {
+    const auto folded = fold(code);
+    if (folded.size() != 1) return {};
+    all.push_back(folded[0]);
+  }
+  return all;
+}
+
 bool any_in(const CodeSet& set, const std::vector<uint32_t>& codes) {
   return std::any_of(codes.begin(), codes.end(), [&](uint32_t c) { return set.contains(c); });
 }
@@ -65,12 +78,23 @@ std::vector<std::vector<CodeSet>> folded_sequences(const CodeSet& set) {
   return out;
 }
 
-bool fold_together(uint32_t first, uint32_t second) {
-  const auto one = fold(first), other = fold(second);
-  if (one.size() > 1 || other.size() > 1) return false;
-  const auto found = foldings().lower_bound({one[0], other[0]});
-  return found != foldings().end() && found->first.size() > 1 && found->first[0] == one[0] &&
-         found->first[1] == other[0];
+size_t folded_together(std::span<const uint32_t> codes) {
+  for (size_t count = std::min(kLongestFolding, codes.size()); count > 1; --count)
+    if (foldings().contains(folded_one_by_one(codes.first(count)))) return count;
+  return 1;
+}
+
+CodeSet characters_of(std::span<const uint32_t> codes) {
+  std::vector<CodeRange> ranges;
+  for (const uint32_t c : foldings().at(folded_one_by_one(codes))) ranges.push_back({c, c});
+  return CodeSet(std::move(ranges));
+}
+
+bool begin_a_folding(std::span<const uint32_t> codes) {
+  const auto folded = folded_one_by_one(codes);
+  const auto found = foldings().lower_bound(folded);
+  return !folded.empty() && found != foldings().end() && found->first.size() >= folded.size() &&
+         std::equal(folded.begin(), folded.end(), found->first.begin());
 }
 
 }  // namespace evenkeel::unicode

@@ -25,6 +25,11 @@ class PatternCursor {
   char peek() const { return done() ? '\0' : pattern_[at_]; }
   bool starts(std::string_view text) const { return rest().starts_with(text); }
   void skip(size_t bytes) { at_ += bytes; }
+  /// Skips so many bytes and returns them.
+  std::string_view take_bytes(size_t bytes) {
+    at_ += bytes;
+    return pattern_.substr(at_ - bytes, bytes);
+  }
   /// Skips `text` and returns true if the rest begins with it; otherwise returns false.
   bool take(std::string_view text) {
     if (!starts(text)) return false;

@@ -28,10 +28,34 @@ TEST(PatternTranslation, KeepsPatternsThatPcre2ReadsAlike) {
 }
 
 TEST(PatternTranslation, RefusesUnsupportedConstructsByName) {
-  for (const char* pattern :
-       {"\\X",     "a\\Kb",  "\\Ga",    "(a)\\1",      "(?~ab)",  "(?x: a)", "\\p{InBasicLatin}", "[]a]",  "[a-\\d]",
-        "[a-b-c]", "a{3,1}", "(?i:ss)", "(?i:f(?:i))", "(?i:s+)", "(*FAIL)", "[[:foo:]]",         "\\xe9", "[",
-        "(a",      "a)",     "*a",      "^*",          "\\"}) {
+  for (const char* pattern : {"\\X",
+                              "a\\Kb",
+                              "\\Ga",
+                              "(a)+\\1",
+                              "(?~ab)",
+                              "(?x: a)",
+                              "\\p{InBasicLatin}",
+                              "[]a]",
+                              "[a-\\d]",
+                              "[a-b-c]",
+                              "a{3,1}",
+                              "(?i:(?:s)s)",
+                              "(?i:f(?:i))",
+                              "(?i:s{1}s)",
+                              "(a)\\2",
+                              "(?i)(a)\\1",
+                              "(?<n>a)\\1",
+                              "(?<n>a)(?<n>b)\\k<n>",
+                              "(?:(a)\\1)*",
+                              "(*FAIL)",
+                              "[[:foo:]]",
+                              "\\xe9",
+                              "[",
+                              "(a",
+                              "a)",
+                              "*a",
+                              "^*",
+                              "\\"}) {
     try {
       SplitPattern::regex(pattern);
       ADD_FAILURE() << pattern;
@@ -40,6 +64,24 @@ TEST(PatternTranslation, RefusesUnsupportedConstructsByName) {
       EXPECT_NE(std::string(error.what()).find("is not supported"), std::string::npos) << error.what();
     }
   }
+}
+
+TEST(PatternTranslation, SupportsBackReferences) {
+  EXPECT_EQ(cut("(a|b)c\\1", "acbacabcb"), (Pieces{"acb", "aca", "bcb"}));
+  EXPECT_EQ(cut("(?<n>.)\\k<n>", "abba"), (Pieces{"a", "bb", "a"}));
+  EXPECT_EQ(cut("(?:(a)|b)\\1", "baab"), (Pieces{"b", "aa", "b"})) << "a group without a match matches nothing";
+  EXPECT_EQ(cut("(x)?(a|b)\\2", "aaxbb"), (Pieces{"aa", "xbb"}));
+  EXPECT_EQ(translate_pattern("(a)(?<n>b)\\k<n>"), "(?:a)(b)\\g{1}") << "beside names, groups without one hold nothing";
+  EXPECT_EQ(translate_pattern("(a)(b)"), "(?:a)(?:b)");
+}
+
+TEST(PatternTranslation, AdjacentLettersMatchTheLetterThatFoldsToThem) {
+  const std::string sharp = "\u00df", ffi = "\ufb03", ff = "\ufb00";
+  EXPECT_EQ(cut("(?i:ss)", "1ss1" + sharp + "1s"), (Pieces{"1", "ss", "1", sharp, "1s"}));
+  EXPECT_EQ(cut("(?i:sss)", sharp + "s1s" + sharp), (Pieces{sharp + "s", "1s" + sharp})) << "the first two fold";
+  EXPECT_EQ(cut("(?i:ffi)", ffi + "1" + ff + "i1ffi"), (Pieces{ffi, "1" + ff + "i1", "ffi"})) << "all three fold";
+  EXPECT_EQ(cut("(?i:ss+)", sharp + "1ss"), (Pieces{sharp + "1", "ss"})) << "none with a repeated one";
+  EXPECT_EQ(cut("(?i:(?<=ss)a)", sharp + "a1ssa"), (Pieces{sharp + "a1ss", "a"})) << "none in a look-behind";
 }
 
 TEST(PatternTranslation, UsesClassesOfUnicode16AndOniguruma) {

@@ -4,7 +4,9 @@
 #include <cctype>
 #include <charconv>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
@@ -56,25 +58,50 @@ CodeSet outside_brackets(const CodeSet& set) {
   return set == word.complement() ? unicode::word_outside_brackets().complement() : set;
 }
 
+/// Any of the code points in any case, in the order given, or what they fold to together.
+std::string sequence_in_any_case(std::span<const uint32_t> codes) {
+  auto out = concat("(?:", bracket_expression(unicode::characters_of(codes)), "|");
+  for (const uint32_t code : codes) out += bracket_expression(unicode::with_all_cases(CodeSet::of(code, code)));
+  return out + ")";
+}
+
 struct Options {
-  bool ignore_case = false, dot_is_any = false;
+  bool ignore_case = false, dot_is_any = false, look_behind = false;
+};
+
+/// A group that a back reference may name.
+struct Capture {
+  std::string name;       ///< empty: none
+  bool closed = false;    ///< whether its end was read
+  bool settled = true;    ///< false: in a repeated group or a look-around, where engines differ in what it holds
+  bool referred = false;  ///< whether a back reference names it
 };
 
 /// Rewrites one pattern, left to right.
 class Translator {
  public:
-  explicit Translator(std::string_view pattern) : in_(pattern) {}
+  /// \param captures  whether groups are written as such; without back references they need not be
+  /// \param names_only  whether unnamed groups capture nothing, because the pattern has named ones
+  Translator(std::string_view pattern, bool captures, bool names_only)
+      : in_(pattern), writes_captures_(captures), names_only_(names_only) {}
 
   std::string run() {
     alternatives();
     if (!in_.done()) in_.refuse("an unmatched )");
     return std::move(out_);
   }
+  bool refers_back() const {
+    return std::any_of(captures_.begin(), captures_.end(), [](const auto& x) { return x.referred; });
+  }
+  bool has_names() const {
+    return std::any_of(captures_.begin(), captures_.end(), [](const auto& x) { return !x.name.empty(); });
+  }
 
  private:
   struct Repeat {
     std::string text;
-    int64_t most;  ///< times; kEndless: any number
+    int64_t least, most;  ///< times; kEndless: any number
+    bool once() const { return least == 1 && most == 1; }
   };
   static constexpr int64_t kEndless = -1;
 
@@ -83,7 +110,7 @@ class Translator {
     for (skip_comments(); !in_.done() && !in_.starts(")"); skip_comments()) {
       if (in_.take("|")) {
         out_ += '|';
-        before_ = 0;
+        before_.clear();
       } else {
         piece();
       }
@@ -103,23 +130,31 @@ class Translator {
 
   /// An atom and its quantifiers. A quantifier behind another repeats what that one made.
   void piece() {
-    const size_t begin = out_.size();
+    const size_t begin = out_.size(), first_capture = captures_.size();
     const bool repeatable = atom();
     skip_comments();
     for (bool first = true; const auto repeat = quantifier(); first = false) {
       if (!repeatable) in_.refuse("a quantifier that has nothing to repeat");
-      if (options_.ignore_case && repeat->most != 1 && unicode::fold_together(before_, before_))
-        in_.refuse("a repeated s or f under the option i");
+      if (!repeat->once()) before_.clear();  // letters never fold together with what a quantifier repeats
+      if (repeat->most != 1) unsettle(first_capture);
       if (!first) out_.insert(begin, "(?:").append(")");
       out_ += repeat->text;
       skip_comments();
     }
   }
 
+  /// Marks the groups from `first` on as repeated or in a look-around.
+  void unsettle(size_t first, bool repeated = true) {
+    for (size_t i = first; i < captures_.size(); ++i) {
+      if (captures_[i].referred && repeated) in_.refuse("a back reference in a repeated group");
+      captures_[i].settled = false;
+    }
+  }
+
   std::optional<Repeat> quantifier() {
     for (const std::string_view sign : {"*", "+", "?"}) {
       if (!in_.take(sign)) continue;
-      Repeat repeat{std::string(sign), sign == "?" ? 1 : kEndless};
+      Repeat repeat{std::string(sign), sign == "+" ? 1 : 0, sign == "?" ? 1 : kEndless};
       if (in_.take("?"))
         repeat.text += '?';
       else if (in_.take("+"))
@@ -153,14 +188,15 @@ class Translator {
     if (!rest.starts_with("}") || (!least && !most)) return std::nullopt;
     in_.skip(in_.rest().size() - rest.size() + 1);
     if (least && most && *most < *least) in_.refuse("{n,m} with an n above m");
-    Repeat repeat{concat("{", least.value_or(0), ",", most ? concat(*most) : "", "}"), most.value_or(kEndless)};
+    Repeat repeat{concat("{", least.value_or(0), ",", most ? concat(*most) : "", "}"), least.value_or(0),
+                  most.value_or(kEndless)};
     if (comma && in_.take("?")) repeat.text += '?';
     return repeat;
   }
 
   /// \returns whether a quantifier may follow
   bool atom() {
-    const uint32_t before = std::exchange(before_, in_.starts("(") ? before_ : 0);
+    const auto before = std::exchange(before_, in_.starts("(") ? before_ : std::vector<uint32_t>());
     if (in_.take("(")) return group();
     if (in_.take("\\")) return escape(before);
     if (in_.take("[")) return bracketed_set();
@@ -168,7 +204,7 @@ class Translator {
     if (in_.take("^")) return write("^", false);
     if (in_.take("$")) return write("$", false);
     if (quantifier()) in_.refuse("a quantifier that has nothing to repeat");
-    return literal(before, in_.code_point());
+    return literals(before, in_.code_point());
   }
 
   bool write(std::string_view text, bool repeatable = true) {
@@ -183,24 +219,83 @@ class Translator {
     return write(bracket_expression(negated ? members.complement() : members));
   }
 
-  bool literal(uint32_t before, uint32_t code_point) {
+  /// What follows a character: comments, then perhaps a quantifier. Nothing is taken.
+  std::optional<Repeat> next_quantifier() {
+    const auto here = in_;
+    skip_comments();
+    const auto found = quantifier();
+    in_ = here;
+    return found;
+  }
+
+  /// Takes a character that stands for itself; leaves anything else.
+  std::optional<uint32_t> next_literal() {
+    const auto here = in_;
+    skip_comments();
+    const bool meaningful = in_.done() || std::string_view("([.^$|)*+?").find(in_.peek()) != std::string_view::npos;
+    if (!meaningful && !in_.starts("\\")) return in_.code_point();
+    if (in_.take("\\") && !is_escape_of_more() && !in_.escaped_class()) return in_.escaped_code_point();
+    in_ = here;
+    return std::nullopt;
+  }
+
+  /// Whether the escape here is none of a class and none of a character.
+  bool is_escape_of_more() const {
+    return in_.done() || std::string_view("bBAzZRNOk123456789").find(in_.peek()) != std::string_view::npos;
+  }
+
+  /// Writes a character and, under the option i, those behind it that no quantifier repeats.
+  bool literals(const std::vector<uint32_t>& before, uint32_t first) {
+    std::vector<uint32_t> codes{first};
+    const auto repeat = next_quantifier();
+    for (bool more = options_.ignore_case && !repeat; more;) {
+      const auto here = in_;
+      const auto next = next_literal();
+      more = next && !next_quantifier();
+      if (more) codes.push_back(*next);
+      if (!more) in_ = here;
+    }
+    if (!repeat || repeat->once()) require_no_folding_across(before, codes);
+    write_literals(codes);
+    before_.assign(codes.end() - static_cast<ptrdiff_t>(std::min<size_t>(codes.size(), 2)), codes.end());
+    return true;
+  }
+
+  void write_literals(std::span<const uint32_t> codes) {
+    while (!codes.empty()) {
+      const bool folds = options_.ignore_case && !options_.look_behind;
+      const size_t count = folds ? unicode::folded_together(codes) : 1;
+      if (count > 1)
+        out_ += sequence_in_any_case(codes.first(count));
+      else
+        write_literal(codes[0]);
+      codes = codes.subspan(count);
+    }
+  }
+
+  /// In a look-behind, no letter matches several.
+  void write_literal(uint32_t code_point) {
     const auto alone = CodeSet::of(code_point, code_point);
-    if (options_.ignore_case && before != 0 && unicode::fold_together(before, code_point))
-      in_.refuse("letters that fold to one, as ss, under the option i");
-    const auto cases = options_.ignore_case ? in_any_case(alone) : std::string();
-    if (options_.ignore_case && cases != bracket_expression(alone))
+    if (!options_.ignore_case) return append_quoted(out_, code_point);
+    const auto cases = options_.look_behind ? bracket_expression(unicode::with_all_cases(alone)) : in_any_case(alone);
+    if (cases != bracket_expression(alone))
       out_ += cases;
     else
       append_quoted(out_, code_point);
-    before_ = code_point;
-    return true;
+  }
+
+  /// Oniguruma joins some letters across the bounds of groups, options and {1}.
+  void require_no_folding_across(std::vector<uint32_t> before, const std::vector<uint32_t>& codes) const {
+    if (!options_.ignore_case || options_.look_behind) return;
+    for (before.push_back(codes[0]); before.size() > 1; before.erase(before.begin()))
+      if (unicode::begin_a_folding(before)) in_.refuse("letters that fold to one, as ss, at the bounds of a group");
   }
 
   bool group() {
     if (in_.starts("*")) in_.refuse("(*");
-    if (!in_.take("?")) return enclosed("(?:");
+    if (!in_.take("?")) return names_only_ ? enclosed("(?:") : captured("");
     for (const std::string_view kind : {"=", "!", "<=", "<!"})
-      if (in_.take(kind)) return enclosed(concat("(?", kind)) && false;
+      if (in_.take(kind)) return look_around(kind);
     if (in_.take(":")) return enclosed("(?:");
     if (in_.take(">")) return enclosed("(?>");
     if (in_.starts("<") || in_.starts("'")) return named_group();
@@ -218,14 +313,66 @@ class Translator {
     return true;
   }
 
-  /// Without back references a name has no effect.
+  bool look_around(std::string_view kind) {
+    const auto outer = options_;
+    const size_t first_capture = captures_.size();
+    options_.look_behind |= kind.starts_with('<');
+    enclosed(concat("(?", kind));
+    options_ = outer;
+    unsettle(first_capture, false);
+    return false;
+  }
+
+  static auto named(std::string_view name) {
+    return [name](const Capture& capture) { return capture.name == name; };
+  }
+
+  bool captured(std::string_view name) {
+    const auto same = std::find_if(captures_.begin(), captures_.end(), named(name));
+    if (!name.empty() && same != captures_.end() && same->referred) in_.refuse("two groups of one name");
+    const size_t own = captures_.size();
+    captures_.push_back({std::string(name)});
+    enclosed(writes_captures_ ? "(" : "(?:");
+    captures_[own].closed = true;
+    return true;
+  }
+
   bool named_group() {
     const char end = in_.take("<") ? '>' : '\'';
     if (end == '\'') in_.skip(1);
-    const size_t close = in_.rest().find(end);
-    if (close == std::string_view::npos || !is_name(in_.rest().substr(0, close))) in_.refuse("such a name of a group");
-    in_.skip(close + 1);
-    return enclosed("(?:");
+    const auto name = in_.rest().substr(0, in_.rest().find(end));
+    if (name.size() == in_.rest().size() || !is_name(name)) in_.refuse("such a name of a group");
+    in_.skip(name.size() + 1);
+    return captured(name);
+  }
+
+  /// \k<name>, \k'name' and \k<1>.
+  bool named_reference() {
+    const char open = in_.peek(), end = open == '<' ? '>' : '\'';
+    if (!in_.take("<") && !in_.take("'")) in_.refuse("\\k");
+    const auto name = in_.rest().substr(0, in_.rest().find(end));
+    if (name.size() == in_.rest().size()) in_.refuse("such a back reference");
+    in_.skip(name.size() + 1);
+    if (!is_name(name)) return numbered_reference(name);
+    const auto found = std::find_if(captures_.begin(), captures_.end(), named(name));
+    if (std::count_if(captures_.begin(), captures_.end(), named(name)) > 1) in_.refuse("two groups of one name");
+    return reference(static_cast<size_t>(found - captures_.begin()));
+  }
+
+  bool numbered_reference(std::string_view digits) {
+    auto rest = digits;
+    const auto count = number(rest);
+    if (!count || *count == 0 || !rest.empty() || names_only_) in_.refuse(concat("the back reference ", digits));
+    return reference(static_cast<size_t>(*count - 1));
+  }
+
+  bool reference(size_t index) {
+    if (options_.ignore_case) in_.refuse("a back reference under the option i");
+    if (options_.look_behind) in_.refuse("a back reference in a look-behind");
+    if (index >= captures_.size() || !captures_[index].closed) in_.refuse("a back reference to no earlier group");
+    if (!captures_[index].settled) in_.refuse("a back reference to a repeated group");
+    captures_[index].referred = true;
+    return write(concat("\\g{", index + 1, "}"));
   }
 
   /// (?i: ) and (?m-i: ); (?i) holds to the end of the group around it, further alternatives included.
@@ -263,7 +410,7 @@ class Translator {
     return false;
   }
 
-  bool escape(uint32_t before) {
+  bool escape(const std::vector<uint32_t>& before) {
     if (in_.take("b")) return word_boundary(")(?!", ")(?=");
     if (in_.take("B")) return word_boundary(")(?=", ")(?!");
     for (const std::string_view anchor : {"A", "z", "Z"})
@@ -271,8 +418,11 @@ class Translator {
     if (in_.take("R")) return write(kLineBreak);
     if (in_.take("N")) return write(kNoNewline);
     if (in_.take("O")) return write(kAnyCharacter);
+    if (in_.take("k")) return named_reference();
+    if (const size_t digits = in_.rest().find_first_not_of("0123456789"); digits > 0 && in_.peek() > '0')
+      return numbered_reference(in_.take_bytes(std::min(digits, in_.rest().size())));
     if (const auto set = in_.escaped_class()) return write(bracket_expression(outside_brackets(*set)));
-    return literal(before, in_.escaped_code_point());
+    return literals(before, in_.escaped_code_point());
   }
 
   /// A word character on one side alone; \B: on both sides or neither.
@@ -284,13 +434,20 @@ class Translator {
   PatternCursor in_;
   std::string out_;
   int depth_ = 0;
-  uint32_t before_ = 0;  ///< the character before this place, across the ends of groups; 0: something else
+  /// Up to two characters before this place, across the bounds of groups; empty: something else.
+  std::vector<uint32_t> before_;
+  std::vector<Capture> captures_;
+  bool writes_captures_, names_only_;
   Options options_;
 };
 
 }  // namespace
 
-std::string translate_pattern(std::string_view pattern) { return Translator(pattern).run(); }
+std::string translate_pattern(std::string_view pattern) {
+  Translator once(pattern, false, false);
+  auto out = once.run();
+  return once.refers_back() ? Translator(pattern, true, once.has_names()).run() : out;
+}
 
 std::string quoted_pattern(std::string_view text) {
   std::string out;

@@ -9,9 +9,10 @@ namespace evenkeel {
 
 /// Returns the pattern in PCRE2's syntax, for PCRE2_UTF, PCRE2_MULTILINE and \n as newline. REQUIRES valid UTF-8.
 /// \throws kData naming the pattern and the construct if it is malformed or has no exact equivalent. Not supported:
-/// back references, calls, callouts, absence, conditions, \G \K \X \y \Y, the options x, W, D, S and P, octal and
-/// control escapes, {3,1}, property names that character_classes.h does not list, and under the option i sequences of
-/// letters that match one character by case folding (ss, st, ff, fi, fl and others).
+/// calls, callouts, absence, conditions, \G \K \X \y \Y, the options x, W, D, S and P, octal and control escapes,
+/// {3,1}, and property names that character_classes.h does not list. A back reference is supported to an earlier group
+/// that no quantifier repeats, outside of the option i and of look-behinds. Under the option i, letters that fold to
+/// one (ss, st, ff, fi, fl and others) are supported where no bound of a group is between them.
 std::string translate_pattern(std::string_view pattern);
 
 /// Returns a pattern that matches `text` only.

@@ -14,6 +14,8 @@
 #include "base/random/random.h"
 #include "base/system/folder_lock.h"
 #include "data/builtin_text.h"
+#include "models/checkpoint.h"
+#include "models/expert_layout.h"
 #include "nn/moe/balance_losses.h"
 #include "tokenizer/bpe_training.h"
 #include "train/pretraining_folder.h"
@@ -127,8 +129,9 @@ void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
 
 class Pretraining {
  public:
-  Pretraining(const PretrainConfig& config, const fs::path& out)
+  Pretraining(const PretrainConfig& config, const fs::path& out, ExpertLayout experts)
       : config_(config),
+        experts_(experts),
         folder_(out),
         model_(init_model(config.model.config, BaseDtype::kFloat32, config.seed)),
         named_(model_->parameters()),
@@ -293,10 +296,14 @@ class Pretraining {
   void finish() {
     record_validation();
     for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
-    folder_.finish([&](const fs::path& staging) { save_model(*model_, staging, config_.model.dtype); });
+    folder_.finish([&](const fs::path& staging) {
+      write_checkpoint(staging, model_->config_json(), named_, config_.model.dtype, kShardBytes,
+                       fused_tensors(model_->all_sites(), experts_));
+    });
   }
 
   const PretrainConfig& config_;
+  ExpertLayout experts_;
   PretrainingFolder folder_;
   std::unique_ptr<CausalLm> model_;
   TensorMap named_;
@@ -322,7 +329,8 @@ void PretrainConfig::Train::resolve(const config::Table& table) const {
   table.check_from_zero("router_z", router_z);
 }
 
-bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {
+bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
+              ExpertLayout experts) {
   require_memory(memory_plan(config), machine::memory(), "pre-training");
   const std::string resolved = config::write(config);
   const PretrainingFolder folder(out);
@@ -330,7 +338,7 @@ bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bo
   EK_CHECK(begins || resume, kIo, out.string(), ": exists already and is not empty; choose another --out");
   if (!begins) folder.check_resumable(resolved);
   /// Reads all input before `out` is created, so that an input error leaves no folder.
-  Pretraining pretraining(config, out);
+  Pretraining pretraining(config, out, experts);
   make_folders(out);
   const FolderLock lock(out);
   EK_CHECK(begins == folder.nothing_began(), kIo, out.string(), " has changed meanwhile, another process was at it");

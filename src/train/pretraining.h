@@ -1,4 +1,4 @@
-/// \file  Trains a small model from scratch on text, as for the built-in model.
+/// \file  Trains a small model of any family from scratch on text, as for the built-in models.
 /// Dimension names: T tokens, E experts, N sequences.
 #pragma once
 
@@ -25,11 +25,11 @@ struct PretrainConfig {
   int64_t seed = 42;
 
   struct Model {
-    std::string config;     ///< path of a config.json
+    std::string config;     ///< path of a config.json of any family; it says shape and experts per token
     std::string tokenizer;  ///< path of a tokenizer.json or its folder; empty: a tokenizer is trained on the text
     BaseDtype dtype = BaseDtype::kBFloat16;
     void visit(auto& field) {
-      field("config", config, "config.json of the model to make");
+      field("config", config, "config.json of the model to make, of any family that `list models` names");
       field("tokenizer", tokenizer, "tokenizer.json to use; empty: one is trained on the text to fill vocab_size");
       field("dtype", dtype, "precision of the saved weights (training itself is float32)");
     }
@@ -106,9 +106,11 @@ MemoryPlan memory_plan(const PretrainConfig& config);
 /// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and
 /// its SHA-256.
 /// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
+/// \param experts  how the finished model stores its experts
 /// \return false when `stop` ended the call, true when the model is complete
 /// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another
 /// config; kCheckpoint naming a damaged file. `out` is not changed in these cases.
-bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop);
+bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
+              ExpertLayout experts = ExpertLayout::kOriginal);
 
 }  // namespace evenkeel

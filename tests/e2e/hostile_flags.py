@@ -10,11 +10,11 @@ from hostile import refused
 from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
-            "init", "list", "doctor"]
+            "init", "list", "doctor", "study", "demo", "man", "completion"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
 # Placeholders in the arguments below.
-MODEL, TEXTS, RUN, OUT, NOWHERE, LETTER = "<model>", "<texts>", "<run>", "<out>", "<nowhere>", "<letter>"
+MODEL, TEXTS, RUN, OUT, NOWHERE, LETTER, STUDY = "<model>", "<texts>", "<run>", "<out>", "<nowhere>", "<letter>", "<study>"
 
 WORKS = {
     "train": [CONFIG, "--out", OUT, "--set", f"model.path={MODEL}"],
@@ -30,6 +30,10 @@ WORKS = {
     "init": [ROOT / "configs/tiny/model.json", "--out", OUT],
     "list": ["methods"],
     "doctor": [],
+    "study": [STUDY, "--out", OUT],
+    "demo": ["--out", OUT],
+    "man": [],
+    "completion": ["bash"],
 }
 
 FOLDER = [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), ("", [])]
@@ -58,6 +62,7 @@ BAD = {
         "--resume": [],  # in a folder without a run, --resume starts one
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
+        "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
         "--ranks": [("-1", ["--ranks", "-1"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"])],
         "--device": DEVICES,
         "--print-config": [("yes", ["yes"])],
@@ -67,6 +72,7 @@ BAD = {
         "--run": [(NOWHERE, ["--run", "--model"])],
         "--tasks": [("arc_x", ["arc_x", "arc_c"]), ("", ["task"])],
         "--in-the-run-only": [("yes", ["yes"])],
+        "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
         "--budget": [("0", ["--budget", "is 0", "(0, 1]"]), ("0.5,1.5", ["--budget", "1.5", "(0, 1]"]),
                      ("-1", ["--budget", "-1", "(0, 1]"]), ("nan", ["--budget", "nan", "(0, 1]"]),
                      ("half", ["--budget", "half"]), ("0.01", ["--budget", "0.01", "0.125"])],
@@ -151,6 +157,7 @@ BAD = {
     "pretrain": {
         "--set": [("seed", ["--set", "a.b=value"])],
         "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])],
+        "--experts": [("both", ["--experts", "both", "original", "fused"])],
         "--resume": [],
     },
     "export": {
@@ -168,6 +175,8 @@ BAD = {
     "report": {
         "--html": [(f"{NOWHERE}/page.html", [])],
         "--table": [("planets", [])],
+        "--format": [("docx", ["--format", "docx", "text, md, latex, csv, json, html"]), ("", ["--format", "text, md"])],
+        "--endpoint": [("beauty", ["beauty", "log_likelihood, accuracy"]), ("f1", ["f1", "no task", "accuracy"])],
     },
     "init": {
         "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), (MODEL, [MODEL, "not empty"])],
@@ -175,9 +184,22 @@ BAD = {
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
     },
-    "list": {},
+    "list": {"--json": [("yes", ["yes"])]},
+    "demo": {"--full": [("yes", ["yes"])], "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])]},
+    "man": {},
+    "completion": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
                "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
+    "study": {
+        "--set": [("seed", ["--set", "a.b=value"]), ("seed=3", ["--set sets seed=3", "[study] seeds"]), ("data.limits=3", ["limits"])],
+        "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"])],
+        "--jobs": [("0", ["--jobs", "is 0", "1 or more"]), ("1025", ["--jobs", "1025"]), ("two", ["--jobs", "two"])],
+        "--shard": [("3/2", ["--shard", "3/2", "i/n"]), ("0/2", ["--shard", "0/2"]), ("2", ["--shard"]), ("1/2/3", ["--shard"]),
+                    ("1/99999999", ["--shard"]), ("", ["--shard"])],
+        "--only": [("one", ["--only", "one", "ARM:SEED", "one:1"]), ("one:2", ["--only", "one:2"]), ("", ["--only"])],
+        "--dry-run": [("yes", ["yes"])],
+        "--resume": [("yes", ["yes"])],
+    },
 }
 
 
@@ -187,8 +209,10 @@ def places(tiny_model, tmp_path_factory):
     (folder / "texts.jsonl").write_text('{"ids": [7, 8]}\n')
     (folder / "letter").write_text("mine")
     (folder / "run").mkdir()
+    (folder / "study.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = [1]\n[[study.arm]]\nname = "one"\n'
+                                       f'set = ["model.path={tiny_model}"]\n')
     return {MODEL: tiny_model, TEXTS: folder / "texts.jsonl", RUN: folder / "run", OUT: folder / "out",
-            NOWHERE: folder / "nowhere", LETTER: folder / "letter", "folder": folder}
+            NOWHERE: folder / "nowhere", LETTER: folder / "letter", STUDY: folder / "study.toml", "folder": folder}
 
 
 def placed(word, places):
@@ -241,7 +265,7 @@ def test_a_flag_without_its_value(places, command, flag):
                                               ("bertscore", "--input"), ("pg-alignment", "--run"), ("generate", "--model"),
                                               ("generate", "--prompt"), ("tokenize", "--model"), ("tokenize", "--input"),
                                               ("pretrain", None), ("export", "--run"), ("export", "--out"), ("report", None),
-                                              ("init", None), ("init", "--out"), ("list", None)])
+                                              ("init", None), ("init", "--out"), ("list", None), ("study", None)])
 def test_what_a_command_needs(places, command, without):
     words = list(map(str, WORKS[command]))
     if without:
@@ -260,7 +284,9 @@ def test_what_a_command_needs(places, command, without):
     (["train", CONFIG, "--round", "3"], ["--round"]),
     (["train", CONFIG, CONFIG], [str(CONFIG)]),
     (["list", "planets"], ["planets", "methods, models, tasks, configs"]),
-    (["list", "methods", "--json"], ["--json"]),
+    (["list", "methods", "train"], ["list methods", "train", "list keys"]),
+    (["list", "keys", "planets"], ["planets", "train", "ub-smoe"]),
+    (["list", "keys", "train."], ["train.", "no section"]),
     (["generate", "--model", "m", "--prompt", "p", "-x"], ["-x"]),
     (["train\nevenkeel: done", CONFIG], ["is no command"]),
     (["train", CONFIG, f"--{'x' * 5000}"], ["xxx"]),

@@ -117,6 +117,49 @@ def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_pat
     assert not done.stdout
 
 
+@pytest.mark.parametrize("score, rows, says", [
+    ("choice", [GOOD[0], LONG], ["files: row 1", "positions"]),
+    ("f1", [LONG], ["files: row 0", "positions"]),
+    ("exact", [GOOD[0], GOOD[1], LONG], ["files: row 2", "positions"]),
+    ("nll", [LONG], ["files", "answer"]),
+    ("choice", [{"prompt": "Name it.", "completion": "elm"}], ["late.jsonl:1", "none of its options"]),
+    ("exact", [GOOD[0], {"prompt": "Name it.", "completion": " "}], ["late.jsonl:2", "empty"]),
+])
+def test_evaluate_checks_all_rows_before_scoring(score, rows, says, tiny_model, tmp_path):
+    """Neither the task before the invalid one nor a budget is scored."""
+    options = ["--options", "oak,tin"] if score == "choice" else []
+    words = ["--tasks", "builtin:facts,files", "--data", write(tmp_path / "late.jsonl", rows), "--score", score, *options, "--json", "--strict",
+             "--predictions", tmp_path / "answers.jsonl"]
+    succeed("train", CONFIG, "--out", tmp_path / "out", *files(tmp_path, tiny_model, train__rounds=1))
+    for source in (["--model", tiny_model], ["--run", tmp_path / "out"]):
+        done = evenkeel("evaluate", *source, *words)
+        one_line(done, *says)
+        assert not done.stdout and "builtin:facts at budget" not in done.stderr and not (tmp_path / "answers.jsonl").exists()
+
+
+def test_a_prompt_with_its_longest_option_must_fit(tiny_model, tmp_path):
+    """A prompt can fit with the new tokens but not with a long option."""
+    rows = [{"prompt": "Name a tree.", "completion": "oak", "options": ["oak", "elm " * 1200]}]
+    refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score="choice", data__files__options="['oak','tin']"), "row 0")
+    done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "late.jsonl", rows), "--score", "choice")
+    one_line(done, "row 0", "positions")
+
+
+def test_missing_task_files_are_reported_before_scoring(tiny_model, tmp_path):
+    row = {"instruction": "Is 2 even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
+    (tmp_path / "data/boolq").mkdir(parents=True)
+    (tmp_path / "data/boolq/test.json").write_text(json.dumps([row] * 2))
+    for tasks, says in (("boolq,piqa", "piqa/test.json"), ("builtin:facts,arc_c,boolq", "ARC-Challenge/test.json")):
+        done = evenkeel("evaluate", "--model", tiny_model, "--tasks", tasks, "--data", tmp_path / "data", "--json", "--limit", 1)
+        one_line(done, says)
+        assert not done.stdout and " rows" not in done.stderr
+    (tmp_path / "data/commonsense_11k_rebuilt.json").write_text(json.dumps([row] * 8))
+    words = settings(model__path=tiny_model, method__name="fedit", data__task="commonsense", data__path=tmp_path / "data", data__limit=0,
+                     data__partition__kind="iid")
+    refused_before(tmp_path, [*words, *settings(evaluate__tasks="['boolq', 'piqa']")], "piqa/test.json")
+    refused_before(tmp_path, [*words, *settings(evaluate__tasks="['commonsense']")], "test.json")
+
+
 # --- a resumed run ---
 
 def digests(out):

@@ -63,7 +63,7 @@ def test_init_rejects_invalid_settings(tmp_path):
 
 
 @pytest.mark.parametrize("what, holds", [("methods", "ub-smoe"), ("models", "builtin:tiny-olmoe"), ("tasks", "winogrande"),
-                                         ("configs", "configs/tiny/train.toml")])
+                                         ("configs", "configs/tiny/train.toml"), ("keys", "train.rounds = 10")])
 def test_list_has_one_line_each_with_a_source(what, holds):
     lines = succeed("list", what).stdout.splitlines()
     assert any(line.startswith(holds) for line in lines)

@@ -21,6 +21,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "build/evenkeel").symlink_to(PROGRAM)
     for name in ("assets", "configs", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"), prepend=":")
     monkeypatch.setenv("PATH", f"{tmp_path / 'build'}:{pathlib.Path(sys.executable).parent}", prepend=":")
     return tmp_path
 

@@ -13,7 +13,7 @@ from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
 KEYS = ["task", "budget", "reading", "top_k", "rows", "questions", "accuracy", "accuracy_cased", "accuracy_lowercase",
-        "invalid_rate", "accuracy_valid", "accuracy_likelihood", "chance", "majority", "seconds"]
+        "invalid_rate", "accuracy_valid", "accuracy_likelihood", "log_likelihood", "chance", "majority", "seconds"]
 
 
 def json_lines(text):
@@ -70,7 +70,8 @@ def test_scores_of_every_task_and_budget(tiny_model, data, tmp_path):
 def test_results_do_not_depend_on_the_batch_size(tiny_model, data):
     def scores(*flags):
         out = succeed("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", data, "--json", *flags).stdout
-        return [{key: value for key, value in score.items() if key != "seconds"} for score in json_lines(out)]
+        return [{key: round(value, 5) if key == "log_likelihood" else value for key, value in score.items() if key != "seconds"}
+                for score in json_lines(out)]
     assert scores("--batch-size", 1) == scores() == scores("--top-k", 8)
 
 

@@ -288,7 +288,8 @@ def same_scores(local, run):
     for one, other in zip(expected, found):
         assert one.keys() == other.keys()
         for key in one.keys() - {"checksum"}:
-            assert other[key] == (pytest.approx(one[key], abs=1e-12) if isinstance(one[key], float) else one[key]), (key, one, other)
+            least = 1e-4 if key == "log_likelihood" else 1e-12  # its last digits depend on the batch
+            assert other[key] == (pytest.approx(one[key], abs=least) if isinstance(one[key], float) else one[key]), (key, one, other)
 
 
 @pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]")])

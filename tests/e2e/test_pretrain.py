@@ -174,3 +174,71 @@ def test_existing_output_is_not_changed(config, tmp_path):
     done = pretrain(config(), "--out", out)
     assert done.returncode == 1 and str(out) in done.stderr
     assert [f.name for f in out.iterdir()] == ["keep"]
+
+
+def shape(family, **more):
+    common = {key: MODEL[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                                          "num_key_value_heads", "hidden_act", "rope_theta", "max_position_embeddings", "tie_word_embeddings",
+                                          "initializer_range", "eos_token_id", "torch_dtype")}
+    return {"model_type": family, **common, **more}
+
+
+FAMILIES = {
+    "olmoe": MODEL | {"num_experts": 5, "num_experts_per_tok": 4},
+    "qwen3_moe": shape("qwen3_moe", head_dim=12, moe_intermediate_size=20, num_experts=6, num_experts_per_tok=4, norm_topk_prob=True,
+                       decoder_sparse_step=1, mlp_only_layers=[], rms_norm_eps=1e-6),
+    "mixtral": shape("mixtral", num_local_experts=5, num_experts_per_tok=2, rms_norm_eps=1e-5),
+    "granitemoe": shape("granitemoe", num_local_experts=6, num_experts_per_tok=3, rms_norm_eps=1e-6, embedding_multiplier=3.0,
+                        logits_scaling=2.0, residual_multiplier=0.6, attention_multiplier=0.3),
+    "olmo": shape("olmo"),
+}
+
+
+def score(model, *more):
+    done = subprocess.run([PROGRAM, "score", "--model", model, "--input", "-", "--json", *map(str, more)], input='{"text": "Once upon a time"}\n',
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["token_logprobs"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_family_is_made_with_the_experts_per_token_of_its_config(family, config, tmp_path):
+    """In both layouts of its experts, which are one model."""
+    file = config(6)
+    (tmp_path / "config.json").write_text(json.dumps(FAMILIES[family]))
+    found = {}
+    for experts in ("original", "fused"):
+        out = tmp_path / experts
+        done = pretrain(file, "--out", out, "--experts", experts)
+        assert done.returncode == 0, done.stderr
+        made = json.loads((out / "config.json").read_text())
+        assert {key: made[key] for key in FAMILIES[family]} == FAMILIES[family]
+        found[experts] = score(out)
+    assert found["original"] == found["fused"]
+    top_k = FAMILIES[family].get("num_experts_per_tok", 0)
+    budgets = {top_k >> i for i in range(top_k.bit_length())}
+    assert {row["top_k"] for row in curve(tmp_path / "original") if "top_k" in row} == (budgets or {0})
+    with open(tmp_path / "fused/model.safetensors", "rb") as weights:
+        header = json.loads(weights.read(int.from_bytes(weights.read(8), "little")))
+    assert any("gate_up_proj" in name or "input_linear" in name for name in header) == (family != "olmo")
+
+
+def test_one_key_makes_another_family_and_another_number_of_experts(config, tmp_path):
+    file = config(2)
+    (tmp_path / "other.json").write_text(json.dumps(FAMILIES["mixtral"] | {"num_experts_per_tok": 1}))
+    done = pretrain(file, "--out", tmp_path / "out", "--set", f"model.config={tmp_path}/other.json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads((tmp_path / "out/config.json").read_text())
+    assert (made["model_type"], made["num_experts_per_tok"]) == ("mixtral", 1)
+
+
+@pytest.mark.parametrize("change, says", [({"model_type": "bert"}, 'model_type is "bert"'), ({"num_experts_per_tok": 9}, "num_experts_per_tok"),
+                                          ({"num_experts": 0}, "num_experts")])
+def test_a_config_that_is_no_model_is_refused_by_its_key(change, says, config, tmp_path):
+    file = config(2)
+    (tmp_path / "config.json").write_text(json.dumps(MODEL | change))
+    done = pretrain(file, "--out", tmp_path / "a/out")
+    assert done.returncode == 1 and says in done.stderr and "config.json" in done.stderr, done.stderr
+    assert not (tmp_path / "a").exists()
+    done = pretrain(config(2), "--out", tmp_path / "a/out", "--experts", "both")
+    assert done.returncode == 1 and "--experts is both, allowed: original, fused" in done.stderr and not (tmp_path / "a").exists()

@@ -50,9 +50,10 @@ per_client = true
     return folder / "run.toml"
 
 
-def served(processes, folder, config, model_of, *more_of_serve):
-    """Runs a server with its nodes. Returns its log and the nodes' logs."""
-    keys, log, address = keygen(folder, 2), folder / "serve.log", f"127.0.0.1:{free_port()}"
+def served(processes, folder, config, model_of, *more_of_serve, make_keys=True):
+    """Runs a server with its nodes. Returns the server and its log."""
+    keys = keygen(folder, 2) if make_keys else [folder / f"site-{i}.pem" for i in range(2)]
+    log, address = folder / "serve.log", f"127.0.0.1:{free_port()}"
     server = processes.start("serve", config, "--out", folder / "run", "--listen", address, "--allow", folder / "keys.txt", "--insecure",
                              *more_of_serve, log=log)
     for i, key in enumerate(keys):

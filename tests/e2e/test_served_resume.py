@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from test_federation import CLIENTS, Processes, federation, free_port, keygen, local_run, node_arguments, run_settings, same_run, wait_for
-from tiny import evenkeel, one_line, settings, slow, tiny_model  # noqa: F401
+from test_federation import CLIENTS, Processes, federation, free_port, keygen, local_run, node_arguments, run_settings, same_run, wait_for, wait_until
+from test_served_nodes import TEMPLATE, config_of, served
+from tiny import evenkeel, lines, one_line, settings, slow, succeed, tiny_model, without_seconds  # noqa: F401
 
 QUICK = {"data__limit": 30, "evaluate__limit": 1, "evaluate__budgets": "[1.0]"}
 
@@ -106,3 +107,52 @@ def test_rows_that_the_server_scores_are_checked_first(rows, says, tiny_model, t
 def test_other_inputs_of_the_server_are_checked_first(change, says, tiny_model, tmp_path):  # noqa: F811
     words = run_settings(tiny_model, **{"method": "fedit", "clients__count": 2, "clients__budgets": "[0.5, 1.0]"} | change)
     refused_before_the_port_opens(serve_words(tmp_path, "configs/tiny/train.toml", *words), tmp_path / "run", *says)
+
+
+def by_point(run):
+    """The numbers of each whole score, of which there is one a point."""
+    scores = [one for one in without_seconds(lines(run / "evaluations.jsonl")) if not one.get("missing_clients")]
+    points = {(one["task"], one["budget"], one.get("client"), one.get("rows_of")):
+              {key: value for key, value in one.items() if isinstance(value, (int, float))} for one in scores}
+    assert len(points) == len(scores)
+    return points
+
+
+@pytest.mark.parametrize("lost", ["one", "all", "killed"])
+def test_a_resumed_run_asks_again_for_scores_that_were_lost(lost, tiny_model, tmp_path):  # noqa: F811
+    """Nodes whose test files had changed when they were asked; they come back as they were. Or the server dies while a score is missing."""
+    (tmp_path / "own.jinja").write_text(TEMPLATE)
+    config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path}/own.jinja"')
+    config.write_text(config.read_text().replace('score = "exact"', 'score = "nll"'))
+    succeed("train", config, "--out", tmp_path / "local")
+    run, lacking = tmp_path / "run", [1] if lost != "all" else [0, 1]
+    tests = [tmp_path / f"site-{i}-test.jsonl" for i in range(2)]
+    before = [file.read_text() for file in tests]
+    with Processes() as processes:
+        server, log = served(processes, tmp_path, config, lambda i: tiny_model)
+        wait_until(lambda: log.read_text().count(" is client ") == 2 or server.poll() is not None, log)
+        for i in lacking:
+            tests[i].write_text(before[i].splitlines()[0] + "\n")
+        if lost == "killed":
+            wait_until(lambda: lines(run / "missing_scores.jsonl") or server.poll() is not None, log)
+            server.kill()
+            server.wait()
+        else:
+            assert wait_for(server, log) == 0, log.read_text()
+    assert {one["client"] for one in lines(run / "missing_scores.jsonl")} == set(lacking)
+    known = by_point(run)
+    assert len(known) < len(by_point(tmp_path / "local"))
+    for file, text in zip(tests, before):
+        file.write_text(text)
+    missing = (run / "missing_scores.jsonl").read_text()
+    with Processes() as processes:
+        server, log = served(processes, tmp_path, config, lambda i: tiny_model, "--resume", make_keys=False)
+        assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-1.log").read_text()
+    assert (run / "missing_scores.jsonl").read_text() == missing, "no score is missing any more, what was is still told"
+    found, expected = by_point(run), by_point(tmp_path / "local")
+    assert found.keys() == expected.keys()
+    for point, score in expected.items():
+        assert score["nll"] > 1 and found[point] == pytest.approx(score, rel=1e-9), point
+    assert {point: found[point] for point in known} == known, "what was known is not asked for again"
+    tables = [succeed("report", folder, "--table", "client-scores").stdout.replace(folder.name, "RUN") for folder in (run, tmp_path / "local")]
+    assert tables[0] == tables[1]

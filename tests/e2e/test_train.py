@@ -190,6 +190,6 @@ def test_the_printed_config_explains_every_key():
     tomllib.loads(done.stdout)
 
 
-def test_help_shows_an_example_first():
+def test_help_shows_an_example():
     text = succeed("train", "--help").stdout
     assert "Example: evenkeel train" in text

@@ -34,6 +34,7 @@ def run(*arguments, program=PROGRAM):
 def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
     """Creates a model whose weights are larger than at initialisation, so that routing and norms matter."""
     rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if V5 else {"rope_theta": rope_theta}
+    rope |= {key: settings.pop(key) for key in ("rope_parameters",) if key in settings}
     settings = {"max_position_embeddings": 256} | settings
     config = CONFIGS[family](pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
     model = AutoModelForCausalLM.from_config(config, **experts_of(config)).eval()

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, cache_utils, masking_utils
 from transformers.configuration_utils import PreTrainedConfig
+from transformers.modeling_rope_utils import RopeParameters
 
 from forked import forked
 from peer import CONFIGS, EXPERTS, assert_logits_close, experts_of, random_model, texts_with_logits
@@ -22,19 +23,23 @@ MODELS = {
     "olmo": SMALL,
     "olmoe": SMALL | dict(num_experts=7, num_experts_per_tok=3),
     "qwen3_moe": SMALL | dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=14, norm_topk_prob=True),
-    "mixtral": SMALL | dict(num_local_experts=7, num_experts_per_tok=3),
+    "mixtral": SMALL | dict(num_local_experts=7, num_experts_per_tok=3, head_dim=8),  # without a width, transformers scales no positions
     "granitemoe": SMALL | dict(num_local_experts=7, num_experts_per_tok=3, embedding_multiplier=3.0, logits_scaling=1.5,
                                residual_multiplier=0.6, attention_multiplier=0.25),
 }
 PLAIN = {"rope_type": "default"}
+LINEAR = {"rope_type": "linear", "factor": 2.5}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 30, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 30}
 SPARSE = ("olmoe", "qwen3_moe", "mixtral", "granitemoe")
 NORMED = SPARSE
 
 # key -> (families, values): with another value the same weights have other logits, equal to transformers'.
 READ = {
-    "rope_parameters": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "default", "rope_theta": 40}]),
+    "rope_parameters": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "default", "rope_theta": 40}, LINEAR, YARN]),
     "rope_theta": (FAMILIES, [300.0, 17]),
-    "rope_scaling": (FAMILIES, [PLAIN | {"rope_theta": 300.0}]),
+    "rope_scaling": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "linear", "factor": 3}, DYNAMIC | {"rope_theta": 300.0}, LLAMA3]),
     "rms_norm_eps": (NORMED, [0.5]),
     "num_experts_per_tok": (SPARSE, [1, 5]),
     "norm_topk_prob": (("olmoe",), [True]),
@@ -55,9 +60,9 @@ SIZES = {
 }
 # key -> (families, values): exit code 1, and one line that names file and key.
 REFUSED = {
-    "rope_parameters": (FAMILIES, [{"rope_type": "linear", "factor": 2.0}, PLAIN | {"rope_thetta": 5.0}, {"rope_theta": None},
+    "rope_parameters": (FAMILIES, [{"rope_type": "longrope", "factor": 2.0}, PLAIN | {"rope_thetta": 5.0}, {"rope_theta": None},
                                    {"rope_theta": "1e4"}, {"full_attention": PLAIN}, {"rope_type": None}, 5]),
-    "rope_scaling": (FAMILIES, [{"type": "yarn", "factor": 2.0}, {"rope_type": "llama3"}, {"factor": 4.0}, PLAIN | {"low_freq_factor": 1}]),
+    "rope_scaling": (FAMILIES, [{"type": "su", "factor": 2.0}, {"rope_type": "llama3"}, {"factor": 4.0}, PLAIN | {"low_freq_factor": 1}]),
     "rope_theta": (FAMILIES, [None, 0, "10000"]),
     "partial_rotary_factor": (FAMILIES, [0.5]),
     "hidden_act": (FAMILIES, ["gelu", "relu"]),
@@ -97,6 +102,7 @@ NO_EFFECT = {
     "pad_token_id": (5, "texts are packed end to end, never padded"), "bos_token_id": (3, "the tokenizer says what texts begin with"),
     "eos_token_id": (4, "of generation: tests/parity/test_generation.py"),
     "max_position_embeddings": (300, "positions are computed; longer texts are refused here"),
+    "original_max_position_embeddings": (16, "a setting of scaled positions, see ROPES; these are plain"),
 }
 NO_EFFECT_OF = {"qwen3_moe": {"sliding_window": (8, "use_sliding_window is false")}}
 
@@ -116,6 +122,7 @@ def known_to_transformers(family):
     taken = inspect.getsource(PreTrainedConfig.__post_init__) + inspect.getsource(PreTrainedConfig.convert_rope_params_to_dict)
     keys = {field.name for field in fields(config)} | set(config.attribute_map)
     keys |= set(re.findall(r'kwargs\.(?:pop|get)\("(\w+)"', taken))
+    keys |= set(re.findall(r'attr\(self, "(\w+)"', inspect.getsource(PreTrainedConfig.standardize_rope_params))) - {"layer_types"}
     for module in (modelling(family), masking_utils, cache_utils):
         keys |= set(re.findall(r'getattr\((?:self\.)?config, *"([a-z]\w*)"', inspect.getsource(module)))
     return keys
@@ -222,6 +229,10 @@ ROPES = [
     {"rope_theta": 300.0, "rope_parameters": {"type": "linear", "rope_type": "default"}},
     {"rope_parameters": PLAIN | {"rope_theta": 40.0, "partial_rotary_factor": 1.0}, "partial_rotary_factor": None},
     {"rope_scaling": PLAIN | {"rope_theta": 40.0}, "rope_parameters": PLAIN | {"rope_theta": 40.0}}, {}, {"rope_parameters": PLAIN},
+    {"rope_scaling": LINEAR, "rope_parameters": LINEAR, "rope_theta": 300.0}, {"rope_scaling": {"type": "yarn", "rope_type": "linear", "factor": 3}},
+    {"rope_scaling": {"type": "yarn", "factor": 3}, "original_max_position_embeddings": 20, "rope_theta": 300.0},
+    {"rope_parameters": LLAMA3, "original_max_position_embeddings": 12}, {"rope_parameters": YARN | {"partial_rotary_factor": 1}},
+    {"rope_parameters": YARN | {"factor": None}}, {"rope_parameters": LINEAR, "original_max_position_embeddings": 12},
 ]
 
 
@@ -233,6 +244,88 @@ def test_rope_settings_are_read_in_every_position(family, settings, saved):
     (folder / "config.json").write_text(json.dumps(config))
     texts, expected = texts_with_logits(peer_of(family, folder), (40,), seed=5)
     assert_logits_close(our_logits(folder, texts), expected)
+
+
+# For each RoPE type: its block, and another value of each of its keys.
+WIDE = {"factor": 1.5, "original_max_position_embeddings": 9, "rope_theta": 300.0}
+SCALED = {
+    "default": (PLAIN, {"rope_theta": 300.0}),
+    "linear": (LINEAR, {"factor": 4, "rope_theta": 300.0}),
+    "dynamic": (DYNAMIC, {"rope_theta": 300.0}),
+    "llama3": (LLAMA3 | {"rope_theta": 100.0}, WIDE | {"low_freq_factor": 2.5, "high_freq_factor": 40}),
+    "yarn": (YARN | {"rope_theta": 100.0, "beta_fast": 2.5, "beta_slow": 0.4, "mscale": 0.9, "mscale_all_dim": 1.1, "truncate": False},
+             WIDE | {"attention_factor": 0.5, "beta_fast": 1.3, "beta_slow": 0.2, "mscale": 3, "mscale_all_dim": 0.3, "truncate": True}),
+}
+IN_ANY_BLOCK = {"rope_type", "rope_theta", "partial_rotary_factor"}
+NO_EFFECT_IN = {("dynamic", "factor"): "up to max_position_embeddings, and longer texts are refused here"}
+
+
+def logits_of(settings, saved):
+    """Returns our logits and those of transformers for these RoPE settings."""
+    folder, config, _ = saved["olmoe"]
+    (folder / "config.json").write_text(json.dumps({key: old for key, old in config.items() if not key.startswith("rope_")} | settings))
+    texts, expected = texts_with_logits(peer_of("olmoe", folder), (40,), seed=5)
+    return our_logits(folder, texts), expected
+
+
+@pytest.mark.parametrize("rope_type", SCALED)
+def test_every_key_of_a_rope_block_is_read_or_rejected(rope_type, saved):
+    block, others = SCALED[rope_type]
+    _, before = logits_of({"rope_parameters": block}, saved)
+    for key, value in (others | {key: block[key] * 2 for kind, key in NO_EFFECT_IN if kind == rope_type}).items():
+        ours, expected = logits_of({"rope_parameters": block | {key: value}}, saved)
+        assert_logits_close(ours, expected)
+        assert (max((a - b).abs().max() for a, b in zip(before, expected)) > 1e-3) == ((rope_type, key) not in NO_EFFECT_IN), key
+    unknown = RopeParameters.__annotations__.keys() - block.keys() - others.keys() - IN_ANY_BLOCK
+    for key in [*unknown, "rope_thetta", "original_max_positions"]:
+        assert_refused({"rope_parameters": block | {key: 2.0}}, saved, f"rope_parameters.{key}", f"of type {rope_type}")
+
+
+def assert_refused(settings, saved, *words):
+    folder, config, (texts, _) = saved["olmoe"]
+    (folder / "config.json").write_text(json.dumps({key: old for key, old in config.items() if not key.startswith("rope_")} | settings))
+    done = forked_score(folder, texts)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert all(word in done.stderr for word in ("config.json", *words)), done.stderr
+
+
+def without(block, key):
+    return {name: value for name, value in block.items() if name != key}
+
+
+# Values for which transformers fails or warns.
+WRONG_VALUES = [
+    *((block | {"factor": value}, "factor") for block in (LINEAR, DYNAMIC, LLAMA3, YARN) for value in (0.5, 0, -2.0, "2", True, [2.0], {})),
+    *((without(block, "factor"), "factor") for block in (LINEAR, DYNAMIC, LLAMA3, YARN)),
+    *((block | {"factor": None}, "factor") for block in (LINEAR, DYNAMIC, LLAMA3)), (YARN | {"factor": None, "original_max_position_embeddings": 400}, "factor"),
+    *((block | {"original_max_position_embeddings": value}, "original_max_position_embeddings") for block in (LLAMA3, YARN)
+      for value in (0, -3, 30.5, None, "30")),
+    *((LLAMA3 | {key: value}, key) for key in ("low_freq_factor", "high_freq_factor") for value in (0, -1.0, None, "1")),
+    *((without(LLAMA3, key), key) for key in ("low_freq_factor", "high_freq_factor")), (LLAMA3 | {"high_freq_factor": 1.0}, "low_freq_factor"),
+    *((YARN | {key: value}, key) for key in ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim") for value in (-1.0, "1", [])),
+    *((YARN | {"truncate": value}, "truncate") for value in (None, 0, "no")), (YARN | {"attention_factor": 0}, "attention_factor"),
+    (YARN | {"beta_fast": 1.0, "beta_slow": 2.0}, "beta_slow"), (YARN | {"rope_theta": 1.0}, "rope_theta"), (DYNAMIC | {"factor": 1e300}, "factor"),
+    *(({"rope_type": name, "factor": 2.0}, name) for name in ("longrope", "su", "proportional", "mrope", "axial", "Linear", "")),
+]
+
+
+@pytest.mark.parametrize("block, word", WRONG_VALUES, ids=lambda value: value if isinstance(value, str) else json.dumps(value))
+def test_invalid_values_in_a_rope_block_are_rejected(block, word, saved):
+    assert_refused({"rope_parameters": block}, saved, "rope_parameters", word)
+    assert_refused({"rope_scaling": block}, saved, "rope_scaling", word)
+
+
+@pytest.mark.parametrize("value", [0, None, "12", 2.5])
+def test_original_length_outside_the_block_takes_precedence(value, saved):
+    assert_refused({"rope_parameters": YARN, "original_max_position_embeddings": value}, saved, "original_max_position_embeddings")
+
+
+@pytest.mark.parametrize("block", [YARN | {"beta_fast": 0, "beta_slow": None}, YARN | {"mscale": 0, "mscale_all_dim": 1.5}, YARN | {"mscale": 2},
+                                   YARN | {"attention_factor": None}, YARN | {"attention_factor": 2}, YARN | {"factor": 1}, YARN | {"rope_theta": 0.5},
+                                   YARN | {"original_max_position_embeddings": 1000}, LLAMA3 | {"original_max_position_embeddings": 1000},
+                                   without(LLAMA3, "original_max_position_embeddings"), without(YARN, "original_max_position_embeddings")], ids=json.dumps)
+def test_unusual_values_are_read_as_in_transformers(block, saved):
+    assert_logits_close(*logits_of({"rope_parameters": block}, saved))
 
 
 def test_contradicting_rope_blocks_are_rejected(saved):

@@ -94,6 +94,17 @@ def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
         assert got.get("text") == right, got
 
 
+# jinja2 goes over the text; here it is refused, never taken for a value without items.
+MARKED = ["(0.1 | safe)[0]", "('ab' | safe)[1]", "([1] | safe)[0]", "('ab' | safe)['x']", "('ab' | safe)[9]", "(none | safe)[1:]", "(7 | safe)[-1]",
+          "({'b': 1} | safe)['b']", "('ab' | safe)['a' | safe]", "'ab' | safe | first", "'ab' | safe | last", "'ab' | safe | length", "'ab' | safe | list"]
+
+
+def test_items_of_what_is_marked_safe_are_refused_by_name(tmp_path):
+    sources = ["{% for x in 'ab' | safe %}{{ x }}{% endfor %}", *("{{ " + one + " }}" for one in MARKED)]
+    for source, got in zip(sources, outcomes(sources, tmp_path), strict=True):
+        assert "marked safe" in got.get("refused", ""), (source, got)
+
+
 @pytest.mark.parametrize("what", ["upper", "lower", "title", "capitalize", "list"])
 def test_letter_case_and_repr_over_all_code_points(what, tmp_path):
     assigned = [chr(c) for c in range(0x80, sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") and chr(c) != "Σ"]

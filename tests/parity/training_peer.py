@@ -85,9 +85,9 @@ def saved_names(tensors):
     return {name.replace(".default.", "."): tensor for name, tensor in tensors.items()}
 
 
-def assert_curves_equal(ours, theirs):
+def assert_curves_equal(ours, theirs, learns=0.8):
     assert len(ours) == len(theirs) == STEPS
-    assert theirs[-1] < 0.8 * theirs[3], f"the peer itself did not learn, from {theirs[3]:.2f} to {theirs[-1]:.2f}: the comparison would show little"
+    assert theirs[-1] < learns * theirs[3], f"the peer itself did not learn, from {theirs[3]:.2f} to {theirs[-1]:.2f}: the comparison would show little"
     for step, (a, b) in enumerate(zip(ours, theirs)):
         assert abs(a - b) <= 1e-4 * abs(b), f"step {step}: loss {a} against {b}"
 
@@ -99,8 +99,9 @@ def assert_tensors_close(ours, theirs, tolerance, what):
         assert error <= tolerance * expected.norm().item(), f"{what} of {name}: {error:.2e} of {expected.norm():.2e}"
 
 
-def assert_twenty_steps_agree(base, targets, tmp_path, seed, ours=None):
-    """Compares twenty steps of AdamW from the same adapter. `ours`: our names of `targets`, if they differ."""
+def assert_twenty_steps_agree(base, targets, tmp_path, seed, ours=None, learns=0.8):
+    """Compares twenty steps of AdamW from the same adapter. `ours`: our names of `targets`, if they differ. `learns`: the
+    peer's last loss must be below this fraction of its fourth one."""
     base.save_pretrained(tmp_path / "model")
     model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0))
     fill_adapters(model, seed)
@@ -111,7 +112,7 @@ def assert_twenty_steps_agree(base, targets, tmp_path, seed, ours=None):
     losses, gradients = train(model, job)
     our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)
 
-    assert_curves_equal(our_losses, losses)
+    assert_curves_equal(our_losses, losses, learns)
     assert_tensors_close(our_gradients, saved_names(gradients), 1e-3, "first gradient")
     trained = {n: p.detach() for n, p in model.named_parameters() if "lora_" in n}
     assert_tensors_close(our_adapter, saved_names(trained), 2e-3, "value after 20 steps")

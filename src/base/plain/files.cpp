@@ -18,6 +18,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/folders.h"
+#include "base/plain/hub_cache.h"
 #include "base/plain/text.h"
 
 namespace evenkeel {
@@ -316,6 +317,7 @@ std::string sha256(std::string_view bytes) {
 fs::path expand_data_path(const std::string& path, std::string_view key) {
   constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
   if (!path.empty()) check_path_text(path, key);
+  if (path.starts_with(kHubAddress)) return cached_file(path, key);
   if (!path.starts_with(kPrefix)) return path;
   const char* folder = std::getenv("EVENKEEL_DATA");
   EK_CHECK(folder != nullptr, kConfig, key, " is ", path, ", but the environment variable EVENKEEL_DATA is not set");
@@ -323,15 +325,22 @@ fs::path expand_data_path(const std::string& path, std::string_view key) {
   return fs::path(folder) / path.substr(kPrefix.size());
 }
 
-fs::path shipped_folder() {
-  const fs::path source = EVENKEEL_SOURCE_DIR;
-  if (is_folder(source / "configs")) return source;
+namespace {
+/// Folders where an installed program's files may be: of `cmake --install`, of the Python wheel, and of a build folder.
+std::vector<fs::path> shipped_candidates() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path installed = program.parent_path().parent_path() / "share" / "evenkeel";
-  EK_CHECK(is_folder(installed / "configs"), kIo, "what evenkeel ships is neither in ", source.string(), " nor in ",
-           installed.string());
-  return installed;
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  return {prefix / "share" / "evenkeel", prefix / "_share", EVENKEEL_SOURCE_DIR};
+}
+}  // namespace
+
+fs::path shipped_folder() {
+  const auto candidates = shipped_candidates();
+  const auto found =
+      std::ranges::find_if(candidates, [](const fs::path& folder) { return is_folder(folder / "configs"); });
+  EK_CHECK(found != candidates.end(), kIo, "what evenkeel ships is neither in ", candidates[0].string(), " nor in ",
+           candidates[1].string(), " nor in ", candidates[2].string());
+  return *found;
 }
 
 std::string_view version() { return EVENKEEL_VERSION; }

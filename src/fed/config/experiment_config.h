@@ -100,7 +100,10 @@ struct ModelSection {
   EngineChoice engine = EngineChoice::kAuto;
   ProductsSection products;
   void visit(auto& field) {
-    field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
+    field(
+        "path", path,
+        "Hugging Face folder of the base model with its tokenizer.json, its hub name (org/name) in the local cache, or "
+        "builtin:tiny-olmoe");
     field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
     field("compute_dtype", compute_dtype,
           "arithmetic with a bfloat16 or int8 base: auto measures this machine once, and the bits depend on it; "
@@ -175,7 +178,7 @@ struct DataSection : TokenizeOptions {
           "family of the training rows, or a list of them: commonsense, telequad, builtin, files (your own)");
     field("path", path,
           "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
-          "unused by builtin and files");
+          "hf://datasets/org/name: in the local hub cache; unused by builtin and files");
     TokenizeOptions::visit(field);
     field("chat_template", chat_template,
           "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
@@ -307,6 +310,7 @@ struct EvaluateSection : EvaluationOptions {
   bool before = false;
   bool as_exported = true;
   bool per_client = false;
+  bool items = false;
   BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
@@ -321,6 +325,7 @@ struct EvaluateSection : EvaluationOptions {
           "score the exported adapter too, as other programs route it, where what the run routes with cannot travel");
     field("per_client", per_client,
           "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
+    field("items", items, "also write the scores of every row into the run folder (items/), for intervals of a study");
     field("bert_score", bert_score, "");
   }
   void resolve(const config::Table& table) const;
@@ -330,6 +335,14 @@ struct EvaluateSection : EvaluationOptions {
 struct OutputSection {
   std::string dir;
   void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
+};
+
+/// `[report]`: what is written besides records and the page.
+struct ReportSection {
+  bool tensorboard = false;
+  void visit(auto& field) {
+    field("tensorboard", tensorboard, "also write event files of TensorBoard into the run folder (docs/tracking.md)");
+  }
 };
 
 /// `[method]`: the selected method, and the tables of all methods in the file.
@@ -359,6 +372,7 @@ struct ExperimentConfig {
   TrainSection train;
   EvaluateSection evaluate;
   OutputSection output;
+  ReportSection report;
   MethodSection method;  // parsed and written separately, see the top of the file
 
   void visit(auto& field) {
@@ -375,6 +389,7 @@ struct ExperimentConfig {
     field("train", train, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
+    field("report", report, "");
   }
 
   /// Renames keys of earlier versions in `table` to their current names.

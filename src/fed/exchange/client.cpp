@@ -104,7 +104,8 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   options.journal_key = concat(place_.answers_of, key_of(task, ask));
   Scored scored;
   scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, info, set, options,
-                               ask.predictions ? &scored.predictions : nullptr, on_rows);
+                               ask.predictions ? &scored.predictions : nullptr, on_rows,
+                               config.evaluate.items ? &scored.items.emplace() : nullptr);
   scored.right_answers = right_answers(ask, info, set.rows);
   scored.score.budget = task.client.budget;
   scored.score.reading = ask.reading;

@@ -34,9 +34,9 @@ double share_over_rows(Parts parts, double TaskScore::*share) {
 /// A mean over all rows.
 double mean_over_rows(Parts parts, double TaskScore::*mean) {
   double sum = 0, rows = 0;
-  for (const auto& [score, predictions, answers] : parts) {
-    sum += score.*mean * static_cast<double>(score.rows);
-    rows += static_cast<double>(score.rows);
+  for (const auto& part : parts) {
+    sum += part.score.*mean * static_cast<double>(part.score.rows);
+    rows += static_cast<double>(part.score.rows);
   }
   return sum / rows;
 }
@@ -85,6 +85,41 @@ void merge_likelihoods(Parts parts, TaskScore& all) {
   all.perplexity = std::exp(all.nll);
 }
 
+/// The mean over all rows, weighted by rows; nothing if a part has none.
+std::optional<double> log_likelihood(Parts parts) {
+  double sum = 0, rows = 0;
+  for (const auto& part : parts) {
+    if (!part.score.log_likelihood) return std::nullopt;
+    sum += *part.score.log_likelihood * static_cast<double>(part.score.rows);
+    rows += static_cast<double>(part.score.rows);
+  }
+  return sum / rows;
+}
+
+void append(const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); }
+
+/// The rows of one part after those of another; nothing if a part has none.
+std::optional<ItemScores> items(Parts parts) {
+  ItemScores all;
+  for (const auto& part : parts) {
+    if (!part.items) return std::nullopt;
+    append(part.items->log_likelihood, all.log_likelihood);
+    append(part.items->correct, all.correct);
+    append(part.items->f1, all.f1);
+  }
+  return all;
+}
+
+bool are_finite(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+void check_items(const ItemScores& items, int64_t rows) {
+  for (const size_t size : {items.log_likelihood.size(), items.correct.size(), items.f1.size()})
+    EK_CHECK(size <= static_cast<size_t>(rows), kData, "scores of ", size, " single rows, asked: ", rows);
+  EK_CHECK(are_finite(items.log_likelihood) && are_finite(items.f1), kData, "a score of a row that is not finite");
+}
+
 void require_alike(const TaskScore& one, const TaskScore& other) {
   EK_CHECK(one.task == other.task && one.kind == other.kind && one.budget == other.budget &&
                one.reading == other.reading && one.served_by == other.served_by,
@@ -120,6 +155,8 @@ void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64
   for (const double mean : {score.exact_match, score.f1, score.empty_rate}) check_share(mean, "a mean over rows");
   EK_CHECK(std::isfinite(score.nll) && std::isfinite(score.seconds), kData, "a score that is not finite");
   EK_CHECK(score.kind != AnswerKind::kLikelihood || score.answer_tokens > 0, kData, "a likelihood of no tokens");
+  EK_CHECK(std::isfinite(score.log_likelihood.value_or(0)), kData, "a log-likelihood that is not finite");
+  if (scored.items) check_items(*scored.items, rows);
   int64_t answers = 0;
   for (const auto& [answer, count] : scored.right_answers) answers += count;
   EK_CHECK(answers == 0 || answers == rows, kData, "a score counts ", answers, " right answers in ", rows, " rows");
@@ -137,7 +174,8 @@ Scored merged(Parts parts) {
   if (all.kind == AnswerKind::kChoice) merge_choices(parts, all);
   if (all.kind == AnswerKind::kText) merge_texts(parts, all);
   if (all.kind == AnswerKind::kLikelihood) merge_likelihoods(parts, all);
-  return {.score = std::move(all), .predictions = {}, .right_answers = {}};
+  all.log_likelihood = log_likelihood(parts);
+  return {.score = std::move(all), .predictions = {}, .right_answers = {}, .items = items(parts)};
 }
 
 }  // namespace evenkeel

@@ -64,6 +64,33 @@ TEST(MergedScore, MeansAreWeightedByRowsAndLikelihoodsByTokens) {
   EXPECT_EQ(likelihoods.answer_tokens, 40);
 }
 
+TEST(MergedScore, ScoresOfSingleRowsFollowEachOther) {
+  auto one = choices("10", "11", {{"yes", 2}}), two = choices("110", "111", {{"no", 3}});
+  one.score.log_likelihood = -2, two.score.log_likelihood = -1;
+  EXPECT_FALSE(merged(std::vector{one, two}).items);
+  one.items = ItemScores{.log_likelihood = {-1, -3}, .correct = {1, 0}, .f1 = {}};
+  two.items = ItemScores{.log_likelihood = {-0.5, -1.5, -1}, .correct = {1, 1, 0}, .f1 = {}};
+  const auto all = merged(std::vector{one, two});
+  EXPECT_DOUBLE_EQ(all.score.log_likelihood.value(), -7.0 / 5);
+  EXPECT_EQ(all.items->log_likelihood, (std::vector<double>{-1, -3, -0.5, -1.5, -1}));
+  EXPECT_EQ(all.items->correct, (std::vector<int64_t>{1, 0, 1, 1, 0}));
+  two.score.log_likelihood.reset();
+  EXPECT_FALSE(merged(std::vector{one, two}).score.log_likelihood);
+}
+
+TEST(MergedScore, AStrangersSingleRowsHaveToBePossible) {
+  auto good = choices("110", "111", {{"yes", 3}});
+  const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files"}};
+  good.items = ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {1, 1, 0}, .f1 = {}};
+  EXPECT_NO_THROW(check_score(good, asked, AnswerKind::kChoice, 3));
+  auto many = good;
+  many.items->correct.push_back(1);
+  EXPECT_THROW(check_score(many, asked, AnswerKind::kChoice, 3), Error);
+  auto infinite = good;
+  infinite.items->log_likelihood[1] = -std::numeric_limits<double>::infinity();
+  EXPECT_THROW(check_score(infinite, asked, AnswerKind::kChoice, 3), Error);
+}
+
 TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {
   auto other = choices("1", "1", {});
   other.score.budget = 0.5;

@@ -96,11 +96,13 @@ struct Scored {
   /// Used with own_rows on multiple-choice tasks: how often each answer is the right one. merged() computes the
   /// majority rate of several clients from these counts (fed/exchange/merged_score.h).
   std::map<std::string, int64_t> right_answers{};
+  std::optional<ItemScores> items{};  ///< set if evaluate.items is true
 
   void visit(auto& field) {
     field("score", score);
     field("predictions", predictions);
     field.optional("right_answers", right_answers);
+    field("items", items);
   }
 };
 

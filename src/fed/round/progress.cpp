@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/system/events.h"
 #include "fed/config/sampling.h"
 
 namespace evenkeel {
@@ -75,10 +76,21 @@ double RunProgress::seconds() const {
 
 void RunProgress::show() {
   const double elapsed = seconds(), per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
+  const double seconds_left = per_step * static_cast<double>(steps_left_);
   const auto rate = static_cast<int64_t>(static_cast<double>(tokens_) / elapsed);  // 0 where clients tell none
+  if (events::progress_due())
+    events::write("progress", {{"phase", "train"},
+                               {"round", round_},
+                               {"rounds", server_.config.train.rounds},
+                               {"clients_done", clients_done_},
+                               {"clients", clients_},
+                               {"steps_done", steps_done_},
+                               {"steps_left", steps_left_},
+                               {"tokens_per_second", rate},
+                               {"seconds_left", seconds_left}});
   line_.update(concat("round ", round_, "/", server_.config.train.rounds, ", ", clients_done_, "/", clients_,
-                      " clients, ", tokens_ > 0 ? concat(rate, " tokens/s, ") : "",
-                      readable_duration(per_step * static_cast<double>(steps_left_)), " left"));
+                      " clients, ", tokens_ > 0 ? concat(rate, " tokens/s, ") : "", readable_duration(seconds_left),
+                      " left"));
 }
 
 }  // namespace evenkeel

@@ -28,6 +28,10 @@ const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::str
                                               std::string(kChatTemplate), std::string(kManifestFile),
                                               std::string(kUnfinished)};
 
+fs::path items_file(const fs::path& folder, int64_t round) {
+  return folder / "items" / concat("round-", round, ".jsonl");
+}
+
 bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_part_of(file, name);
 }
@@ -87,6 +91,17 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
   auto config = ExperimentConfig::read(table);
   config.output.dir = folder.string();
   return config;
+}
+
+/// Returns the paths of the input files; none if the manifest cannot be read.
+std::vector<fs::path> files_in_manifest(const fs::path& folder) try {
+  std::vector<fs::path> files;
+  const Json manifest = read_manifest(folder);
+  for (const auto& entry : JsonView(manifest, kManifestFile.data()).at("files").items())
+    files.emplace_back(entry.at("path").string());
+  return files;
+} catch (const Error&) {  // an older one, or damaged: whoever needs it says so
+  return {};
 }
 
 /// Returns the simulated time at the end of a committed round, from its line of rounds.jsonl in the commit.
@@ -371,6 +386,14 @@ void RunFolder::add_evaluation(const EvaluationRecord& score) const {
   append_sealed(folder_ / kEvaluations, record::write(score));
 }
 
+void RunFolder::add_items(const ItemRecord& items) const {
+  make_folders(folder_ / "items");
+  std::string text;
+  for (const auto& other : read_items(folder_, items.round))
+    if (!other.same_score(items)) text += sealed(record::write(other)) + '\n';
+  write_file_atomic(items_file(folder_, items.round), text + sealed(record::write(items)) + '\n');
+}
+
 void RunFolder::add_missing(const MissingScore& score) const {
   append_sealed(folder_ / kMissingScores, record::write(score));
 }
@@ -381,6 +404,20 @@ const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {
 }
 
 std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations(folder_).whole().lines; }
+
+std::vector<fs::path> files_of_run(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto name : {kConfigFile, kPartition, kChatTemplate, kManifestFile, kRounds, kEvaluations, kEvaluating,
+                          kSuperseded, kMissingScores, kLog})
+    if (path_exists(folder / name)) files.push_back(folder / name);
+  for (const std::string_view part : {"checkpoint", "adapter", kFederation.data()}) {
+    if (!is_folder(folder / part)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(folder / part))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  for (auto& file : files_in_manifest(folder)) files.push_back(std::move(file));
+  return files;
+}
 
 ExperimentConfig run_config(const fs::path& folder) {
   EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
@@ -393,5 +430,12 @@ ExperimentConfig run_config(const fs::path& folder) {
 SealedLines read_rounds(const fs::path& folder) { return numbered(read_sealed_lines(folder / kRounds)); }
 
 SealedLines read_evaluations(const fs::path& folder) { return read_sealed_lines(folder / kEvaluations); }
+
+std::vector<ItemRecord> read_items(const fs::path& folder, int64_t round) {
+  std::vector<ItemRecord> items;
+  const auto lines = read_sealed_lines(items_file(folder, round));
+  for (const auto& line : lines.whole().lines) items.push_back(record::read<ItemRecord>(line.view()));
+  return items;
+}
 
 }  // namespace evenkeel

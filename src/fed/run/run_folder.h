@@ -8,6 +8,7 @@
 ///   checkpoint/           fed/store/run_checkpoint.h
 ///   rounds.jsonl          one line per committed round (fed/store/round_records.h)
 ///   evaluations.jsonl     one line per score (fed/store/round_records.h)
+///   items/round-N.jsonl   scores of single rows, one line per score after N rounds, if evaluate.items is true
 ///   superseded.jsonl      lines of evaluations.jsonl that do not belong to the run since it was extended
 ///   missing_scores.jsonl  one line per score that a federation's node did not return (fed/store/round_records.h)
 ///   evaluating.jsonl      answers of an evaluation under way (scoring/answer_journal.h)
@@ -94,6 +95,9 @@ class RunFolder {
   void save_adapter(const ServerState& state, const Server& server) const;
   /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
+  /// Writes a line into items/round-N.jsonl, in place of an earlier line of the same score. Call it before
+  /// add_evaluation(), so that every recorded score has its items.
+  void add_items(const ItemRecord& items) const;
   /// Appends a line to missing_scores.jsonl.
   void add_missing(const MissingScore& score) const;
   /// Returns the journal of answers of the evaluation under way, with those of earlier processes.
@@ -130,9 +134,16 @@ class RunFolder {
 /// differ when config.toml was edited
 ExperimentConfig run_config(const std::filesystem::path& folder);
 
+/// Returns the files of a run's folder, without report.html and files of others, and the input files that its manifest
+/// names. Empty if there is no such folder.
+std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
+
 /// Reads the lines of rounds.jsonl up to the first that is damaged or out of order.
 SealedLines read_rounds(const std::filesystem::path& folder);
 /// Reads the lines of evaluations.jsonl up to the first that is damaged.
 SealedLines read_evaluations(const std::filesystem::path& folder);
+/// Reads items/round-N.jsonl. Returns nothing if the run does not record items. \throws kCheckpoint when a line is
+/// damaged
+std::vector<ItemRecord> read_items(const std::filesystem::path& folder, int64_t round);
 
 }  // namespace evenkeel

@@ -49,6 +49,11 @@ Alike alike(const Server& server, const EvaluationPoint& point, const std::strin
   return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
 }
 
+std::vector<fs::path> joined(std::vector<fs::path> files, const std::vector<fs::path>& more) {
+  files.insert(files.end(), more.begin(), more.end());
+  return files;
+}
+
 /// Stores answers in `journal` under a key of everything they depend on: config, state, and the files' contents.
 void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
   std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
@@ -81,7 +86,7 @@ struct Evaluation {
     auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);
     if (!scored) return std::nullopt;
     scored->score.client = point.client;
-    if (hooks.on_score) hooks.on_score(scored->score, scored->predictions);
+    if (hooks.on_score) hooks.on_score(*scored);
     return scored->score;
   }
 
@@ -95,6 +100,10 @@ struct Evaluation {
 };
 
 }  // namespace
+
+OrderedJson evaluation_progress(const std::string& task, double budget, int64_t done, int64_t rows) {
+  return {{"phase", "evaluate"}, {"task", task}, {"budget", budget}, {"done", done}, {"rows", rows}};
+}
 
 std::vector<std::string> client_tasks(const Server& server) {
   if (server.config.data.files.clients.empty()) return {};
@@ -189,6 +198,8 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
   auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
     check_evaluation(made);
     warn_of_training_on(made.server.config, folder);
+    if (changes.on_inputs)
+      changes.on_inputs(joined(files_of_run(folder), input_files(made.server.config, made.server.model_folder, {})));
   });
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);

@@ -20,6 +20,9 @@ namespace evenkeel {
 /// Receives progress: rows done of `rows`. It may throw to interrupt the evaluation.
 using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
 
+/// Returns the keys of the event "progress" of an evaluation (docs/json-lines.md).
+OrderedJson evaluation_progress(const std::string& task, double budget, int64_t done, int64_t rows);
+
 /// Lists the points of `[evaluate]`, budget by budget. Dense models have no rank evaluation mode b. If an exported
 /// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by points
 /// for other programs, except in mode a, whose cut adapter is not exported.
@@ -48,14 +51,15 @@ std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerSt
                             const LossCallback& on_loss = {});
 
 /// Receives each score when it is ready.
-using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
+using ScoreCallback = std::function<void(const Scored&)>;
 
 /// Callbacks of an evaluation. Each may be empty.
 struct EvaluationHooks {
   /// Returns a score that already exists, so that it is not computed again.
   std::function<std::optional<TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
   EvaluationProgress on_progress{};
-  ScoreCallback on_score{};  ///< receives computed scores; with predictions if `predictions` is true
+  /// Receives computed scores; with predictions if `predictions` is true, with items if evaluate.items is.
+  ScoreCallback on_score{};
   /// Reports that a score, or `client`'s part of it, is missing. If empty, a missing score is an error.
   std::function<void(const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why)>
       on_missing{};
@@ -80,6 +84,9 @@ struct RunEvaluation {
   std::filesystem::path journal{};  ///< file that stores answers by batch, so that they are not repeated; empty: none
   bool predictions = true;          ///< true: on_score receives predictions
   std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
+  /// Receives the files that the evaluation reads and those of the run's folder, before the weights are loaded. It may
+  /// throw. May be empty.
+  std::function<void(std::vector<std::filesystem::path> files)> on_inputs{};
 };
 
 /// Scores the last committed round of a run folder, task by task within each budget. Does not write into the folder.

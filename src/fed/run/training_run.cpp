@@ -5,11 +5,13 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/system/device.h"
+#include "base/system/events.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/contamination.h"
+#include "fed/run/event_log.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/store/manifest.h"
@@ -25,6 +27,7 @@ struct Course {
   Fabric& fabric;
   RunFolder& folder;
   const StopRequest& stop;
+  EventLog& tensorboard;
 };
 
 Snapshot first_snapshot(const Course& run) {
@@ -73,6 +76,7 @@ class EvaluationLine {
   explicit EvaluationLine(const StopRequest& stop) : stop_(stop) {}
   void operator()(const std::string& task, double budget, int64_t done, int64_t rows) {
     line_.update(concat(task, " at budget ", budget, ", ", done, "/", rows, " rows"));
+    if (events::progress_due()) events::write("progress", evaluation_progress(task, budget, done, rows));
     if (stop_ && stop_()) throw Interrupted(concat("stopped while evaluating ", task));
   }
 
@@ -86,6 +90,12 @@ void note_missing(const Course& run, MissingScore missing) {
   log::warning("[evaluate] after round ", missing.round, ": no score of ", missing.task, " at budget ", missing.budget,
                " by ", run.server.config.clients.who(missing.client), ": ", missing.reason);
   run.folder.add_missing(missing);
+  events::write("missing_score", record::write(missing));
+}
+
+ItemRecord item_record(int64_t round, const Scored& scored) {
+  const auto& score = scored.score;
+  return {round, score.task, score.budget, score.reading, score.served_by, *scored.items};
 }
 
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
@@ -98,8 +108,12 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
       {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
        .on_progress = std::ref(progress),
        .on_score =
-           [&](const TaskScore& score, std::span<const Prediction>) {
-             run.folder.add_evaluation({state.round, server.config.method.name, score});
+           [&](const Scored& scored) {
+             if (scored.items) run.folder.add_items(item_record(state.round, scored));
+             const EvaluationRecord record{state.round, server.config.method.name, scored.score};
+             run.folder.add_evaluation(record);
+             run.tensorboard.add(record);
+             events::write("evaluation", record::write(record));
            },
        .on_missing =
            [&](const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why) {
@@ -115,6 +129,35 @@ void log_beginning(const Server& server, int64_t rounds_done) {
   for (const auto& client : server.clients) rows += client.examples;
   log::info("[train] ", server.config.method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
             " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
+}
+
+/// What the run is, and what is left to do.
+void tell_run(const Course& run, int64_t rounds_done) {
+  const auto& server = run.server;
+  events::write("run", {{"run", run.folder.path().string()},
+                        {"name", server.config.name},
+                        {"method", server.config.method.name},
+                        {"model", server.model_folder.string()},
+                        {"seed", server.config.seed},
+                        {"clients", server.clients.size()},
+                        {"rounds", server.config.train.rounds},
+                        {"rounds_done", rounds_done}});
+}
+
+/// A line of rounds.jsonl without its lists: the file has them.
+void tell_round(const RoundRecord& record, int64_t rounds) {
+  events::write("round", {{"round", record.round},
+                          {"rounds", rounds},
+                          {"loss", record.loss},
+                          {"participants", record.participants},
+                          {"lost", record.lost ? record.lost->size() : 0},
+                          {"steps", record.steps},
+                          {"tokens", record.tokens},
+                          {"bytes_up", record.bytes_up},
+                          {"bytes_down", record.bytes_down},
+                          {"experts_per_token", record.experts_per_token},
+                          {"seconds", record.seconds.round.value_or(0)},
+                          {"tokens_per_second", record.seconds.tokens_per_second}});
 }
 
 void log_round(const RoundRecord& record, int64_t rounds) {
@@ -150,7 +193,9 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   run.folder.commit(result.next, result.record, run.server);
   run.fabric.remember(result.next.memories);
   run.fabric.share(result.next.state);
+  run.tensorboard.add(result.record);
   log_round(result.record, run.server.config.train.rounds);
+  tell_round(result.record, run.server.config.train.rounds);
   return std::move(result.next);
 }
 
@@ -181,9 +226,10 @@ ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& a
 
 /// Runs the remaining rounds and their evaluations. \return the scores of the last round
 std::vector<TaskScore> play_run(const Course& run) {
-  const auto& [server, fabric, folder, stop] = run;
+  const auto& [server, fabric, folder, stop, tensorboard] = run;
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
+  tell_run(run, now.state.round);
   if (now.state.round < config.train.rounds) {
     log_beginning(server, now.state.round);
     warn_of_threads(config);
@@ -266,7 +312,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
 
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
   try {
-    auto scores = play_run({server, fabric, folder, stop});
+    EventLog tensorboard(folder.path(), server.config.report.tensorboard);
+    auto scores = play_run({server, fabric, folder, stop, tensorboard});
     folder.note(log::Level::kInfo, "[run] done");
     return scores;
   } catch (const Error& error) {

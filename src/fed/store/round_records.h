@@ -218,6 +218,30 @@ struct EvaluationRecord {
   }
 };
 
+/// A line of items/round-N.jsonl: the scores of the single rows of one score, if evaluate.items is true.
+struct ItemRecord {
+  int64_t round = 0;  ///< rounds done
+  std::string task;
+  double budget = 1;
+  std::string reading{};
+  ServedBy served_by = ServedBy::kRun;
+  ItemScores items{};  ///< written as keys of the line itself
+
+  /// Returns true if both are of the same round, task and evaluation point.
+  bool same_score(const ItemRecord& other) const {
+    return round == other.round && task == other.task && budget == other.budget && reading == other.reading &&
+           served_by == other.served_by;
+  }
+  void visit(auto& field) {
+    field("round", round);
+    field("task", task);
+    field("budget", budget);
+    field("reading", reading);
+    field("served_by", served_by);
+    items.visit(field);
+  }
+};
+
 /// A line of missing_scores.jsonl: a client that returned no score of its rows.
 struct MissingScore {
   int64_t round = 0;  ///< rounds done

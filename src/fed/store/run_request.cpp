@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/plain/files.h"
+#include "fed/store/changed_keys.h"
 
 namespace evenkeel {
 namespace {
@@ -102,16 +103,25 @@ std::optional<int64_t> RunRequest::rounds() const {
   return says("train.rounds=") ? std::optional(config().train.rounds) : std::nullopt;
 }
 
-std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
+std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run) {
   auto known_values = values_of(run);
   std::map<std::string, std::string> known(known_values.begin(), known_values.end());
-  std::vector<std::string> result;
+  std::vector<ChangedKey> result;
   for (const auto& [key, value] : values_of(asked)) {
     const auto found = known.extract(key);
     if (key == "output.dir" || (found && found.mapped() == value)) continue;
-    result.push_back(concat(key, " is ", value, ", in the run ", found ? found.mapped() : "not there"));
+    result.push_back({key, value, found ? std::optional(found.mapped()) : std::nullopt});
   }
-  for (const auto& [key, value] : known) result.push_back(concat(key, " is not there, in the run ", value));
+  for (const auto& [key, value] : known)
+    if (key != "output.dir") result.push_back({key, std::nullopt, value});
+  return result;
+}
+
+std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
+  std::vector<std::string> result;
+  for (const auto& [key, value, in_run] : changed_keys(asked, run))
+    result.push_back(value ? concat(key, " is ", *value, ", in the run ", in_run.value_or("not there"))
+                           : concat(key, " is not there, in the run ", *in_run));
   return result;
 }
 

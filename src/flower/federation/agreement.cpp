@@ -25,6 +25,12 @@ int64_t factor_bytes(const Server& server, int64_t rank) {
   return payload_size({.adapters = std::move(adapters)}, dtype);
 }
 
+/// Replaces the files by one placeholder: that there are some is part of a config.
+void hide_files(FileSet& set) {
+  for (auto* files : {&set.train, &set.test})
+    if (!files->empty()) *files = {std::string(kRowsAtServer)};
+}
+
 }  // namespace
 
 std::string sites_digest(const Sites& sites) {
@@ -76,6 +82,10 @@ ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double bud
 std::string offered_text(ExperimentConfig config) {
   config = without_rows(std::move(config));
   config.output.dir.clear();
+  config.model.path = kModelAtServer;
+  if (!config.data.path.empty()) config.data.path = kRowsAtServer;
+  hide_files(config.data.files);
+  for (auto& [name, set] : config.data.files.sets) hide_files(set);
   if (!config.data.chat_template.empty()) config.data.chat_template = kTemplateInOffer;
   if (!config.lora.init.empty()) config.lora.init = kAdapterAtServer;
   config.evaluate.bert_score = {};

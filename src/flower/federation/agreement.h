@@ -63,6 +63,8 @@ inline constexpr std::string_view kTemplateInOffer = "(the server's template)";
 /// Replaces the path of lora.init in Offer::config: only the server reads that adapter, its factors come with the
 /// broadcast.
 inline constexpr std::string_view kAdapterAtServer = "(the server's adapter)";
+/// Replace model.path, and data.path and the files of `[data.files]`, in Offer::config: a node has its own.
+inline constexpr std::string_view kModelAtServer = "(the server's model)", kRowsAtServer = "(the server's rows)";
 /// Returns the SHA-256 over the names and fingerprints of a model's files (weights, config.json, tokenizer.json). Cost:
 /// one read of these files, unless their fingerprints are cached.
 std::string model_digest(const std::filesystem::path& folder);
@@ -78,8 +80,8 @@ bool scores_clients_rows(const ExperimentConfig& config);
 /// budget. `config` must be settled.
 ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget);
 
-/// Returns the text of Offer::config: TOML without the paths of the server's rows, run folder and template, or of any
-/// client's files.
+/// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
+/// of any client's files. A server of an older version offers some of them; a node uses none.
 std::string offered_text(ExperimentConfig config);
 
 /// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of

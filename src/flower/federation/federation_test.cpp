@@ -134,9 +134,14 @@ class Federation : public testing::SmallRun {
 
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
 
-TEST(Offer, NamesNeitherTemplateNorAdapterOfTheServer) {
+TEST(Offer, NamesNoFileOfTheServer) {
   auto config = ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
-  EXPECT_EQ(offered_text(config).find("(the server's"), std::string::npos);
+  config.model.path = "/srv/secret/model";
+  config.data.path = "/srv/secret/data";
+  config.data.files.train = {"/srv/secret/a.jsonl", "/srv/secret/*.json"};
+  config.data.files.test = {"/srv/secret/b.jsonl"};
+  config.output.dir = "/srv/secret/run";
+  config.evaluate.bert_score.encoder = "/srv/secret/encoder";
   config.data.form = PromptTemplate::kChat;
   config.lora.init = "/srv/secret/adapter";
   config.data.chat_template = "/srv/secret/template.jinja";
@@ -145,6 +150,20 @@ TEST(Offer, NamesNeitherTemplateNorAdapterOfTheServer) {
   const auto read = ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
   EXPECT_EQ(read.lora.init, kAdapterAtServer);
   EXPECT_EQ(read.data.chat_template, kTemplateInOffer);
+  EXPECT_EQ(read.model.path, kModelAtServer);
+  EXPECT_EQ(read.data.path, kRowsAtServer);
+  EXPECT_EQ(read.data.files.train, std::vector<std::string>{std::string(kRowsAtServer)});
+  EXPECT_EQ(read.data.files.test, std::vector<std::string>{std::string(kRowsAtServer)});
+}
+
+TEST(Offer, NamesNoFileOfTheServersSets) {
+  auto config = ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
+  config.data.files.sets["talk"] = {.train = {"/srv/secret/a.jsonl"}, .test = {}};
+  const auto text = offered_text(config);
+  EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
+  const auto read = ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
+  EXPECT_EQ(read.data.files.sets.at("talk").train, std::vector<std::string>{std::string(kRowsAtServer)});
+  EXPECT_TRUE(read.data.files.sets.at("talk").test.empty());
 }
 
 TEST_P(FederationOf, NodesGiveTheBitsOfALocalRun) {

@@ -143,6 +143,11 @@ void FleetFabric::hand_out(const EncodedPayload& adapter) {
                  " has not taken the final adapter: copy it from the run folder (adapter/)");
 }
 
+bool FleetFabric::share(const ServerState& state) {
+  if (on_round_) on_round_(state.round);
+  return false;
+}
+
 void FleetFabric::part() {
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};

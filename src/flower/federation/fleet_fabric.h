@@ -42,6 +42,12 @@ class FleetFabric : public Fabric {
     fleet_.on_report = std::move(on_report);
   }
 
+  /// \param on_round  called with the number of committed rounds: once when the run begins or goes on, and after each
+  /// commit
+  void on_round(std::function<void(int64_t rounds)> on_round) { on_round_ = std::move(on_round); }
+  /// Sends nothing: nodes receive the shared state by announce().
+  bool share(const ServerState& state) override;
+
  private:
   void score(const Task& task, const Exchange& exchange);
   void score_by_clients(const Task& task, const Exchange& exchange);
@@ -54,6 +60,7 @@ class FleetFabric : public Fabric {
 
   Fleet fleet_;
   Fabric* evaluator_ = nullptr;
+  std::function<void(int64_t rounds)> on_round_{};
 };
 
 }  // namespace evenkeel

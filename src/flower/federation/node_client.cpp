@@ -6,6 +6,7 @@
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/machine.h"
+#include "data/row_files.h"
 #include "fed/config/arithmetic.h"
 #include "fed/round/payload_check.h"
 #include "fed/run/contamination.h"
@@ -54,8 +55,8 @@ void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions&
   EK_CHECK(!options.data.empty(), kConfig, "in this run every client brings rows of its own: --data is missing");
   for (auto& one : clients) one.data.clear(), one.test.clear();
   auto& own = clients.at(static_cast<size_t>(client));
-  own.data = options.data;
-  own.test = options.test;
+  own.data = with_files_of_folders(options.data);
+  own.test = with_files_of_folders(options.test);
 }
 
 /// Whether the model's own template is that text.
@@ -102,7 +103,7 @@ ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& option
   put_template(config, offer, options);
   config.settle({});
   if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
-  config.find_files();
+  if (config.clients.own_rows()) config.find_files();  // else those of its config are the server's
   return config;
 }
 
@@ -148,11 +149,7 @@ bool is_agreed_on(std::string_view difference) {
 
 void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
   if (agreed.empty()) return;
-  const auto own = RunRequest{.file = agreed}.config();
-  const auto file = expand_data_path(own.data.chat_template, "data.chat_template");
-  EK_CHECK(file.empty() || is_file(file), kIo, agreed.string(), ": data.chat_template is ", file.string(),
-           ", which is not there");
-  auto changes = differences(resolved_like(own, offered), offered);
+  auto changes = differences(resolved_like(agreed_config(agreed), offered), offered);
   std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
@@ -189,12 +186,20 @@ OwnExperiment experiment_for(const Offer& offer, ExperimentConfig config) {
   auto experiment = make_experiment(std::move(config), Purpose::kTrain, [&](const Experiment& e) {
     require_same_base(offer, e);
     rows = own_test_rows(e, offer.client);
-    warn_of_contamination(e);
+    if (e.server.config.clients.own_rows()) warn_of_contamination(e);
   });
   return {std::move(experiment), rows};
 }
 
 }  // namespace
+
+ExperimentConfig agreed_config(const fs::path& file) {
+  auto config = RunRequest{.file = file}.config();
+  const auto of_chat = expand_data_path(config.data.chat_template, "data.chat_template");
+  EK_CHECK(of_chat.empty() || is_file(of_chat), kIo, file.string(), ": data.chat_template is ", of_chat.string(),
+           ", which is not there");
+  return config;
+}
 
 struct NodeClient::Agreement {
   Offer offer;

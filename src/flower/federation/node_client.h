@@ -20,8 +20,9 @@ namespace evenkeel {
 /// The options of a node's client.
 struct NodeClientOptions {
   std::string model;                 ///< folder of the base
-  std::vector<std::string> data{};   ///< files or globs of training rows; empty: its share of the rows of `[data]`
-  std::vector<std::string> test{};   ///< files or globs of test rows
+  std::vector<std::string> data{};   ///< files, globs or folders of training rows, or the folder of the rows of
+                                     ///< `[data]`, of which it gets its share; empty: the share of generated rows
+  std::vector<std::string> test{};   ///< files, globs or folders of test rows
   std::optional<double> budget{};    ///< budget beta_c; replaces the server's proposal
   double measure_s = 0;              ///< above 0: choose the largest budget whose round takes at most this many seconds
   int64_t threads = 0;               ///< number of threads; 0: as in the server's config
@@ -33,6 +34,10 @@ struct NodeClientOptions {
   std::function<void(const std::string& summary)> on_agreement{};
   OnProgress on_progress{};  ///< may throw Interrupted
 };
+
+/// Reads the config that a node agrees to (NodeClientOptions::agreed).
+/// \throws kIo, kConfig when it or its chat template cannot be read
+ExperimentConfig agreed_config(const std::filesystem::path& file);
 
 /// Answers envelopes of a server. Threads: one at a time.
 class NodeClient {

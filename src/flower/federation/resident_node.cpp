@@ -1,5 +1,6 @@
 #include "flower/federation/resident_node.h"
 
+#include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"

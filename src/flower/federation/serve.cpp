@@ -1,8 +1,8 @@
 #include "flower/federation/serve.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "base/plain/files.h"
@@ -99,6 +99,7 @@ class Serving {
         fabric_(grid, roster_, folder / "arriving") {
     drop_torn_line(sessions_);
     fabric_.report_to([this](const SessionReport& report) { on_reply(report); });
+    fabric_.on_round([this](int64_t round) { on_round(round); });
   }
 
   /// A new run: its clients first, who bring what its config says of them.
@@ -108,6 +109,7 @@ class Serving {
     complete(experiment);
     auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
     folder.keep_log(std::move(log));
+    worked_since_ = std::chrono::steady_clock::now();
     return {std::move(experiment), std::move(folder)};
   }
 
@@ -232,7 +234,15 @@ class Serving {
       status_.last.push_back(report);
     else
       *known = report;
-    status_.round = std::max(status_.round, report.round - 1);
+    tell();
+  }
+
+  /// `rounds` are committed. The first call of a run that goes on is about the rounds of the process before.
+  void on_round(int64_t rounds) {
+    const auto now = std::chrono::steady_clock::now();
+    if (worked_since_) status_.round_seconds.observe(std::chrono::duration<double>(now - *worked_since_).count());
+    worked_since_ = now;
+    status_.round = rounds;
     tell();
   }
 
@@ -247,15 +257,12 @@ class Serving {
   fs::path sessions_;
   FleetFabric fabric_;
   FleetStatus status_;
+  std::optional<std::chrono::steady_clock::time_point> worked_since_;
   std::string base_;
   struct {
     std::string chat_template, named_tokens;
   } prompts_;  // see Offer
 };
-
-void line(std::ostringstream& out, std::string_view name, std::string_view help, std::string_view kind) {
-  out << "# HELP evenkeel_" << name << " " << help << "\n# TYPE evenkeel_" << name << " " << kind << "\n";
-}
 
 /// The config of a new run, settled.
 ExperimentConfig served_config(const RunRequest& request) {
@@ -328,30 +335,6 @@ std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, 
 fs::path sessions_file(const fs::path& federation) {
   const auto file = federation / kSessions, earlier = federation / "talks.jsonl";
   return path_exists(earlier) && !path_exists(file) ? earlier : file;
-}
-
-std::string prometheus_text(const FleetStatus& status) {
-  std::ostringstream out;
-  const auto gauge = [&](std::string_view name, std::string_view help, int64_t value) {
-    line(out, name, help, "gauge");
-    out << "evenkeel_" << name << " " << value << "\n";
-  };
-  gauge("rounds_done", "rounds that are committed", status.round);
-  gauge("rounds", "rounds of the run", status.rounds);
-  gauge("clients", "clients that the run needs", status.clients);
-  gauge("clients_joined", "clients that have a node", status.members);
-  const auto of_clients = [&](std::string_view name, std::string_view help, const auto& value) {
-    line(out, name, help, "gauge");
-    for (const auto& session : status.last)
-      out << "evenkeel_" << name << "{client=\"" << session.client << "\"} " << value(session) << "\n";
-  };
-  of_clients("client_replied", "1 when its last exchange ended with a reply",
-             [](const SessionReport& session) { return session.outcome == "reply" ? 1 : 0; });
-  of_clients("client_seconds", "from its last task to its reply",
-             [](const SessionReport& session) { return session.seconds; });
-  of_clients("client_bytes_up", "payload of its last reply",
-             [](const SessionReport& session) { return session.bytes_up; });
-  return out.str();
 }
 
 ServedRun serve(const ServeOptions& options,

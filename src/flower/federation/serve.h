@@ -15,21 +15,10 @@
 #include "base/system/interrupt.h"
 #include "fed/store/run_request.h"
 #include "flower/federation/fleet_fabric.h"
+#include "flower/federation/fleet_metrics.h"
 #include "scoring/task_evaluation.h"
 
 namespace evenkeel {
-
-/// Holds the state of a served run for monitoring.
-struct FleetStatus {
-  std::string run, method;
-  int64_t round = 0, rounds = 0;     ///< rounds that are done, rounds of the run
-  int64_t clients = 0, members = 0;  ///< clients that the run needs, clients that have a node
-  /// The clients that have joined.
-  std::vector<Member> roster;
-  std::vector<SessionReport> last;  ///< the last exchange with each client
-};
-/// Formats `status` in the text format of Prometheus.
-std::string prometheus_text(const FleetStatus& status);
 
 /// Returns the file of session reports in the federation's folder: sessions.jsonl, or talks.jsonl in a run of an
 /// earlier version.

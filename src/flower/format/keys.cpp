@@ -274,8 +274,12 @@ AllowedKey parse_line(std::string_view line, const std::string& place) {
 
 }  // namespace
 
-std::string openssh_line(const PublicKey& key, std::string_view comment) {
+void check_key_name(std::string_view comment) {
   EK_CHECK(is_line(comment), kConfig, "the name of a key is \"", shown(comment), "\", allowed: one line of text");
+}
+
+std::string openssh_line(const PublicKey& key, std::string_view comment) {
+  check_key_name(comment);
   std::string_view blob = key.openssh_blob();
   const std::string kind(*take_string(blob));
   return concat(kind, " ", to_base64(key.openssh_blob()), comment.empty() ? "" : " ", comment);

@@ -67,8 +67,11 @@ class Key {
 /// Generates a key and saves it to a new file.
 Key make_key(const std::filesystem::path& file);
 
+/// \throws kConfig unless the name of a key is one line of printable text
+void check_key_name(std::string_view comment);
+
 /// Returns "ecdsa-sha2-nistp384 AAAA... comment", the line for allow-lists of evenkeel and of `flwr supernode
-/// register`. \throws kConfig unless the comment is one line of printable text
+/// register`. \throws kConfig as check_key_name()
 std::string openssh_line(const PublicKey& key, std::string_view comment);
 
 /// A key that may join, and the name of its node.

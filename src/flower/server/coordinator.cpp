@@ -261,9 +261,15 @@ struct Coordinator::Parts {
   // ---- pages
 
   HttpReply page(const std::string& path) {
-    if (path == "/health") return {.type = "text/plain"};
+    if (path == "/health" || path == "/livez") return {.type = "text/plain"};
+    if (path == "/readyz") return ready();
     if (path == "/metrics") return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics()};
-    throw Refusal{.status = 404, .detail = "known: /health, /metrics", .close = true};
+    throw Refusal{.status = 404, .detail = "known: /health, /livez, /readyz, /metrics", .close = true};
+  }
+
+  HttpReply ready() {
+    const auto reason = options.not_ready ? options.not_ready() : std::string();
+    return {.status = reason.empty() ? 200 : 503, .type = "text/plain", .body = reason};
   }
 
   std::string metrics() {

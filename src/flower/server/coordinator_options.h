@@ -35,6 +35,8 @@ struct CoordinatorOptions {
   Limits limits{};
   NodeLimits node_limits{};
   std::function<std::string()> metrics{};  ///< text to append to GET /metrics; called by any thread
+  /// Returns why GET /readyz answers 503, or an empty string for 200; called by any thread. Empty: always ready.
+  std::function<std::string()> not_ready{};
 };
 
 /// The state of a node.

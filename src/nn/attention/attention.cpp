@@ -207,14 +207,6 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::s
 
 }  // namespace
 
-RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, double theta) {
-  const auto even = at::arange(0, head_width, 2, positions_T.options()).to(at::kFloat);
-  const auto inverse_frequency = at::reciprocal(at::pow(theta, even / static_cast<double>(head_width))).to(at::kFloat);
-  const auto angles = positions_T.to(at::kFloat).unsqueeze(1) * inverse_frequency.unsqueeze(0);
-  const auto both = at::cat({angles, angles}, 1);
-  return {both.cos(), both.sin()};
-}
-
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
   EK_CHECK(x_THP.dim() == 3 && table.cos.size(0) == x_THP.size(0) && table.cos.size(1) == x_THP.size(2), kShape,
            "apply_rotary: x has sizes ", x_THP.sizes(), ", the table ", table.cos.sizes());

@@ -8,14 +8,9 @@
 #include <optional>
 #include <span>
 
-namespace evenkeel {
+#include "nn/attention/rotary.h"
 
-/// The cosines and sines of RoPE, [T, P] float32 each. Source: Su et al. 2021, in the half-split layout of GPT-NeoX.
-struct RotaryTable {
-  at::Tensor cos, sin;
-};
-/// Computes the table for `positions`. \param head_width  P \param theta  base of the frequencies
-RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, double theta);
+namespace evenkeel {
 
 /// Rotates the heads of each token. \param x  [T, H, P] \return [T, H, P] \throws kShape if sizes disagree
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);

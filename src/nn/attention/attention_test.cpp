@@ -94,7 +94,8 @@ TEST(Attention, SharedRowsEqualSeparateRows) {
       return random_tensor({9, heads, 10}, seed, dtype).requires_grad_(true);
     };
     const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), norm = random_tensor({10}, 4, dtype);
-    const auto at = rotary_table(at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 2, 4, 5, 6}, at::kLong), 10, 100.0);
+    const auto at =
+        rotary_table(at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 2, 4, 5, 6}, at::kLong), 10, {.theta = 100.0});
     const AttentionSteps steps{.q = {.norm = norm, .norm_eps = 1e-5, .rotary = at}, .k = {.rotary = at}};
     AttentionSteps of_tokens = steps;
     of_tokens.q.rotary = of_tokens.k.rotary = {at.cos.index_select(0, rows_T), at.sin.index_select(0, rows_T)};
@@ -146,7 +147,8 @@ AttentionSteps steps_of(const StepsCase& one, const std::vector<at::Tensor>& inp
   AttentionSteps steps{.v = {.clip = one.clip}};
   steps.q.clip = steps.k.clip = one.clip;
   steps.q.norm_eps = steps.k.norm_eps = 1e-5;
-  if (one.rotated) steps.q.rotary = steps.k.rotary = rotary_table(at::arange(kStepsOffsets.back()), kStepsWidth, 100.0);
+  if (one.rotated)
+    steps.q.rotary = steps.k.rotary = rotary_table(at::arange(kStepsOffsets.back()), kStepsWidth, {.theta = 100.0});
   if (one.q_norm > 0) steps.q.norm = inputs[3];
   if (one.k_norm > 0) steps.k.norm = inputs.back();
   return steps;
@@ -183,7 +185,7 @@ TEST(AttentionSteps, HaveTheBitsOfSeparateAutogradNodes) {
 
 TEST(AttentionSteps, GradientsMatchCentralDifferences) {
   const std::vector<int64_t> offsets{0, 3, 4, 9};
-  const auto table = rotary_table(at::arange(9), 6, 100.0);
+  const auto table = rotary_table(at::arange(9), 6, {.theta = 100.0});
   for (const bool per_head : {false, true})
     expect_gradients_match(
         [&](const auto& in) {
@@ -226,7 +228,7 @@ TEST(AttentionSteps, RejectANormOfAnotherWidth) {
 
 TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
   const auto positions = at::tensor({0, 1, 7}, at::kLong);
-  const auto table = rotary_table(positions, 4, 100.0);
+  const auto table = rotary_table(positions, 4, {.theta = 100.0});
   const auto x = random_tensor({3, 2, 4}, 1);
   const auto y = apply_rotary(x, table);
   EXPECT_TRUE(at::equal(y[0], x[0]));
@@ -240,7 +242,7 @@ TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
 }
 
 TEST(Rotary, GradientsMatchCentralDifferences) {
-  const auto table = rotary_table(at::tensor({3, 0, 5}, at::kLong), 6, 10000.0);
+  const auto table = rotary_table(at::tensor({3, 0, 5}, at::kLong), 6, {.theta = 10000.0});
   expect_gradients_match([&](const auto& in) { return apply_rotary(in[0], table); }, {random_tensor({3, 2, 6}, 1)});
 }
 

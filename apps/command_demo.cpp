@@ -1,0 +1,150 @@
+#include <stdlib.h>
+
+#include <array>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/demo_summary.h"
+#include "base/format/command_line.h"
+#include "base/plain/files.h"
+#include "base/system/interrupt.h"
+#include "fed/run/training_run.h"
+#include "report/differences.h"
+#include "report/page.h"
+#include "report/score_table.h"
+#include "report/tables.h"
+
+namespace evenkeel {
+namespace {
+
+struct DemoFlags {
+  std::string out;
+  bool full = false;
+};
+
+struct DemoMethod {
+  const char *name, *title;
+};
+constexpr std::array kDemoMethods{DemoMethod{"fedit", "FedIT"}, DemoMethod{"ub-smoe", "UB-SMoE"}};
+
+/// A folder that is removed at the end, however the command ends.
+class RemovedFolder {
+ public:
+  RemovedFolder() {
+    std::string name = (fs::temp_directory_path() / "evenkeel-demo-XXXXXX").string();
+    EK_CHECK(::mkdtemp(name.data()) != nullptr, kIo, name, ": no folder can be made there; name one by --out");
+    path_ = name;
+  }
+  ~RemovedFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  RemovedFolder(const RemovedFolder&) = delete;
+  RemovedFolder& operator=(const RemovedFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+fs::path demo_run(const fs::path& folder, const DemoMethod& method) { return folder / concat("demo-", method.name); }
+
+void check_demo_folder(const fs::path& folder) {
+  for (const auto& method : kDemoMethods)
+    EK_CHECK(!fs::exists(demo_run(folder, method)), kIo, demo_run(folder, method).string(),
+             " exists already; remove it, or name another folder by --out");
+}
+
+std::vector<TaskScore> train_demo(const std::string& config, const fs::path& folder, const DemoMethod& method) {
+  auto run = begin_run({.file = shipped_folder() / "configs" / config,
+                        .settings = {concat("method.name=", method.name)},
+                        .out = demo_run(folder, method).string()});
+  auto scores = complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested);
+  save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
+  return scores;
+}
+
+std::vector<RunRecords> demo_runs(const fs::path& folder) {
+  std::vector<fs::path> runs;
+  for (const auto& method : kDemoMethods) runs.push_back(demo_run(folder, method));
+  write_file_atomic(folder / "demo.html", report_page(load_runs(runs)));
+  return load_runs(runs);
+}
+
+std::string sentence_of(const std::vector<RunRecords>& runs) {
+  std::vector<DemoLine> lines;
+  for (size_t i = 0; i < runs.size(); ++i)
+    lines.push_back(demo_line(kDemoMethods.at(i).title, runs[i], runs[i].last_evaluated()));
+  return demo_sentence(demo_line("before", runs[0], 0), lines.at(0), lines.at(1), runs[0]);
+}
+
+constexpr std::string_view kQuickTitle =
+    "Eight clients with 1/8 to all of the experts fine-tune the built-in model together: 800 rows, 4 rounds.\n"
+    "Accuracy in percent, mean over five tasks, with K experts per token:\n\n";
+
+/// The lines of the table, each as soon as its run is done.
+void print_quick_row(const DemoMethod& method, const RunRecords& run, bool first) {
+  if (first) std::cout << kQuickTitle << demo_titles(run) << demo_row(demo_line("before training", run, 0));
+  std::cout << demo_row(demo_line(method.title, run, run.last_evaluated())) << std::flush;
+}
+
+void run_quick_demo(const fs::path& folder) {
+  std::cerr << "the built-in model is trained by two methods; the first line of the table takes about 20 s\n";
+  for (const auto& method : kDemoMethods) {
+    train_demo("quick-demo.toml", folder, method);
+    print_quick_row(method, load_run(demo_run(folder, method)), &method == kDemoMethods.data());
+  }
+  const auto runs = demo_runs(folder);
+  std::cout << demo_row(majority_line(runs[0])) << '\n' << sentence_of(runs);
+}
+
+void run_full_demo(const fs::path& folder) {
+  for (const auto& method : kDemoMethods) {
+    std::cout << "== " << method.name << ": eight unequal clients, budgets 1/8 to 1\n" << std::flush;
+    std::cout << score_table(train_demo("demo.toml", folder, method)) << std::flush;
+  }
+  const auto runs = demo_runs(folder);
+  std::cout << "== side by side\n" << differences_text(runs) << default_tables(runs) << '\n' << sentence_of(runs);
+}
+
+std::string next_line(const DemoFlags& flags, const fs::path& folder) {
+  if (!flags.full)
+    return concat("What to do next: ", command_line({"demo", "--full", "--out", "runs"}),
+                  " takes some minutes and leaves both runs and a page of charts; every command explains itself by "
+                  "--help.\n");
+  return concat("What to do next: open ", (folder / "demo.html").string(), ", or ask the model: ",
+                command_line({"generate", "--run", demo_run(folder, kDemoMethods[1]).string(), "--prompt", "..."}),
+                "\n");
+}
+
+void run_demo(const DemoFlags& flags) {
+  watch_interrupts();
+  std::optional<RemovedFolder> removed;
+  const fs::path folder = !flags.out.empty() ? fs::path(flags.out)
+                          : flags.full       ? fs::path("runs")
+                                             : removed.emplace().path();
+  check_demo_folder(folder);
+  flags.full ? run_full_demo(folder) : run_quick_demo(folder);
+  if (!removed && !flags.full) std::cout << "The runs and their charts: " << (folder / "demo.html").string() << '\n';
+  std::cout << next_line(flags, folder) << std::flush;
+}
+
+}  // namespace
+
+void add_demo_command(CLI::App& program) {
+  auto flags = std::make_shared<DemoFlags>();
+  auto* command = program.add_subcommand("demo", "two methods on the built-in model, in a minute; no file is needed");
+  command->footer(
+      "Example: evenkeel demo\n"
+      "         evenkeel demo --full --out runs\n\n"
+      "Trains eight unequal clients with FedIT and with UB-SMoE on generated tasks and prints their accuracy at every "
+      "number of experts per token. It needs no network, and leaves nothing behind without --out.");
+  command->add_flag("--full", flags->full, "the runs of configs/demo.toml, with all tables (some minutes)");
+  command->add_option("--out", flags->out, "keep both runs and demo.html here (default: none; runs with --full)");
+  command->callback([flags] { run_demo(*flags); });
+}
+
+}  // namespace evenkeel

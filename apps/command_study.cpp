@@ -1,0 +1,109 @@
+// `evenkeel study`: every arm with every seed, as one command that can be stopped and resumed.
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "base/format/command_line.h"
+#include "base/format/limits.h"
+#include "base/plain/files.h"
+#include "base/system/interrupt.h"
+#include "study/forecast.h"
+#include "study/run_study.h"
+
+namespace evenkeel {
+namespace {
+
+struct StudyFlags {
+  std::string file, out;
+  std::optional<std::string> shard;
+  std::vector<std::string> settings, only;
+  int64_t jobs = 1;
+  bool dry_run = false, resume = false;
+};
+
+study::StudyCommand command_of(const StudyFlags& flags) {
+  limits::check_integer("--jobs", flags.jobs, 1, limits::kThreads);
+  return {.file = flags.file,
+          .out = flags.out,
+          .settings = flags.settings,
+          .jobs = flags.jobs,
+          .shard = flags.shard ? study::Shard::read(*flags.shard) : study::Shard(),
+          .only = flags.only,
+          .resume = flags.resume};
+}
+
+/// The kind of an error that a run has left as a line: "[numeric] ..."; kIo where it left none.
+ErrorKind kind_of(const std::string& line) {
+  for (const auto kind : {kConfig, kData, kCheckpoint, kShape, kNumeric, kIo, kInternal})
+    if (line.starts_with(concat('[', to_string(kind), ']'))) return kind == kInternal ? kIo : kind;
+  return kIo;
+}
+
+/// Prints what became of the study. \throws the first failed run of `mine`, with the number of all
+void conclude(const study::StudyState& state, const std::vector<size_t>& mine, const std::string& again) {
+  const auto done = state.count(study::RunState::kDone), failed = state.count(study::RunState::kFailed);
+  std::cout << "study " << state.name << ": " << done << " of " << state.runs.size() << " runs done, " << failed
+            << " failed, " << static_cast<int64_t>(state.runs.size()) - done - failed << " left\n"
+            << std::flush;
+  std::vector<const study::StudyRun*> mine_failed;
+  for (const size_t i : mine)
+    if (state.runs[i].state == study::RunState::kFailed) mine_failed.push_back(&state.runs[i]);
+  if (mine_failed.empty()) return;
+  const auto& first = *mine_failed.front();
+  const auto line = first.error.value_or("failed");
+  const auto text = line.starts_with('[') ? line.substr(line.find(' ') + 1) : line;
+  fail(kind_of(line), mine_failed.size(), " of ", mine.size(), " runs failed, the first: ", first.label(), ": ", text,
+       "; try again by: ", again);
+}
+
+void run_study_command(const StudyFlags& flags) {
+  const auto command = command_of(flags);
+  watch_interrupts();
+  auto task = study::plan_study(command);
+  study::check_study(command, task);
+  if (flags.dry_run) {
+    std::cout << study::forecast_text(command, task, study::foresee(command, task)) << std::flush;
+    return;
+  }
+  const auto folder = task.study.folder;
+  const auto mine = task.mine;
+  const auto again = command_line(study::resume_words(command, folder));
+  try {
+    conclude(study::run_study(command, std::move(task), interrupt_requested), mine, again);
+  } catch (const Error& error) {
+    if (!is_full_disk(error)) throw;
+    throw error.with_advice(concat("what is done stays; make room, then: ", again));
+  }
+  std::cerr << "the study is in " << folder.string() << ", see it by: " << command_line({"report", folder.string()})
+            << '\n';
+}
+
+}  // namespace
+
+void add_study_command(CLI::App& program) {
+  auto flags = std::make_shared<StudyFlags>();
+  auto* command = program.add_subcommand("study", "compare methods over seeds: every arm with every seed");
+  command->footer(
+      "Example: evenkeel study studies/methods.toml --jobs 2\n"
+      "         evenkeel study studies/methods.toml --dry-run\n"
+      "         evenkeel study studies/methods.toml --out runs/methods --shard 2/4 --resume\n\n"
+      "Makes every run of a study, each in a folder of its own below DIR, as `evenkeel train` does. A study that was "
+      "stopped goes on by --resume, to the same bits; runs that failed are tried again. docs/studies.md has the file's "
+      "keys.");
+  command->add_option("STUDY", flags->file, "TOML file with [study] and its arms")->required();
+  command->add_option("--out", flags->out, "folder of the study, new or empty (default: runs/<name>)");
+  command->add_option("--set", flags->settings, "a.b=value, changes one key of every arm; as often as needed");
+  command->add_option("--jobs", flags->jobs, "runs at once, each with its share of the cores (default: 1)");
+  command->add_option("--shard", flags->shard, "i/n: every n-th run alone, for job arrays; --dry-run prints one");
+  command->add_option("--only", flags->only, "ARM:SEED: this run alone; as often as needed");
+  command->add_flag("--dry-run", flags->dry_run,
+                    "check all runs, print their number, time, memory and disk and the command of a job array, and "
+                    "stop");
+  command->add_flag("--resume", flags->resume, "go on with the study in the folder, or begin it where there is none");
+  command->callback([flags] { run_study_command(*flags); });
+}
+
+}  // namespace evenkeel

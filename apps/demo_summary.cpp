@@ -1,0 +1,98 @@
+#include "apps/demo_summary.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "base/plain/text.h"
+#include "report/score_table.h"
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kTitleWidth = 26;
+
+/// Scores of the run as it stands, without those of exported adapters.
+std::vector<TaskScore> own_scores(const RunRecords& run, int64_t round) {
+  auto scores = run.scores(round);
+  std::erase_if(scores, [](const TaskScore& score) { return score.served_by != ServedBy::kRun; });
+  return scores;
+}
+
+/// Mean over the tasks of a budget, times 100.
+double percent(std::span<const TaskScore> scores, double budget, double TaskScore::*member) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const auto& score : scores)
+    if (score.budget == budget) sum += score.*member, ++count;
+  return count == 0 ? 0 : 100 * sum / static_cast<double>(count);
+}
+
+DemoLine line_of(const std::string& title, std::span<const TaskScore> scores, double TaskScore::*member) {
+  DemoLine line{.title = title};
+  for (const double budget : distinct(scores, &TaskScore::budget)) {
+    line.by_budget.push_back(percent(scores, budget, member));
+    line.mean += line.by_budget.back();
+  }
+  if (!line.by_budget.empty()) line.mean /= static_cast<double>(line.by_budget.size());
+  return line;
+}
+
+std::string cell(const std::string& text) { return std::string(text.size() < 7 ? 7 - text.size() : 1, ' ') + text; }
+
+std::string padded(std::string title) {
+  title.resize(std::max(title.size(), kTitleWidth), ' ');
+  return title;
+}
+
+/// Variance of one task's accuracy over draws of its questions.
+double variance(const TaskScore& score) {
+  return score.rows == 0 ? 0 : score.accuracy * (1 - score.accuracy) / static_cast<double>(score.rows);
+}
+
+}  // namespace
+
+DemoLine demo_line(const std::string& title, const RunRecords& run, int64_t round) {
+  return line_of(title, own_scores(run, round), &TaskScore::accuracy);
+}
+
+DemoLine majority_line(const RunRecords& run) {
+  return line_of("the most frequent answer", own_scores(run, run.last_evaluated()), &TaskScore::majority);
+}
+
+double chance_difference(const RunRecords& run) {
+  const auto scores = own_scores(run, run.last_evaluated());
+  const std::span<const TaskScore> all(scores);
+  const auto tasks = static_cast<double>(distinct(all, &TaskScore::task).size());
+  const auto budgets = static_cast<double>(distinct(all, &TaskScore::budget).size());
+  if (scores.empty()) return 0;
+  double sum = 0;
+  for (const auto& score : scores) sum += variance(score) / budgets;
+  return 1.96 * 100 * std::sqrt(2 * sum) / tasks;
+}
+
+std::string demo_titles(const RunRecords& run) {
+  std::string titles(kTitleWidth, ' ');
+  const auto scores = own_scores(run, run.last_evaluated());
+  for (const int64_t k : distinct(std::span<const TaskScore>(scores), &TaskScore::top_k))
+    titles += cell(concat("K=", k));
+  return titles + cell("mean") + "\n";
+}
+
+std::string demo_row(const DemoLine& line) {
+  std::string row = padded(line.title);
+  for (const double value : line.by_budget) row += cell(fixed(value, 1));
+  return row + cell(fixed(line.mean, 1)) + "\n";
+}
+
+std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
+                          const RunRecords& run) {
+  const double gap = std::abs(second.mean - first.mean), chance = chance_difference(run);
+  return concat("What it shows: one adapter from unequal clients answers at every K, ", fixed(first.mean, 1), " % (",
+                first.title, ") and ", fixed(second.mean, 1), " % (", second.title, ") after ", fixed(before.mean, 1),
+                " % before; the two are ", fixed(gap, 1), " points apart, ",
+                gap <= chance ? "which is no difference at one seed" : "at one seed, which others must confirm",
+                " (chance over these questions: ", fixed(chance, 1), " points).\n");
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,88 @@
+#include "apps/output_paths.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+
+namespace evenkeel {
+namespace {
+
+/// Checks that the path is writable for this user. \param why  what to say of it
+void check_writable(std::string_view flag, const fs::path& file, const fs::path& path, std::string_view why) {
+  EK_CHECK(::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0, kIo, flag, " is ", file.string(),
+           ", which cannot be written: ", why, std::strerror(errno));
+}
+
+fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
+
+void check_place(std::string_view flag, const fs::path& file) {
+  check_path_text(file.string(), flag);
+  const auto folder = folder_of(file);
+  EK_CHECK(is_folder(folder), kIo, flag, " is ", file.string(), ", which cannot be written: ", folder.string(),
+           " is not a folder");
+  EK_CHECK(file.has_filename() && !is_folder(file), kIo, flag, " is ", file.string(),
+           ", which cannot be written: it is a folder");
+}
+
+/// Follows links, those too that lead to nothing yet.
+fs::path destination(fs::path file) {
+  constexpr int kMostLinks = 40;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(file); ++i) file = folder_of(file) / fs::read_symlink(file);
+  return fs::weakly_canonical(fs::absolute(file));
+}
+
+}  // namespace
+
+void check_output_file(std::string_view flag, const fs::path& file) {
+  check_place(flag, file);
+  if (path_exists(file)) return check_writable(flag, file, file, "");
+  check_writable(flag, file, folder_of(file), concat(folder_of(file).string(), ": "));
+}
+
+void check_replaced_file(std::string_view flag, const fs::path& file) {
+  check_place(flag, file);
+  EK_CHECK(!path_exists(file) || is_file(file), kIo, flag, " is ", file.string(),
+           ", which cannot be written: it is there and is no file");
+  check_writable(flag, file, folder_of(file), concat(folder_of(file).string(), ": "));
+}
+
+void check_output_folder(std::string_view flag, const fs::path& folder) {
+  check_path_text(folder.string(), flag);
+  auto first = fs::absolute(folder);
+  while (!path_exists(first)) first = first.parent_path();
+  EK_CHECK(is_folder(first), kIo, flag, " is ", folder.string(), ", which cannot be written: ", first.string(),
+           " is not a folder");
+  check_writable(flag, folder, first, concat(first.string(), ": "));
+}
+
+void check_apart(std::string_view flag, const fs::path& file, std::span<const fs::path> inputs) {
+  for (const auto& input : inputs) {
+    std::error_code missing;
+    EK_CHECK(!fs::equivalent(file, input, missing), kIo, flag, " is ", file.string(),
+             ", which this command reads or keeps (", input.string(), "): choose another file");
+  }
+}
+
+void check_two_files(std::string_view flag, const fs::path& file, std::string_view other_flag, const fs::path& other) {
+  std::error_code missing;
+  EK_CHECK(destination(file) != destination(other) && !fs::equivalent(file, other, missing), kConfig, flag, " and ",
+           other_flag, " are both ", file.string(), ": they are two files");
+}
+
+NewFolders::NewFolders(const fs::path& folder) {
+  std::error_code error;
+  for (auto path = fs::absolute(folder, error); !error && !path.empty() && !fs::exists(path, error) && !error;
+       path = path.parent_path())
+    missing_.push_back(path);
+}
+
+NewFolders::~NewFolders() {
+  for (const auto& folder : missing_) ::rmdir(folder.c_str());  // does nothing to a folder with content
+}
+
+}  // namespace evenkeel

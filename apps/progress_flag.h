@@ -1,0 +1,35 @@
+/// \file  The flag --progress, which train and evaluate share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <string>
+
+#include "apps/model_options.h"
+
+namespace evenkeel {
+
+/// How a command reports its progress.
+enum class ProgressForm {
+  kText,  ///< a line for people, on stderr
+  kJson,  ///< events on stdout, and nothing else there (base/system/events.h)
+};
+constexpr auto names(ProgressForm) {
+  return std::array{config::EnumName<ProgressForm>{"text", ProgressForm::kText},
+                    config::EnumName<ProgressForm>{"json", ProgressForm::kJson}};
+}
+
+/// Adds --progress.
+inline void add_progress_flag(CLI::App& command, std::string& form) {
+  command
+      .add_option("--progress", form,
+                  "text, or json: events as JSON lines on stdout, in the place of the table (docs/json-lines.md)")
+      ->capture_default_str();
+}
+
+/// Returns true for events. \throws kConfig for a value of --progress that is unknown
+inline bool wants_events(const std::string& form) {
+  return parse_enum<ProgressForm>("--progress", form) == ProgressForm::kJson;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,24 @@
+"""evenkeel: federated LoRA fine-tuning of sparse mixture-of-experts language models across unequal clients.
+
+    import evenkeel_moe as ek
+
+    run = ek.train("configs/demo.toml", set={"method.name": "fedit"}, out="runs/first", on_round=print)
+    run.evaluations                       # a data frame
+    run.report()                          # charts, in a notebook
+    ek.generate("Is water wet?", run=run)
+
+Every function drives the program `evenkeel` in a process of its own (docs/json-lines.md). numpy, pandas and safetensors are used where
+they are installed. Functions may be called from any thread; Ctrl-C reaches those of the main thread.
+"""
+
+from ._program import program_path
+from ._version import __version__
+from .commands import evaluate, export, generate, list_configs, list_keys, list_methods, list_models, list_tasks, score
+from .errors import EvenkeelError, MissingPackage
+from .records import Records
+from .run import Report, Run
+from .study import Study
+from .training import Evaluation, Round, train
+
+__all__ = ["Evaluation", "EvenkeelError", "MissingPackage", "Records", "Report", "Round", "Run", "Study", "__version__", "evaluate",
+           "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tasks", "program_path", "score", "train"]

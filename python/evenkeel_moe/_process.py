@@ -1,0 +1,139 @@
+"""Starts the program and reads what it writes: JSON lines on stdout, its error line on stderr (docs/json-lines.md)."""
+
+from __future__ import annotations
+
+import collections
+import json
+import logging
+import re
+import signal
+import subprocess
+import threading
+from typing import IO, Any, Callable, Deque, Dict, Iterable, List, Optional
+
+from ._program import program_environment, program_path
+from .errors import EvenkeelError
+
+__all__ = ["Event", "lines_of", "run_program", "text_of"]
+
+Event = Dict[str, Any]
+"""A JSON object of a line."""
+
+LOG = logging.getLogger("evenkeel_moe")
+ERROR_LINE = "evenkeel: "
+LOG_LINE = re.compile(r"\d\d:\d\d:\d\d (warning|error) +(.*)")
+INTERRUPTED = 130
+LAST_LINES = 50
+
+
+class _Errors(threading.Thread):
+    """Reads stderr: the program's warnings go to the logger, the error line is kept."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__(daemon=True)
+        self.stream = stream
+        self.last: Deque[str] = collections.deque(maxlen=LAST_LINES)
+        self.start()
+
+    def run(self) -> None:
+        for line in self.stream:
+            self.last.append(line.rstrip("\n"))
+            logged = LOG_LINE.match(line)
+            if logged:
+                LOG.warning("%s", logged[2])
+
+    def message(self) -> str:
+        """The error line, or what was said last."""
+        self.join()
+        said = [line[len(ERROR_LINE):] for line in self.last if line.startswith(ERROR_LINE)]
+        return said[-1] if said else (self.last[-1] if self.last else "the program ended without a word")
+
+
+class _Child:
+    """The running program, in a process group of its own: Ctrl-C of a terminal reaches it once, through stop()."""
+
+    def __init__(self, arguments: Iterable[str], cwd: Optional[str]) -> None:
+        command = [str(program_path()), *arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=program_environment())
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self.stdout = self.process.stdout
+        self.errors = _Errors(self.process.stderr)
+
+    def stop(self) -> None:
+        """Asks the program to stop at its next safe place; a second time ends it at once."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+    def wait_out(self) -> None:
+        """Waits for the end. Ctrl-C meanwhile does not wait for a safe place."""
+        while True:
+            try:
+                for _ in self.stdout:
+                    pass
+                self.process.wait()
+                return
+            except KeyboardInterrupt:
+                self.stop()
+
+
+def run_program(arguments: Iterable[str], on_line: Callable[[str], None], cwd: Optional[str] = None) -> int:
+    """Runs a command to its end and calls `on_line` with every line of its stdout.
+
+    When Ctrl-C arrives, or `on_line` raises, the program is asked to stop, saves its state, and the exception goes on after
+    that. Returns the exit code 0. Raises EvenkeelError with the program's line for any other.
+    """
+    child = _Child(arguments, cwd)
+    try:
+        for line in child.stdout:
+            on_line(line)
+        code = child.process.wait()
+    except KeyboardInterrupt:
+        child.stop()
+        child.wait_out()
+        raise KeyboardInterrupt(child.errors.message()) from None
+    except BaseException:
+        child.stop()
+        child.wait_out()
+        raise
+    finally:
+        child.stdout.close()
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt(child.errors.message())
+    if code < 0:
+        raise EvenkeelError(_ended_by(-code), code)
+    if code != 0:
+        raise EvenkeelError(child.errors.message(), code)
+    return code
+
+
+def _ended_by(number: int) -> str:
+    name = signal.Signals(number).name
+    return f"the program was ended by {name}" + (", as the system does when memory runs out" if name == "SIGKILL" else "")
+
+
+def lines_of(arguments: Iterable[str], on_event: Optional[Callable[[Event], None]] = None) -> List[Event]:
+    """The JSON lines of a command. `on_event` is called with each as it comes. Raises as run_program()."""
+    events: List[Event] = []
+
+    def take(line: str) -> None:
+        event = json.loads(line)
+        events.append(event)
+        if on_event is not None:
+            on_event(event)
+
+    try:
+        run_program(arguments, take)
+    except EvenkeelError as error:
+        told = [event for event in events if event.get("event") == "error"]
+        if told:
+            raise EvenkeelError(told[-1]["message"], error.exit_code, told[-1]["kind"]) from None
+        raise
+    return events
+
+
+def text_of(arguments: Iterable[str]) -> str:
+    """The whole stdout of a command. Raises as run_program()."""
+    parts: List[str] = []
+    run_program(arguments, parts.append)
+    return "".join(parts)

@@ -1,0 +1,159 @@
+"""The other commands of the program as functions."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ._process import Event, lines_of, run_program
+from ._progress import bar_for
+from .errors import EvenkeelError
+from .records import Records
+
+__all__ = ["evaluate", "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tasks", "score"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+Text = Union[str, Tuple[str, str], Sequence[int]]
+"""A text, a prompt and its completion, or token ids."""
+
+
+def _flags(options: Mapping[str, Any]) -> List[str]:
+    """{"max_new_tokens": 5} as flags: None is left out, True is a flag without value, a list is comma-separated."""
+    words: List[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("--" + name.replace("_", "-"))
+        if isinstance(value, (list, tuple)):
+            words.append(",".join(map(str, value)))
+        elif value is not True:
+            words.append(str(value))
+    return words
+
+
+def _source(run: Optional[PathLike], model: Optional[PathLike], adapter: Optional[PathLike]) -> Dict[str, Any]:
+    paths = {"run": run, "model": model, "adapter": adapter}
+    return {name: None if path is None else os.fspath(path) for name, path in paths.items()}
+
+
+def _answers(command: str, inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any], strict: bool) -> Records:
+    """What a command answers to JSON lines, one to each. A line that cannot be answered is an error, or its own record."""
+    answers = Records()
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
+        file = pathlib.Path(folder) / "input.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in inputs), encoding="utf-8")
+        words = [command, *_flags(options), "--input", str(file), "--json", "--quiet", *(["--strict"] if strict else [])]
+        try:
+            run_program(words, lambda line: answers.append(json.loads(line)))
+        except EvenkeelError as error:
+            if strict or error.exit_code != 1 or len(answers) != len(inputs):
+                raise
+    return answers
+
+
+def generate(prompts: Union[str, Sequence[str]], *, run: Optional[PathLike] = None, model: Optional[PathLike] = None,
+             adapter: Optional[PathLike] = None, budget: Optional[float] = None, max_new_tokens: Optional[int] = None,
+             **flags: Any) -> Any:
+    """Continues a text, or answers a question with the run's template: the new text alone.
+
+    prompts: one text gives one text; a list is run together and gives a list.
+    flags: the other flags of `evenkeel generate`, as in temperature=0.8, seed=1, template="chat".
+
+    Raises EvenkeelError.
+    """
+    options = {**_source(run, model, adapter), "budget": budget, "max_new_tokens": max_new_tokens, **flags}
+    several = [prompts] if isinstance(prompts, str) else list(prompts)
+    texts = [line["text"] for line in _answers("generate", [{"prompt": prompt} for prompt in several], options, True)]
+    return texts[0] if isinstance(prompts, str) else texts
+
+
+def _line_of(text: Text) -> Dict[str, Any]:
+    if isinstance(text, str):
+        return {"text": text}
+    if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        return {"prompt": text[0], "completion": text[1]}
+    return {"ids": [int(number) for number in text]}
+
+
+def score(texts: Sequence[Text], *, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
+          budget: Optional[float] = None, strict: bool = True, **flags: Any) -> Records:
+    """Log-probabilities of texts, natural logarithm: records with logprob, token_logprobs, greedy and ids.
+
+    texts: each a text, a (prompt, completion) or a list of token ids.
+    strict: False gives {"index", "error"} in the place of a text that cannot be scored.
+    flags: the other flags of `evenkeel score`, as in top_k=2.
+
+    Raises EvenkeelError.
+    """
+    if isinstance(texts, str):
+        raise TypeError("texts is one text, allowed: a list of texts")
+    options = {**_source(run, model, adapter), "budget": budget, **flags}
+    return _answers("score", [_line_of(text) for text in texts], options, strict)
+
+
+def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
+             tasks: Union[str, Sequence[str], None] = None, budget: Union[float, Sequence[float], None] = None,
+             limit: Optional[int] = None, progress: Optional[bool] = None, on_event: Optional[Callable[[Event], Any]] = None,
+             **flags: Any) -> Records:
+    """Scores tasks at one or more budgets: a record per task and budget.
+
+    tasks, budget, limit: None: those of the run.
+    progress, on_event: as train().
+    flags: the other flags of `evenkeel evaluate`, as in data="rows.jsonl", score="exact".
+
+    Raises EvenkeelError, and KeyboardInterrupt as train().
+    """
+    options = {**_source(run, model, adapter), "tasks": tasks, "budget": budget, "limit": limit, **flags}
+    bar = bar_for(progress)
+
+    def take(event: Event) -> None:
+        bar.take(event)
+        if on_event is not None:
+            on_event(event)
+
+    try:
+        events = lines_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take)
+    finally:
+        bar.close()
+    return Records({key: value for key, value in event.items() if key != "event"} for event in events if event["event"] == "evaluation")
+
+
+def export(run: PathLike, out: PathLike, *, format: str = "peft", **flags: Any) -> pathlib.Path:
+    """Writes the adapter of a run for other programs: peft, peft-fused, merged or gguf. Returns the folder.
+
+    flags: the other flags of `evenkeel export`, as in base_model="allenai/OLMoE-1B-7B-0924".
+    """
+    run_program(["export", *_flags({"run": os.fspath(run), "out": os.fspath(out), "format": format, **flags}), "--quiet"], lambda _: None)
+    return pathlib.Path(out)
+
+
+def _listed(*words: str) -> Records:
+    return Records(lines_of(["list", *words, "--json"]))
+
+
+def list_methods() -> Records:
+    """The methods: name, title, paper, family, what they upload."""
+    return _listed("methods")
+
+
+def list_models() -> Records:
+    """The model families: name and text."""
+    return _listed("models")
+
+
+def list_tasks() -> Records:
+    """The tasks: name and text."""
+    return _listed("tasks")
+
+
+def list_configs() -> Records:
+    """The configs that ship with the program: name and text."""
+    return _listed("configs")
+
+
+def list_keys(section: Optional[str] = None) -> Records:
+    """The keys of a config, of one section or method: key, type, default, allowed, help."""
+    return _listed("keys", *([section] if section else []))

@@ -1,0 +1,136 @@
+"""A run folder, read."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import pathlib
+import tempfile
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
+
+from ._process import text_of
+from ._toml import read_toml
+from .errors import EvenkeelError, MissingPackage
+from .records import Records
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+
+__all__ = ["Report", "Run"]
+
+
+class Report:
+    """A page of charts. A notebook shows it; `html` is the page, which opens offline."""
+
+    def __init__(self, page: str, title: str) -> None:
+        self.html = page
+        self.title = title
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> pathlib.Path:
+        """Writes the page and returns its path."""
+        file = pathlib.Path(path)
+        file.write_text(self.html, encoding="utf-8")
+        return file
+
+    def _repr_html_(self) -> str:
+        return (f'<iframe title="{html.escape(self.title, quote=True)}" srcdoc="{html.escape(self.html, quote=True)}" '
+                'style="width:100%;height:48em;border:0"></iframe>')
+
+    def __repr__(self) -> str:
+        return f"<report of {self.title}: {len(self.html)} characters of HTML>"
+
+
+def report_page(folders: Sequence[Union[str, os.PathLike[str]]]) -> Report:
+    """The page of `evenkeel report`. Raises EvenkeelError."""
+    names = [os.fspath(folder) for folder in folders]
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
+        page = pathlib.Path(folder) / "page.html"
+        text_of(["report", *names, "--html", str(page), "--quiet"])
+        return Report(page.read_text(encoding="utf-8"), ", ".join(names))
+
+
+def _records(file: pathlib.Path) -> Records:
+    """The lines of a file. A last line without an end is still being written."""
+    if not file.exists():
+        return Records()
+    text = file.read_text(encoding="utf-8")
+    return Records(json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines())
+
+
+class Run:
+    """A folder that `train` wrote. It is read anew at every call, so a run that goes on can be watched."""
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Raises EvenkeelError when the folder holds no run."""
+        self.path = pathlib.Path(path)
+        if not (self.path / "manifest.json").is_file():
+            raise EvenkeelError(f"{self.path} holds no run: manifest.json is missing", 1, "io")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def config(self) -> Dict[str, Any]:
+        """The settled config: every key with its value."""
+        return read_toml(self.path / "config.toml")
+
+    @property
+    def manifest(self) -> Dict[str, Any]:
+        """Versions, machine, files with hashes, and the command that began the run."""
+        manifest: Dict[str, Any] = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        return manifest
+
+    def rounds_list(self) -> Records:
+        """The lines of rounds.jsonl."""
+        return _records(self.path / "rounds.jsonl")
+
+    def clients_list(self) -> Records:
+        """A record per round and client: the entries "clients" of rounds.jsonl."""
+        return Records({"round": record["round"], **client} for record in self.rounds_list() for client in record["clients"])
+
+    def evaluations_list(self) -> Records:
+        """The lines of evaluations.jsonl."""
+        return _records(self.path / "evaluations.jsonl")
+
+    @property
+    def rounds(self) -> pandas.DataFrame:
+        """A row per round. Needs pandas; rounds_list() does not."""
+        return self.rounds_list().frame()
+
+    @property
+    def clients(self) -> pandas.DataFrame:
+        """A row per round and client. Needs pandas; clients_list() does not."""
+        return self.clients_list().frame()
+
+    @property
+    def evaluations(self) -> pandas.DataFrame:
+        """A row per round, task and budget. Needs pandas; evaluations_list() does not."""
+        return self.evaluations_list().frame()
+
+    def adapter(self) -> Dict[str, numpy.ndarray[Any, Any]]:
+        """The global adapter after the last committed round: PEFT's name -> array, [r, in] of lora_A and [out, r] of lora_B.
+
+        Needs numpy and safetensors.
+        """
+        try:
+            from safetensors.numpy import load_file
+        except ImportError:
+            raise MissingPackage("an adapter's tensors", "safetensors", "tensors") from None
+        tensors: Dict[str, numpy.ndarray[Any, Any]] = load_file(self.path / "adapter" / "adapter_model.safetensors")
+        return tensors
+
+    def report(self, *others: Union[str, "os.PathLike[str]"]) -> Report:
+        """The page with all charts of this run, and of others beside it."""
+        return report_page([self, *others])
+
+    def resume(self, rounds: Optional[int] = None, **options: Any) -> Run:
+        """Goes on from the last committed round, to `rounds` in all when that is given. `options` are those of train()."""
+        from .training import train
+
+        settings = {} if rounds is None else {"train.rounds": rounds}
+        return train(self.path / "config.toml", set=settings, out=self.path, resume=True, **options)

@@ -1,0 +1,96 @@
+"""Studies: several arms over several seeds, run and compared by the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from ._process import run_program, text_of
+from ._toml import set_flags
+from .errors import EvenkeelError
+from .records import Records
+from .run import Report, Run, report_page
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Study"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Study:
+    """The folder of a study.
+
+    ek.Study("study.toml", out="studies/first").run() plans it, runs what is left and returns it; ek.Study.open("studies/first")
+    reads one that is there.
+    """
+
+    def __init__(self, file: PathLike, *, out: PathLike) -> None:
+        """file: the study's TOML file. out: its folder, which run() makes."""
+        self.file: Optional[pathlib.Path] = pathlib.Path(file)
+        self.path = pathlib.Path(out)
+
+    @classmethod
+    def open(cls, path: PathLike) -> Study:
+        """Raises EvenkeelError when the folder holds no study."""
+        study = cls.__new__(cls)
+        study.file, study.path = None, pathlib.Path(path)
+        _ = study.state
+        return study
+
+    def __repr__(self) -> str:
+        return f"Study({str(self.path)!r})"
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def state(self) -> Dict[str, Any]:
+        """study.json: name, reference, endpoint, seeds, arms, and runs with arm, seed, folder and state."""
+        file = self.path / "study.json"
+        if not file.is_file():
+            raise EvenkeelError(f"{self.path} holds no study: study.json is missing", 1, "io")
+        state: Dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return state
+
+    def run(self, *, jobs: Optional[int] = None, set: Optional[Mapping[str, Any]] = None, only: Sequence[str] = ()) -> Study:
+        """Runs what is not done yet. A study that was stopped goes on.
+
+        jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
+        """
+        file = self.file if self.file is not None else self.path / "study.toml"
+        words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(set)]
+        words += ["--jobs", str(jobs)] if jobs is not None else []
+        for label in only:
+            words += ["--only", label]
+        run_program(words, lambda _: None)
+        return self
+
+    def runs_list(self) -> Records:
+        """A record per run: arm, seed, folder, state."""
+        return Records(self.state["runs"])
+
+    def runs(self, arm: Optional[str] = None) -> List[Run]:
+        """The runs that are done, of one arm or of all."""
+        return [Run(self.path / run["folder"]) for run in self.runs_list() if run["state"] == "done" and arm in (None, run["arm"])]
+
+    def report(self) -> Dict[str, Any]:
+        """What `evenkeel report DIR --format json` says: means over seeds, intervals, paired differences and costs."""
+        report: Dict[str, Any] = json.loads(text_of(["report", os.fspath(self.path), "--format", "json", "--quiet"]))
+        return report
+
+    def values_list(self) -> Records:
+        """A record per arm, seed, budget, task and measure, of the runs that are done."""
+        return Records(self.report()["values"])
+
+    @property
+    def values(self) -> pandas.DataFrame:
+        """values_list() as a data frame, to make tables and figures of. Needs pandas."""
+        return self.values_list().frame()
+
+    def page(self) -> Report:
+        """The page of the comparison. A notebook shows it."""
+        return report_page([self])

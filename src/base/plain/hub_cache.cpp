@@ -1,0 +1,86 @@
+#include "base/plain/hub_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kLongestName = 96, kLongestRef = 4096;  // of a part of a name, as the hub allows; of a file in refs/
+
+struct HubName {
+  std::string organisation, name, revision;
+};
+
+bool is_part(std::string_view text) {
+  const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  return !text.empty() && text.size() <= kLongestName && text[0] != '.' && text[0] != '-' &&
+         text.find("..") == std::string_view::npos && std::all_of(text.begin(), text.end(), is_allowed);
+}
+
+std::optional<HubName> parse(std::string_view text) {
+  const auto at = text.find('@');
+  const auto path = text.substr(0, at);
+  const auto slash = path.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  HubName name{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1)),
+               std::string(at == std::string_view::npos ? "main" : text.substr(at + 1))};
+  return is_part(name.organisation) && is_part(name.name) && is_part(name.revision) ? std::optional(name)
+                                                                                    : std::nullopt;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+/// The commit of a revision: the content of refs/REVISION, or the revision itself.
+std::string commit_of(const fs::path& repository, const std::string& revision) {
+  const auto ref = repository / "refs" / revision;
+  if (!is_file(ref)) return revision;
+  auto commit = read_file(ref, kLongestRef);
+  while (!commit.empty() && std::isspace(static_cast<unsigned char>(commit.back())) != 0) commit.pop_back();
+  return is_part(commit) ? commit : std::string();
+}
+
+}  // namespace
+
+bool is_hub_name(std::string_view text) { return parse(text).has_value(); }
+
+fs::path hub_cache() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
+    if (auto folder = variable(name); !folder.empty()) return folder;
+  if (auto home = variable("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  const auto caches = variable("XDG_CACHE_HOME");
+  return (caches.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(caches)) / "huggingface" / "hub";
+}
+
+std::optional<fs::path> cached_snapshot(HubKind kind, std::string_view text) {
+  const auto name = parse(text);
+  if (!name) return std::nullopt;
+  const auto* prefix = kind == HubKind::kModel ? "models--" : "datasets--";
+  const auto repository = hub_cache() / (prefix + name->organisation + "--" + name->name);
+  if (!is_folder(repository)) return std::nullopt;
+  const auto commit = commit_of(repository, name->revision);
+  const auto snapshot = repository / "snapshots" / commit;
+  return !commit.empty() && is_folder(snapshot) ? std::optional(snapshot) : std::nullopt;
+}
+
+fs::path cached_file(const std::string& address, std::string_view key) {
+  constexpr std::string_view kDatasets = "datasets/";
+  std::string_view rest = std::string_view(address).substr(kHubAddress.size());
+  const auto kind = rest.starts_with(kDatasets) ? HubKind::kDataset : HubKind::kModel;
+  if (kind == HubKind::kDataset) rest.remove_prefix(kDatasets.size());
+  const auto end = rest.find('/', std::min(rest.size(), rest.find('/') + 1));
+  const auto name = rest.substr(0, end);
+  const auto snapshot = cached_snapshot(kind, name);
+  EK_CHECK(snapshot.has_value(), kConfig, key, " is ", address, ", which the hub cache ", hub_cache().string(),
+           " does not have; to fetch it: hf download ", kind == HubKind::kDataset ? "--repo-type dataset " : "",
+           is_hub_name(name) ? std::string(name) : "ORG/NAME");
+  return end == std::string_view::npos ? *snapshot : *snapshot / rest.substr(end + 1);
+}
+
+}  // namespace evenkeel

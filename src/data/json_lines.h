@@ -1,0 +1,47 @@
+/// \file  Splits the text of a file of JSON lines into its values, and says what is wrong with a file that is none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace evenkeel {
+
+/// A value of a file of JSON lines.
+struct JsonLine {
+  std::string_view text;
+  int64_t first = 0;  ///< number of its line, from 1
+  int64_t last = 0;   ///< number of its last line; greater than `first` if the value was written over several lines
+};
+
+/// Goes over the lines of a text that are not blank. A byte order mark in front is skipped. A value that is written
+/// over several lines, which is wrong, is one JsonLine, so that one error is told of it. Cost: linear in the text.
+/// Example:  JsonLines lines(text);  while (const auto line = lines.next()) use(*line);
+class JsonLines {
+ public:
+  /// \param text  must outlive this object
+  explicit JsonLines(std::string_view text);
+  std::optional<JsonLine> next();
+
+ private:
+  std::optional<JsonLine> over_lines(std::string_view from);
+
+  std::string_view rest_;
+  int64_t number_ = 0;
+  bool looks_ahead_ = true;  // until a value did not end
+};
+
+/// Returns true if a JSON value begins in the text but does not end there.
+bool is_open_json(std::string_view text);
+
+/// Checks that the value ends on its line.
+/// \param place  the beginning of the message
+/// \throws kData
+void check_line_ends(const JsonLine& line, std::string_view place);
+
+/// Checks that a file's bytes are not those of an archive, a table or text in UTF-16.
+/// \throws kData naming the file, what it is and what to do
+void check_is_json_text(std::string_view bytes, const std::string& file);
+
+}  // namespace evenkeel

@@ -1,0 +1,117 @@
+#include "fed/run/event_log.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "base/plain/files.h"
+#include "fed/run/run_folder.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kRoundTag = "train/", kScoreTag = "evaluate/";
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void add_experts(const ExpertUse& use, std::vector<Scalar>& scalars) {
+  int64_t dead = 0;
+  for (const int64_t of_layer : use.dead_experts) dead += of_layer;
+  scalars.push_back({"experts/entropy", use.entropy_mean});
+  scalars.push_back({"experts/gini", use.gini_mean});
+  scalars.push_back({"experts/dead", static_cast<double>(dead)});
+}
+
+ScalarEvent event_of(const RoundRecord& round) {
+  std::vector<Scalar> scalars{{"train/loss", round.loss},
+                              {"train/tokens", static_cast<double>(round.tokens)},
+                              {"train/steps", static_cast<double>(round.steps)},
+                              {"train/flops", round.flops},
+                              {"train/experts_per_token", round.experts_per_token},
+                              {"train/participants", static_cast<double>(round.participants)},
+                              {"train/seconds", round.seconds.round.value_or(round.seconds.train)},
+                              {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
+                              {"traffic/bytes_down", static_cast<double>(round.bytes_down)}};
+  if (round.lr) scalars.push_back({"train/lr", *round.lr});
+  if (round.simulated) scalars.push_back({"train/simulated_seconds", round.simulated->end});
+  if (round.experts) add_experts(*round.experts, scalars);
+  for (const auto& [name, value] : round.metrics) scalars.push_back({"metrics/" + name, value});
+  return {.wall_time = now(), .step = round.round, .scalars = std::move(scalars)};
+}
+
+/// evaluate/TASK/budget 0.5 mode a exported transformers/
+std::string prefix_of(const TaskScore& score) {
+  return concat(kScoreTag, score.task, "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading,
+                score.served_by == ServedBy::kRun ? "" : concat(" exported ", config::name_of(score.served_by)), '/');
+}
+
+ScalarEvent event_of(const EvaluationRecord& record) {
+  const auto& score = record.score;
+  const auto prefix = prefix_of(score);
+  std::vector<Scalar> scalars;
+  const auto add = [&](const char* name, double value) { scalars.push_back({prefix + name, value}); };
+  if (score.kind == AnswerKind::kChoice) {
+    add("accuracy", score.accuracy);
+    add("invalid_rate", score.invalid_rate);
+    add("accuracy_likelihood", score.accuracy_likelihood);
+  } else if (score.kind == AnswerKind::kText) {
+    add("exact_match", score.exact_match);
+    add("f1", score.f1);
+    if (score.bert_score) add("bert_score", *score.bert_score);
+  } else {
+    add("nll", score.nll);
+  }
+  return {.wall_time = now(), .step = record.round, .scalars = std::move(scalars)};
+}
+
+size_t count(const std::vector<ScalarEvent>& events, std::string_view tag) {
+  return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const ScalarEvent& event) {
+    return !event.scalars.empty() && event.scalars.front().tag.starts_with(tag);
+  }));
+}
+
+template <typename Record>
+std::vector<Record> records_of(const SealedLines& lines) {
+  std::vector<Record> records;
+  for (const auto& line : lines.lines) records.push_back(record::read<Record>(line.view()));
+  return records;
+}
+
+}  // namespace
+
+EventLog::EventLog(fs::path folder, bool wanted)
+    : file_(folder / "tensorboard" / "events.out.tfevents.evenkeel"), wanted_(wanted) {
+  if (!wanted_) return;
+  const auto rounds = records_of<RoundRecord>(read_rounds(folder));
+  auto scores = records_of<EvaluationRecord>(read_evaluations(folder));
+  std::erase_if(scores, [](const EvaluationRecord& record) { return record.score.client.has_value(); });
+  uint64_t whole = 0;
+  auto written = is_file(file_) ? read_event_file(file_, &whole) : std::vector<ScalarEvent>();
+  if (whole == 0 || count(written, kRoundTag) > rounds.size() || count(written, kScoreTag) > scores.size()) {
+    make_folders(file_.parent_path());
+    write_file_atomic(file_, event_file_head(now()));
+    written.clear();
+  } else {
+    fs::resize_file(file_, whole);
+  }
+  for (size_t i = count(written, kRoundTag); i < rounds.size(); ++i) add(rounds[i]);
+  for (size_t i = count(written, kScoreTag); i < scores.size(); ++i) add(scores[i]);
+}
+
+void EventLog::add(const RoundRecord& round) {
+  if (wanted_) append(event_of(round));
+}
+
+void EventLog::add(const EvaluationRecord& evaluation) {
+  if (wanted_ && !evaluation.score.client) append(event_of(evaluation));
+}
+
+void EventLog::append(const ScalarEvent& event) const {
+  std::ofstream out(file_, std::ios::binary | std::ios::app);
+  out << event_record(event) << std::flush;
+  EK_CHECK(out.good(), kIo, file_.string(), ": cannot be written");
+}
+
+}  // namespace evenkeel

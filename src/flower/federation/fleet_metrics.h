@@ -1,0 +1,48 @@
+/// \file  Formats the state of a served run as metrics in the text format of Prometheus.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "flower/federation/fleet.h"
+#include "flower/federation/roster.h"
+
+namespace evenkeel {
+
+/// Counts observations in buckets with fixed upper limits, as a Prometheus histogram.
+class SecondsHistogram {
+ public:
+  /// Upper limits of the buckets in seconds, from a second to a day; the last bucket has none.
+  static const std::vector<double>& limits();
+
+  void observe(double seconds);
+  /// Returns the lines of the metric `name`, with HELP and TYPE.
+  std::string text(std::string_view name, std::string_view help) const;
+
+ private:
+  std::vector<int64_t> counts_ = std::vector<int64_t>(limits().size() + 1);  // of each bucket alone
+  double sum_ = 0;
+};
+
+/// Holds the state of a served run for monitoring.
+struct FleetStatus {
+  std::string run, method;
+  int64_t round = 0, rounds = 0;     ///< rounds that are committed, rounds of the run
+  int64_t clients = 0, members = 0;  ///< clients that the run needs, clients that have a node
+  /// The clients that have joined.
+  std::vector<Member> roster;
+  std::vector<SessionReport> last;  ///< the last exchange with each client
+  /// Seconds from one commit to the next in this process, with the evaluations between them. The first round of a run
+  /// counts from the moment when all clients have joined.
+  SecondsHistogram round_seconds{};
+};
+
+/// Most clients that have lines of their own. Others have none, so that the number of time series is bounded.
+inline constexpr size_t kMostLabelledClients = 100;
+
+/// Formats `status`. Of more than kMostLabelledClients clients the ones with the lowest ids have lines.
+std::string prometheus_text(const FleetStatus& status);
+
+}  // namespace evenkeel

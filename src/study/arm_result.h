@@ -1,0 +1,63 @@
+/// \file  The results of one arm of a study: means, and differences to the reference.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scoring/task_score.h"
+#include "study/statistics.h"
+
+namespace evenkeel::study {
+
+/// Mean of an arm at a budget, over the seeds that are complete there: those that have every task of the measure.
+struct BudgetMean {
+  double budget = 1;
+  std::vector<std::optional<double>> by_seed;  ///< mean over tasks, in the order of the seeds; empty: not complete
+  int64_t complete = 0;                        ///< number of complete seeds
+  std::optional<double> mean, deviation;       ///< over complete seeds; deviation needs two
+  std::optional<Interval> interval;            ///< 95 %, by t over seeds
+  /// Means of the other measures over the tasks that have them, in the order of Comparison::beside.
+  std::vector<std::optional<double>> beside;
+};
+
+/// Difference of an arm to the reference at a budget, paired by seed.
+struct PairedDifference {
+  double budget = 1;
+  std::vector<int64_t> seeds;   ///< complete in both
+  std::vector<double> by_seed;  ///< arm minus reference, mean over tasks
+  std::optional<double> mean, deviation;
+  std::optional<Interval> t, bca;  ///< 95 %
+  bool items = false;              ///< the bootstrap also resampled items within seeds
+  std::optional<double> p, p_holm, detectable;
+};
+
+/// Pairs (seed, budget) of one task, by the sign of their difference. A win is a better value than the reference's.
+struct TaskRecord {
+  std::string task;
+  int64_t wins = 0, losses = 0, ties = 0;
+};
+
+/// An arm as it is evaluated: arms of rank methods stand here once per rank evaluation mode.
+struct ArmResult {
+  std::string label;  ///< "hetlora (a)", or the arm's name
+  std::string arm, reading;
+  bool is_reference = false;
+  std::vector<BudgetMean> budgets;
+  std::vector<PairedDifference> differences;  ///< by budget; empty for the reference
+  std::vector<TaskRecord> tasks;              ///< empty for the reference
+};
+
+/// The scores of one way of serving: the run itself, or an exported adapter.
+struct ServedResult {
+  ServedBy served_by = ServedBy::kRun;
+  std::vector<std::string> tasks;          ///< that have the endpoint
+  std::vector<std::string> without;        ///< tasks that do not have it
+  std::vector<double> budgets;             ///< ascending
+  std::vector<ArmResult> arms;             ///< in the order of the study
+  int64_t comparisons = 0;                 ///< number of p-values that Holm's method corrected together
+  std::vector<std::string> conclusions{};  ///< one sentence per arm that is not the reference
+};
+
+}  // namespace evenkeel::study

@@ -1,0 +1,106 @@
+#include "study/child_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+
+namespace evenkeel::study {
+namespace {
+
+constexpr size_t kLongestLine = 4096;  // of the child; the rest of a longer one is dropped
+
+struct Pipe {
+  int read = -1, write = -1;
+};
+
+Pipe open_pipe() {
+  std::array<int, 2> ends{};
+  EK_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, kIo, "no pipe to a run: ", std::strerror(errno));
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {ends[0], ends[1]};
+}
+
+/// In the child, between fork and exec: system calls alone. It dies with its parent, and hears of signals through it.
+[[noreturn]] void become(const char* program, char* const* arguments, pid_t parent, int errors) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setpgid(0, 0);
+  const int nothing = ::open("/dev/null", O_RDWR);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(nothing, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  ::execv(program, arguments);
+  ::_exit(127);
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
+  const std::string program = fs::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> words = arguments;
+  words.insert(words.begin(), program);
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const auto pipe = open_pipe();
+  const pid_t parent = ::getpid();
+  process_ = ::fork();
+  if (process_ == 0) become(program.c_str(), pointers.data(), parent, pipe.write);
+  const int reason = errno;
+  ::close(pipe.write);
+  errors_ = pipe.read;
+  if (process_ > 0) return;
+  ::close(pipe.read);
+  fail(kIo, "no process for a run: ", std::strerror(reason));
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : process_(std::exchange(other.process_, -1)),
+      errors_(std::exchange(other.errors_, -1)),
+      text_(std::move(other.text_)),
+      code_(other.code_) {}
+
+ChildProcess::~ChildProcess() {
+  if (process_ > 0) {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  if (errors_ >= 0) ::close(errors_);
+}
+
+std::vector<std::string> ChildProcess::lines() {
+  std::vector<std::string> lines;
+  std::array<char, 4096> bytes{};
+  for (ssize_t count = 0; (count = ::read(errors_, bytes.data(), bytes.size())) > 0;)
+    for (const char c : std::string_view(bytes.data(), static_cast<size_t>(count)))
+      if (c == '\n')
+        lines.push_back(std::exchange(text_, {}));
+      else if (text_.size() < kLongestLine)
+        text_ += c;
+  return lines;
+}
+
+std::optional<int> ChildProcess::exit_code() {
+  int status = 0;
+  if (process_ > 0 && ::waitpid(process_, &status, WNOHANG) == process_) {
+    process_ = -1;
+    code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  return code_;
+}
+
+void ChildProcess::stop() const {
+  if (process_ > 0) ::kill(process_, SIGTERM);
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,37 @@
+/// \file  Runs a command of this program as a child process, without output on the terminal. The child ends when this
+/// process ends, however that happens.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace evenkeel::study {
+
+/// A child process. Its standard error is read line by line; standard output is dropped.
+class ChildProcess {
+ public:
+  /// Starts this program with other arguments. \throws kIo when the system has no room for a process
+  explicit ChildProcess(const std::vector<std::string>& arguments);
+  /// Kills the child if it has not ended, and waits for it.
+  ~ChildProcess();
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+
+  /// Returns the lines that the child has written since the last call. Does not wait.
+  std::vector<std::string> lines();
+  /// Returns the exit code when the child has ended, 128 + the signal when it was killed. Does not wait.
+  std::optional<int> exit_code();
+  /// Asks the child to save its state and end (SIGTERM).
+  void stop() const;
+
+ private:
+  pid_t process_ = -1;  // -1: has ended
+  int errors_ = -1;     // the end of a pipe
+  std::string text_{};  // the beginning of a line
+  std::optional<int> code_{};
+};
+
+}  // namespace evenkeel::study

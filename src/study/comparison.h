@@ -1,0 +1,37 @@
+/// \file  Compares the arms of a study with its reference: means per budget, paired differences over seeds with
+/// intervals, corrected p-values, wins and losses, costs. docs/study-statistics.md explains every figure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "study/arm_result.h"
+#include "study/measures.h"
+#include "study/study_runs.h"
+
+namespace evenkeel::study {
+
+/// Costs of an arm, means over its runs.
+struct ArmCost {
+  std::string arm;
+  int64_t runs = 0;
+  std::vector<std::optional<double>> means;  ///< in the order of cost_measures(); empty unless every run has it
+};
+
+/// The whole comparison.
+struct Comparison {
+  const Measure* endpoint = nullptr;
+  std::vector<const Measure*> beside;  ///< measures that stand next to the endpoint
+  std::vector<ServedResult> served;    ///< the run first
+  std::vector<ArmCost> costs;
+  std::vector<std::string> missing;  ///< one line per missing run, then per gap: a seed that lacks a task at a budget
+  std::vector<std::string> notes;    ///< what else a reader has to know
+};
+
+/// Compares the arms of a study.
+/// \throws kConfig naming the measures there are if no run has the endpoint, or if it is not known
+Comparison compare(const StudyRuns& study);
+
+}  // namespace evenkeel::study

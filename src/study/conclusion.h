@@ -1,0 +1,22 @@
+/// \file  Says in one sentence what a comparison has shown.
+#pragma once
+
+#include <string>
+
+#include "study/arm_result.h"
+#include "study/measures.h"
+
+namespace evenkeel::study {
+
+/// Formats a value of a measure with `decimals` digits; shares in percent.
+std::string value_text(double value, const Measure& measure, int decimals);
+/// Formats a difference with two significant digits; shares in percentage points.
+std::string size_text(double value, const Measure& measure);
+
+/// Returns the sentence of an arm: at which budgets a difference was shown (p < 0.05 after Holm's correction), at which
+/// none was, and which differences could not have been detected there (80 % power, two-sided 5 %).
+/// Example: "No difference of ub-smoe to fedit was shown at any budget; differences below 0.031 could not have been
+/// detected."
+std::string conclusion(const ArmResult& arm, const std::string& reference, const Measure& measure);
+
+}  // namespace evenkeel::study

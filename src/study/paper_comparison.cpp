@@ -1,0 +1,314 @@
+#include "study/paper_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "report/score_table.h"
+#include "report/text_grid.h"
+#include "study/measures.h"
+#include "study/paper_costs.h"
+#include "study/score_lookup.h"
+
+namespace evenkeel::study {
+namespace {
+
+constexpr std::string_view kAverage = "average";
+
+/// Reads the values of one study that a table asks for.
+class StudyValues {
+ public:
+  StudyValues(const PaperTable& table, const StudyRuns& study) : table_(table), study_(study), scores_(study) {
+    const auto all = scores_.all();
+    budgets_ = table.budget ? std::vector{*table.budget} : distinct(all, &TaskScore::budget);
+    cost_ = budget_cost(table.measure);
+    if (cost_) return;
+    measure_ = &find_measure(table.measure);
+    auto having = all;
+    std::erase_if(having, [&](const TaskScore& score) { return !measure_->of(score); });
+    tasks_ = distinct(having, &TaskScore::task);
+  }
+
+  const StudyRuns& study() const { return study_; }
+  const std::vector<std::string>& tasks() const { return tasks_; }
+  bool has(const std::string& arm) const { return std::count(study_.arms.begin(), study_.arms.end(), arm) > 0; }
+
+  /// Whether the study can fill a row.
+  bool has_row(const std::string& row) const {
+    switch (table_.rows) {
+      case PaperRows::kTask:
+        return row == kAverage || std::count(tasks_.begin(), tasks_.end(), row) > 0;
+      case PaperRows::kBudget:
+        return row == kAverage || budget_of(row).has_value();
+      case PaperRows::kStudy:
+        return row == study_.name;
+      case PaperRows::kMean:
+        return true;
+    }
+    return false;
+  }
+
+  std::optional<double> value(const std::string& row, const std::string& arm, int64_t seed) const {
+    if (table_.rows == PaperRows::kTask && row != kAverage) return mean_over_budgets(arm, seed, budgets_, {row});
+    if (table_.rows == PaperRows::kBudget && row != kAverage)
+      return mean_over_budgets(arm, seed, {budget_of(row).value()}, tasks_);
+    return mean_over_budgets(arm, seed, budgets_, tasks_);
+  }
+
+ private:
+  std::optional<double> budget_of(const std::string& row) const {
+    for (const double budget : budgets_)
+      if (std::abs(budget - std::strtod(row.c_str(), nullptr)) < 1e-9) return budget;
+    return std::nullopt;
+  }
+
+  /// The rank evaluation mode of an arm that has two.
+  std::string reading_of(const std::string& arm) const {
+    for (const auto& score : scores_.of_arm(arm))
+      if (score.reading == table_.rank_mode) return table_.rank_mode;
+    return {};
+  }
+
+  std::optional<double> at_budget(const std::string& arm, int64_t seed, double budget,
+                                  const std::vector<std::string>& tasks) const {
+    if (!cost_) return scores_.mean({arm, reading_of(arm)}, seed, budget, tasks, *measure_);
+    const auto* run = study_.find(arm, seed);
+    return run != nullptr && run->records ? cost_(*run->records, budget) : std::nullopt;
+  }
+
+  std::optional<double> mean_over_budgets(const std::string& arm, int64_t seed, const std::vector<double>& budgets,
+                                          const std::vector<std::string>& tasks) const {
+    double sum = 0;
+    for (const double budget : budgets) {
+      const auto value = at_budget(arm, seed, budget, tasks);
+      if (!value) return std::nullopt;
+      sum += *value;
+    }
+    return sum / static_cast<double>(budgets.size());
+  }
+
+  const PaperTable& table_;
+  const StudyRuns& study_;
+  ScoreLookup scores_;
+  const Measure* measure_ = nullptr;
+  BudgetCost cost_;
+  std::vector<double> budgets_;
+  std::vector<std::string> tasks_;
+};
+
+using Studies = std::vector<std::unique_ptr<StudyValues>>;
+
+double unit_factor(const PaperTable& table) { return table.unit == "percent" ? 100 : 1; }
+
+/// The values of an arm by seed, from the first study that has arm and row.
+std::vector<std::optional<double>> by_seed(const PaperTable& table, const Studies& studies, const std::string& row,
+                                           const std::string& arm) {
+  for (const auto& study : studies) {
+    if (!study->has(arm) || !study->has_row(row)) continue;
+    std::vector<std::optional<double>> values;
+    for (const int64_t seed : study->study().seeds) {
+      auto value = study->value(row, arm, seed);
+      values.push_back(value ? std::optional(*value * unit_factor(table)) : std::nullopt);
+    }
+    return values;
+  }
+  return {};
+}
+
+/// The mean over all studies that have a budget each, for tables whose rows come from several studies.
+std::vector<std::optional<double>> average_of_rows(std::span<const PaperResult> rows, size_t arm) {
+  std::vector<std::optional<double>> means;
+  for (const auto& row : rows) {
+    const auto& values = row.cells[arm].by_seed;
+    if (values.empty()) return {};
+    if (means.empty()) means.assign(values.size(), 0.0);
+    for (size_t i = 0; i < means.size(); ++i)
+      means[i] = means[i] && i < values.size() && values[i] ? std::optional(*means[i] + *values[i]) : std::nullopt;
+  }
+  for (auto& mean : means)
+    if (mean) *mean /= static_cast<double>(rows.size());
+  return means;
+}
+
+bool is_marked(const PaperTable& table, const std::string& row, const std::string& arm) {
+  return std::any_of(table.notes.begin(), table.notes.end(),
+                     [&](const PaperNote& note) { return note.marks(row, arm); });
+}
+
+PaperResult result_of(const PaperTable& table, const Studies& studies, const std::string& row,
+                      const std::vector<double>& printed) {
+  PaperResult result{.row = row, .cells = {}};
+  for (size_t i = 0; i < table.arms.size(); ++i) {
+    const auto& arm = table.arms[i];
+    result.cells.push_back({.paper = printed.empty() ? std::nullopt : std::optional(printed[i]),
+                            .by_seed = by_seed(table, studies, row, arm),
+                            .marked = is_marked(table, row, arm)});
+  }
+  return result;
+}
+
+/// Rows of the studies that the paper does not have, for example other tasks.
+std::vector<std::string> other_rows(const PaperTable& table, const Studies& studies) {
+  std::vector<std::string> rows;
+  if (table.rows != PaperRows::kTask) return rows;
+  for (const auto& study : studies)
+    for (const auto& task : study->tasks()) {
+      const auto is_it = [&](const PaperRow& row) { return row.row == task; };
+      if (std::none_of(table.values.begin(), table.values.end(), is_it) &&
+          std::find(rows.begin(), rows.end(), task) == rows.end())
+        rows.push_back(task);
+    }
+  return rows;
+}
+
+/// Several studies with a budget each: their average row is the mean of the rows above it.
+bool averages_rows(const PaperTable& table, const std::string& row) {
+  return row == kAverage && table.rows == PaperRows::kBudget && table.studies.size() > 1;
+}
+
+Studies open(const PaperTable& table, std::span<const StudyRuns> runs) {
+  Studies studies;
+  for (const auto& study : runs) studies.push_back(std::make_unique<StudyValues>(table, study));
+  const auto has_one = [&](const std::string& arm) {
+    return std::any_of(studies.begin(), studies.end(), [&](const auto& study) { return study->has(arm); });
+  };
+  EK_CHECK(std::any_of(table.arms.begin(), table.arms.end(), has_one), kConfig, "table paper:", table.id,
+           " has the arms ", join(table.arms), "; none of the studies has one of them. It is filled by ",
+           join(table.studies), " of configs/paper");
+  return studies;
+}
+
+std::vector<double> paired(const PaperCell& one, const PaperCell& other) {
+  std::vector<double> differences;
+  for (size_t i = 0; i < std::min(one.by_seed.size(), other.by_seed.size()); ++i)
+    if (one.by_seed[i] && other.by_seed[i]) differences.push_back(*one.by_seed[i] - *other.by_seed[i]);
+  return differences;
+}
+
+/// Counts one pair of arms, of which `upper` has the larger printed value.
+void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agreement) {
+  const auto differences = paired(upper, lower);
+  if (differences.empty()) return;
+  ++agreement.pairs;
+  const auto interval = t_interval(differences);
+  const bool agrees = mean_of(differences) > 0;
+  if (agrees) ++agreement.agree;
+  if (!interval) return;
+  if (agrees && interval->low > 0) ++agreement.shown;
+  if (interval->high < 0) ++agreement.contradicted;
+}
+
+std::string number(const PaperTable& table, double value) {
+  if (table.unit == "fraction") return fixed(value, 4);
+  return table.unit == "count" ? compact(value) : fixed(value, 2);
+}
+
+Cell our_cell(const PaperTable& table, const PaperCell& cell) {
+  const auto mean = cell.mean();
+  if (!mean) return {.text = "-", .is_number = false};
+  const auto interval = cell.interval();
+  return {.text = number(table, *mean),
+          .interval = interval ? concat("+-", number(table, (interval->high - interval->low) / 2)) : ""};
+}
+
+/// Arms from best to worst.
+std::string order_of(const PaperTable& table, const PaperResult& result,
+                     const std::function<std::optional<double>(const PaperCell&)>& value) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < table.arms.size(); ++i)
+    if (value(result.cells[i])) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return *value(result.cells[a]) > *value(result.cells[b]); });
+  std::vector<std::string> names;
+  for (const size_t i : order) names.push_back(table.arms[i]);
+  return join(names, " > ");
+}
+
+std::string order_sentence(const PaperTable& table, const PaperResult& result) {
+  const auto found = order_agreement(result);
+  if (found.pairs == 0) return concat("Row ", result.row, ": nothing to compare with the paper.");
+  return concat("Row ", result.row, ": the paper's order was ", found.confirmed() ? "" : "not ",
+                "confirmed. Paper: ", order_of(table, result, [](const PaperCell& cell) { return cell.paper; }),
+                ". Ours: ", order_of(table, result, [](const PaperCell& cell) { return cell.mean(); }), ". ",
+                found.agree, " of ", found.pairs, " pairs are in the paper's order, ", found.shown,
+                " of them with a 95 % interval that excludes 0; ", found.contradicted,
+                " pairs are in the other order with such an interval.");
+}
+
+}  // namespace
+
+std::optional<double> PaperCell::mean() const {
+  std::vector<double> values;
+  for (const auto& value : by_seed)
+    if (value) values.push_back(*value);
+  return values.empty() ? std::nullopt : std::optional(mean_of(values));
+}
+
+std::optional<Interval> PaperCell::interval() const {
+  std::vector<double> values;
+  for (const auto& value : by_seed)
+    if (value) values.push_back(*value);
+  return t_interval(values);
+}
+
+int64_t PaperCell::seeds() const {
+  return std::count_if(by_seed.begin(), by_seed.end(), [](const auto& value) { return value.has_value(); });
+}
+
+std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const StudyRuns> runs) {
+  const auto studies = open(table, runs);
+  std::vector<PaperResult> results;
+  for (const auto& entry : table.values) {
+    auto result = result_of(table, studies, entry.row, entry.paper);
+    if (averages_rows(table, entry.row))
+      for (size_t i = 0; i < table.arms.size(); ++i) result.cells[i].by_seed = average_of_rows(results, i);
+    results.push_back(std::move(result));
+  }
+  for (const auto& row : other_rows(table, studies)) results.push_back(result_of(table, studies, row, {}));
+  return results;
+}
+
+OrderAgreement order_agreement(const PaperResult& result) {
+  OrderAgreement agreement;
+  for (const auto& one : result.cells)
+    for (const auto& other : result.cells)
+      if (one.paper && other.paper && *one.paper > *other.paper) count(one, other, agreement);
+  return agreement;
+}
+
+ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results) {
+  ReportTable report{.title = concat("Table ", table.id, " of the paper: ", table.title),
+                     .head = {std::string(config::name_of(table.rows)), "arm", "paper", "ours", "seeds"},
+                     .rows = {},
+                     .note = "ours: mean over seeds, +- half of its 95 % interval (t)"};
+  for (const auto& result : results)
+    for (size_t i = 0; i < table.arms.size(); ++i) {
+      const auto& cell = result.cells[i];
+      const std::string paper = cell.paper ? concat(number(table, *cell.paper), cell.marked ? " !" : "") : "-";
+      report.rows.push_back({{.text = i == 0 ? result.row : "", .is_number = false},
+                             {.text = table.arms[i], .is_number = false},
+                             {.text = paper, .is_number = cell.paper && !cell.marked},
+                             our_cell(table, cell),
+                             {.text = std::to_string(cell.seeds())}});
+    }
+  return report;
+}
+
+std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results) {
+  std::vector<std::string> sentences;
+  const auto is_average = [](const PaperResult& result) { return result.row == kAverage; };
+  const bool has_average = std::any_of(results.begin(), results.end(), is_average);
+  for (const auto& result : results)
+    if (has_average ? is_average(result) : result.cells.front().paper.has_value())
+      sentences.push_back(order_sentence(table, result));
+  for (const auto& note : table.notes) {
+    std::vector<std::string> where;
+    if (!note.row.empty()) where.push_back(concat("row ", note.row));
+    if (!note.arm.empty()) where.push_back(note.arm);
+    sentences.push_back(concat(where.empty() ? "" : concat("! ", join(where, ", "), ": "), note.text));
+  }
+  return sentences;
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,55 @@
+/// \file  Puts the values of studies next to those of a table of the paper.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "study/paper_tables.h"
+#include "study/report_table.h"
+#include "study/statistics.h"
+#include "study/study_runs.h"
+
+namespace evenkeel::study {
+
+/// A printed value and ours.
+struct PaperCell {
+  std::optional<double> paper;                 ///< empty: the paper has no such row
+  std::vector<std::optional<double>> by_seed;  ///< in the order of the seeds of the study
+  bool marked = false;                         ///< a note of the table is on this cell
+
+  std::optional<double> mean() const;
+  std::optional<Interval> interval() const;  ///< 95 %, by t over seeds
+  int64_t seeds() const;                     ///< number of seeds with a value
+};
+
+/// A row with one cell per arm.
+struct PaperResult {
+  std::string row;
+  std::vector<PaperCell> cells;
+};
+
+/// How the order of the arms in a row agrees with the paper's.
+struct OrderAgreement {
+  int64_t pairs = 0;         ///< of arms that both sides have and whose printed values differ
+  int64_t agree = 0;         ///< pairs whose means are in the paper's order
+  int64_t shown = 0;         ///< of these: the 95 % interval of the paired difference excludes zero
+  int64_t contradicted = 0;  ///< pairs in the other order whose interval excludes zero
+  bool confirmed() const { return pairs > 0 && shown == pairs; }
+};
+
+/// Fills a table from studies. An arm is taken from the first study that has it and the row. Rows that only the studies
+/// have (tasks of other data) follow the paper's.
+/// \throws kConfig if no study has any of the table's arms
+std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const StudyRuns> studies);
+
+/// Compares the order of the arms in a row.
+OrderAgreement order_agreement(const PaperResult& result);
+
+/// Formats paper and ours side by side, with the interval, the number of seeds and a mark on cells with a note.
+ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results);
+/// Returns what was found on the order of the arms, then the notes: one sentence each.
+std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results);
+
+}  // namespace evenkeel::study

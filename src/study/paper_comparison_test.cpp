@@ -1,0 +1,189 @@
+// The paper's tables, and what is said of their order.
+#include "study/paper_comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/plain/files.h"
+#include "study/measures.h"
+#include "study/paper_costs.h"
+
+namespace evenkeel::study {
+namespace {
+
+/// A run with one accuracy per (task, budget): base + task index / 100 + budget / 10.
+RunRecords run_with(double base, const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
+  RunRecords run;
+  for (size_t i = 0; i < tasks.size(); ++i)
+    for (const double budget : budgets) {
+      EvaluationRecord record;
+      record.round = 2;
+      record.score.task = tasks[i];
+      record.score.budget = budget;
+      record.score.accuracy = base + static_cast<double>(i) / 100 + budget / 10;
+      run.evaluations.push_back(record);
+    }
+  return run;
+}
+
+StudyRuns study_of(const std::string& name, const std::vector<std::pair<std::string, std::vector<double>>>& arms,
+                   const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
+  StudyRuns study{
+      .name = name, .reference = arms[0].first, .endpoint = "accuracy", .arms = {}, .seeds = {}, .runs = {}};
+  for (size_t seed = 1; seed <= arms[0].second.size(); ++seed) study.seeds.push_back(static_cast<int64_t>(seed));
+  for (const auto& [arm, bases] : arms) {
+    study.arms.push_back(arm);
+    for (size_t i = 0; i < bases.size(); ++i)
+      study.runs.push_back(
+          {.arm = arm, .seed = study.seeds[i], .records = run_with(bases[i], tasks, budgets), .missing = {}});
+  }
+  return study;
+}
+
+PaperTable table_of(PaperRows rows, const std::vector<PaperRow>& values) {
+  PaperTable table;
+  table.id = "x";
+  table.rows = rows;
+  table.measure = "accuracy";
+  table.unit = "fraction";
+  table.studies = {"s"};
+  table.arms = {"a", "b", "c"};
+  table.values = values;
+  return table;
+}
+
+TEST(PaperTables, EveryTableNamesShippedStudiesAndAKnownMeasure) {
+  std::set<std::string> ids;
+  for (const auto& table : paper_tables()) {
+    EXPECT_TRUE(ids.insert(table.id).second) << table.id << " is there twice";
+    EXPECT_FALSE(table.values.empty()) << table.id;
+    if (!budget_cost(table.measure)) EXPECT_NO_THROW(find_measure(table.measure)) << table.id;
+    for (const auto& study : table.studies)
+      for (const auto* folder : {"configs/paper", "configs/paper/small"})
+        EXPECT_TRUE(is_file(shipped_folder() / folder / (study + ".toml")))
+            << table.id << ": " << folder << '/' << study;
+    for (const auto& note : table.notes)
+      EXPECT_TRUE(note.arm.empty() || std::count(table.arms.begin(), table.arms.end(), note.arm))
+          << table.id << note.arm;
+  }
+  EXPECT_GE(ids.size(), 19u);
+}
+
+// Sums that the paper's own pages give: the averages of its tables 2 and 4.
+TEST(PaperTables, AveragesAreThoseOfTheRowsUpToRounding) {
+  for (const auto* id : {"2", "3", "4", "4-equal", "5-iid", "5-non-iid", "16", "17", "18"}) {
+    const auto table = find_paper_table(id);
+    const auto& average = table.values.back();
+    ASSERT_EQ(average.row, "average") << id;
+    for (size_t arm = 0; arm < table.arms.size(); ++arm) {
+      double sum = 0;
+      for (size_t i = 0; i + 1 < table.values.size(); ++i) sum += table.values[i].paper[arm];
+      const double mean = sum / static_cast<double>(table.values.size() - 1);
+      EXPECT_NEAR(average.paper[arm], mean, table.unit == "percent" ? 0.011 : 0.0011) << id << ' ' << table.arms[arm];
+    }
+  }
+}
+
+TEST(PaperTables, AnUnknownOneIsRefusedWithThoseThereAre) {
+  try {
+    find_paper_table("99");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("paper:2, paper:3"), std::string::npos) << error.what();
+  }
+}
+
+TEST(PaperComparison, RowsAreTasksBudgetsOrMeans) {
+  const auto study = study_of("s", {{"a", {0.1, 0.3}}, {"b", {0.2, 0.2}}}, {"t0", "t1", "t2"}, {0.5, 1.0});
+  const auto tasks = paper_results(table_of(PaperRows::kTask, {{"t2", {1, 2, 3}}, {"average", {1, 2, 3}}}), {{study}});
+  EXPECT_NEAR(*tasks[0].cells[0].by_seed[0], 0.1 + 0.02 + 0.075, 1e-12);
+  EXPECT_NEAR(*tasks[1].cells[0].mean(), 0.2 + 0.01 + 0.075, 1e-12);
+  EXPECT_EQ(tasks[2].row, "t0") << "a task that the paper does not have";
+  EXPECT_FALSE(tasks[2].cells[0].paper);
+  EXPECT_EQ(tasks[0].cells[2].seeds(), 0) << "no study has the arm c";
+  const auto budgets = paper_results(table_of(PaperRows::kBudget, {{"0.5", {1, 2, 3}}}), {{study}});
+  EXPECT_NEAR(*budgets[0].cells[1].mean(), 0.2 + 0.01 + 0.05, 1e-12);
+  const auto means = paper_results(table_of(PaperRows::kMean, {{"average", {1, 2, 3}}}), {{study}});
+  EXPECT_NEAR(*means[0].cells[1].mean(), 0.2 + 0.01 + 0.075, 1e-12);
+}
+
+TEST(PaperComparison, AMissingRunIsNeverAveragedOver) {
+  auto study = study_of("s", {{"a", {0.1, 0.3, 0.5}}, {"b", {0.2, 0.2, 0.2}}}, {"t0"}, {1.0});
+  study.runs[1].records.reset();
+  study.runs[2].records->evaluations.clear();
+  const auto result = paper_results(table_of(PaperRows::kMean, {{"average", {1, 2, 3}}}), {{study}})[0];
+  EXPECT_EQ(result.cells[0].seeds(), 1);
+  EXPECT_FALSE(result.cells[0].interval());
+}
+
+TEST(PaperComparison, RowsOfSeveralStudiesAreAveragedOverThem) {
+  auto table = table_of(PaperRows::kBudget, {{"0.5", {1, 2, 3}}, {"1.0", {1, 2, 3}}, {"average", {1, 2, 3}}});
+  table.studies = {"s", "r"};
+  const std::vector studies{study_of("s", {{"a", {0.1}}}, {"t0"}, {0.5}), study_of("r", {{"a", {0.5}}}, {"t0"}, {1.0})};
+  const auto results = paper_results(table, studies);
+  EXPECT_NEAR(*results[0].cells[0].mean(), 0.15, 1e-12);
+  EXPECT_NEAR(*results[1].cells[0].mean(), 0.6, 1e-12);
+  EXPECT_NEAR(*results[2].cells[0].mean(), 0.375, 1e-12);
+}
+
+TEST(PaperComparison, AnOrderIsConfirmedWhereEveryPairIsShown) {
+  const auto of = [](std::vector<double> a, std::vector<double> b, std::vector<double> c) {
+    const auto study = study_of("s", {{"a", std::move(a)}, {"b", std::move(b)}, {"c", std::move(c)}}, {"t0"}, {1.0});
+    return order_agreement(paper_results(table_of(PaperRows::kMean, {{"average", {0.3, 0.2, 0.1}}}), {{study}})[0]);
+  };
+  const auto shown = of({0.50, 0.51, 0.52}, {0.40, 0.42, 0.41}, {0.1, 0.1, 0.11});
+  EXPECT_EQ(shown.pairs, 3);
+  EXPECT_EQ(shown.shown, 3);
+  EXPECT_TRUE(shown.confirmed());
+  const auto unclear = of({0.5, 0.1, 0.6}, {0.40, 0.42, 0.01}, {0.3, 0.1, 0.2});
+  EXPECT_EQ(unclear.agree, 3);
+  EXPECT_FALSE(unclear.confirmed());
+  const auto reversed = of({0.1, 0.1, 0.11}, {0.40, 0.42, 0.41}, {0.50, 0.51, 0.52});
+  EXPECT_EQ(reversed.agree, 0);
+  EXPECT_EQ(reversed.contradicted, 3);
+}
+
+TEST(PaperComparison, MarksCellsWithANoteAndSaysWhatWasFound) {
+  auto table = table_of(PaperRows::kMean, {{"average", {0.3, 0.2, 0.1}}});
+  table.notes = {{"average", "b", "Printed twice."}, {"", "", "About the table."}};
+  const auto study = study_of("s", {{"a", {0.5, 0.5}}, {"b", {0.6, 0.7}}, {"c", {0.1, 0.1}}}, {"t0"}, {1.0});
+  const auto results = paper_results(table, {{study}});
+  const auto text = text_of(paper_report(table, results));
+  EXPECT_NE(text.find("0.2000 !"), std::string::npos) << text;
+  EXPECT_EQ(text.find("0.3000 !"), std::string::npos) << text;
+  const auto sentences = paper_sentences(table, results);
+  ASSERT_EQ(sentences.size(), 3u);
+  EXPECT_NE(sentences[0].find("not confirmed. Paper: a > b > c. Ours: b > a > c. 2 of 3 pairs"), std::string::npos)
+      << sentences[0];
+  EXPECT_EQ(sentences[1], "! row average, b: Printed twice.");
+  EXPECT_EQ(sentences[2], "About the table.");
+}
+
+TEST(PaperComparison, AStudyWithoutOneOfTheArmsIsRefused) {
+  const auto study = study_of("s", {{"z", {0.5}}}, {"t0"}, {1.0});
+  EXPECT_THROW(paper_results(table_of(PaperRows::kMean, {{"average", {1, 2, 3}}}), {{study}}), Error);
+}
+
+TEST(PaperCosts, AreMeansOverTheClientsOfABudget) {
+  RunRecords run;
+  RoundRecord round;
+  ClientOfRound client;
+  client.budget = 0.5;
+  client.bytes_up = 3 << 20;
+  client.bytes_down = 5 << 20;
+  client.flops = 1000;
+  client.tokens = 100;
+  round.clients = {client, client};
+  round.clients[1].bytes_up = 1 << 20;
+  round.clients[1].tokens = 300;
+  run.rounds = {round, round};
+  EXPECT_DOUBLE_EQ(*budget_cost("bytes_up")(run, 0.5), 2);
+  EXPECT_DOUBLE_EQ(*budget_cost("bytes_down")(run, 0.5), 5);
+  EXPECT_DOUBLE_EQ(*budget_cost("pass_flops")(run, 0.5), 2000.0 / 400 * 256);
+  EXPECT_FALSE(budget_cost("bytes_up")(run, 1.0));
+  EXPECT_FALSE(budget_cost("accuracy"));
+}
+
+}  // namespace
+}  // namespace evenkeel::study

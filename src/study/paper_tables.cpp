@@ -1,0 +1,42 @@
+#include "study/paper_tables.h"
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+
+namespace evenkeel::study {
+namespace {
+
+struct TableFile {
+  std::vector<PaperTable> tables;
+  void visit(auto& field) { field("table", tables, "a table of the paper"); }
+};
+
+}  // namespace
+
+bool PaperNote::marks(std::string_view of_row, std::string_view of_arm) const {
+  if (row.empty() && arm.empty()) return false;
+  return (row.empty() || row == of_row) && (arm.empty() || arm == of_arm);
+}
+
+void PaperTable::resolve(const config::Table& table) const {
+  for (const auto& entry : values)
+    table.check(entry.paper.size() == arms.size(), "values", entry.paper.size(),
+                concat(arms.size(), " values of row ", entry.row, ", one per arm"));
+}
+
+std::vector<PaperTable> paper_tables() {
+  return config::read<TableFile>(config::Table::load(shipped_folder() / "configs/paper/tables.toml")).tables;
+}
+
+PaperTable find_paper_table(std::string_view id) {
+  const auto tables = paper_tables();
+  const auto found =
+      std::find_if(tables.begin(), tables.end(), [&](const PaperTable& table) { return table.id == id; });
+  if (found != tables.end()) return *found;
+  std::vector<std::string> ids;
+  for (const auto& table : tables) ids.push_back(concat("paper:", table.id));
+  fail(kConfig, "--table is \"paper:", id, "\", allowed: ", join(ids));
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,39 @@
+/// \file  A table of a report, and its forms: plain text, Markdown and LaTeX.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace evenkeel::study {
+
+/// A cell. In text and Markdown it is "text interval".
+struct Cell {
+  std::string text;
+  std::string interval{};  ///< smaller in LaTeX
+  bool best = false;       ///< the best of its column or budget: bold; in text, an asterisk
+  bool is_number = true;   ///< LaTeX sets it in math mode
+};
+
+/// A table. Every row has as many cells as the head.
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<Cell>> rows;
+  std::string note{};  ///< below the table; may be empty
+};
+
+inline constexpr size_t kTerminalWidth = 80;
+
+/// Breaks a text at spaces into lines of at most `width` columns; later lines are indented. Longer words stay whole.
+std::string wrapped(const std::string& text, size_t width = kTerminalWidth, size_t indent = 2);
+
+/// Formats a table with lines of at most 80 columns: long names of the first column go on in the next line, and columns
+/// that do not fit into a further table.
+std::string text_of(const ReportTable& table);
+std::string markdown_of(const ReportTable& table);
+/// Formats a table environment in booktabs style. Text is escaped.
+std::string latex_of(const ReportTable& table);
+/// Escapes a text for LaTeX.
+std::string latex_text(const std::string& text);
+
+}  // namespace evenkeel::study

@@ -1,0 +1,111 @@
+#include "study/run_queue.h"
+
+#include <utility>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "fed/round/progress.h"
+#include "fed/run/run_folder.h"
+
+namespace evenkeel::study {
+namespace {
+
+constexpr int kInterrupted = 130;
+constexpr std::string_view kErrorLine = "evenkeel: ", kWarning = "warning";
+constexpr size_t kTimeOfLine = 9;  // "12:34:56 "
+
+double work_seconds(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+/// The text of a log line that is a warning; empty for any other line.
+std::string_view warning_in(std::string_view line) {
+  if (line.size() <= kTimeOfLine || !line.substr(kTimeOfLine).starts_with(kWarning)) return {};
+  return line.substr(kTimeOfLine + kWarning.size() + 1);
+}
+
+}  // namespace
+
+RunQueue::RunQueue(Study study, std::vector<size_t> mine, int64_t jobs)
+    : study_(std::move(study)), mine_(std::move(mine)), jobs_(jobs), progress_(study_, mine_, jobs) {}
+
+std::vector<std::string> RunQueue::words_of(size_t run) const {
+  const auto folder = study_.folder / study_.state.runs[run].folder;
+  std::vector<std::string> words{"--quiet", "train", (study_.folder / kBaseFile).string(), "--out", folder.string()};
+  if (RunFolder::holds_run(folder))  // which needs no settings to go on
+    words.emplace_back("--resume");
+  else
+    for (const auto& setting : study_.runs[run].settings) words.insert(words.end(), {"--set", setting});
+  return words;
+}
+
+void RunQueue::start(size_t run) {
+  record(run, RunState::kRunning, 0, {});
+  make_folders((study_.folder / study_.state.runs[run].folder).parent_path());
+  at_work_.emplace(run, Worker{ChildProcess(words_of(run)), std::chrono::steady_clock::now()});
+  progress_.begin(run);
+}
+
+void RunQueue::fill() {
+  while (!stopping_ && next_ < mine_.size() && static_cast<int64_t>(at_work_.size()) < jobs_) {
+    const size_t run = mine_[next_++];
+    if (study_.state.runs[run].state != RunState::kDone) start(run);
+  }
+}
+
+void RunQueue::hear(size_t run, Worker& worker) {
+  const auto label = study_.state.runs[run].label();
+  for (const auto& line : worker.process.lines()) {
+    if (std::string_view(line).starts_with(kErrorLine)) worker.error = line.substr(kErrorLine.size());
+    if (const auto text = warning_in(line); !text.empty()) log::warning("[study] ", label, ": ", text);
+  }
+}
+
+void RunQueue::record(size_t run, RunState state, double seconds, const std::string& error) {
+  const auto& mine = study_.state.runs[run];
+  const auto change = [&](StudyState& now) {
+    auto& entry = *now.find(mine.arm, mine.seed);
+    entry.state = state;
+    entry.error = error.empty() ? std::nullopt : std::optional(error);
+    if (seconds > 0) entry.seconds = entry.seconds.value_or(0) + seconds;
+  };
+  const auto now = update_state(study_.folder, change);
+  study_.state.runs[run] = *now.find(mine.arm, mine.seed);
+}
+
+void RunQueue::ended(size_t run, const Worker& worker, int code) {
+  const double seconds = work_seconds(worker.since);
+  const bool stopped = code == kInterrupted && stopping_;
+  auto error = worker.error;
+  if (code == 0 || stopped) error.clear();
+  if (error.empty() && code != 0 && !stopped)
+    error = code > 128 ? concat("killed by signal ", code - 128) : concat("exit code ", code);
+  record(run, code == 0 ? RunState::kDone : stopped ? RunState::kPlanned : RunState::kFailed, seconds, error);
+  const auto& now = study_.state.runs[run];
+  progress_.end(run, code == 0 ? now.seconds : std::nullopt);
+  if (!error.empty()) log::error("[study] ", now.label(), " failed: ", error);
+  if (!stopped)
+    log::info("[study] ", now.label(), code == 0 ? " done in " : " ended after ", readable_duration(seconds), "; ",
+              progress_.text());
+}
+
+void RunQueue::look() {
+  std::vector<std::pair<size_t, int>> ends;
+  for (auto& [run, worker] : at_work_) {
+    const auto code = worker.process.exit_code();  // before its last lines are read
+    hear(run, worker);
+    if (code) ends.emplace_back(run, *code);
+  }
+  for (const auto& [run, code] : ends) {
+    const auto worker = at_work_.extract(run);
+    ended(run, worker.mapped(), code);
+  }
+  if (progress_.look()) line_.update(progress_.text());
+}
+
+void RunQueue::stop() {
+  if (std::exchange(stopping_, true)) return;
+  for (const auto& [run, worker] : at_work_) worker.process.stop();
+}
+
+}  // namespace evenkeel::study

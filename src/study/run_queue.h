@@ -1,0 +1,55 @@
+/// \file  Runs at work: child processes, their error lines, and what study.json says of them.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "study/child_process.h"
+#include "study/study_progress.h"
+
+namespace evenkeel::study {
+
+/// Starts runs of a study and records how they end.
+class RunQueue {
+ public:
+  /// \param mine  numbers of the runs of this process, in the order in which they are to be made
+  RunQueue(Study study, std::vector<size_t> mine, int64_t jobs);
+
+  /// Starts runs until `jobs` are at work or none is left.
+  void fill();
+  /// Looks after the runs at work: hands on their warnings, records those that have ended, shows the progress.
+  void look();
+  /// Starts no more runs, and asks those at work to save their state and end.
+  void stop();
+  /// Returns true after stop(), when the last run at work has ended.
+  bool stopped() const { return stopping_ && at_work_.empty(); }
+  bool empty() const { return at_work_.empty() && next_ >= mine_.size(); }
+  /// Returns a line like "2 of 6 runs done".
+  std::string summary() const { return progress_.text(); }
+
+ private:
+  struct Worker {
+    ChildProcess process;
+    std::chrono::steady_clock::time_point since;
+    std::string error{};  // the last line of an error
+  };
+  void start(size_t run);
+  void hear(size_t run, Worker& worker);
+  void ended(size_t run, const Worker& worker, int code);
+  void record(size_t run, RunState state, double seconds, const std::string& error);
+  std::vector<std::string> words_of(size_t run) const;
+
+  Study study_;
+  std::vector<size_t> mine_;
+  int64_t jobs_;
+  size_t next_ = 0;
+  bool stopping_ = false;
+  std::map<size_t, Worker> at_work_;
+  StudyProgress progress_;
+  log::Progress line_{"study"};
+};
+
+}  // namespace evenkeel::study

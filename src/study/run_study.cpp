@@ -1,0 +1,203 @@
+#include "study/run_study.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "base/format/command_line.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "base/system/device.h"
+#include "base/system/machine.h"
+#include "base/system/process.h"
+#include "fed/round/starting_adapter.h"
+#include "fed/run/make_experiment.h"
+#include "fed/run/memory_estimate.h"
+#include "fed/run/state_evaluation.h"
+#include "study/run_check.h"
+#include "study/run_claims.h"
+#include "study/run_queue.h"
+
+namespace evenkeel::study {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+fs::path folder_of(const StudyCommand& command, const StudyFile& file) {
+  return command.out.empty() ? fs::path("runs") / file.study.name : command.out;
+}
+
+bool is_named(const StudyCommand& command, const StudyRun& run) {
+  return std::find(command.only.begin(), command.only.end(), run.label()) != command.only.end();
+}
+
+void check_only(const StudyCommand& command, const StudyState& state) {
+  std::set<std::string> known;
+  for (const auto& run : state.runs) known.insert(run.label());
+  for (const auto& label : command.only)
+    EK_CHECK(known.contains(label), kConfig, "--only is ", shown(label), ", allowed: ARM:SEED of the study, as ",
+             *known.begin());
+}
+
+std::vector<size_t> chosen_runs(const StudyCommand& command, const StudyState& state) {
+  check_only(command, state);
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < state.runs.size(); ++i) {
+    const bool in_shard = static_cast<int64_t>(i) % command.shard.count == command.shard.index - 1;
+    if (in_shard && (command.only.empty() || is_named(command, state.runs[i]))) chosen.push_back(i);
+  }
+  return chosen;
+}
+
+Study opened_study(const StudyCommand& command, const StudyRequest& request, const fs::path& folder) {
+  if (!holds_study(folder)) {
+    check_new(folder);
+    const auto pinned = pinned_settings(request, command.jobs, folder);
+    auto runs = plan_runs(request, pinned);
+    auto state = new_state(request, pinned, runs);
+    return {folder, std::move(state), std::move(runs)};
+  }
+  EK_CHECK(command.resume, kIo, folder.string(),
+           ": holds a study already: go on with it by --resume, or choose another --out");
+  return extended(request, open_study(folder));
+}
+
+/// Runs whose inputs are checked: every arm with its first seed that is left, and every seed with its first arm. All
+/// others have the rows of one and the settings of the other.
+std::vector<size_t> runs_to_check(const StudyTask& task) {
+  std::set<std::string> arms;
+  std::set<int64_t> seeds;
+  std::vector<size_t> chosen;
+  for (const size_t i : task.mine) {
+    const auto& run = task.study.state.runs[i];
+    if (run.state == RunState::kDone) continue;
+    const bool new_arm = arms.insert(run.arm).second, new_seed = seeds.insert(run.seed).second;
+    if (new_arm || new_seed) chosen.push_back(i);
+  }
+  return chosen;
+}
+
+/// Memory of several runs at once; one alone is checked by itself.
+void check_memory(const Experiment& e, int64_t jobs) {
+  const auto memory = machine::memory();
+  const int64_t each = memory_plan(e).needed();
+  EK_CHECK(jobs == 1 || each * jobs <= memory.available, kConfig, "--jobs is ", jobs, ", each run needs ",
+           machine::bytes_text(each), ", available are ", machine::bytes_text(memory.available), ", allowed: up to ",
+           std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
+}
+
+void check_device(const ExperimentConfig& config, int64_t jobs) {
+  EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
+           ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
+}
+
+void check_inputs(const StudyTask& task, size_t index, int64_t jobs) {
+  const auto& run = task.study.state.runs[index];
+  auto config = task.study.runs[index].config;
+  config.output.dir = (task.study.folder / run.folder).string();
+  try {
+    const auto check = [](const Experiment& e) {
+      check_start(e.server);
+      check_evaluation(e);
+    };
+    check_memory(make_experiment(std::move(config), Purpose::kDryRun, check), jobs);
+  } catch (const Error& error) {
+    throw error.with_context(run.label());
+  }
+}
+
+void warn_of_threads(const Study& study, int64_t jobs) {
+  const auto& config = study.runs.front().config;
+  const int64_t threads = jobs * config.threads * config.clients.parallel, processors = machine::processors();
+  if (jobs > 1 && threads > processors)
+    log::warning("[study] --jobs ", jobs, " x threads ", config.threads, " = ", threads, " threads, this machine has ",
+                 processors, " processors; threads are pinned since the study was made");
+}
+
+/// Creates the study or writes what the request adds. If another process was first, its study is joined.
+void keep(StudyTask& task) {
+  auto& [request, study, mine, is_new] = task;
+  if (is_new) {
+    create_study(study.folder, request, study.state);
+    study = extended(request, open_study(study.folder));
+  }
+  save_extension(study);
+}
+
+/// Runs that another process has finished since, and done ones whose folder is gone and that are to be made again.
+void refresh(const StudyCommand& command, StudyTask& task) {
+  task.study.state = update_state(task.study.folder, [&](StudyState& now) {
+    for (auto& run : now.runs)
+      if (run.state == RunState::kDone && is_named(command, run) && !path_exists(task.study.folder / run.folder)) {
+        run.state = RunState::kPlanned;
+        run.seconds.reset();
+      }
+  });
+}
+
+RunClaims claimed(const StudyTask& task) {
+  std::vector<std::string> labels;
+  for (const size_t run : task.mine) labels.push_back(task.study.state.runs[run].label());
+  return RunClaims(task.study.folder, task.mine, labels);
+}
+
+}  // namespace
+
+Shard Shard::read(const std::string& text) {
+  const auto slash = text.find('/');
+  const auto index = parse_number<int64_t>(std::string_view(text).substr(0, slash));
+  const auto count =
+      slash == text.npos ? std::nullopt : parse_number<int64_t>(std::string_view(text).substr(slash + 1));
+  EK_CHECK(index && count && *index >= 1 && *index <= *count && *count <= kMostRuns, kConfig, "--shard is ",
+           shown(text), ", allowed: i/n with i from 1 to n, as 2/4");
+  return {*index, *count};
+}
+
+StudyTask plan_study(const StudyCommand& command) {
+  StudyTask task{.request = {StudyFile::load(command.file), command.settings}, .study = {}, .mine = {}};
+  const auto folder = folder_of(command, task.request.file);
+  task.is_new = !holds_study(folder);
+  task.study = opened_study(command, task.request, folder);
+  task.mine = chosen_runs(command, task.study.state);
+  return task;
+}
+
+void check_study(const StudyCommand& command, const StudyTask& task) {
+  check_device(task.study.runs.front().config, command.jobs);
+  if (!task.is_new)
+    for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
+  for (const size_t run : runs_to_check(task)) check_inputs(task, run, command.jobs);
+  give_back_freed_memory();
+}
+
+std::vector<std::string> resume_words(const StudyCommand& command, const fs::path& folder) {
+  std::vector<std::string> words{"study", command.file.string(), "--out", folder.string()};
+  if (command.jobs > 1) words.insert(words.end(), {"--jobs", std::to_string(command.jobs)});
+  if (command.shard.count > 1)
+    words.insert(words.end(), {"--shard", concat(command.shard.index, "/", command.shard.count)});
+  for (const auto& label : command.only) words.insert(words.end(), {"--only", label});
+  words.emplace_back("--resume");
+  return words;
+}
+
+StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop) {
+  keep(task);
+  const auto claims = claimed(task);
+  refresh(command, task);
+  warn_of_threads(task.study, command.jobs);
+  const auto folder = task.study.folder;
+  RunQueue queue(std::move(task.study), std::move(task.mine), command.jobs);
+  for (queue.fill(); !queue.empty(); queue.fill()) {
+    if (stop && stop()) queue.stop();
+    queue.look();
+    if (queue.stopped())
+      throw Interrupted(
+          concat(queue.summary(), ", the state is saved; go on with: ", command_line(resume_words(command, folder))));
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return read_state(folder);
+}
+
+}  // namespace evenkeel::study

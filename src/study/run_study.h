@@ -1,0 +1,58 @@
+/// \file  Makes the runs of a study, each as a child process of this program.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/system/interrupt.h"
+#include "study/study_folder.h"
+
+namespace evenkeel::study {
+
+/// Every n-th run, for job arrays.
+struct Shard {
+  int64_t index = 1, count = 1;  ///< index from 1 to count
+  /// Reads "2/4". \throws kConfig
+  static Shard read(const std::string& text);
+};
+
+/// A command line of `evenkeel study`.
+struct StudyCommand {
+  std::filesystem::path file;
+  std::filesystem::path out{};          ///< empty: runs/NAME
+  std::vector<std::string> settings{};  ///< --set
+  int64_t jobs = 1;
+  Shard shard{};
+  std::vector<std::string> only{};  ///< "ARM:SEED"; empty: all
+  bool resume = false;
+};
+
+/// A study and the runs of it that this process makes.
+struct StudyTask {
+  StudyRequest request;
+  Study study;
+  std::vector<size_t> mine;  ///< numbers in study.state.runs
+  bool is_new = false;       ///< no folder holds it yet
+};
+
+/// Reads the study file and the study's folder, and plans all runs. Changes nothing.
+/// \throws kIo, kConfig, kCheckpoint as open_study(), check_new() and plan_runs()
+StudyTask plan_study(const StudyCommand& command);
+
+/// Checks the folders, the rows and the memory of the runs that are left. Changes nothing.
+/// \throws kIo, kConfig, kData, kCheckpoint naming the run or the arm
+void check_study(const StudyCommand& command, const StudyTask& task);
+
+/// Makes the runs that are left, `jobs` at once, and resumes those that have begun. A failed run is logged and
+/// recorded; the others go on.
+/// \param stop  returns true to stop; the runs at work then save their state
+/// \return the state of the study afterwards
+/// \throws Interrupted when stopped; kIo when another process makes one of the runs
+StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop);
+
+/// Returns the arguments of this program that go on with the study in `folder`.
+std::vector<std::string> resume_words(const StudyCommand& command, const std::filesystem::path& folder);
+
+}  // namespace evenkeel::study

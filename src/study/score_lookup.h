@@ -1,0 +1,52 @@
+/// \file  Finds the scores of a study's runs by arm, seed, budget and task.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fed/store/round_records.h"
+#include "study/measures.h"
+#include "study/study_runs.h"
+
+namespace evenkeel::study {
+
+/// An arm as it is evaluated and served.
+struct Aspect {
+  std::string arm, reading;
+  ServedBy served_by = ServedBy::kRun;
+};
+
+/// The scores of the last evaluated round of every run, read once. A run without scores of an exported adapter is
+/// served as it is: its own scores stand for them (docs/serving.md).
+class ScoreLookup {
+ public:
+  /// \param study  borrowed
+  explicit ScoreLookup(const StudyRuns& study);
+
+  /// Returns the scores of all runs, or of those of one arm.
+  std::vector<TaskScore> all() const;
+  std::vector<TaskScore> of_arm(const std::string& arm) const;
+  /// Returns a measure of a task; nothing if it is not measured or if rows of some clients are missing.
+  std::optional<double> value(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
+                              const Measure& measure) const;
+  /// Returns the mean of value() over tasks; nothing unless all tasks have it.
+  std::optional<double> mean(const Aspect& aspect, int64_t seed, double budget, const std::vector<std::string>& tasks,
+                             const Measure& measure) const;
+  /// Returns the values of the single rows of a task; none if they are not recorded.
+  std::vector<double> items(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
+                            const Measure& measure) const;
+
+ private:
+  struct Run {
+    const ArmRun* run;
+    std::vector<TaskScore> scores;
+    std::vector<ItemRecord> items;
+  };
+  const Run* find(const std::string& arm, int64_t seed) const;
+  static ServedBy served_in(const Run& run, const Aspect& aspect);
+
+  std::vector<Run> runs_;
+};
+
+}  // namespace evenkeel::study

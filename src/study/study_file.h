@@ -1,0 +1,67 @@
+/// \file  The study file: `[study]` with its arms.
+///
+///   [study]
+///   base = "configs/demo.toml"      # relative to the study file
+///   seeds = [1, 2, 3]
+///   reference = "fedit"
+///   endpoint = "log_likelihood"
+///   [[study.arm]]
+///   name = "fedit"
+///   set = ["method.name=fedit"]
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "study/study_state.h"
+
+namespace evenkeel::study {
+
+inline constexpr int64_t kMostRuns = 10'000;  ///< of a study
+
+/// `[[study.arm]]`
+struct ArmSection {
+  std::string name;
+  std::vector<std::string> set;
+  void visit(auto& field) {
+    field("name", name, "name of the arm, also of its folder: letters, digits, - and _, dots between digits");
+    field("set", set, "settings on top of the base config, as --set takes them");
+  }
+};
+
+/// `[study]`
+struct StudySection {
+  std::string name, base, reference;
+  std::vector<int64_t> seeds;
+  Endpoint endpoint = Endpoint::kLogLikelihood;
+  std::vector<std::string> free;
+  std::vector<ArmSection> arm;
+  void visit(auto& field) {
+    field("name", name, "name of the study; empty: the file's name without .toml");
+    field("base", base, "config that every run starts from, relative to the study file");
+    field("seeds", seeds, "every arm runs once with each of them");
+    field("reference", reference, "name of the arm that others are compared with; empty: the first");
+    field("endpoint", endpoint, "measure that arms are compared by");
+    field("free", free, "keys or sections in which arms may differ although a paired comparison holds them equal");
+    field("arm", arm, "");
+  }
+  void resolve(const config::Table& table);
+};
+
+/// A study file, read and checked; the base config is not opened.
+struct StudyFile {
+  StudySection study;
+  std::filesystem::path base;  ///< study.base as a path from the working folder
+  void visit(auto& field) { field("study", study, ""); }
+
+  /// Reads a study file. \throws kIo, kConfig naming file, line, key and the allowed values
+  static StudyFile load(const std::filesystem::path& file);
+  /// Returns the file as TOML with every key, with another base.
+  std::string text(const std::string& other_base) const;
+  /// Returns the arms as study.json holds them.
+  std::vector<Arm> arms() const;
+};
+
+}  // namespace evenkeel::study

@@ -1,0 +1,216 @@
+#include "study/study_plan.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/plain/text.h"
+#include "fed/config/arithmetic.h"
+#include "fed/store/changed_keys.h"
+
+namespace evenkeel::study {
+namespace {
+
+/// Keys that are pinned in study.json, whatever [study] free says.
+constexpr std::array<std::string_view, 6> kPinned = {
+    "seed", "threads", "model.device", "model.engine", "model.compute_dtype", "model.products"};
+/// Keys and sections in which arms may differ: what is compared, and names.
+constexpr std::array<std::string_view, 4> kFree = {"method", "train", "name", "output"};
+constexpr std::string_view kEqualInTrain = "train.rounds";
+
+/// Returns true for "data.limit" in "data" and in "data.limit", not in "data.lim"; for "clients.client[0].budget" in
+/// "clients.client".
+bool lies_in(std::string_view key, std::string_view section) {
+  if (!key.starts_with(section)) return false;
+  return key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[';
+}
+
+template <typename Sections>
+bool lies_in_any(std::string_view key, const Sections& sections) {
+  return std::any_of(sections.begin(), sections.end(), [&](const auto& section) { return lies_in(key, section); });
+}
+
+/// Returns the key of a setting, "a . b = 1" as "a.b".
+std::string key_of(std::string_view setting) {
+  std::string key(setting.substr(0, setting.find('=')));
+  std::erase_if(key, [](char c) { return c == ' ' || c == '\t'; });
+  return key;
+}
+
+void refuse_seed(const std::vector<std::string>& settings, const std::string& who) {
+  for (const auto& setting : settings)
+    EK_CHECK(key_of(setting) != "seed", kConfig, who, " sets ", shown(setting),
+             ", allowed: seeds in [study] seeds alone");
+}
+
+std::vector<std::string> joined(std::vector<std::string> settings, const std::vector<std::string>& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+std::string who(const std::string& arm) { return concat("arm ", arm); }
+
+/// Loads the config of an arm as it was asked for, without pinned settings and seed.
+ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
+  refuse_seed(arm.set, who(arm.name));
+  try {
+    return read_config(request.file.base, joined(request.common, arm.set));
+  } catch (const Error& error) {
+    throw error.with_context(who(arm.name));
+  }
+}
+
+void check_arm(const ArmSection& arm, const ExperimentConfig& asked, const ExperimentConfig& reference,
+               const StudySection& study) {
+  for (const auto& [key, value, other] : changed_keys(asked, reference)) {
+    const bool pinned = lies_in_any(key, kPinned);
+    const bool free = (lies_in_any(key, kFree) && key != kEqualInTrain) || lies_in_any(key, study.free);
+    EK_CHECK(!pinned && free, kConfig, who(arm.name), ": ", key, " is ", shown(value.value_or("not there")),
+             ", in arm ", study.reference, " ", shown(other.value_or("not there")), ", allowed: the same in all arms",
+             pinned ? "" : concat(", or [study] free = [\"", key, "\"]"));
+  }
+}
+
+/// Returns the table "a.b" of a table; an empty one where there is none.
+config::Table table_at(config::Table table, std::string_view path) {
+  for (size_t dot = 0; dot != path.npos; path.remove_prefix(dot == path.npos ? 0 : dot + 1)) {
+    dot = path.find('.');
+    const auto key = path.substr(0, dot);
+    table = table.holds_table(key) ? table.table(key) : config::Table::parse("", "config");
+  }
+  return table;
+}
+
+/// Returns true for a key or section of the config, and for sections that only some configs have.
+bool is_known(const std::string& name, const std::string& text) {
+  constexpr std::array<std::string_view, 2> kAtTimes = {"clients.client", "client_profiles"};
+  if (lies_in_any(name, kAtTimes)) return true;
+  const auto table = config::Table::parse(text, "config");
+  const auto dot = name.rfind('.');
+  if (dot == std::string::npos) return table.contains(name);
+  const auto outer = name.substr(0, dot);
+  return is_known(outer, text) && table_at(table, outer).contains(name.substr(dot + 1));
+}
+
+void check_free(const StudySection& study, const ExperimentConfig& config) {
+  const std::string text = config.text();
+  for (const auto& name : study.free) {
+    EK_CHECK(is_known(name, text), kConfig, "study.free holds \"", shown(name),
+             "\", which is no key or section of a config");
+    EK_CHECK(!lies_in_any(name, kPinned), kConfig, "study.free holds \"", name, "\", allowed: anything but ",
+             join(kPinned));
+  }
+}
+
+std::string quoted_setting(std::string_view key, const std::string& value) {
+  return concat(key, "=", Json(value).dump());
+}
+
+void pin_products(std::vector<std::string>& settings, const ProductsSection& products) {
+  const auto pin = [&](std::string_view key, const std::vector<std::string>& kernels) {
+    settings.push_back(concat("model.products.", key, "=[\"", join(kernels, "\",\""), "\"]"));
+  };
+  pin("expert_forward", products.expert_forward);
+  pin("expert_backward", products.expert_backward);
+  pin("linear_forward", products.linear_forward);
+  pin("linear_backward", products.linear_backward);
+}
+
+PlannedRun planned_run(const StudyRequest& request, const std::vector<std::string>& pinned, const ArmSection& arm,
+                       int64_t seed) {
+  auto settings = joined(joined(request.common, arm.set), pinned);
+  settings.push_back(concat("seed=", seed));
+  try {
+    auto config = read_config(request.file.base, settings);
+    config.output.dir.clear();
+    config.settle({.threads = config.threads, .products = {}});
+    config.find_files();
+    config.output.dir.clear();
+    return {arm.name, seed, std::move(settings), std::move(config)};
+  } catch (const Error& error) {
+    throw error.with_context(who(arm.name));
+  }
+}
+
+}  // namespace
+
+ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
+  auto table = config::Table::load(base);
+  for (const auto& setting : settings) table.set(setting);
+  return ExperimentConfig::read(table);
+}
+
+std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
+  auto config = ExperimentConfig::load(request.file.base, request.common);
+  if (config.threads == 0)
+    config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (jobs * config.clients.parallel));
+  const bool by_date = !config.data.date.empty();
+  config.settle(machine_choices(config));
+  std::vector<std::string> settings = {
+      concat("threads=", config.threads), quoted_setting("model.device", config.model.device),
+      quoted_setting("model.engine", std::string(config::name_of(config.model.engine))),
+      quoted_setting("model.compute_dtype", std::string(config::name_of(config.model.compute_dtype)))};
+  if (config.model.products.given()) pin_products(settings, config.model.products);
+  if (config.model.base_format == BaseFormat::kInt8 && config.model.base_cache.empty())
+    settings.push_back(quoted_setting("model.base_cache", (folder.parent_path() / ".evenkeel-cache").string()));
+  if (by_date) settings.push_back(quoted_setting("data.date", config.data.date));
+  return settings;
+}
+
+void check_arms(const StudyRequest& request) {
+  const auto& study = request.file.study;
+  refuse_seed(request.common, "--set");
+  const auto is_reference = [&](const ArmSection& arm) { return arm.name == study.reference; };
+  const auto reference = asked_config(request, *std::find_if(study.arm.begin(), study.arm.end(), is_reference));
+  check_free(study, reference);
+  for (const auto& arm : study.arm) check_arm(arm, asked_config(request, arm), reference, study);
+}
+
+std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned) {
+  check_arms(request);
+  std::vector<PlannedRun> runs;
+  for (const int64_t seed : request.file.study.seeds)
+    for (const auto& arm : request.file.study.arm) runs.push_back(planned_run(request, pinned, arm, seed));
+  return runs;
+}
+
+std::string config_digest(ExperimentConfig config) {
+  config.output.dir.clear();
+  return sha256(config.text());
+}
+
+StudyRequest request_of(const StudyState& state, const fs::path& base) {
+  StudyRequest request{.file = {}, .common = state.common};
+  auto& study = request.file.study;
+  study.name = state.name;
+  study.base = std::string(kBaseFile);
+  study.reference = state.reference;
+  study.seeds = state.seeds;
+  study.endpoint = state.endpoint;
+  study.free = state.free;
+  for (const auto& arm : state.arms) study.arm.push_back({arm.name, arm.set});
+  request.file.base = base;
+  return request;
+}
+
+StudyState new_state(const StudyRequest& request, const std::vector<std::string>& pinned,
+                     std::span<const PlannedRun> runs) {
+  const auto& study = request.file.study;
+  StudyState state{.name = study.name, .reference = study.reference, .endpoint = study.endpoint, .seeds = study.seeds};
+  state.arms = request.file.arms();
+  state.common = request.common;
+  state.free = study.free;
+  state.pinned = pinned;
+  state.base = sha256_file(request.file.base);
+  for (const auto& run : runs)
+    state.runs.push_back({.arm = run.arm,
+                          .seed = run.seed,
+                          .folder = run_folder_name(run.arm, run.seed),
+                          .config = config_digest(run.config)});
+  return state;
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,63 @@
+/// \file  The runs of a study: the config of every arm with every seed, checked against each other.
+///
+/// Settings are applied in this order: the base config, the settings of the command line, those of the arm, the pinned
+/// ones, the seed. A later setting replaces an earlier one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fed/store/run_request.h"
+#include "study/study_file.h"
+
+namespace evenkeel::study {
+
+/// A study without its runs' configs.
+struct StudyRequest {
+  StudyFile file;
+  std::vector<std::string> common{};  ///< settings of every arm, from the command line
+};
+
+/// A run that is to be made.
+struct PlannedRun {
+  std::string arm;
+  int64_t seed = 0;
+  std::vector<std::string> settings;  ///< on top of the base config
+  ExperimentConfig config;            ///< settled, with the files that its patterns find now; output.dir is empty
+};
+
+/// Loads the base config with settings. Unlike ExperimentConfig::load() it does not warn about keys with earlier names,
+/// which would be said once per run. \throws kIo, kConfig
+ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
+
+/// Returns threads, device, engine and arithmetic of a study on this machine, and the date of its chat template, as
+/// settings. What the base config and the common settings leave open is measured here, once for all runs.
+/// \param jobs  runs at once; they divide the cores of this machine where `threads` is 0
+/// \param folder  of the study; the int8 copy of a base lies beside it, one for all runs
+/// \throws kConfig, kCheckpoint as machine_choices()
+std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs,
+                                         const std::filesystem::path& folder);
+
+/// Checks that arms differ from the reference only in what a paired comparison allows: [method], [train] without
+/// train.rounds, names and output. [study] free allows more, but never seed, threads, device and arithmetic.
+/// \throws kConfig naming arm, key and both values
+void check_arms(const StudyRequest& request);
+
+/// Makes the configs of all runs, seed by seed and within a seed arm by arm.
+/// \throws kConfig naming the arm, the key and the allowed values; as check_arms()
+std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned);
+
+/// Returns the sha256 of the config's text without output.dir.
+std::string config_digest(ExperimentConfig config);
+
+/// Returns the request that a study was made by, from its state. \param base  the study's base.toml
+StudyRequest request_of(const StudyState& state, const std::filesystem::path& base);
+
+/// Makes the state of a new study.
+StudyState new_state(const StudyRequest& request, const std::vector<std::string>& pinned,
+                     std::span<const PlannedRun> runs);
+
+}  // namespace evenkeel::study

@@ -1,0 +1,178 @@
+#include "study/study_plan.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/testing.h"
+#include "study/run_claims.h"
+#include "study/run_study.h"
+#include "study/study_progress.h"
+
+namespace evenkeel::study {
+namespace {
+
+/// A study file beside its base config.
+struct Written {
+  testing::TemporaryFolder folder{};
+  StudyRequest request{};
+
+  explicit Written(const std::string& arms, const std::string& study = "seeds = [4, 2]",
+                   const std::string& base = "threads = 3\n[model]\ncompute_dtype = \"float32\"\n") {
+    write_file_atomic(folder.path() / "base.toml", base);
+    write_file_atomic(folder.path() / "two.toml", concat("[study]\nbase = \"base.toml\"\n", study, "\n", arms));
+    request.file = StudyFile::load(folder.path() / "two.toml");
+  }
+};
+
+const std::string kTwoArms =
+    "[[study.arm]]\nname = \"plain\"\nset = [\"method.name=fedit\"]\n"
+    "[[study.arm]]\nname = \"mean\"\nset = [\"method.name=a3smoe\", \"train.local_epochs=0.5\"]\n";
+
+std::string complaint_about(const std::string& arms, const std::string& study = "seeds = [1]") {
+  try {
+    check_arms(Written(arms, study).request);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+::testing::AssertionResult holds(const std::string& line, std::string_view words) {
+  if (line.find(words) != line.npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << line;
+}
+
+TEST(StudyFile, HasDefaultsAndIsWrittenAsItIsRead) {
+  const Written two(kTwoArms);
+  EXPECT_EQ(two.request.file.study.name, "two");
+  EXPECT_EQ(two.request.file.study.reference, "plain");
+  EXPECT_EQ(two.request.file.study.endpoint, Endpoint::kLogLikelihood);
+  EXPECT_EQ(two.request.file.base, two.folder.path() / "base.toml");
+  const auto text = two.request.file.text("else.toml");
+  write_file_atomic(two.folder.path() / "again.toml", text);
+  const auto again = StudyFile::load(two.folder.path() / "again.toml");
+  EXPECT_EQ(again.text("else.toml"), text);
+  EXPECT_EQ(again.study.name, "two");
+  EXPECT_EQ(again.arms(), two.request.file.arms());
+}
+
+TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
+  Written two(kTwoArms);
+  two.request.common = {"train.rounds=5", "train.local_epochs=0.25"};
+  const auto pinned = pinned_settings(two.request, 2, "runs/two");
+  EXPECT_EQ(pinned, (std::vector<std::string>{"threads=3", "model.device=\"cpu\"", "model.engine=\"kernels\"",
+                                              "model.compute_dtype=\"float32\""}));
+  const auto runs = plan_runs(two.request, pinned);
+  ASSERT_EQ(runs.size(), 4);
+  EXPECT_EQ(concat(runs[0].arm, runs[0].seed, runs[1].arm, runs[1].seed, runs[2].arm, runs[2].seed),
+            "plain4mean4plain2");
+  EXPECT_EQ(runs[0].config.train.local_epochs, 0.25);
+  EXPECT_EQ(runs[1].config.train.local_epochs, 0.5);
+  EXPECT_EQ(runs[3].config.train.rounds, 5);
+  EXPECT_EQ(runs[3].config.seed, 2);
+  EXPECT_EQ(runs[3].config.method.name, "a3smoe");
+  EXPECT_EQ(runs[3].config.threads, 3);
+}
+
+TEST(StudyPlan, ThreadsThatAreLeftOpenAreTheCoresByJobs) {
+  const Written open(kTwoArms, "seeds = [1]", "[model]\ncompute_dtype = \"float32\"\n");
+  const auto threads = [&](int64_t jobs) { return pinned_settings(open.request, jobs, "runs/two").front(); };
+  EXPECT_EQ(threads(1), concat("threads=", at::intraop_default_num_threads()));
+  EXPECT_EQ(threads(1000), "threads=1");
+}
+
+TEST(StudyPlan, TheInt8CopyOfABaseIsOneForAllRuns) {
+  const Written int8(kTwoArms, "seeds = [1]", "[model]\nbase_format = \"int8\"\ncompute_dtype = \"float32\"\n");
+  EXPECT_EQ(pinned_settings(int8.request, 1, "runs/two").back(), "model.base_cache=\"runs/.evenkeel-cache\"");
+}
+
+TEST(StudyPlan, ArmsDifferInMethodAndTrainingAlone) {
+  const auto arm = [](const std::string& set) {
+    return kTwoArms + "[[study.arm]]\nname = \"x\"\nset = [\"" + set + "\"]\n";
+  };
+  EXPECT_EQ(complaint_about(kTwoArms), "nothing");
+  for (const auto* set : {"train.optimizer.lr=0.1", "method.name=ub-smoe", "name=x", "train.batch_size=2"})
+    EXPECT_EQ(complaint_about(arm(set)), "nothing");
+  for (const auto* set : {"data.limit=20", "clients.count=3", "clients.budgets=[1.0]", "lora.rank=4", "lora.init=x",
+                          "evaluate.limit=2", "train.rounds=7", "model.dtype=float32"})
+    EXPECT_TRUE(holds(complaint_about(arm(set)), concat("arm x: ", std::string_view(set).substr(0, 5)))) << set;
+  EXPECT_TRUE(holds(complaint_about(arm("seed=3")), "arm x sets seed=3"));
+  EXPECT_TRUE(holds(complaint_about(arm("threads=2")), "arm x: threads is 2, in arm plain 3"));
+}
+
+TEST(StudyPlan, FreeKeysMayDifferUnlessTheyArePinned) {
+  const std::string arm = kTwoArms + "[[study.arm]]\nname = \"x\"\nset = [\"data.limit=20\", \"clients.count=3\"]\n";
+  const auto free = [&](const std::string& keys) {
+    return complaint_about(arm, concat("seeds = [1]\nfree = [", keys, "]"));
+  };
+  EXPECT_EQ(free("\"data.limit\", \"clients\""), "nothing");
+  EXPECT_EQ(free("\"data\", \"clients.count\""), "nothing");
+  EXPECT_TRUE(holds(free("\"data.lim\""), "study.free holds \"data.lim\""));
+  EXPECT_TRUE(holds(free("\"data\""), "clients.count is 3"));
+  EXPECT_TRUE(holds(free("\"model.compute_dtype\""), "allowed: anything but seed"));
+  EXPECT_TRUE(holds(free("\"data.limit.x\""), "no key or section"));
+}
+
+TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
+  Written two(kTwoArms, "seeds = [4, 2]\nendpoint = \"f1\"\nfree = [\"data.limit\"]");
+  two.request.common = {"train.rounds=5"};
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto runs = plan_runs(two.request, pinned);
+  const auto state = new_state(two.request, pinned, runs);
+  EXPECT_EQ(state.runs[1].folder, "mean/seed-4");
+  EXPECT_EQ(state.base, sha256_file(two.folder.path() / "base.toml"));
+  const auto again = request_of(state, two.folder.path() / "base.toml");
+  EXPECT_EQ(again.file.text("base.toml"), two.request.file.text("base.toml"));
+  const auto runs_again = plan_runs(again, state.pinned);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(runs_again[i].settings, runs[i].settings);
+    EXPECT_EQ(config_digest(runs_again[i].config), state.runs[i].config);
+  }
+}
+
+TEST(RunClaims, ARunIsClaimedOnceAndFreeWhenItsProcessEnds) {
+  const testing::TemporaryFolder folder;
+  const std::vector<size_t> first{0, 2}, second{2, 3}, third{1, 3};
+  const std::vector<std::string> labels{"a:1", "b:1"};
+  {
+    const RunClaims claims(folder.path(), first, labels);
+    EXPECT_THROW(RunClaims(folder.path(), second, labels), Error);
+    EXPECT_NO_THROW(RunClaims(folder.path(), third, labels));
+  }
+  EXPECT_NO_THROW(RunClaims(folder.path(), second, labels));
+}
+
+TEST(Shard, IsOneOfN) {
+  EXPECT_EQ(Shard::read("2/4").index, 2);
+  EXPECT_EQ(Shard::read("2/4").count, 4);
+  for (const auto* text : {"", "2", "0/4", "5/4", "1/0", "-1/2", "1/2/3", "1/", "/2", "1/99999999999999999999", "a/b"})
+    EXPECT_THROW(Shard::read(text), Error) << text;
+}
+
+TEST(StudyProgress, TheTimeLeftFollowsFromFinishedRuns) {
+  const Written two(kTwoArms);
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  Study study{.folder = two.folder.path() / "out", .state = {}, .runs = plan_runs(two.request, pinned)};
+  study.state = new_state(two.request, pinned, study.runs);
+  const std::vector<size_t> mine{0, 1, 2, 3};
+  StudyProgress progress(study, mine, 1);
+  EXPECT_FALSE(progress.seconds_left());
+  EXPECT_EQ(progress.text(), "0 of 4 runs done");
+  progress.begin(0);
+  progress.end(0, 100);
+  EXPECT_DOUBLE_EQ(*progress.seconds_left(), 300);  // the other arm like this one
+  progress.begin(1);
+  progress.end(1, 10);
+  EXPECT_DOUBLE_EQ(*progress.seconds_left(), 110);
+  EXPECT_EQ(progress.text(), "2 of 4 runs done, about 1:50 min left");
+  StudyProgress side_by_side(study, mine, 4);
+  side_by_side.begin(0);
+  side_by_side.end(0, 100);
+  EXPECT_DOUBLE_EQ(*side_by_side.seconds_left(), 100);  // no less than the longest run
+}
+
+}  // namespace
+}  // namespace evenkeel::study

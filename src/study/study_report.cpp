@@ -1,0 +1,99 @@
+#include "study/study_report.h"
+
+#include "base/plain/error.h"
+#include "report/differences.h"
+#include "study/study_tables.h"
+
+namespace evenkeel::study {
+namespace {
+
+/// "3 arms x 5 seeds, reference fedit"
+std::string design(const StudyRuns& study) {
+  return concat(study.name, ": ", study.arms.size(), study.arms.size() == 1 ? " arm, " : " arms, ", study.seeds.size(),
+                study.seeds.size() == 1 ? " seed (" : " seeds (", join(study.seeds), "), reference ", study.reference);
+}
+
+/// Names what runs differ in beside their settings, because it may change figures; empty if they are alike.
+std::string unlike_runs(const StudyRuns& study) {
+  std::vector<std::string> names;
+  for (const auto& difference : differences(study.records()))
+    if (difference.what != "seeds" && difference.what != "gating") names.push_back(difference.what);
+  if (names.empty()) return {};
+  return concat("NOT ALIKE: the runs differ in ", join(names), "; `evenkeel report` of two run folders shows how");
+}
+
+/// What stands above the tables: missing runs, notes, conclusions.
+std::vector<std::string> preface(const StudyRuns& study, const Comparison& comparison) {
+  std::vector<std::string> lines;
+  for (const auto& missing : comparison.missing) lines.push_back("missing: " + missing);
+  for (const auto& note : comparison.notes) lines.push_back("note: " + note);
+  if (auto unlike = unlike_runs(study); !unlike.empty()) lines.push_back(std::move(unlike));
+  return lines;
+}
+
+std::string served_prefix(const ServedResult& result) {
+  return result.served_by == ServedBy::kRun ? "" : concat('(', served_title(result.served_by), ") ");
+}
+
+std::string text_of_served(const StudyRuns& study, const Comparison& comparison, const ServedResult& result) {
+  std::string text;
+  for (const auto& sentence : result.conclusions) text += wrapped(served_prefix(result) + sentence);
+  text += '\n' + text_of(means_by_line(comparison, result));
+  for (const auto& arm : result.arms)
+    if (!arm.differences.empty()) text += '\n' + text_of(differences_of(comparison, arm, study.reference));
+  if (result.comparisons > 0) text += wrapped(all_differences(comparison, result, study.reference).note);
+  const auto wins = wins_and_losses(result, study.reference);
+  return text + (wins.head.size() > 1 ? '\n' + text_of(wins) : "") + '\n';
+}
+
+/// The tables of a way of serving for formats without a limit of width.
+std::vector<ReportTable> wide_tables(const StudyRuns& study, const Comparison& comparison, const ServedResult& result) {
+  std::vector<ReportTable> tables{means_by_budget(comparison, result), measures_beside_endpoint(comparison, result),
+                                  all_differences(comparison, result, study.reference),
+                                  wins_and_losses(result, study.reference)};
+  std::erase_if(tables, [](const ReportTable& table) { return table.rows.empty() || table.head.size() < 2; });
+  return tables;
+}
+
+std::vector<ReportTable> wide_tables(const StudyRuns& study, const Comparison& comparison) {
+  std::vector<ReportTable> tables;
+  for (const auto& result : comparison.served)
+    for (auto& table : wide_tables(study, comparison, result)) tables.push_back(std::move(table));
+  tables.push_back(costs(comparison));
+  return tables;
+}
+
+std::vector<std::string> conclusions(const Comparison& comparison) {
+  std::vector<std::string> all;
+  for (const auto& result : comparison.served)
+    for (const auto& sentence : result.conclusions) all.push_back(served_prefix(result) + sentence);
+  return all;
+}
+
+}  // namespace
+
+std::string text_report(const StudyRuns& study, const Comparison& comparison) {
+  std::string text = wrapped(design(study));
+  for (const auto& line : preface(study, comparison)) text += wrapped(line);
+  text += '\n';
+  for (const auto& result : comparison.served) text += text_of_served(study, comparison, result);
+  return text + text_of(costs(comparison));
+}
+
+std::string markdown_report(const StudyRuns& study, const Comparison& comparison) {
+  std::string text = concat("# ", design(study), "\n\n");
+  for (const auto& line : preface(study, comparison)) text += concat("- ", line, '\n');
+  for (const auto& sentence : conclusions(comparison)) text += concat("- ", sentence, '\n');
+  for (const auto& table : wide_tables(study, comparison)) text += '\n' + markdown_of(table);
+  return text;
+}
+
+std::string latex_report(const StudyRuns& study, const Comparison& comparison) {
+  std::string text = "% \\usepackage{booktabs}\n";
+  for (const auto& line : preface(study, comparison)) text += concat("% ", line, '\n');
+  for (const auto& sentence : conclusions(comparison)) text += latex_text(sentence) + "\n\n";
+  for (const auto& table : wide_tables(study, comparison)) text += latex_of(table) + '\n';
+  return text;
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,49 @@
+/// \file  The runs of a comparison: those of a study's folder, or run folders that differ in nothing but their seeds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "report/run_records.h"
+
+namespace evenkeel::study {
+
+/// A run of a comparison.
+struct ArmRun {
+  std::string arm;
+  int64_t seed = 0;
+  std::optional<RunRecords> records{};  ///< set unless the run is missing
+  std::string missing{};                ///< why it is missing; empty: it is there
+
+  /// Returns the scores of the last evaluated round, without those of single clients.
+  std::vector<TaskScore> scores() const;
+};
+
+/// The runs of a comparison.
+struct StudyRuns {
+  std::string name, reference, endpoint;
+  std::vector<std::string> arms;
+  std::vector<int64_t> seeds;
+  std::vector<ArmRun> runs;  ///< arm by arm, then by seed
+
+  /// Returns the run of an arm and a seed, or null. The pointer refers into `runs`.
+  const ArmRun* find(const std::string& arm, int64_t seed) const;
+  /// Returns the records of all runs that are not missing, labelled "ARM/seed-SEED".
+  std::vector<RunRecords> records() const;
+};
+
+/// Reads the runs of a study's folder. A run is missing if study.json says that it is not done, or if its folder holds
+/// no run, a damaged one or no score.
+/// \throws kIo, kCheckpoint as read_state(); kData if a folder holds a run of another seed or config
+StudyRuns load_study(const std::filesystem::path& folder);
+
+/// Groups runs into arms: runs are of one arm if their configs differ in nothing but name, seed and folder. An arm has
+/// the name of its method, or of its first run if several arms have that method. The first arm is the reference.
+/// \throws kData if two runs of one arm have the same seed
+StudyRuns arms_of(std::span<const RunRecords> runs);
+
+}  // namespace evenkeel::study

@@ -1,0 +1,132 @@
+/// \file  The file study.json of a study's folder: its arms, its seeds, and what became of every run.
+///
+///   base.toml             the config that every run starts from
+///   study.json            this state, sealed (base/plain/sealed.h)
+///   study.toml            the study file, with base.toml as its base; written from study.json
+///   ARM/seed-SEED/        an ordinary run folder (fed/run/run_folder.h)
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/format/config_table.h"
+
+namespace evenkeel::study {
+
+inline constexpr std::string_view kStateFile = "study.json", kStudyFile = "study.toml", kBaseFile = "base.toml";
+inline constexpr int64_t kStateVersion = 1;
+
+/// The measure that arms are compared by.
+enum class Endpoint {
+  kLogLikelihood,  ///< held-out log-likelihood of the correct answer, natural log
+  kAccuracy,       ///< share of rows answered correctly
+  kF1,             ///< mean token F1 of free text
+  kExactMatch,     ///< share of rows of free text that equal a reference
+};
+constexpr auto names(Endpoint) {
+  return std::array{config::EnumName<Endpoint>{"log_likelihood", Endpoint::kLogLikelihood},
+                    config::EnumName<Endpoint>{"accuracy", Endpoint::kAccuracy},
+                    config::EnumName<Endpoint>{"f1", Endpoint::kF1},
+                    config::EnumName<Endpoint>{"exact_match", Endpoint::kExactMatch}};
+}
+
+/// What became of a run.
+enum class RunState {
+  kPlanned,  ///< not begun, or stopped in an orderly way; its folder may hold finished rounds
+  kRunning,  ///< a process works on it, or the machine or the process was stopped while it did
+  kDone,     ///< all rounds and evaluations are in its folder
+  kFailed,   ///< it ended with an error
+};
+constexpr auto names(RunState) {
+  return std::array{config::EnumName<RunState>{"planned", RunState::kPlanned},
+                    config::EnumName<RunState>{"running", RunState::kRunning},
+                    config::EnumName<RunState>{"done", RunState::kDone},
+                    config::EnumName<RunState>{"failed", RunState::kFailed}};
+}
+
+/// An arm of the comparison: settings on top of the base config.
+struct Arm {
+  std::string name;
+  std::vector<std::string> set;  ///< "a.b=value", as --set takes them
+  void visit(auto& field) {      // base/format/record.h, as below
+    field("name", name);
+    field("set", set);
+  }
+  bool operator==(const Arm&) const = default;
+};
+
+/// One run: an arm with a seed.
+struct StudyRun {
+  std::string arm;
+  int64_t seed = 0;
+  std::string folder;  ///< below the study's folder: "ARM/seed-SEED"
+  RunState state = RunState::kPlanned;
+  std::optional<std::string> error{};  ///< the one line of a failed run
+  std::optional<double> seconds{};     ///< wall time of all processes that have worked on it
+  std::string config;                  ///< sha256 of the resolved config without output.dir, when it was planned
+  void visit(auto& field) {
+    field("arm", arm);
+    field("seed", seed);
+    field("folder", folder);
+    field("state", state);
+    field("error", error);
+    field("seconds", seconds);
+    field("config", config);
+  }
+  /// Returns "ARM:SEED", as --only takes it.
+  std::string label() const;
+};
+
+/// The content of study.json.
+struct StudyState {
+  int64_t version = kStateVersion;
+  std::string name;
+  std::string reference;  ///< name of the arm that others are compared with
+  Endpoint endpoint = Endpoint::kLogLikelihood;
+  std::vector<int64_t> seeds{};
+  std::vector<Arm> arms{};
+  std::vector<std::string> common{};  ///< settings of every arm from the command line
+  std::vector<std::string> free{};    ///< keys in which arms may differ although a paired comparison holds them equal
+  std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
+  std::string base{};                 ///< sha256 of base.toml
+  std::vector<StudyRun> runs{};       ///< every arm with every seed, once
+  void visit(auto& field) {
+    field("version", version);
+    field("name", name);
+    field("reference", reference);
+    field("endpoint", endpoint);
+    field("seeds", seeds);
+    field("arms", arms);
+    field("common", common);
+    field("free", free);
+    field("pinned", pinned);
+    field.optional("base", base);
+    field("runs", runs);
+  }
+  /// Returns a run, or null when there is none of that arm and seed. The pointer refers into `runs`.
+  const StudyRun* find(std::string_view arm, int64_t seed) const;
+  StudyRun* find(std::string_view arm, int64_t seed);
+  /// Returns the number of runs in that state.
+  int64_t count(RunState state) const;
+};
+
+/// Returns the folder of a run below the study's folder: "ARM/seed-SEED".
+std::string run_folder_name(std::string_view arm, int64_t seed);
+/// Returns true for a name of an arm: up to 80 letters, digits, - and _, and dots between digits.
+bool is_arm_name(std::string_view name);
+
+/// Returns true if the folder holds a study.
+bool holds_study(const std::filesystem::path& folder);
+/// Reads study.json. Threads: any number of readers, while one process writes.
+/// \throws kIo when the folder holds no study; kCheckpoint naming file and field when it is damaged, of another
+/// version, or not every arm with every seed
+StudyState read_state(const std::filesystem::path& folder);
+/// Writes study.json atomically. REQUIRES that this process holds the lock of the folder. \throws kIo
+void write_state(const std::filesystem::path& folder, const StudyState& state);
+
+}  // namespace evenkeel::study

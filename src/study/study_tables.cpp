@@ -1,0 +1,234 @@
+#include "study/study_tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/plain/error.h"
+#include "report/score_table.h"
+#include "report/text_grid.h"
+#include "study/conclusion.h"
+
+namespace evenkeel::study {
+namespace {
+
+constexpr auto kNoValue = "-";
+
+/// Decimals so that the largest value has about five digits; shares have two.
+int decimals_for(double largest, const Measure& measure) {
+  if (measure.is_share) return 2;
+  if (largest < 10) return 4;
+  return largest < 100 ? 3 : largest < 1000 ? 2 : 1;
+}
+
+double largest_mean(const Comparison& comparison) {
+  double largest = 0;
+  for (const auto& result : comparison.served)
+    for (const auto& arm : result.arms)
+      for (const auto& budget : arm.budgets) largest = std::max(largest, std::abs(budget.mean.value_or(0)));
+  return largest;
+}
+
+/// The largest end of an interval of differences, or their largest mean.
+double largest_difference(const Comparison& comparison) {
+  double largest = 0;
+  for (const auto& result : comparison.served)
+    for (const auto& arm : result.arms)
+      for (const auto& difference : arm.differences) {
+        const double mean = difference.mean.value_or(0);
+        const auto interval = difference.t.value_or(Interval{mean, mean});
+        largest = std::max({largest, std::abs(interval.low), std::abs(interval.high)});
+      }
+  return largest;
+}
+
+/// Formats values of a measure.
+struct Form {
+  const Measure& measure;
+  int decimals;
+  std::string operator()(std::optional<double> value) const {
+    return value ? value_text(*value, measure, decimals) : kNoValue;
+  }
+  std::string operator()(const std::optional<Interval>& interval) const {
+    if (!interval) return kNoValue;
+    return concat('[', value_text(interval->low, measure, decimals), ", ",
+                  value_text(interval->high, measure, decimals), ']');
+  }
+};
+
+Form form_of_means(const Comparison& comparison) {
+  return {*comparison.endpoint, decimals_for(largest_mean(comparison), *comparison.endpoint)};
+}
+
+Form form_of_differences(const Comparison& comparison) {
+  return {*comparison.endpoint, decimals_for(largest_difference(comparison), *comparison.endpoint)};
+}
+
+Cell name(std::string text) { return {.text = std::move(text), .is_number = false}; }
+
+Cell beside_cell(const std::optional<double>& value, const Measure& measure) {
+  return {Form{measure, measure.is_share ? 1 : 4}(value)};
+}
+
+/// Short titles of the measures beside the endpoint, in percent where they are shares.
+std::string short_title(const Measure& measure) {
+  if (measure.name == "log_likelihood") return "log-lik.";
+  if (measure.name == "accuracy") return "acc. %";
+  return measure.name == "invalid_rate" ? "inv. %" : "F1 %";
+}
+
+bool is_better(double one, double other, const Measure& measure) {
+  return measure.higher_is_better ? one > other : one < other;
+}
+
+/// The best mean of a budget; nothing if fewer than two arms have one.
+std::optional<double> best_mean(const ServedResult& result, size_t budget, const Measure& measure) {
+  std::optional<double> best;
+  int64_t count = 0;
+  for (const auto& arm : result.arms) {
+    const auto mean = arm.budgets[budget].mean;
+    count += mean.has_value();
+    if (mean && (!best || is_better(*mean, *best, measure))) best = mean;
+  }
+  return count > 1 ? best : std::nullopt;
+}
+
+std::string title_of(const Comparison& comparison, const ServedResult& result) {
+  const size_t tasks = result.tasks.size();
+  return concat(comparison.endpoint->title, "; mean over ", tasks, tasks == 1 ? " task" : " tasks", ", then over seeds",
+                result.served_by == ServedBy::kRun ? "" : concat("; ", served_title(result.served_by)));
+}
+
+Cell p_cell(const std::optional<double>& p) {
+  if (!p) return {kNoValue};
+  return {*p < 0.001 ? "<0.001" : fixed(*p, 3)};
+}
+
+Cell size_cell(const std::optional<double>& size, const Form& form) { return {form(size)}; }
+
+std::vector<Cell> difference_cells(const PairedDifference& difference, const Form& form) {
+  return {{concat(difference.budget)},
+          {concat(difference.by_seed.size())},
+          {form(difference.mean)},
+          {form(difference.t)},
+          {form(difference.bca)},
+          p_cell(difference.p_holm),
+          size_cell(difference.detectable, form)};
+}
+
+std::vector<std::string> difference_head() {
+  return {"budget", "n", "diff.", "95 % t", "95 % BCa", "p Holm", "detect."};
+}
+
+std::string difference_note(int64_t comparisons) {
+  return concat("n: seeds complete in both arms. BCa: bootstrap. p Holm: paired t-test, corrected over ", comparisons,
+                " comparisons. detect.: smallest difference found with 80 % power at 5 %.");
+}
+
+}  // namespace
+
+std::string served_title(ServedBy served_by) { return served_name(served_by); }
+
+ReportTable means_by_line(const Comparison& comparison, const ServedResult& result) {
+  const auto form = form_of_means(comparison);
+  ReportTable table{title_of(comparison, result), {"arm", "budget", "n", "mean", "95 % t"}, {}, "*: best mean"};
+  for (const auto* measure : comparison.beside) table.head.push_back(short_title(*measure));
+  for (size_t i = 0; i < result.budgets.size(); ++i) {
+    const auto best = best_mean(result, i, *comparison.endpoint);
+    for (const auto& arm : result.arms) {
+      const auto& budget = arm.budgets[i];
+      auto& row = table.rows.emplace_back();
+      row = {name(arm.label),
+             {concat(budget.budget)},
+             {concat(budget.complete)},
+             {.text = form(budget.mean), .best = best && budget.mean == best},
+             {form(budget.interval)}};
+      for (size_t m = 0; m < budget.beside.size(); ++m)
+        row.push_back(beside_cell(budget.beside[m], *comparison.beside[m]));
+    }
+  }
+  return table;
+}
+
+ReportTable means_by_budget(const Comparison& comparison, const ServedResult& result) {
+  const auto form = form_of_means(comparison);
+  ReportTable table{title_of(comparison, result), {"arm"}, {}, "Brackets: 95 % interval by t over seeds."};
+  for (const double budget : result.budgets) table.head.push_back(concat("budget ", budget));
+  for (const auto& arm : result.arms) {
+    auto& row = table.rows.emplace_back();
+    row.push_back(name(arm.label));
+    for (size_t i = 0; i < arm.budgets.size(); ++i) {
+      const auto& budget = arm.budgets[i];
+      const auto best = best_mean(result, i, *comparison.endpoint);
+      row.push_back({.text = form(budget.mean),
+                     .interval = budget.interval ? form(budget.interval) : "",
+                     .best = best && budget.mean == best});
+    }
+  }
+  return table;
+}
+
+ReportTable measures_beside_endpoint(const Comparison& comparison, const ServedResult& result) {
+  ReportTable table{"Other measures, means over tasks and seeds", {"arm", "budget", "n"}, {}};
+  for (const auto* measure : comparison.beside) table.head.push_back(short_title(*measure));
+  for (const auto& arm : result.arms)
+    for (const auto& budget : arm.budgets) {
+      if (comparison.beside.empty()) continue;
+      auto& row = table.rows.emplace_back();
+      row = {name(arm.label), {concat(budget.budget)}, {concat(budget.complete)}};
+      for (size_t m = 0; m < budget.beside.size(); ++m)
+        row.push_back(beside_cell(budget.beside[m], *comparison.beside[m]));
+    }
+  return table;
+}
+
+ReportTable differences_of(const Comparison& comparison, const ArmResult& arm, const std::string& reference) {
+  ReportTable table{concat(arm.label, " less ", reference, ", paired by seed"), difference_head(), {}};
+  for (const auto& difference : arm.differences)
+    table.rows.push_back(difference_cells(difference, form_of_differences(comparison)));
+  return table;
+}
+
+ReportTable all_differences(const Comparison& comparison, const ServedResult& result, const std::string& reference) {
+  ReportTable table{concat("Differences to ", reference, ", paired by seed"), {"arm"}, {}, ""};
+  table.note = difference_note(result.comparisons);
+  const auto head = difference_head();
+  table.head.insert(table.head.end(), head.begin(), head.end());
+  for (const auto& arm : result.arms)
+    for (const auto& difference : arm.differences) {
+      auto row = difference_cells(difference, form_of_differences(comparison));
+      row.insert(row.begin(), name(arm.label));
+      table.rows.push_back(std::move(row));
+    }
+  return table;
+}
+
+ReportTable wins_and_losses(const ServedResult& result, const std::string& reference) {
+  ReportTable table{concat("wins-losses-ties against ", reference, ", over seeds and budgets"), {"task"}, {}};
+  for (const auto& task : result.tasks) table.rows.push_back({name(task)});
+  for (const auto& arm : result.arms) {
+    if (arm.tasks.empty()) continue;
+    table.head.push_back(arm.label);
+    for (size_t i = 0; i < arm.tasks.size(); ++i) {
+      const auto& record = arm.tasks[i];
+      table.rows[i].push_back({.text = concat(record.wins, '-', record.losses, '-', record.ties), .is_number = false});
+    }
+  }
+  return table;
+}
+
+ReportTable costs(const Comparison& comparison) {
+  ReportTable table{"cost of a run, mean over runs",
+                    {"arm", "runs"},
+                    {},
+                    "Bytes of all clients and rounds; FLOPs and tokens of training; seconds of all rounds as measured, "
+                    "without evaluations."};
+  for (const auto& measure : cost_measures()) table.head.emplace_back(measure.title);
+  for (const auto& arm : comparison.costs) {
+    auto& row = table.rows.emplace_back();
+    row = {name(arm.arm), {concat(arm.runs)}};
+    for (const auto& mean : arm.means) row.push_back({.text = mean ? compact(*mean) : kNoValue, .is_number = false});
+  }
+  return table;
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,240 @@
+"""A refused command has created nothing and changed nothing: not the file that it was to write, no other, and no folder."""
+
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from hostile import content, refused
+from tiny import CONFIG, ROOT, evenkeel, lines, one_line, settings, succeed
+
+ROWS = [{"prompt": f"Name thing {i}.", "completion": "oak" if i % 2 else "tin"} for i in range(3)]
+OLD = '{"old": 1}\n'
+
+
+def write(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Rows, and a file of an earlier command that an output would take the place of."""
+    write(tmp_path / "rows.jsonl", ROWS)
+    (tmp_path / "old.jsonl").write_text(OLD)
+    return tmp_path
+
+
+def evaluation(place, model, *more, data="rows.jsonl"):
+    return ["evaluate", "--model", model, "--tasks", "files", "--data", place / data, "--score", "nll", *more]
+
+
+# --- evaluate: an old file stays until there are answers ---
+
+@pytest.mark.parametrize("flag", ["--predictions", "--journal"])
+@pytest.mark.parametrize("more, says", [
+    (["--adapter", "/nowhere"], ["/nowhere"]),
+    (["--top-k", "999"], ["--top-k is 999"]),
+    (["--budget", "0.01"], ["--budget"]),
+    (["--dtype", "int9"], ["--dtype"]),
+    (["--chat-template", "/nowhere.jinja", "--template", "chat"], ["/nowhere.jinja"]),
+    (["--bert-encoder", "/nowhere"], ["/nowhere"]),
+    (["--template", "chat", "--date", "yesterday"], ["--date"]),
+    (["--limit", "-1"], ["--limit"]),
+])
+def test_a_refused_evaluation_leaves_an_old_file(flag, more, says, place, tiny_model):
+    old = place / "old.jsonl"
+    old.write_text("" if flag == "--journal" else OLD)  # an empty file may become a journal
+    refused(*evaluation(place, tiny_model, flag, old, *more), says=says, untouched=place)
+    old.unlink()
+    refused(*evaluation(place, tiny_model, flag, old, *more), says=says, untouched=place)
+
+
+@pytest.mark.parametrize("rows, says", [
+    ([ROWS[0], {"prompt": "x"}], ["bad.jsonl:2", "completion is missing"]),
+    ([{"prompt": "Name a tree. " * 2000, "completion": "oak"}], ["positions"]),
+])
+def test_rows_that_are_refused_leave_an_old_file(rows, says, place, tiny_model):
+    write(place / "bad.jsonl", rows)
+    words = ["evaluate", "--model", tiny_model, "--tasks", "builtin:facts,files", "--data", place / "bad.jsonl", "--limit", 1, "--strict",
+             "--predictions", place / "old.jsonl"]
+    refused(*words, says=says, untouched=place)
+
+
+def test_a_run_that_is_refused_leaves_an_old_file(small_run, place):
+    words = ["evaluate", "--run", small_run, "--predictions", place / "old.jsonl"]
+    for more, says in ([["--budget", "0.01"], ["budget"]], [["--tasks", "files", "--data", place / "missing.jsonl"], ["missing.jsonl"]],
+                       [["--bert-encoder", "/nowhere"], ["/nowhere"]], [["--tasks", "nothing"], ["nothing"]]):
+        refused(*words, *more, says=says, untouched=place)
+    shutil.copytree(small_run, place / "damaged")
+    (next((place / "damaged/checkpoint").glob("round-*")) / "state.safetensors").write_bytes(b"damaged")
+    refused("evaluate", "--run", place / "damaged", "--predictions", place / "old.jsonl", says=["checkpoint"], untouched=place)
+
+
+def test_an_old_file_is_written_over_when_there_are_answers(place, tiny_model):
+    succeed(*evaluation(place, tiny_model, "--predictions", place / "old.jsonl"))
+    assert [line["row"] for line in lines(place / "old.jsonl")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/stderr"])
+def test_predictions_may_go_to_a_device(device, place, tiny_model):
+    done = succeed(*evaluation(place, tiny_model, "--predictions", device, "--json"), stdin=None)
+    assert ('"nll"' in done.stderr) == (device == "/dev/stderr")
+
+
+# --- an output is no input, whatever its name ---
+
+def linked(kind, target, link):
+    {"same": lambda: None, "symbolic": lambda: link.symlink_to(target), "hard": lambda: os.link(target, link)}[kind]()
+    return target if kind == "same" else link
+
+
+@pytest.mark.parametrize("kind", ["same", "symbolic", "hard"])
+@pytest.mark.parametrize("flag", ["--predictions", "--journal"])
+@pytest.mark.parametrize("what", ["rows.jsonl", "model/config.json", "model/tokenizer.json", "model/model.safetensors"])
+def test_an_evaluation_does_not_write_over_what_it_reads(what, flag, kind, place, model):
+    file = linked(kind, place / what, place / "other")
+    line = refused(*evaluation(place, model, flag, file), says=[flag, file], untouched=place)
+    assert "reads or keeps" in line or "no journal" in line
+
+
+def test_nor_over_its_template_its_adapter_or_the_table_of_its_encoder(small_run, place, tiny_model):
+    (place / "own.jinja").write_text("{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}")
+    chat = ["--template", "chat", "--chat-template", place / "own.jinja"]
+    refused(*evaluation(place, tiny_model, *chat, "--predictions", place / "own.jinja"), says=["own.jinja", "reads or keeps"], untouched=place)
+    shutil.copytree(small_run / "adapter", place / "adapter")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        refused(*evaluation(place, tiny_model, "--adapter", place / "adapter", "--predictions", place / "adapter" / name),
+                says=[name, "reads or keeps"], untouched=place)
+
+
+@pytest.mark.parametrize("what", ["config.toml", "manifest.json", "rounds.jsonl", "evaluations.jsonl", "log.txt", "adapter/adapter_config.json",
+                                  "checkpoint/commit.json"])
+def test_no_record_of_a_run_is_written_over(what, small_run, place):
+    shutil.copytree(small_run, place / "run")
+    file = place / "run" / what
+    refused("evaluate", "--run", place / "run", "--predictions", file, says=["--predictions", what, "reads or keeps"], untouched=place)
+    refused("evaluate", "--run", place / "run", "--journal", file, says=[what], untouched=place)
+    refused("report", place / "run", "--html", file, says=["--html", what, "reads or keeps"], untouched=place)
+    refused("score", "--run", place / "run", "--input", place / "rows.jsonl", "--logits", file, says=["--logits", what], untouched=place)
+
+
+def test_a_runs_model_and_training_rows_are_not_written_over(place, model):
+    words = settings(model__path=model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
+                     data__files__train=f"['{place}/rows.jsonl']", evaluate__tasks="['builtin:facts']", evaluate__limit=1,
+                     evaluate__budgets="[1.0]", train__rounds=1, clients__count=2, clients__budgets="[0.5, 1.0]", clients__participation="1.0")
+    succeed("train", CONFIG, "--out", place / "run", *words)
+    for file in (place / "rows.jsonl", model / "config.json"):
+        refused("evaluate", "--run", place / "run", "--predictions", file, says=[file, "reads or keeps"], untouched=place)
+        refused("report", place / "run", "--html", file, says=[file, "reads or keeps"], untouched=place)
+    page = place / "run/report.html"  # a file that is made again
+    succeed("report", place / "run", "--html", page)
+    succeed("evaluate", "--run", place / "run", "--predictions", place / "run/answers.jsonl")
+    succeed("evaluate", "--run", place / "run", "--predictions", place / "run/answers.jsonl")
+
+
+def test_two_outputs_are_two_files(place, tiny_model):
+    both = place / "both.jsonl"
+    for one, other in ((both, both), (both, place / "." / "both.jsonl"), (both, linked("symbolic", both, place / "link"))):
+        refused(*evaluation(place, tiny_model, "--predictions", one, "--journal", other), says=["--predictions and --journal"], untouched=place)
+
+
+@pytest.mark.parametrize("text", [OLD, "notes\n", "{}", '{"round":1}\n', "\x00\x01"])
+def test_a_file_that_is_no_journal_is_not_shortened(text, place, tiny_model):
+    (place / "journal").write_text(text)
+    refused(*evaluation(place, tiny_model, "--journal", place / "journal"), says=["journal", "no journal of answers"], untouched=place)
+
+
+@pytest.mark.parametrize("torn", [0, 4, 60, -1])
+def test_a_journal_that_was_torn_goes_on(torn, place, tiny_model):
+    journal = place / "journal"
+    words = evaluation(place, tiny_model, "--json", "--journal", journal)
+    first = succeed(*words).stdout
+    whole = journal.read_bytes()
+    assert whole.startswith(b'{"key":"')
+    journal.write_bytes(whole[:torn])
+    again = succeed(*words).stdout
+    assert json.loads(again)["nll"] == json.loads(first)["nll"]
+
+
+@pytest.mark.parametrize("flag, command", [
+    ("--predictions", ["evaluate"]), ("--journal", ["evaluate"]), ("--logits", ["score"]), ("--html", ["report"]), ("--client-profile", ["doctor"])])
+def test_a_place_that_cannot_be_written_is_said_first(flag, command, place, small_run, tiny_model):
+    """Before anything else that is wrong, all of which comes later here."""
+    words = {"evaluate": ["--model", tiny_model, "--tasks", "files", "--data", place / "rows.jsonl", "--adapter", "/later"],
+             "score": ["--model", tiny_model, "--input", "/later"], "report": ["/later"], "doctor": ["--config", "/later"]}[command[0]]
+    name = "p.toml" if command == ["doctor"] else "p"
+    (place / "folder.toml").mkdir()
+    (place / "file").write_text("")
+    for file, says in ((place / "missing" / name, "is not a folder"), (place / "file" / name, "is not a folder"), (place / "folder.toml", "it is a folder")):
+        assert "/later" not in refused(*command, *words, flag, file, says=[flag, file, says], untouched=place)
+    if command != ["evaluate"] or flag == "--journal":
+        os.mkfifo(place / "pipe.toml")
+        refused(*command, *words, flag, place / "pipe.toml", says=[flag, "is no file"])
+
+
+def test_a_profile_is_not_written_over_its_config(place, tiny_model):
+    shutil.copy(CONFIG, place / "own.toml")
+    words = ["doctor", "--config", place / "own.toml", *settings(model__path=tiny_model), "--client-profile"]
+    refused(*words, place / "own.toml", says=["own.toml", "reads or keeps"], untouched=place)
+    refused(*words, linked("symbolic", place / "own.toml", place / "link.toml"), says=["link.toml", "reads or keeps"], untouched=place)
+
+
+def test_logits_are_not_written_over_the_texts(place, tiny_model):
+    words = ["score", "--model", tiny_model, "--input", place / "rows.jsonl", "--logits"]
+    for kind in ("same", "symbolic", "hard"):
+        refused(*words, linked(kind, place / "rows.jsonl", place / kind), says=["--logits", "reads or keeps"], untouched=place)
+
+
+# --- folders ---
+
+def too_little_text(place):
+    (place / "little.txt").write_text("hi\n")
+    (place / "pretrain.toml").write_text(f'[model]\nconfig = "{ROOT}/configs/tiny/model.json"\n[data]\nfiles = ["{place}/little.txt"]\n')
+    return ["pretrain", place / "pretrain.toml", "--out"]
+
+
+def too_large_model(place):
+    config = json.loads((ROOT / "configs/tiny/model.json").read_text()) | {"vocab_size": 1 << 28, "hidden_size": 3 << 20}
+    (place / "large.json").write_text(json.dumps(config))
+    return ["init", place / "large.json", "--out"]
+
+
+REFUSED = {
+    "train, its model": lambda place, run: ["train", CONFIG, *settings(model__path="/nowhere"), "--out"],
+    "train, its encoder": lambda place, run: ["train", CONFIG, *settings(model__path="assets/tiny-olmoe", evaluate__bert_score__encoder="'/nowhere'"),
+                                              "--out"],
+    "serve": lambda place, run: ["serve", CONFIG, *settings(model__path="/nowhere"), "--open", "--insecure", "--listen", "127.0.0.1:0", "--out"],
+    "init": lambda place, run: too_large_model(place),
+    "pretrain": lambda place, run: too_little_text(place),
+    "export, a run": lambda place, run: ["export", "--run", place / "nothing", "--out"],
+    "export, a format": lambda place, run: ["export", "--run", run, "--format", "gguf", "--base-model", "no name", "--out"],
+    "tokenize": lambda place, run: ["tokenize", "--train", "300", "--input", place / "nothing", "--model"],
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+@pytest.mark.parametrize("depth", ["out", "a/b/out"])
+def test_no_folder_is_left_by_a_command_that_is_refused(command, depth, small_run, place):
+    words = REFUSED[command](place, small_run)
+    refused(*words, place / depth, says=[], untouched=place)
+    (place / "a").mkdir(exist_ok=True)  # one that was there stays
+    refused(*words, place / depth, says=[], untouched=place)
+
+
+def test_a_key_whose_name_is_refused_is_not_made(tmp_path):
+    refused("keygen", tmp_path / "a.pem", "--comment", "two\nlines", says=["name of a key"], untouched=tmp_path)
+    assert content(tmp_path) == {}
+    assert succeed("keygen", tmp_path / "a.pem", "--comment", "one").stdout.endswith(" one\n")
+
+
+def test_a_tokenizer_is_refused_before_it_is_trained(tmp_path):
+    (tmp_path / "text.txt").write_text("some words " * 50)
+    (tmp_path / "file").write_text("")
+    refused("tokenize", "--train", "300", "--input", tmp_path / "text.txt", "--model", tmp_path / "file/tokenizer.json", says=["file"],
+            untouched=tmp_path)
+    succeed("tokenize", "--train", "300", "--input", tmp_path / "text.txt", "--model", tmp_path / "new/one")
+    assert pathlib.Path(tmp_path / "new/one/tokenizer.json").exists()
+    one_line(evenkeel("tokenize", "--train", "300", "--input", tmp_path / "text.txt", "--model", tmp_path / "new/one"), "exists already")

@@ -1,0 +1,384 @@
+"""Studies: every arm with every seed as a run of its own, stopped anywhere and resumed to the same bits."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, sealed, settings, started, succeed, without_seconds
+
+ADAPTER = "adapter/adapter_model.safetensors"
+ARMS = {"fedit": ["method.name=fedit"], "a3smoe": ["method.name=a3smoe"], "ub-smoe": ["method.name=ub-smoe"]}
+SEEDS = [1, 2]
+RUNS = [f"{arm}/seed-{seed}" for seed in SEEDS for arm in ARMS]
+
+
+def write(file, arms=ARMS, seeds=SEEDS, base="base.toml", **keys):
+    """A study file; of an arm that is no list of settings, the text itself."""
+    text = [f'[study]\nbase = "{base}"\nseeds = {seeds}'] + [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    text += [f'[[study.arm]]\nname = "{name}"\nset = {json.dumps(sets)}' for name, sets in arms.items()]
+    file.write_text("\n".join(text) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def base(tiny_model, tmp_path_factory):
+    """The smallest config, and a study of it: three arms with two seeds."""
+    folder = tmp_path_factory.mktemp("study")
+    text = CONFIG.read_text().replace('"models/tiny"', f'"{tiny_model}"').replace("limit = 90", "limit = 30")
+    text = text.replace("rounds = 3", "rounds = 2").replace("limit = 3", "limit = 1").replace("[0.125, 1.0]\nlimit", "[1.0]\nlimit")
+    (folder / "base.toml").write_text(text)
+    write(folder / "methods.toml", reference="fedit")
+    return folder
+
+
+@pytest.fixture
+def file(base, tmp_path):
+    """A copy of that study's files, which a test may change."""
+    shutil.copy(base / "base.toml", tmp_path)
+    shutil.copy(base / "methods.toml", tmp_path)
+    return tmp_path / "methods.toml"
+
+
+def study(file, out, *words, **options):
+    return started("study", file, "--out", out, *words, **options)
+
+
+def state(out):
+    return json.loads((out / "study.json").read_text())
+
+
+def states(out):
+    return {run["folder"]: run["state"] for run in state(out)["runs"]}
+
+
+def expect_same_runs(out, reference, folders=RUNS):
+    for folder in folders:
+        assert (out / folder / ADAPTER).read_bytes() == (reference / folder / ADAPTER).read_bytes(), folder
+        for records in ("rounds.jsonl", "evaluations.jsonl"):
+            assert without_seconds(lines(out / folder / records)) == without_seconds(lines(reference / folder / records)), folder
+        assert (out / folder / "partition.json").read_bytes() == (reference / folder / "partition.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(base):
+    out = base / "undisturbed"
+    done = study(base / "methods.toml", out)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_a_study_is_one_run_for_every_arm_and_seed(undisturbed, base, tmp_path):
+    out, done = undisturbed
+    assert done.stdout == "study methods: 6 of 6 runs done, 0 failed, 0 left\n"
+    made = state(out)
+    assert {run["folder"] for run in made["runs"]} == set(RUNS)
+    assert all(run["state"] == "done" and run["seconds"] > 0 and len(run["config"]) == 64 for run in made["runs"])
+    assert (made["version"], made["name"], made["reference"], made["endpoint"], made["seeds"]) == (1, "methods", "fedit", "log_likelihood", SEEDS)
+    assert made["arms"] == [{"name": name, "set": sets} for name, sets in ARMS.items()]
+    assert "threads=1" in made["pinned"] and 'model.compute_dtype="float32"' in made["pinned"]
+    assert re.search(r"6 of 6 runs done", done.stderr) and re.search(r"about \d+ s left", done.stderr)
+    alone = tmp_path / "alone"  # the run that a person would make by hand
+    succeed("train", base / "base.toml", "--out", alone, *settings(method__name="ub-smoe", seed=2))
+    assert (alone / ADAPTER).read_bytes() == (out / "ub-smoe/seed-2" / ADAPTER).read_bytes()
+    assert without_seconds(lines(alone / "evaluations.jsonl")) == without_seconds(lines(out / "ub-smoe/seed-2/evaluations.jsonl"))
+
+
+def test_the_state_of_a_study_is_a_line_per_run(undisturbed, tmp_path):
+    said = succeed("status", undisturbed[0]).stdout.splitlines()
+    assert said[0] == "study methods: 6 of 6 runs done, 0 failed"
+    assert len(said) == 7 and all(re.fullmatch(r"[\w-]+:[12]  done in \d+ s", line) for line in said[1:])
+    stopped = tmp_path / "stopped"
+    shutil.copytree(undisturbed[0], stopped)
+    (stopped / "study.json").write_text(sealed({**state(stopped), "runs": [{**run, "state": "running"} for run in state(stopped)["runs"]]}) + "\n")
+    assert succeed("status", stopped).stdout.splitlines()[1] == "fedit:1  stopped, round 2"
+
+
+def test_rows_and_participants_are_equal_per_seed_in_all_arms(undisturbed):
+    out, _ = undisturbed
+    for seed in SEEDS:
+        runs = [out / f"{arm}/seed-{seed}" for arm in ARMS]
+        assert len({(run / "partition.json").read_bytes() for run in runs}) == 1
+        drawn = [[[client["id"] for client in line["clients"]] for line in lines(run / "rounds.jsonl")] for run in runs]
+        assert drawn[0] == drawn[1] == drawn[2]
+    assert (out / "fedit/seed-1/partition.json").read_bytes() != (out / "fedit/seed-2/partition.json").read_bytes()
+
+
+def begin(file, out, *words):
+    return subprocess.Popen([PROGRAM, "study", file, "--out", out, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def wait_for(condition, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.005)
+
+
+def rounds(out):
+    return sum(len(lines(out / folder / "rounds.jsonl")) for folder in RUNS)
+
+
+@pytest.mark.parametrize("jobs, first, second", [(1, 1, 7), (2, 3, 8)])
+def test_a_study_that_is_killed_twice_ends_with_the_same_bits(undisturbed, file, tmp_path, jobs, first, second):
+    out = tmp_path / "out"
+    for at in (first, second):
+        process = begin(file, out, "--jobs", jobs, "--resume")
+        wait_for(lambda: rounds(out) >= at, process)
+        process.kill()
+        process.communicate()
+        assert "running" in states(out).values()
+    done = study(file, out, "--jobs", jobs, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert set(states(out).values()) == {"done"}
+    expect_same_runs(out, undisturbed[0])
+
+
+def test_a_study_that_is_killed_before_its_first_run_is_begun_again(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    process = begin(file, out)
+    wait_for(lambda: (out / "base.toml").exists(), process)
+    process.kill()
+    process.communicate()
+    (out / "study.json").unlink(missing_ok=True)  # the kill may have come before it
+    shutil.rmtree(out / "fedit", ignore_errors=True)
+    done = study(file, out, "--only", "fedit:1")
+    assert done.returncode == 0, done.stderr
+    expect_same_runs(out, undisturbed[0], ["fedit/seed-1"])
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(undisturbed, file, tmp_path, which):
+    out = tmp_path / "out"
+    process = begin(file, out)
+    wait_for(lambda: rounds(out) >= 1, process)
+    process.send_signal(which)
+    message = process.communicate(timeout=60)[1].splitlines()[-1]
+    assert process.returncode == 130 and "the state is saved" in message
+    assert set(states(out).values()) <= {"planned", "done"}
+    done = subprocess.run(message.split("go on with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+    expect_same_runs(out, undisturbed[0])
+
+
+def test_runs_can_be_chosen_by_name(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    done = study(file, out, "--only", "ub-smoe:2", "--only", "fedit:1")
+    assert done.returncode == 0 and "2 of 6 runs done, 0 failed, 4 left" in done.stdout, done.stderr
+    assert {folder for folder, what in states(out).items() if what == "done"} == {"ub-smoe/seed-2", "fedit/seed-1"}
+    expect_same_runs(out, undisturbed[0], ["ub-smoe/seed-2", "fedit/seed-1"])
+    one_line(study(file, out, "--only", "fedit:3", "--resume"), "[config] --only is fedit:3", "ARM:SEED")
+
+
+def test_the_line_of_the_dry_run_makes_the_whole_study_as_a_job_array(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    done = study(file, out, "--dry-run", "--shard", "1/3")
+    assert done.returncode == 0 and not out.exists(), done.stderr
+    said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert said["study"] == "methods: 3 arms x 2 seeds, 6 runs, 2 to make by this command"
+    assert re.match(r"about \d+ s with --jobs 1, measured with arm fedit", said["time"])
+    assert re.match(r"\d+ MiB a run", said["memory"]) and re.match(r"about [\d.]+ [KMG]iB in ", said["disk"])
+    assert "--array=1-3 --ntasks=1 --cpus-per-task=1 --mem=" in said["array"]
+    slurm = tmp_path / "bin/sbatch"  # every task at the same time, as Slurm starts them
+    slurm.parent.mkdir()
+    slurm.write_text("""#!/bin/bash
+for word in "$@"; do case "$word" in
+  --array=1-*) last="${word#--array=1-}";;
+  --wrap=*) wrap="${word#--wrap=}";;
+esac; done
+for i in $(seq "$last"); do SLURM_ARRAY_TASK_ID=$i sh -c "$wrap" & tasks="$tasks $!"; done
+for task in $tasks; do wait "$task" || exit 1; done
+""")
+    slurm.chmod(0o755)
+    ran = subprocess.run(said["array"], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300,
+                         env={**os.environ, "PATH": f"{slurm.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"})
+    assert ran.returncode == 0, ran.stderr
+    assert set(states(out).values()) == {"done"}
+    expect_same_runs(out, undisturbed[0])
+
+
+def test_disk_and_time_are_foreseen_within_a_factor(undisturbed, file):
+    out, _ = undisturbed
+    said = study(file, file.parent / "out", "--dry-run").stdout
+    number, unit = re.search(r"disk +about ([\d.]+) ([KMG]iB)", said).groups()
+    foreseen = float(number) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
+    there = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    assert 0.3 * there < foreseen < 5 * there
+    seconds = float(re.search(r"time +about (\d+) s", said).group(1))
+    took = sum(run["seconds"] for run in state(out)["runs"])
+    assert 0.1 * took < seconds < 10 * took
+
+
+def test_a_run_that_fails_is_reported_and_the_others_go_on(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    write(file, {**ARMS, "wild": ["method.name=fedit", "train.optimizer.lr=1e6"]}, reference="fedit")
+    line = one_line(study(file, out, "--jobs", 2), "2 of 8 runs failed, the first: wild:1", "--resume")
+    assert "[numeric]" in line
+    assert {folder for folder, what in states(out).items() if what == "failed"} == {"wild/seed-1", "wild/seed-2"}
+    failed = [run for run in state(out)["runs"] if run["state"] == "failed"]
+    assert all(run["error"].startswith("[numeric]") and "\n" not in run["error"] for run in failed)
+    expect_same_runs(out, undisturbed[0])
+    again = study(file, out, "--resume")
+    assert again.returncode == 1 and set(states(out).values()) == {"done", "failed"}
+    assert study(file, out, "--resume", "--only", "fedit:1").returncode == 0  # the command's own run is done
+
+
+def test_arms_and_seeds_can_be_added(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    write(file, {name: ARMS[name] for name in ("fedit", "a3smoe")}, [2])
+    assert study(file, out).returncode == 0
+    write(file, reference="a3smoe")
+    done = study(file, out, "--resume")
+    assert done.returncode == 0 and "4 runs are added" in done.stderr, done.stderr
+    assert state(out)["reference"] == "a3smoe" and len(state(out)["runs"]) == 6
+    expect_same_runs(out, undisturbed[0])
+
+
+def test_a_study_goes_on_elsewhere_from_its_own_folder(undisturbed, file, tmp_path):
+    out, moved = tmp_path / "out", tmp_path / "moved"
+    assert study(file, out, "--only", "fedit:1", *settings(train__batch_size=2)).returncode == 0
+    out.rename(moved)
+    file.unlink()
+    done = study(moved / "study.toml", moved, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert state(moved)["name"] == "methods" and state(moved)["common"] == ["train.batch_size=2"]
+    expect_same_runs(moved, undisturbed[0])
+
+
+def test_two_processes_never_make_one_run(file, tmp_path):
+    out = tmp_path / "out"
+    process = begin(file, out)
+    wait_for(lambda: rounds(out) >= 1, process)
+    line = one_line(study(file, out, "--resume", "--only", "ub-smoe:2"), "[io]", out, "another process makes ub-smoe:2")
+    assert "--only" in line
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+
+def untouched(out):
+    return {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != ".claims"}
+
+
+BAD_FILES = [
+    ("a seed twice", {"seeds": [1, 2, 1]}, ["study.seeds holds 1 twice", "methods.toml, line 3"]),
+    ("a seed below 0", {"seeds": [-1]}, ["study.seeds holds -1", "0 or more"]),
+    ("no seed", {"seeds": []}, ["study.seeds is empty"]),
+    ("seeds that are words", {"seeds": '["a"]'}, ["study.seeds"]),
+    ("a reference that is no arm", {"reference": "fedavg"}, ["study.reference is \"fedavg\"", "fedit, a3smoe, ub-smoe"]),
+    ("an endpoint that is none", {"endpoint": "loss"}, ["study.endpoint is \"loss\"", "log_likelihood, accuracy, f1"]),
+    ("a key that is none", {"seed": [1]}, ["study.seed", "unknown"]),
+    ("a base that is not there", {"base": "nowhere.toml"}, ["nowhere.toml"]),
+    ("a free key that is none", {"free": ["data.limits"]}, ["study.free holds \"data.limits\""]),
+    ("a free key that is pinned", {"free": ["threads"]}, ["study.free holds \"threads\""]),
+    ("no arm", {"arms": {}}, ["study.arm is empty"]),
+    ("an arm named as a path", {"arms": {"../x": []}}, ["study.arm[0].name is \"../x\""]),
+    ("two arms of one name", {"arms": {"a": [], "A": []}}, ["study.arm[1].name is \"A\" twice"]),
+    ("an unknown key in one arm", {"arms": {**ARMS, "x": ["method.nam=fedit"]}}, ["arm x", "method.nam"]),
+    ("an unknown method in one arm", {"arms": {**ARMS, "x": ["method.name=fedavg"]}}, ["arm x", "fedavg"]),
+    ("a setting that is none", {"arms": {**ARMS, "x": ["method"]}}, ["arm x", "a.b=value"]),
+    ("an arm with other rows", {"arms": {**ARMS, "x": ["data.limit=20"]}}, ["arm x: data.limit is 20, in arm fedit 30", "free = [\"data.limit\"]"]),
+    ("an arm with other clients", {"arms": {**ARMS, "x": ["clients.count=4", "clients.budgets=[1.0]"]}}, ["arm x: clients."]),
+    ("an arm with another partition", {"arms": {**ARMS, "x": ["data.partition.alpha=5"]}}, ["arm x: data.partition.alpha is 5"]),
+    ("an arm with other participants", {"arms": {**ARMS, "x": ["clients.participation=1.0"]}}, ["arm x: clients.participation"]),
+    ("an arm with other rounds", {"arms": {**ARMS, "x": ["train.rounds=3"]}}, ["arm x: train.rounds is 3, in arm fedit 2"]),
+    ("an arm with another start", {"arms": {**ARMS, "x": ["lora.rank=2"]}}, ["arm x: lora.rank is 2, in arm fedit 3"]),
+    ("an arm with other arithmetic", {"arms": {**ARMS, "x": ["model.compute_dtype=bfloat16"]}}, ["arm x: model.compute_dtype is \"bfloat16\""]),
+    ("an arm with other threads", {"arms": {**ARMS, "x": ["threads=2"]}, "free": ["data"]}, ["arm x: threads is 2, in arm fedit 1"]),
+    ("an arm with its own seed", {"arms": {**ARMS, "x": ["seed=7"]}}, ["arm x sets seed=7", "[study] seeds"]),
+    ("an arm whose method does not fit", {"arms": {**ARMS, "x": ["method.name=fedit", "method.gate_norm=soft"]}}, ["arm x", "gate_norm"]),
+    ("rows that are not there", {"arms": ARMS, "base_says": ("task = \"builtin\"", "task = \"commonsense\"\npath = \"nowhere\"")}, ["nowhere"]),
+]
+
+
+@pytest.mark.parametrize("what, keys, says", BAD_FILES, ids=[name for name, *_ in BAD_FILES])
+def test_a_bad_study_file_is_one_line_before_any_work(file, tmp_path, what, keys, says):
+    if "base_says" in keys:
+        base = file.parent / "base.toml"
+        base.write_text(base.read_text().replace(*keys["base_says"]))
+    write(file, **{key: value for key, value in keys.items() if key != "base_says"})
+    one_line(study(file, tmp_path / "out"), *says)
+    assert not (tmp_path / "out").exists()
+
+
+def remove(*names):
+    def change(out):
+        for name in names:
+            path = out / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return change
+
+
+def exchange(first, second):
+    def change(out):
+        (out / first).rename(out / "other")
+        (out / second).rename(out / first)
+        (out / "other").rename(out / second)
+    return change
+
+
+def edit(name, before, after):
+    def change(out):
+        text = (out / name).read_text()
+        assert before in text
+        (out / name).write_text(text.replace(before, after, 1))
+    return change
+
+
+BAD_FOLDERS = [
+    ("a run's manifest is gone", remove("fedit/seed-1/manifest.json"), ["fedit:1", "manifest.json is missing"]),
+    ("a run's records are gone", remove("fedit/seed-1/rounds.jsonl"), ["fedit:1", "rounds.jsonl holds 0 rounds of 2"]),
+    ("a run's scores are gone", remove("ub-smoe/seed-2/evaluations.jsonl"), ["ub-smoe:2", "evaluations.jsonl is missing"]),
+    ("a run's checkpoint is gone", remove("fedit/seed-2/checkpoint"), ["fedit:2", "commit.json is missing"]),
+    ("a run's adapter is gone", remove("fedit/seed-2/adapter"), ["fedit:2", "adapter_model.safetensors is missing"]),
+    ("a run's config is gone", remove("fedit/seed-2/config.toml"), ["fedit:2", "config.toml"]),
+    ("a run is gone", remove("a3smoe/seed-1"), ["a3smoe:1", "is gone", "--only a3smoe:1"]),
+    ("an arm is gone", remove("a3smoe"), ["a3smoe:1", "is gone"]),
+    ("two runs of other seeds", exchange("fedit/seed-1", "fedit/seed-2"), ["fedit:1", "a run of another study", "seed is 1, in the run 2"]),
+    ("two runs of other arms", exchange("fedit/seed-1", "a3smoe/seed-1"), ["fedit:1", "method.name"]),
+    ("a line of records is damaged", edit("fedit/seed-1/rounds.jsonl", '"round":1', '"round":3'), ["fedit:1", "rounds.jsonl"]),
+    ("the state is gone", remove("study.json"), ["study.json is missing"]),
+    ("the state is damaged", edit("study.json", '"done"', '"Done"'), ["study.json"]),
+    ("the base is gone", remove("base.toml"), ["base.toml is missing"]),
+    ("the base was changed", edit("base.toml", "rounds = 2", "rounds = 3"), ["base.toml is not the config"]),
+]
+
+
+@pytest.mark.parametrize("what, change, says", BAD_FOLDERS, ids=[name for name, *_ in BAD_FOLDERS])
+def test_a_damaged_study_is_one_line_and_nothing_is_lost(undisturbed, base, tmp_path, what, change, says):
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed[0], out)
+    change(out)
+    before = untouched(out)
+    one_line(study(base / "methods.toml", out, "--resume"), out, *says)
+    assert untouched(out) == before
+
+
+def test_a_run_that_is_gone_is_made_again_where_it_is_asked_for(undisturbed, base, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed[0], out)
+    shutil.rmtree(out / "a3smoe/seed-1")
+    assert study(base / "methods.toml", out, "--resume", "--only", "a3smoe:1").returncode == 0
+    expect_same_runs(out, undisturbed[0])
+
+
+def test_a_folder_of_something_else_is_refused(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed[0], out)
+    one_line(study(file, out), "holds a study already", "--resume")
+    write(file, {**ARMS, "fedit": ["method.name=fedit", "train.local_epochs=0.5"]})
+    one_line(study(file, out, "--resume"), "fedit:1 has another config", "train.local_epochs is 0.5")
+    write(file, {"fedit": ARMS["fedit"]})
+    one_line(study(file, out, "--resume"), "a3smoe:1, which the study file lacks")
+    one_line(study(file, out, "--resume", "--set", "train.rounds=5"), "train.rounds is 5")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/letter.txt").write_text("dear all")
+    for words in ([], ["--resume"]):
+        one_line(study(file, tmp_path / "full", *words), "exists already and is not empty")
+    (tmp_path / "stranger/fedit").mkdir(parents=True)
+    one_line(study(file, tmp_path / "stranger"), "exists already and is not empty")

@@ -1,0 +1,246 @@
+"""`report` of a study: three arms and three seeds of configs/tiny, in a folder as `study` lays it out, one run of which failed."""
+
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+
+import pandas
+import pytest
+
+from hostile import refused
+from tiny import CONFIG, lines, sealed, settings, succeed, without_seconds
+
+stats = pytest.importorskip("scipy.stats")
+
+ARMS = {"fedit": ["method.name='fedit'"], "ub-smoe": ["method.name='ub-smoe'"], "hetlora": ["method.name='hetlora'"]}
+SEEDS = [3, 8, 21]
+FAILED = ("hetlora", 8)
+
+
+def state(folder, **changes):
+    runs = [{"arm": arm, "seed": seed, "folder": f"{arm}/seed-{seed}", "state": "failed" if (arm, seed) == FAILED else "done",
+             "config": "0" * 64, **({"error": "[io] no space left"} if (arm, seed) == FAILED else {"seconds": 1.5})}
+            for arm in ARMS for seed in SEEDS]
+    content = {"version": 1, "name": "small_study", "reference": "fedit", "endpoint": "log_likelihood", "seeds": SEEDS,
+               "arms": [{"name": arm, "set": words} for arm, words in ARMS.items()], "common": [], "free": [], "pinned": [],
+               "runs": runs, **changes}
+    (folder / "study.json").write_text(sealed(content) + "\n")
+
+
+@pytest.fixture(scope="module")
+def study(tiny_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studies") / "small"
+    for arm, words in ARMS.items():
+        for seed in SEEDS:
+            if (arm, seed) != FAILED:
+                succeed("train", CONFIG, "--out", folder / arm / f"seed-{seed}", *[w for word in words for w in ("--set", word)],
+                        *settings(model__path=tiny_model, seed=seed, train__rounds=1, evaluate__limit=4, data__limit=40,
+                                  evaluate__budgets="[0.25, 1.0]", evaluate__items="true",
+                                  evaluate__tasks="['builtin:facts', 'builtin:sizes']"))
+    state(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(study, tmp_path):
+    shutil.copytree(study, tmp_path / "study")
+    return tmp_path / "study"
+
+
+def scores(folder):
+    """(task, budget, reading) -> score of the run's last round."""
+    return {(one["task"], one["budget"], one["reading"]): one for one in lines(folder / "evaluations.jsonl")}
+
+
+def level(folder, budget, reading=""):
+    """The endpoint as the records give it: mean over tasks."""
+    found = [one["log_likelihood"] for (_, at, mode), one in scores(folder).items() if at == budget and mode == reading]
+    return sum(found) / len(found)
+
+
+def reported(folder, *flags):
+    return json.loads(succeed("report", folder, "--format", "json", *flags).stdout)
+
+
+def arm_of(report, name, mode=""):
+    return next(arm for arm in report["served"][0]["arms"] if (arm["arm"], arm["rank_eval_mode"]) == (name, mode))
+
+
+def test_single_rows_have_the_mean_that_the_score_has(study):
+    for seed in SEEDS:
+        folder = study / f"ub-smoe/seed-{seed}"
+        items = lines(folder / "items/round-1.jsonl")
+        of_scores = scores(folder)
+        assert len(items) == len(of_scores) == 4
+        for one in items:
+            score = of_scores[one["task"], one["budget"], one["reading"]]
+            assert len(one["log_likelihood"]) == len(one["correct"]) == score["rows"] == 4
+            assert sum(one["log_likelihood"]) / 4 == pytest.approx(score["log_likelihood"], abs=1e-6)
+            assert sum(one["correct"]) / 4 == score["accuracy"] and score["log_likelihood"] < 0
+
+
+def test_recording_single_rows_changes_nothing_else(study, tiny_model, tmp_path):
+    succeed("train", CONFIG, "--out", tmp_path / "run", "--set", "method.name='ub-smoe'",
+            *settings(model__path=tiny_model, seed=3, train__rounds=1, evaluate__limit=4, data__limit=40,
+                      evaluate__budgets="[0.25, 1.0]", evaluate__tasks="['builtin:facts', 'builtin:sizes']"))
+    with_items = study / "ub-smoe/seed-3"
+    assert not (tmp_path / "run/items").exists()
+    assert without_seconds(lines(tmp_path / "run/evaluations.jsonl")) == without_seconds(lines(with_items / "evaluations.jsonl"))
+    weights = [(folder / "adapter/adapter_model.safetensors").read_bytes() for folder in (tmp_path / "run", with_items)]
+    assert weights[0] == weights[1]
+
+
+def test_means_and_paired_differences_are_those_of_scipy(study):
+    report = reported(study)
+    for place, budget in enumerate((0.25, 1.0)):
+        fedit, smoe = ([level(study / f"{arm}/seed-{seed}", budget) for seed in SEEDS] for arm in ("fedit", "ub-smoe"))
+        mean = arm_of(report, "fedit")["budgets"][place]
+        assert mean["by_seed"] == pytest.approx(fedit) and mean["n"] == 3
+        assert mean["interval_t"] == pytest.approx(list(stats.ttest_1samp(fedit, 0).confidence_interval()))
+        difference = arm_of(report, "ub-smoe")["differences"][place]
+        test = stats.ttest_rel(smoe, fedit)
+        assert difference["p"] == pytest.approx(test.pvalue) and difference["seeds"] == SEEDS
+        assert difference["interval_t"] == pytest.approx(list(test.confidence_interval()), abs=1e-12)
+        low, high = difference["interval_bca"]
+        assert difference["bootstrap_of_items"] and low < difference["mean"] < high and difference["p_holm"] >= difference["p"]
+    assert report["served"][0]["comparisons"] == 2 * 3  # hetlora is evaluated in two modes
+
+
+def test_a_missing_run_is_named_and_no_mean_is_over_it(study):
+    report = reported(study)
+    assert report["missing"] == ["hetlora, seed 8: failed: [io] no space left"]
+    for mode in "ab":
+        arm = arm_of(report, "hetlora", mode)
+        assert [budget["n"] for budget in arm["budgets"]] == [2, 2] and arm["budgets"][0]["by_seed"][1] is None
+        assert arm["differences"][0]["seeds"] == [3, 21]
+        assert arm["differences"][0]["by_seed"][1] == pytest.approx(
+            level(study / "hetlora/seed-21", 0.25, mode) - level(study / "fedit/seed-21", 0.25))
+    text = succeed("report", study).stdout
+    assert "missing: hetlora, seed 8: failed: [io] no space left" in text
+
+
+def test_text_fits_into_80_columns_and_says_what_was_shown(study):
+    text = succeed("report", study).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    for arm in ("ub-smoe", "hetlora (a)", "hetlora (b)"):
+        assert re.search(rf"[Dd]ifference of {re.escape(arm)} to fedit", words), text
+    for word in ("95 % BCa", "p Holm", "bytes up", "FLOPs", "tokens", "seconds", "wins-losses-ties", "acc. %", "inv. %"):
+        assert word in text, word
+    assert succeed("report", study).stdout == text  # the bootstrap draws the same numbers each time
+
+
+def test_csv_has_one_line_per_value(study):
+    table = pandas.read_csv(io.StringIO(succeed("report", study, "--format", "csv").stdout), keep_default_na=False)
+    assert set(table.study) == {"small_study"} and len(table[table.arm == "hetlora"].seed.unique()) == 2
+    key = ["arm", "seed", "served_by", "reading", "budget", "task", "measure"]
+    assert not table.duplicated(key).any()
+    for (arm, seed), group in table[table.task != ""].groupby(["arm", "seed"]):
+        for (task, budget, reading), score in scores(study / arm / f"seed-{seed}").items():
+            here = group[(group.task == task) & (group.budget.astype(float) == budget) & (group.reading == reading)]
+            found = dict(zip(here.measure, here.value, strict=True))
+            for measure in ("log_likelihood", "accuracy", "invalid_rate", "accuracy_likelihood", "majority", "rows"):
+                assert found[measure] == score[measure]
+    costs = table[table.task == ""]
+    rounds = lines(study / "ub-smoe/seed-8/rounds.jsonl")
+    of_run = costs[(costs.arm == "ub-smoe") & (costs.seed == 8)].set_index("measure").value
+    for measure in ("bytes_up", "bytes_down", "flops", "tokens"):
+        assert of_run[measure] == sum(one[measure] for one in rounds) > 0
+    assert of_run["seconds"] == pytest.approx(sum(one["seconds"]["round"] for one in rounds))
+
+
+def test_markdown_tables_have_as_many_cells_in_every_line(study):
+    text = succeed("report", study, "--format", "md").stdout
+    tables = [block.splitlines() for block in re.findall(r"(?:^\|.*\n)+", text, re.M)]
+    assert len(tables) == 5 and all(len({line.count("|") for line in table}) == 1 for table in tables)
+    assert text.count("**-") == 2  # the best mean of each budget
+
+
+def test_latex_is_what_booktabs_takes(study, tmp_path):
+    text = succeed("report", study, "--format", "latex").stdout
+    tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.S)
+    assert len(tables) == 5
+    for table in tables:
+        columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", table)[1]
+        body = table.split("\\toprule")[1].split("\\bottomrule")[0]
+        rows = [row for row in body.replace("\\midrule", "").split("\\\\") if row.strip()]
+        assert all(len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1 for row in rows)
+    assert text.count("\\mathbf{") == 2 and "\\footnotesize $[" in text and "95 \\% t" in text
+    document = tmp_path / "tables.tex"
+    document.write_text(f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{text}\n\\end{{document}}\n")
+    if not shutil.which("pdflatex"):
+        pytest.skip("no pdflatex here: the structure was checked")
+    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", document.name], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and (tmp_path / "tables.pdf").exists(), done.stdout[-2000:]
+
+
+def test_another_endpoint_and_the_tables_of_single_runs(study):
+    report = reported(study, "--endpoint", "accuracy")
+    assert report["endpoint"] == "accuracy" and "log_likelihood" in arm_of(report, "fedit")["budgets"][0]["other_measures"]
+    table = succeed("report", study, "--table", "accuracy").stdout
+    assert "ub-smoe/seed-21" in table and "hetlora/seed-8" not in table
+    page = succeed("report", study, "--format", "html").stdout
+    assert page.startswith("<!doctype html>") and "fedit/seed-3" in page
+
+
+def test_run_folders_alone_are_grouped_by_their_configs(study):
+    folders = [study / f"{arm}/seed-{seed}" for arm in ("fedit", "ub-smoe") for seed in SEEDS]
+    alone = json.loads(succeed("report", *folders, "--format", "json").stdout)
+    together = reported(study)
+    assert alone["reference"] == "fedit" and alone["seeds"] == SEEDS and alone["missing"] == []
+    for arm in ("fedit", "ub-smoe"):
+        assert arm_of(alone, arm)["budgets"] == arm_of(together, arm)["budgets"]
+    assert max(map(len, succeed("report", *folders, "--endpoint", "log_likelihood").stdout.splitlines())) <= 80
+
+
+def test_half_a_study_is_reported_and_a_wrong_one_refused(copy, tmp_path):
+    shutil.rmtree(copy / "ub-smoe/seed-3")
+    (copy / "fedit/seed-21/rounds.jsonl").write_text("{}\n")
+    shutil.rmtree(copy / "fedit/seed-8/items")
+    report = reported(copy)
+    assert any("ub-smoe, seed 3" in line and "holds no run" in line for line in report["missing"])
+    assert any("fedit, seed 21" in line and "rounds.jsonl" in line for line in report["missing"])
+    difference = arm_of(report, "ub-smoe")["differences"][0]
+    assert difference["seeds"] == [8] and difference["interval_t"] is None and difference["p_holm"] is None
+    assert any("fewer than two seeds" in sentence for sentence in report["served"][0]["conclusions"])
+    shutil.copytree(copy / "ub-smoe/seed-8", copy / "ub-smoe/seed-3")
+    refused("report", copy, says=["seed-3", "seed 8", "another study"])
+    refused("report", copy, copy / "ub-smoe/seed-8", says=["a study is reported alone"])
+    refused("report", copy, "--endpoint", "f1", "--table", "runs", says=["--table"])
+
+
+def test_intervals_of_seeds_alone_where_single_rows_are_not_recorded(copy):
+    full = reported(copy)
+    shutil.rmtree(copy / "ub-smoe/seed-8/items")
+    report = reported(copy)
+    one, other = (arm_of(r, "ub-smoe")["differences"][0] for r in (full, report))
+    assert one["mean"] == other["mean"] and one["interval_t"] == other["interval_t"]
+    assert one["interval_bca"] != other["interval_bca"] and not other["bootstrap_of_items"]
+    assert any("seeds only" in note for note in report["notes"])
+
+
+def test_a_damaged_file_of_single_rows_is_named(copy):
+    file = copy / "fedit/seed-3/items/round-1.jsonl"
+    file.write_text(file.read_text().replace("0", "1", 1))
+    refused("report", copy, says=["round-1.jsonl"])
+
+
+def test_a_study_none_of_whose_runs_is_done(copy):
+    state(copy, runs=[{"arm": arm, "seed": seed, "folder": f"{arm}/seed-{seed}", "state": "planned", "config": "0" * 64}
+                      for arm in ARMS for seed in SEEDS])
+    refused("report", copy, says=["no run is done", "not run yet"])
+
+
+def test_what_older_versions_recorded_is_compared_by_another_endpoint(study, tmp_path):
+    """Scores without the log-likelihood of the correct answer."""
+    old = tmp_path / "old"
+    shutil.copytree(study, old)
+    for file in old.glob("*/*/evaluations.jsonl"):
+        whole = [{k: v for k, v in one.items() if k not in ("log_likelihood", "checksum")} for one in lines(file)]
+        file.write_text("".join(sealed(one) + "\n" for one in whole))
+    refused("report", old, says=["log_likelihood", "older versions", "accuracy"])
+    assert math.isfinite(arm_of(reported(old, "--endpoint", "accuracy"), "fedit")["budgets"][0]["mean"])

@@ -1,0 +1,179 @@
+"""The wheel (tools/wheel): what is in it, and that an environment without torch, compiler or libraries runs it."""
+
+import base64
+import csv
+import hashlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tiny import PROGRAM, ROOT
+
+BUILD = pathlib.Path(PROGRAM).parent
+LEVEL = "9" if "EVENKEEL_NIGHTLY" in os.environ else "0"
+NOTHING = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+def load_tool():
+    loader = importlib.machinery.SourceFileLoader("wheel_tool", str(ROOT / "tools/wheel"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("wheel_tool", loader))
+    loader.exec_module(module)
+    return module
+
+
+def made(out, *more):
+    return subprocess.run([sys.executable if sys.version_info >= (3, 11) else "python3", ROOT / "tools/wheel", "--build", BUILD, "--out", out,
+                           "--level", LEVEL, *more], capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    if not (BUILD / "cmake_install.cmake").is_file():
+        pytest.skip("the program is not in its build folder")
+    out = tmp_path_factory.mktemp("dist")
+    done = made(out)
+    assert done.returncode == 0, done.stderr
+    (file,) = out.iterdir()
+    assert LEVEL == "0" or file.stat().st_size <= 130e6
+    yield file
+    shutil.rmtree(out)
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """A virtual environment with the wheel alone."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
+    subprocess.run([folder / "bin/pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel], check=True, timeout=300)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def run(environment, *words, **more):
+    return subprocess.run([environment / "bin/evenkeel", *words], capture_output=True, text=True, timeout=300, cwd=environment.parent,
+                          env={**NOTHING, **more})
+
+
+def test_the_name_is_one_that_installers_read(wheel):
+    assert re.fullmatch(r"evenkeel_moe-\d+\.\d+\.\d+-py3-none-manylinux_2_(2[89]|3[0-9])_x86_64\.whl", wheel.name)
+
+
+def test_the_record_has_every_file_with_its_digest(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (record,) = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
+        assert archive.namelist()[-1] == record and len(set(archive.namelist())) == len(archive.namelist())
+        lines = {name: (digest, size) for name, digest, size in csv.reader(io.StringIO(archive.read(record).decode()))}
+        assert set(lines) == set(archive.namelist()) and lines.pop(record) == ("", "")
+        for name, (digest, size) in lines.items():
+            data = archive.read(name)
+            assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() and int(size) == len(data)
+        assert {info.date_time for info in archive.infolist()} == {(2020, 1, 1, 0, 0, 0)}
+        modes = {info.filename: info.external_attr >> 16 & 0o777 for info in archive.infolist()}
+    assert modes["evenkeel_moe/_bin/evenkeel"] == 0o755 and modes["evenkeel_moe/_share/configs/demo.toml"] == 0o644
+
+
+def test_every_packed_library_has_its_licence(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
+    licences = {name.partition("/licenses/")[2] for name in names if "/licenses/" in name}
+    assert {"LICENSE", "torch/LICENSE", "debian/libssl3.txt", "debian/libspdlog1.10.txt", "debian/nlohmann-json3-dev.txt"} <= licences
+    assert set(re.findall(r"^License-File: (.*)$", metadata, re.MULTILINE)) == licences
+    assert re.search(r"^Name: evenkeel-moe$", metadata, re.MULTILINE)
+
+
+def test_libraries_come_from_the_package_or_from_glibc(environment):
+    (package,) = environment.glob("lib/python*/site-packages/evenkeel_moe")
+    loaded = subprocess.run(["ldd", package / "_bin/evenkeel"], capture_output=True, text=True, env=NOTHING, check=True).stdout
+    places = dict(re.findall(r"^\s(\S+) => (\S+) \(", loaded, re.MULTILINE))
+    own = {name for name, place in places.items() if pathlib.Path(place).resolve().parent == (package / "_lib").resolve()}
+    assert own == {file.name for file in (package / "_lib").glob("*.so*")}
+    assert {name.split(".so")[0] for name in set(places) - own} <= {"libc", "libm", "libdl", "librt", "libpthread", "libgcc_s", "libstdc++"}
+
+
+def test_an_environment_without_torch_runs_everything(environment):
+    assert re.fullmatch(r"evenkeel \d+\.\d+\.\d+\n", run(environment, "--version").stdout)
+    done = run(environment, "generate", "--model", "builtin:tiny-olmoe", "--prompt", "Once", "--max-new-tokens", "4")
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+    listed = run(environment, "list", "configs").stdout
+    assert "/evenkeel_moe/_share/configs/demo.toml" in listed and str(ROOT) not in listed
+    assert (environment / "share/man/man1/evenkeel.1").is_file()
+    assert run(environment, "train").returncode == 1
+
+
+@pytest.mark.parametrize("version, says", [("2.12.1+cu130", "torch 2.12.1+cu130"), ("3.13.0", "torch 3.13.0"), (None, "does not name a version")])
+def test_a_torch_of_another_version_is_refused_in_one_line(environment, tmp_path, version, says):
+    (tmp_path / "torch").mkdir()
+    if version:
+        (tmp_path / "torch/version.py").write_text(f"__version__ = '{version}'\n")
+    done = run(environment, "list", "methods", EVENKEEL_TORCH=str(tmp_path / "torch"))
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("evenkeel: EVENKEEL_TORCH is ") and says in done.stderr
+
+
+def test_no_torch_is_refused_in_one_line(environment):
+    done = run(environment, "list", "methods", EVENKEEL_TORCH="auto")
+    assert done.returncode == 1 and "this Python has no torch" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_torch_whose_libraries_are_missing_is_refused(environment, tmp_path):
+    (package,) = environment.glob("lib/python*/site-packages/evenkeel_moe")
+    (tmp_path / "torch/lib").mkdir(parents=True)
+    (tmp_path / "torch/version.py").write_text(f"__version__ = '{(package / '_lib/torch-version').read_text().strip()}'\n")
+    (tmp_path / "torch/lib/libc10.so").write_text("no library\n")
+    done = run(environment, "list", "methods", EVENKEEL_TORCH=str(tmp_path / "torch"))
+    assert done.returncode == 1 and "it cannot be loaded" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_torch_of_the_same_version_is_used(environment):
+    torch = load_tool().torch_folder(BUILD)
+    with subprocess.Popen([environment / "bin/evenkeel", "tokenize", "--model", "builtin:tiny-olmoe", "--input", "-"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True, env={**NOTHING, "EVENKEEL_TORCH": str(torch)}) as process:
+        process.stdin.write("a line\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith("[")
+        mapped = set(re.findall(r"\S*libtorch_cpu\.so", pathlib.Path(f"/proc/{process.pid}/maps").read_text()))
+        process.stdin.close()
+    assert {pathlib.Path(path).resolve() for path in mapped} == {(torch / "lib/libtorch_cpu.so").resolve()}
+
+
+@pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes a minute: EVENKEEL_NIGHTLY=1 runs it")
+def test_the_same_build_gives_the_same_wheel(wheel, tmp_path):
+    assert made(tmp_path).returncode == 0
+    (again,) = tmp_path.iterdir()
+    assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.parametrize("symbols, oldest", [
+    ("GLIBC_2.2.5 GLIBC_2.34 GLIBC_2.28", (2, 34)), ("GLIBC_2.17 GLIBCXX_3.4.21", (2, 28)), ("GLIBC_2.28 GLIBCXX_3.4.30", (2, 35)),
+    ("GLIBC_2.36 GLIBCXX_3.4.9", (2, 36)), ("", (2, 17)), ("GLIBC_2.31 GLIBCXX_3.4.31", (2, 39))])
+def test_the_oldest_glibc_is_that_of_the_newest_symbol(symbols, oldest, monkeypatch, tmp_path):
+    tool = load_tool()
+    needs = "Version needs section '.gnu.version_r'\n" + "\n".join(f"  Name: {name}  Flags: none" for name in symbols.split())
+    monkeypatch.setattr(tool, "output", lambda *_: "Version definition section\n Name: GLIBC_9.9\n" + needs)
+    assert tool.needed_glibc([tmp_path / "x.so"])[0] == oldest
+
+
+@pytest.mark.parametrize("symbols, says", [("GLIBC_PRIVATE", "GLIBC_PRIVATE"), ("GLIBCXX_3.4.99", "GLIBCXX_3.4.99")])
+def test_symbols_that_no_tag_stands_for_are_refused(symbols, says, monkeypatch, tmp_path):
+    tool = load_tool()
+    monkeypatch.setattr(tool, "output", lambda *_: f"Version needs section\n Name: {symbols}\n")
+    with pytest.raises(tool.Refused, match=says):
+        tool.needed_glibc([tmp_path / "x.so"])
+
+
+def test_a_package_of_another_version_is_refused(tmp_path):
+    shutil.copytree(ROOT / "python", tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "python/evenkeel_moe/_version.py").write_text('__version__ = "9.9.9"\n')
+    done = made(tmp_path / "dist", "--package", tmp_path / "python")
+    assert done.returncode == 1 and "9.9.9" in done.stderr and done.stderr.startswith("wheel: ") and done.stderr.count("\n") == 1
+    assert not (tmp_path / "dist").exists()

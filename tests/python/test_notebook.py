@@ -1,0 +1,117 @@
+"""The notebook of docs/notebooks: executed by nbclient where it is installed, else cell by cell; and the progress bars of notebooks and terminals."""
+
+import ast
+import io
+import json
+import pathlib
+import sys
+import types
+
+import pytest
+
+import evenkeel_moe as ek
+from evenkeel_moe import _progress
+from package import ROOT
+
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+MOST_LINES = 40
+
+
+def code_of(notebook):
+    return ["".join(cell["source"]) for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_is_short_and_holds_no_output(notebook):
+    lines = [line for text in code_of(notebook) for line in text.splitlines() if line.strip()]
+    assert len(lines) <= MOST_LINES, len(lines)
+    cells = json.loads(notebook.read_text())["cells"]
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)
+
+
+def run_cells(texts):
+    """The value of every cell's last expression, and how many figures were drawn."""
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    plt.close("all")
+    namespace, shown = {}, []
+    for text in texts:
+        body = ast.parse(text).body
+        last = body.pop() if isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), "cell", "exec"), namespace)
+        if last is not None:
+            shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), namespace))
+    return shown, len(plt.get_fignums()), namespace
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_runs(notebook, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    shown, figures, namespace = run_cells(code_of(notebook))
+    assert figures == 2
+    assert any(isinstance(value, ek.Records) and "ub-smoe" in value._repr_html_() for value in shown)
+    assert "<iframe" in shown[-1]._repr_html_()
+    for run in namespace["runs"].values():
+        assert len(run.rounds_list()) == 2 and set(run.evaluations["round"]) == {2}
+    assert pathlib.Path(namespace["folder"], "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_runs_in_a_kernel(notebook, tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"), prepend=":")
+    book = nbformat.read(notebook, as_version=4)
+    nbclient.NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    kinds = [kind for output in outputs for kind in output.get("data", {})]
+    assert kinds.count("image/png") == 2 and not any(output.output_type == "error" for output in outputs)
+    pages = [output.data["text/html"] for output in outputs if "text/html" in output.get("data", {})]
+    assert any("<iframe" in page for page in pages) and any("<progress" in page for page in pages)
+
+
+# --- progress bars ---
+
+TRAIN = {"event": "progress", "phase": "train", "round": 2, "rounds": 4, "clients_done": 1, "clients": 8, "steps_done": 30, "steps_left": 70,
+         "tokens_per_second": 100, "seconds_left": 65.4}
+EVALUATE = {"event": "progress", "phase": "evaluate", "task": "piqa", "budget": 0.25, "done": 3, "rows": 12}
+
+
+def test_a_terminal_has_one_line_that_is_drawn_anew(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    bar = _progress.TerminalBar()
+    for event in ({"event": "start"}, TRAIN, EVALUATE, {"event": "round", "round": 4, "rounds": 4, "loss": 0.5}):
+        bar.take(event)
+    bar.close()
+    drawn = screen.getvalue().split("\r\033[K")[1:]
+    assert [line.strip("█░ \n") for line in drawn] == ["30% round 2/4, 1/8 clients, 1:05 min left", "25% piqa at budget 0.25: 3/12 rows",
+                                                       "100% round 4/4, loss 0.5000"]
+    assert [line.count("█") for line in drawn] == [9, 7, 30] and screen.getvalue().count("\n") == 1
+
+
+def test_a_notebook_has_one_output_that_is_replaced(monkeypatch):
+    shown, updated = [], []
+    handle = types.SimpleNamespace(update=updated.append)
+    shell = types.SimpleNamespace(kernel=object())
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: shell
+    ipython.display = types.SimpleNamespace(display=lambda view, display_id: shown.append(view) or handle)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    bar = _progress.bar_for(None)
+    assert isinstance(bar, _progress.NotebookBar)
+    bar.take(TRAIN)
+    bar.take(EVALUATE)
+    bar.close()
+    assert len(shown) == len(updated) == 1
+    assert shown[0]._repr_html_() == '<progress value="0.3000" max="1" style="width:20em"></progress> round 2/4, 1/8 clients, 1:05 min left'
+
+
+@pytest.mark.parametrize("progress, terminal, kind", [(None, False, _progress.Bar), (None, True, _progress.TerminalBar),
+                                                      (True, False, _progress.TerminalBar), (False, True, _progress.Bar)])
+def test_a_bar_appears_where_somebody_looks(progress, terminal, kind, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: terminal))
+    assert type(_progress.bar_for(progress)) is kind

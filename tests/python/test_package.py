@@ -1,0 +1,321 @@
+"""evenkeel_moe: training with callbacks, run folders as data frames, the other commands, errors, and its types."""
+
+import importlib.machinery
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file
+
+import evenkeel_moe as ek
+from evenkeel_moe import _program, _toml
+from package import CONFIG, ROOT, python, settings, train
+from tiny import evenkeel, lines, without_seconds
+
+
+@pytest.fixture(scope="module")
+def told(tiny_model, tmp_path_factory):
+    """A run of two rounds, and what its callbacks received."""
+    heard = {"rounds": [], "evaluations": [], "events": []}
+    run = train(tiny_model, tmp_path_factory.mktemp("python") / "run", on_round=heard["rounds"].append,
+                on_evaluation=heard["evaluations"].append, on_event=heard["events"].append)
+    return run, heard
+
+
+def test_train_returns_the_run_and_calls_back(told):
+    run, heard = told
+    assert [round.round for round in heard["rounds"]] == [1, 2] and heard["rounds"][0].rounds == 2
+    records = lines(run.path / "rounds.jsonl")
+    assert [round.loss for round in heard["rounds"]] == [record["loss"] for record in records]
+    assert [round.bytes_up for round in heard["rounds"]] == [record["bytes_up"] for record in records]
+    scores = lines(run.path / "evaluations.jsonl")
+    assert [(score.task, score.record["accuracy_likelihood"]) for score in heard["evaluations"]] == \
+        [(score["task"], score["accuracy_likelihood"]) for score in scores] and len(scores) == 5
+    assert heard["events"][0]["event"] == "start" and heard["events"][-1] == {
+        "event": "done", "run": str(run.path), "report": f"{run.path}/report.html", "exit_code": 0}
+
+
+def test_the_run_has_the_bits_of_the_same_command(told, tiny_model, tmp_path):
+    words = [word for key, value in settings(str(tiny_model)).items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    assert evenkeel("train", CONFIG, "--out", tmp_path / "run", *words).returncode == 0
+    assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(told[0].path / "rounds.jsonl"))
+    assert (tmp_path / "run/adapter/adapter_model.safetensors").read_bytes() == \
+        (told[0].path / "adapter/adapter_model.safetensors").read_bytes()
+
+
+def test_frames_hold_the_records(told):
+    run, _ = told
+    records = lines(run.path / "rounds.jsonl")
+    frame = run.rounds
+    assert isinstance(frame, pd.DataFrame) and list(frame["loss"]) == [record["loss"] for record in records]
+    assert list(frame["seconds.train"]) == [record["seconds"]["train"] for record in records]
+    assert "utilization" not in frame and "checksum" not in frame
+    clients = run.clients
+    assert len(clients) == sum(record["participants"] for record in records) and set(clients["round"]) == {1, 2}
+    scores = run.evaluations
+    assert list(scores["accuracy_likelihood"]) == [record["accuracy_likelihood"] for record in lines(run.path / "evaluations.jsonl")]
+    assert scores.pivot_table("accuracy_likelihood", "task", "budget").shape == (5, 1)
+
+
+def test_adapter_config_and_manifest(told):
+    run, _ = told
+    expected = load_file(run.path / "adapter/adapter_model.safetensors")
+    adapter = run.adapter()
+    assert adapter.keys() == expected.keys() and all(np.array_equal(adapter[name], expected[name]) for name in expected)
+    assert run.config["train"]["rounds"] == 2 and run.config["method"]["name"] == "fedit"
+    assert run.manifest["version"] == ek.__version__
+
+
+def test_report_shows_in_a_notebook(told, tmp_path):
+    report = told[0].report()
+    shown = report._repr_html_()
+    assert shown.startswith("<iframe") and "srcdoc=" in shown and "<script" not in shown.replace("&lt;script", "")
+    assert report.save(tmp_path / "page.html").read_text() == report.html and "fedit" in report.html.lower()
+    two = told[0].report(told[0].path)
+    assert len(two.html) > len(report.html)
+
+
+def test_resume_goes_on_to_more_rounds(told, tiny_model, tmp_path):
+    run = train(tiny_model, tmp_path / "run", {"train__rounds": 1})
+    assert len(run.rounds_list()) == 1
+    assert run.resume(rounds=2).path == run.path
+    assert without_seconds(run.rounds_list()) == without_seconds(told[0].rounds_list())
+
+
+def test_a_run_is_read_without_pandas_and_safetensors(told, monkeypatch):
+    run, _ = told
+    for name in ("pandas", "safetensors", "safetensors.numpy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert len(run.rounds_list()) == 2 and run.rounds_list().flat()[0]["seconds.train"] > 0
+    assert "<td>fedit</td>" in run.rounds_list()._repr_html_()
+    for read, package, extra in ((lambda: run.rounds, "pandas", "frames"), (lambda: run.evaluations, "pandas", "frames"),
+                                 (run.adapter, "safetensors", "tensors")):
+        with pytest.raises(ek.MissingPackage, match=rf"{package}, which is not installed: pip install 'evenkeel-moe\[{extra}\]'"):
+            read()
+
+
+def test_a_config_is_read_without_tomllib(told, monkeypatch):
+    for name in ("tomllib", "tomli"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ek.MissingPackage, match=r"evenkeel-moe\[toml\]"):
+        _ = told[0].config
+
+
+def test_the_package_alone_needs_the_standard_library_only():
+    code = "import sys\nfor name in ('numpy', 'pandas', 'safetensors', 'IPython', 'torch'): sys.modules[name] = None\n" \
+           "import evenkeel_moe as ek\nprint(len(ek.list_methods()), len(ek.generate(['a', 'b'], model='builtin:tiny-olmoe', max_new_tokens=2)))"
+    out, error = python(code).communicate(timeout=60)
+    assert out.split() == [str(len(ek.list_methods())), "2"], error
+
+
+def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_line(told, tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    text = (told[0].path / "rounds.jsonl").read_text()
+    (tmp_path / "rounds.jsonl").write_text(text[:-20])
+    assert len(ek.Run(tmp_path).rounds_list()) == 1 and ek.Run(tmp_path).evaluations_list() == []
+
+
+def test_generate_and_score(told, tiny_model):
+    run, _ = told
+    prompts = ["Once", 'a "quoted"\nline', "ü"]
+    words = ["generate", "--run", run.path, "--max-new-tokens", 5, "--json"]
+    expected = [json.loads(line)["text"] for line in evenkeel(*words, *sum((["--prompt", text] for text in prompts), [])).stdout.splitlines()]
+    assert ek.generate(prompts, run=run, max_new_tokens=5) == expected
+    assert ek.generate(prompts[0], run=run, max_new_tokens=5) == expected[0]
+    scores = ek.score(["a text", ("a", " text"), [7, 8, 9]], model=tiny_model)
+    assert [score["index"] for score in scores] == [0, 1, 2] and scores[2]["ids"] == [7, 8, 9]
+    assert scores[1]["completion"]["first"] > 0 and scores.frame().shape[0] == 3
+    assert scores[0]["logprob"] == pytest.approx(sum(scores[0]["token_logprobs"]), rel=1e-5)
+
+
+def test_texts_that_cannot_be_scored(tiny_model):
+    with pytest.raises(ek.EvenkeelError, match="input.jsonl") as caught:
+        ek.score(["a text", [10**6]], model=tiny_model)
+    assert caught.value.exit_code == 1
+    scores = ek.score(["a text", [10**6], "b text"], model=tiny_model, strict=False)
+    assert [sorted(score)[:2] for score in scores] == [["greedy", "ids"], ["error", "index"], ["greedy", "ids"]]
+    with pytest.raises(TypeError, match="a list of texts"):
+        ek.score("a text", model=tiny_model)
+
+
+def test_evaluate_gives_the_scores_of_the_command(told):
+    run, _ = told
+    scores = ek.evaluate(run=run, budget=[0.5, 1.0], tasks=["builtin:facts", "builtin:tools"], limit=2)
+    done = evenkeel("evaluate", "--run", run.path, "--budget", "0.5,1", "--tasks", "builtin:facts,builtin:tools", "--limit", 2, "--json")
+    assert without_seconds(scores) == without_seconds([json.loads(line) for line in done.stdout.splitlines()]) and len(scores) == 4
+
+
+def test_lists(tiny_model):
+    assert [method["name"] for method in ek.list_methods()] == [line.split()[0] for line in evenkeel("list", "methods").stdout.splitlines()]
+    assert {"name": "ub-smoe", "family": "sparsity", "exact": False}.items() <= ek.list_methods()[0].items()
+    assert {entry["name"] for entry in ek.list_tasks()} > {"piqa", "builtin:facts"} and ek.list_models()[0]["text"]
+    keys = {key["key"]: key for key in ek.list_keys("train")}
+    assert keys["train.rounds"] == {"key": "train.rounds", "type": "integer", "default": "10", "allowed": "1 or more, up to 1000000000",
+                                    "help": "communication rounds, 1 or more"}
+
+
+# --- errors ---
+
+@pytest.mark.parametrize("call, words, kind", [
+    (lambda: ek.train(CONFIG, set={"train.rounds": -2}), ["train", CONFIG, "--set", "train.rounds=-2"], "config"),
+    (lambda: ek.train("no.toml"), ["train", "no.toml"], "io"),
+    (lambda: ek.train(CONFIG, set={"model.path": "nowhere"}), ["train", CONFIG, "--set", 'model.path="nowhere"'], "checkpoint"),
+    (lambda: ek.evaluate(model="nowhere", tasks="builtin"), ["evaluate", "--model", "nowhere", "--tasks", "builtin"], "checkpoint"),
+    (lambda: ek.evaluate(tasks="builtin"), ["evaluate", "--tasks", "builtin"], "config"),
+    (lambda: ek.generate("a", model="nowhere"), ["generate", "--model", "nowhere", "--prompt", "a"], None),
+    (lambda: ek.export("nowhere", "out"), ["export", "--run", "nowhere", "--out", "out"], None),
+    (lambda: ek.list_keys("planets"), ["list", "keys", "planets"], None),
+])
+def test_an_exception_carries_the_programs_line(call, words, kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = evenkeel(*words, cwd=tmp_path).stderr.splitlines()[-1]
+    with pytest.raises(ek.EvenkeelError) as caught:
+        call()
+    assert "evenkeel: " + str(caught.value) == line and (caught.value.exit_code, caught.value.kind) == (1, kind)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_flag_that_the_program_does_not_know(tiny_model):
+    with pytest.raises(ek.EvenkeelError, match="--planets"):
+        ek.generate("a", model=tiny_model, planets=3)
+
+
+def test_warnings_go_to_the_logger(told, caplog):
+    told[0].resume(rounds=3)
+    assert any("3 rounds" in record.message for record in caplog.records if record.name == "evenkeel_moe")
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(ek.EvenkeelError, match="holds no run"):
+        ek.Run(tmp_path)
+
+
+# --- where the program is ---
+
+def fake(path, text="#!/bin/sh\necho fake \"$@\"\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_the_program_inside_the_package_comes_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(_program, "INSIDE", fake(tmp_path / "_bin/evenkeel"))
+    assert ek.program_path() == tmp_path / "_bin/evenkeel"
+
+
+def test_the_variable_comes_before_the_path_and_must_be_right(monkeypatch, tmp_path):
+    monkeypatch.setattr(_program, "INSIDE", tmp_path / "absent")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    binary = fake(tmp_path / "path/evenkeel", "\x7fELF")
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(fake(tmp_path / "named")))
+    assert ek.program_path() == tmp_path / "named"
+    monkeypatch.delenv("EVENKEEL_PROGRAM")
+    assert ek.program_path() == binary
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(tmp_path / "nothing"))
+    with pytest.raises(ek.EvenkeelError, match="EVENKEEL_PROGRAM is .*nothing, which is no program"):
+        ek.program_path()
+
+
+def test_a_script_of_that_name_on_the_path_is_not_taken_for_the_program(monkeypatch, tmp_path):
+    monkeypatch.setattr(_program, "INSIDE", tmp_path / "absent")
+    monkeypatch.delenv("EVENKEEL_PROGRAM")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for place in ("nothing", "script"):
+        if place == "script":
+            fake(tmp_path / "evenkeel")
+        with pytest.raises(ek.EvenkeelError, match="the program is not found: neither"):
+            ek.program_path()
+
+
+def test_the_console_script_becomes_the_program():
+    out, _ = python("import sys; from evenkeel_moe._program import main; main(sys.argv[1:])", "list", "methods").communicate(timeout=60)
+    assert out == evenkeel("list", "methods").stdout
+    done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "planets"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+    assert done.returncode == 1 and "planets" in done.stderr
+    lost = subprocess.run([sys.executable, "-m", "evenkeel_moe"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "EVENKEEL_PROGRAM": "nowhere"})
+    assert (lost.returncode, lost.stdout) == (1, "") and lost.stderr.startswith("evenkeel: EVENKEEL_PROGRAM is nowhere")
+
+
+def test_the_module_of_another_torch_sets_the_programs_variables(monkeypatch):
+    other = types.ModuleType("evenkeel_moe._torch")
+    other.__spec__ = importlib.machinery.ModuleSpec("evenkeel_moe._torch", None)
+    other.environment = lambda: {**os.environ, "LD_PRELOAD": "/nowhere/libtorch.so"}
+    monkeypatch.setitem(sys.modules, "evenkeel_moe._torch", other)
+    assert _program.program_environment()["LD_PRELOAD"] == "/nowhere/libtorch.so"
+
+    def refuse():
+        raise ek.EvenkeelError("EVENKEEL_TORCH is x: no torch", 1, "config")
+
+    other.environment = refuse
+    with pytest.raises(ek.EvenkeelError, match="EVENKEEL_TORCH is x"):
+        ek.list_methods()
+
+
+def test_configs_that_ship_are_found_from_anywhere(monkeypatch, tmp_path, tiny_model):
+    monkeypatch.chdir(tmp_path)
+    run = ek.train("configs/tiny/train.toml", set=settings(tiny_model, train__rounds=1, evaluate__limit=1), out="run")
+    assert len(run.rounds_list()) == 1
+
+
+# --- values, types, versions ---
+
+@pytest.mark.parametrize("value", [True, False, 0, -7, 2**40, 0.1, 1e-300, -2.5e10, "", "plain", 'a "quoted" \\ path', "ü – 日本", "line\nbreak\ttab",
+                                   "\x01\x7f", [], [1, 2], [0.5, 1.0], ["a", 'b"'], {}, {"values": [0.5], "shares": [1, 2]}, {"a b": {"c": "d"}}])
+def test_values_are_written_as_toml(value):
+    assert tomllib.loads(f"x = {_toml.toml_value(value)}") == {"x": value}
+
+
+def test_paths_tuples_and_numbers_of_numpy_are_values_too():
+    assert _toml.toml_value(pathlib.Path("a b/c")) == '"a b/c"' and _toml.toml_value((1, 2)) == "[1, 2]"
+    assert _toml.toml_value(np.float64(0.5)) == "0.5" and _toml.toml_value(np.int64(3)) == "3"
+    for wrong in (None, object(), {1, 2}):
+        with pytest.raises(TypeError, match="allowed: bool, int"):
+            _toml.toml_value(wrong)
+
+
+def test_a_setting_arrives_as_it_was(tiny_model, tmp_path):
+    name = 'it\'s a "name" – \\ ü'
+    run = train(tiny_model, tmp_path / "run", {"name": name, "train__rounds": 1, "evaluate__limit": 1,
+                                               "clients__budgets": {"values": [0.5, 1.0], "shares": [2, 3]}})
+    assert run.config["name"] == name and sorted(run.config["clients"]["budgets"]["values"]) == [0.5, 1.0]
+
+
+def test_the_package_has_the_programs_version():
+    assert f"project(evenkeel VERSION {ek.__version__} " in (ROOT / "CMakeLists.txt").read_text()
+    assert evenkeel("--version").stdout == f"evenkeel {ek.__version__}\n"
+
+
+def test_types_are_strict(tmp_path):
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    (tmp_path / "user.py").write_text("import evenkeel_moe as ek\nrun = ek.train('a.toml', set={'a': 1}, on_round=print)\n"
+                                      "losses: list[float] = [record['loss'] for record in run.rounds_list()]\nreveal_type(run.report())\n")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", "--config-file",
+                           ROOT / "python/pyproject.toml", "-p", "evenkeel_moe"], cwd=ROOT / "python", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    user = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", "--cache-dir", tmp_path / "cache",
+                           tmp_path / "user.py"],
+                          env={**os.environ, "MYPYPATH": str(ROOT / "python")}, cwd=tmp_path, capture_output=True, text=True)
+    assert "evenkeel_moe.run.Report" in user.stdout and "Success" in user.stdout, user.stdout
+
+
+def test_every_public_name_has_a_docstring():
+    for name in set(ek.__all__) - {"__version__"}:
+        assert (getattr(ek, name).__doc__ or "").strip(), name
+
+
+def test_no_function_parses_what_is_written_for_people():
+    """stdout is read as JSON lines; of stderr, the error line and the level of log lines."""
+    code = "".join(path.read_text() for path in (ROOT / "python/evenkeel_moe").glob("*.py"))
+    assert len(re.findall(r"re\.compile", code)) == 1

@@ -1,0 +1,61 @@
+"""ek.Study: reads the folder of a study, and drives `evenkeel study` where the program has that command."""
+
+import pytest
+
+import evenkeel_moe as ek
+from package import CONFIG, settings
+from tiny import sealed, started
+
+has_study = "study" in [line.split()[0] for line in started("--help").stdout.splitlines() if line.startswith("  ") and line.strip()]
+needs_study = pytest.mark.skipif(not has_study, reason="this program has no command `study` yet")
+
+needs_report = pytest.mark.skipif("--format" not in started("report", "--help").stdout, reason="this program's report has no --format yet")
+
+
+@pytest.fixture
+def folder(small_run, tmp_path):
+    (tmp_path / "fedit").mkdir()
+    (tmp_path / "fedit/seed-5").symlink_to(small_run)
+    runs = [{"arm": "fedit", "seed": 5, "folder": "fedit/seed-5", "state": "done", "config": "0" * 64},
+            {"arm": "ub-smoe", "seed": 5, "folder": "ub-smoe/seed-5", "state": "planned", "config": "1" * 64}]
+    (tmp_path / "study.json").write_text(sealed({
+        "version": 1, "name": "tiny", "reference": "fedit", "endpoint": "accuracy", "seeds": [5], "arms": [
+            {"name": "fedit", "set": ["method.name=fedit"]}, {"name": "ub-smoe", "set": ["method.name=ub-smoe"]}],
+        "common": [], "free": [], "pinned": [], "base": "0" * 64, "runs": runs}) + "\n")
+    return tmp_path
+
+
+def test_a_study_is_read(folder, small_run):
+    study = ek.Study.open(folder)
+    assert study.state["reference"] == "fedit" and [run["state"] for run in study.runs_list()] == ["done", "planned"]
+    assert [len(run.rounds_list()) for run in study.runs()] == [1] and study.runs("ub-smoe") == []
+    assert study.runs("fedit")[0].path.resolve() == small_run.resolve()
+    assert list(study.runs_list().frame()["arm"]) == ["fedit", "ub-smoe"]
+
+
+def test_a_folder_without_a_study(tmp_path):
+    with pytest.raises(ek.EvenkeelError, match="holds no study"):
+        ek.Study.open(tmp_path)
+
+
+@needs_study
+def test_a_study_runs_and_reports(tiny_model, tmp_path):
+    (tmp_path / "base.toml").write_text(CONFIG.read_text())
+    arms = "".join(f'[[study.arm]]\nname = "{name}"\nset = ["method.name={name}"]\n' for name in ("fedit", "a3smoe"))
+    (tmp_path / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\nreference = "fedit"\nendpoint = "accuracy"\n{arms}')
+    chosen = {key: value for key, value in settings(tiny_model, train__rounds=1, evaluate__limit=2).items() if key != "method.name"}
+    study = ek.Study(tmp_path / "study.toml", out=tmp_path / "study")
+    assert len(study.run(set=chosen, only=["fedit:1"]).runs()) == 1
+    assert len(study.run(set=chosen).runs()) == 4 and len(study.runs("a3smoe")) == 2
+
+
+@needs_report
+def test_a_study_is_compared(folder):
+    study = ek.Study.open(folder)
+    report = study.report()
+    assert (report["version"], report["reference"]) == (1, "fedit") and report["missing"]
+    values = study.values
+    scores = ek.Run(folder / "fedit/seed-5").evaluations
+    accuracy = values[values["measure"] == "accuracy"].set_index("task")["value"]
+    assert accuracy.to_dict() == scores.set_index("task")["accuracy"].to_dict()
+    assert "<iframe" in study.page()._repr_html_()
