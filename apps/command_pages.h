@@ -12,7 +12,7 @@ namespace evenkeel {
 struct FlagPage {
   std::vector<std::string> names{};  ///< "--set", "-h"; of a positional argument one name without dashes
   std::string value{};               ///< type of its value, e.g. "TEXT"; empty: it takes none
-  std::string text;                ///< what it does
+  std::string text;                  ///< what it does
   bool required = false;
   bool repeated = false;  ///< takes several values
 };

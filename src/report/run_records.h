@@ -15,7 +15,7 @@ namespace evenkeel {
 /// The records of one run.
 struct RunRecords {
   std::string label;  ///< name of the folder, or its path if two runs share a name
-  std::string arm;  ///< arm of a study; empty for other runs
+  std::string arm;    ///< arm of a study; empty for other runs
   std::filesystem::path folder;
   std::string method;
   int64_t seed = 0;

@@ -12,9 +12,7 @@ namespace {
 
 constexpr std::string_view kRoundTag = "train/", kScoreTag = "evaluate/";
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 void add_experts(const ExpertUse& use, std::vector<Scalar>& scalars) {
   int64_t dead = 0;
