@@ -28,7 +28,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0.0 : (a - b).abs().max().item<double>();
 }
 
-/// Of the updates, which layouts may factor otherwise; in the factors themselves where their shapes agree.
+/// Returns the largest absolute difference of factors and scalings.
 double largest_difference(const AdapterState& read, const AdapterState& written) {
   double most = 0;
   for (const auto& [site, factors] : written) {

@@ -1,4 +1,5 @@
-/// \file  Reads an export back from disk with this program's own readers and compares it with what was to be written.
+/// \file  Reads an export back from disk with this program's own readers and compares it with the model that was
+/// written.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +13,7 @@ namespace evenkeel {
 struct WrittenModel {
   std::string base_model;  ///< folder of the base model
   const AdapterState& adapters;
-  RouterOptions router;  ///< router options of the run's evaluations; those that an export cannot hold are ignored
+  RouterOptions router;  ///< router options of the run's evaluations; those that an export cannot represent are ignored
 };
 
 /// Compares an export with the model.

@@ -17,15 +17,15 @@ namespace evenkeel {
 void for_each_json_line(const std::string& file, const std::function<void(const JsonView&)>& use,
                         const std::function<void(const Error&)>& on_fault = {});
 
-/// Counts the rows of a command that could not be used while others were.
+/// Counts the valid and the faulty rows of a command. A faulty row does not stop the command.
 class RowFaults {
  public:
   /// Counts a faulty row. \return the error message without its kind
   std::string note(const Error& error);
   /// Counts a valid row.
   void good() { ++rows_; }
-  /// Ends the command.
-  /// \param undone  what was not done with faulty rows, "scored" or "compared"
+  /// Throws if there were faulty rows. Call it at the end of the command.
+  /// \param undone  the operation that faulty rows did not get, "scored" or "compared"
   /// \throws kData when there are faulty rows, with their number and the first message
   void finish(std::string_view undone) const;
 

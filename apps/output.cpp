@@ -14,8 +14,8 @@
 namespace evenkeel {
 namespace {
 
-/// The lowest free descriptor is the one that open() gives. Reading from /dev/null is how stdout fails when it is
-/// written.
+/// Opens closed standard descriptors, because open() would return the lowest free one for another file. stdout is
+/// opened for reading, so that writing to it fails.
 void reserve_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
@@ -29,8 +29,8 @@ Output::Output() {
   std::signal(SIGXFSZ, SIG_IGN);
   if (::isatty(STDOUT_FILENO) != 1) setp(buffer_.data(), buffer_.data() + buffer_.size());
   before_ = std::cout.rdbuf(this);
-  std::cout.exceptions(std::ios::badbit);  // what write_out() throws comes out of operator<<
-  std::cerr.tie(nullptr);                  // an error line must not fail because results cannot be written
+  std::cout.exceptions(std::ios::badbit);  // lets operator<< pass on the exceptions of write_out()
+  std::cerr.tie(nullptr);                  // an error message must not flush std::cout, which may fail
 }
 
 Output::~Output() {
@@ -41,7 +41,7 @@ Output::~Output() {
 int Output::finish(int code) {
   try {
     if (error_ == 0) std::cout.flush();
-  } catch (const OutputLost&) {  // error_ says why
+  } catch (const OutputLost&) {  // finish() reports error_
   }
   if (error_ == 0 || error_ == EPIPE || code != 0) return code;
   std::cerr << "evenkeel: [io] standard output: cannot be written: " << std::strerror(error_) << '\n';
@@ -66,7 +66,7 @@ int Output::sync() {
   return 0;
 }
 
-/// What cannot be written is not tried again.
+/// Writes the buffer. After a failure nothing is written any more.
 void Output::write_out() {
   const std::string_view text(pbase(), static_cast<size_t>(pptr() - pbase()));
   if (pbase() != nullptr) setp(buffer_.data(), buffer_.data() + buffer_.size());

@@ -1,5 +1,5 @@
-/// \file  Standard output of the program, with detection of lost output. While an Output exists, std::cout writes
-/// through it. Nothing else may write to stdout.
+/// \file  Implements standard output with detection of lost output. While an Output exists, std::cout writes through
+/// it. Nothing else may write to stdout.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-/// \file  The program as a function, for the main() of evenkeel and of programs that add their own methods or model
-/// families (docs/tutorial-new-method.md, docs/tutorial-new-family.md).
+/// \file  Declares the program as a function, for the main() of evenkeel and of programs that add their own methods or
+/// model families (docs/tutorial-new-method.md, docs/tutorial-new-family.md).
 #pragma once
 
 namespace evenkeel {

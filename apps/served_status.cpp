@@ -15,7 +15,7 @@ namespace {
 
 fs::path federation_of(const fs::path& run) { return run / "federation"; }
 
-/// The last exchange with each client.
+/// Returns the last exchange with each client.
 std::map<int64_t, SessionReport> last_sessions(const fs::path& federation) {
   std::map<int64_t, SessionReport> sessions;
   const auto lines = read_sealed_lines(sessions_file(federation));

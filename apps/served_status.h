@@ -6,7 +6,7 @@
 
 namespace evenkeel {
 
-/// Address of a server that is asked for its metrics.
+/// Address of a server whose metrics are fetched.
 struct ServerAddress {
   std::string server, ca;
   bool insecure = false;

@@ -1,4 +1,4 @@
-// What stands for the commands of federations in a program that was built without cpp-httplib or protobuf.
+// Replaces the commands of federations in a program that was built without cpp-httplib or protobuf.
 #include "apps/commands.h"
 #include "apps/served_status.h"
 #include "base/plain/error.h"
@@ -6,7 +6,7 @@
 namespace evenkeel {
 namespace {
 
-/// The wire of federations is missing.
+/// Reports that this program cannot connect to nodes.
 [[noreturn]] void fail_absent(std::string_view who) {
   fail(kConfig, who, ": this program was built without the wire of federations, which needs cpp-httplib, protobuf and ",
        "OpenSSL (cmake says which of them was missing)");

@@ -1,6 +1,6 @@
-// AdamW over the adapters of one OLMoE layer at rank 20: one fused pass over stacked tensors, beside LibTorch's own
-// optimiser over the same tensors and over one tensor per expert, as frameworks that wrap modules hold them. Argument:
-// experts.
+// Measures AdamW over the adapters of one OLMoE layer at rank 20. It compares one fused pass over stacked tensors with
+// LibTorch's optimiser over the same tensors, and over one tensor per expert, as frameworks with one module per expert
+// store them. Argument: number of experts.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 #include <torch/optim/adamw.h>

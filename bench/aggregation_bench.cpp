@@ -1,13 +1,14 @@
-// The server's step of a round, method by method, from upload files as a run's journal holds them. Each measurement is
-// a process of its own and one line of JSON: seconds, GB/s of the uploads' bytes (each counted once) and their share of
-// what this machine streams in the same run, memory beside what was there before, and a SHA-256 of the state that came
-// out, to compare builds by.
+// Measures the server's aggregation step for each method, from upload files as a run's journal stores them. Each
+// measurement runs in its own process and prints one line of JSON: seconds; GB/s of the uploads' bytes (each counted
+// once) and their fraction of the memory bandwidth measured in the same run; additional memory; and a SHA-256 of the
+// resulting state, to compare builds.
 //   aggregation_bench --full --clients 8 32 --folder uploads > server.json      OLMoE-1B-7B's layout, 370 MiB a client
 //   aggregation_bench --layers 2 --hidden 2048 --width 1024 --experts 64 --rank 20 --clients 2 4 8 --methods flexlora
-//   aggregation_bench --full --float32 --clients 8 --methods fedit --rounds 8    uploads that cross as they are
-// Files are written once and kept with --folder; without it they go to a temporary folder that is removed.
-// Memory is sampled every 2 ms: RssAnon of /proc/self/status, and apart from it the pages of mapped files, RssFile,
-// which the system can drop. Page cache is left as it is; major faults say how often a page came from the disk.
+//   aggregation_bench --full --float32 --clients 8 --methods fedit --rounds 8    uploads without rounding
+// Files are written once and kept with --folder; without it they go to a temporary folder that is removed. Memory is
+// sampled every 2 ms: RssAnon of /proc/self/status and, separately, RssFile, the pages of mapped files, which the
+// system can drop. The page cache is not cleared; the number of major faults shows how often a page was read from the
+// disk.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <malloc.h>
@@ -52,7 +53,7 @@ struct Layout {
   "rope_theta": 10000.0, "max_position_embeddings": 4096, "tie_word_embeddings": false, "attention_bias": false,
   "clip_qkv": null, "initializer_range": 0.02, "eos_token_id": 0, "pad_token_id": 1})");
   }
-  /// Of the files: another layout is another folder.
+  /// Returns the folder name of the files. Each layout has its own folder.
   std::string name() const {
     return concat(layers, "x", hidden, "x", width, "x", experts, "r", rank,
                   transport == TransportDtype::kBFloat16 ? "" : "-float32");
@@ -75,7 +76,7 @@ Resident resident() {
   return now;
 }
 
-/// The most of either kind while it lives, each at its own time.
+/// Samples the peak of each kind of memory during its lifetime. The two peaks may be at different times.
 class PeakMemory {
  public:
   Resident most() const { return {anonymous_, of_files_}; }
@@ -119,7 +120,7 @@ Server make_server(const fs::path& folder, const Layout& layout, const std::stri
   return server;
 }
 
-/// N(0, scale) in bfloat16, each matrix of a stack at a scale of its own, as experts of unequal load have it.
+/// Draws from N(0, scale) in bfloat16. Each matrix of a stack has its own scale, like experts of unequal load.
 at::Tensor draw(at::IntArrayRef sizes, RandomStream stream) {
   static const std::vector<float> normals = [] {
     std::vector<float> table(size_t{1} << 16);
@@ -144,7 +145,7 @@ std::vector<int64_t> stacked(const Site& site, int64_t rows, int64_t columns) {
   return site.experts > 0 ? std::vector<int64_t>{site.experts, rows, columns} : std::vector<int64_t>{rows, columns};
 }
 
-/// What any method's client sends, all of it: each method gets its part.
+/// Returns everything that a client of any method sends.
 Payload whole_upload(const Server& server, const Layout& layout, int64_t client) {
   Payload upload;
   const auto key = static_cast<uint64_t>(client);
@@ -182,7 +183,7 @@ bool sends_extra(const std::string& method, const std::string& name) {
   return (method == "ub-smoe" || method == "a3smoe") && name != "rank";
 }
 
-/// The part of a whole upload that clients of the method send.
+/// Removes everything from the upload that clients of the method do not send.
 void keep_what_is_sent(Payload& upload, const std::string& method) {
   for (auto& [site, factors] : upload.adapters) {
     if (method == "fed-sb" || method == "ffa-lora") factors.a = at::Tensor();
@@ -225,7 +226,7 @@ int64_t bytes_of(const AdapterState& adapters) {
   return bytes;
 }
 
-/// Of memory: what two tensors share counts once.
+/// Returns the bytes of a state. Memory that two tensors share counts once.
 int64_t bytes_of(const ServerState& state) {
   std::map<const void*, int64_t> storages;
   see_tensors(state,
@@ -252,7 +253,7 @@ std::string hash_of(const ServerState& state) {
 
 ServerState beginning(const Server& server) {
   if (server.config.method.name != "fed-sb") return server.method->initialize(server.view(0));
-  ServerState state;  // its opening is not measured here
+  ServerState state;  // initialisation is not measured here
   for (const auto& [name, site] : server.sites)
     state.global.adapters[name] = {.core = at::zeros(stacked(site, server.max_rank(), server.max_rank()))};
   return state;
@@ -296,7 +297,7 @@ void measure(const Options& options, const std::string& method, int64_t clients)
                         .participants = server.clients,
                         .weights = std::vector<double>(server.clients.size(), 1.0 / static_cast<double>(clients))};
   for (int64_t t = 0; t < options.rounds; ++t) {
-    if (t == 0) ::malloc_trim(0);  // later rounds find the memory of earlier ones, as a server does
+    if (t == 0) ::malloc_trim(0);  // later rounds reuse the memory of earlier ones, as in a server
     release_mapped_pages();
     const int64_t faults = major_faults(), old_state = bytes_of(state);
     const auto before = resident();
@@ -322,7 +323,7 @@ void measure(const Options& options, const std::string& method, int64_t clients)
   }
 }
 
-/// A process of its own: memory and caches of one measurement are not those of the next.
+/// Runs work() in its own process, so that memory and caches of one measurement do not affect the next.
 template <typename Work>
 void apart(int threads, const Work& work) {
   std::cout.flush();
@@ -370,7 +371,7 @@ int main(int argc, char** argv) {
   evenkeel::settle_process(argv);
   evenkeel::Options options{.methods = evenkeel::all_methods()};
   CLI::App app("the server's step of a round");
-  app.allow_extras();  // those of other benchmarks
+  app.allow_extras();  // flags of other benchmarks
   app.add_flag_callback(
       "--full", [&] { options.layout = {16, 2048, 1024, 64, 20, options.layout.transport}; }, "OLMoE-1B-7B at rank 20");
   app.add_flag_callback(

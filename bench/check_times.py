@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Simulated seconds of a run against the seconds that it really took.
+"""Compares the simulated seconds of a run with its real seconds.
 
     build/evenkeel doctor --config run.toml --client-profile here.toml      (on each kind of machine)
     cat run.toml here.toml > timed.toml
     build/evenkeel train timed.toml --set 'clients.profiles={ values = ["here"] }' --out runs/timed
     bench/check_times.py runs/timed
 
-Prints every client's training, predicted (records' `simulated`) and real (`seconds`), over all rounds. With --together,
-of a run whose clients had machines of their own, also every round from its first task to its aggregate
-(`seconds.round`). Exit 1 when a prediction is further off than the tolerance.
+Prints the predicted (`simulated` in the records) and the real (`seconds`) training time of every client over all
+rounds. With --together, it also prints the time of every round from its first task to its aggregate (`seconds.round`).
+That is for runs in which each client had its own machine. The exit code is 1 if a prediction exceeds the tolerance.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ def rounds_of(run, skip):
 
 
 def training(rounds):
-    """[(name, predicted, real)], seconds of each client over all rounds."""
+    """Returns [(name, predicted, real)] in seconds per client over all rounds."""
     sums = {}
     for record in rounds:
         for client in record["clients"]:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Before and after, from two Google Benchmark JSON files of the same machine.
+"""Compares two Google Benchmark JSON files of the same machine, before and after a change.
 
     build/router_bench --benchmark_repetitions=5 --benchmark_out=before.json
     (change, build)
     build/router_bench --benchmark_repetitions=5 --benchmark_out=after.json
     bench/compare.py before.json after.json
 
-Compares the median of the repetitions in real time; a ratio below 1 is faster. Differences smaller than the spread of
+Compares the medians of the repetitions in real time. A ratio below 1 is faster. Differences smaller than the spread of
 the repetitions are marked as noise.
 """
 import argparse

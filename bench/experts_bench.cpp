@@ -1,6 +1,6 @@
-// One MoE layer, LoRA of rank 20 on all three projections, forward and forward + backward.
-// Counters: GFLOP/s counts 2 per multiply-add of the frozen products, forward, and dX again in backward; page faults
-// per step.
+// Measures one MoE layer with LoRA of rank 20 on all three projections, forward and forward + backward. GFLOP/s counts
+// 2 per multiply-add of the frozen products in the forward pass, and of dX in the backward pass. The other counter is
+// page faults per step.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -15,7 +15,8 @@ struct Layer {
   ExpertWeights weights;
   LoraFactors gate, up, down;
   at::Tensor x_TD;
-  std::vector<Routing> routings;  // taken in turn: with one alone, whatever is cached by the number of rows looks fast
+  // Used in turn; a single routing would favour caches that depend on the number of rows.
+  std::vector<Routing> routings;
 };
 
 LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {

@@ -1,5 +1,5 @@
-// A 2048 x 2048 projection stored in bfloat16 with LoRA of rank 20, forward + backward, on both paths; beside the same
-// work with the product of the factors materialised (W + BA), as a parametrised weight does it.
+// Measures a 2048 x 2048 projection in bfloat16 with LoRA of rank 20, forward + backward, with both kernels. For
+// comparison it measures the same layer with the materialised weight W + BA.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -1,5 +1,5 @@
-/// \file  What this machine can do at most, measured in the run that quotes it: multiply-adds in registers, and bytes
-/// read from memory.
+/// \file  Measures the limits of this machine in the run that reports them: multiply-adds in registers, and bytes read
+/// from memory.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,8 +22,8 @@ namespace evenkeel::bench {
 inline volatile float sum_seen = 0;
 inline volatile int64_t bits_seen = 0;
 
-// 24 sums in registers, which hide the time that one multiply-add takes; a compiler that knew what they begin with
-// would make one of them. \return multiply-adds per step
+// 24 independent sums in registers hide the latency of a multiply-add. Their start values are unknown to the compiler,
+// which could merge them otherwise. \return multiply-adds per step
 #define EK_MULTIPLY_ADDS(name, instructions, bytes, registers)                                 \
   __attribute__((target(instructions))) inline int64_t name(int64_t steps) {                   \
     using Vector __attribute__((vector_size(bytes))) = float;                                  \
@@ -43,7 +43,7 @@ EK_MULTIPLY_ADDS(multiply_adds_avx2, "avx2,fma", 32, 12)
 #undef EK_MULTIPLY_ADDS
 
 #if defined(__x86_64__)
-// As above, dot products of pairs of bfloat16.
+// The same for dot products of pairs of bfloat16.
 __attribute__((target("avx512f,avx512bf16"))) inline int64_t dot_products(int64_t steps) {
   constexpr int kSums = 24;
   __m512 sums[kSums];
@@ -59,7 +59,7 @@ __attribute__((target("avx512f,avx512bf16"))) inline int64_t dot_products(int64_
   return int64_t{kSums} * 32;
 }
 
-// As above, of tiles of 16 by 16 sums and 32 terms each: four of sums, which hide the time that one product takes.
+// The same for tiles of 16 by 16 sums and 32 terms each. Four tiles of sums hide the latency of a product.
 __attribute__((target("amx-tile,amx-bf16"))) inline int64_t tile_products(int64_t steps) {
   struct alignas(64) {
     uint8_t palette = 1, start_row = 0, reserved[14]{};
@@ -90,7 +90,7 @@ inline int64_t multiply_adds(int64_t steps) {
   return 1;
 }
 
-/// Four places at a time: one stream alone is not all that a thread can have under way.
+/// Reads four streams at a time, because one stream does not use all outstanding requests of a thread.
 struct ReadAll {
   static EK_INLINE int64_t run(const int64_t* numbers, int64_t n) {
     constexpr int kStreams = 4, kLine = 8;
@@ -105,7 +105,7 @@ struct ReadAll {
   }
 };
 
-/// Best of three, `work` on so many threads.
+/// Returns the best time of three runs of `work` on `threads` threads.
 inline double seconds_of(const std::function<void(int64_t thread)>& work, int64_t threads) {
   double best = 1e30;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -118,18 +118,18 @@ inline double seconds_of(const std::function<void(int64_t thread)>& work, int64_
 
 struct MachineLimits {
   double gflops = 0;           ///< float32 multiply-adds, two operations each
-  double bfloat16_gflops = 0;  ///< the same of bfloat16, by tiles or pairs; without the instructions, float32's
+  double bfloat16_gflops = 0;  ///< same for bfloat16, with tiles or pairs; float32's rate on processors without them
   double gbytes = 0;           ///< GB/s read from memory
 };
 
-/// Twice what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.
+/// Returns twice the size of the last-level cache, at least 128 MiB.
 inline int64_t beyond_caches() {
   const int64_t cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
   return std::max(int64_t{1} << 27, 2 * cache);
 }
 
 inline MachineLimits measure_limits(int64_t threads) {
-  constexpr int64_t kSteps = 4'000'000;  // some 10 ms, to which waking a thread is nothing
+  constexpr int64_t kSteps = 4'000'000;  // about 10 ms, so that the time to wake a thread is negligible
   static const auto memory = at::ones({beyond_caches() / 8}, at::kLong);
   const auto gflops_of = [&](int64_t (*work)(int64_t)) {
     std::atomic<int64_t> per_step{0};

@@ -1,4 +1,4 @@
-/// \file  The most memory that this process held at once, as the system counts it.
+/// \file  Reads and resets the peak resident memory of this process, as the system counts it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-/// Lets the peak start again from what is resident now.
+/// Resets the peak to the memory that is resident now.
 inline void restart_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 inline int64_t peak_memory_kib() {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plots of docs/performance.md, drawn from the JSON lines of the benchmarks.
+"""Draws the plots of docs/performance.md from the JSON lines of the benchmarks.
 
     build/aggregation_bench --full --clients 2 4 8 32 --folder uploads > server.jsonl
     .venv-v4/bin/python bench/plots.py server server.jsonl --out docs/figures
 
-`server`: seconds and memory of the server's step against clients, rank and experts; each only where the lines differ in
-it. A dotted line is linear growth from the first point.
+`server` plots seconds and memory of the server's step over clients, rank and experts. Each plot uses the lines that
+differ only in its variable. A dotted line shows linear growth from the first point.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-# The files of equal plots are equal.
+# Makes files of equal plots equal.
 plt.rcParams.update({"svg.hashsalt": "evenkeel", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
 LAYOUT = ("clients", "rank", "experts", "layers", "hidden", "width", "threads")
 
@@ -31,7 +31,8 @@ def read_lines(paths):
 
 
 def series(lines, axis):
-    """Method -> lines that differ in `axis` alone, the longest such series of each, by that axis."""
+    """Returns method -> lines that differ in `axis` only, sorted by it. The longest such series of each method is used.
+    """
     found = {}
     for line in lines:
         rest = tuple(line[key] for key in LAYOUT if key != axis)

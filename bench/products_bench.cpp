@@ -1,8 +1,8 @@
-// Products of float32 activations with stored weights that are not in cache, both directions, by rows: our packed
-// products over bfloat16, int8 and float32, and in pairs and tiles over the first two, beside widening to float32 + the
-// library's product, and the library's bfloat16 product. Counters: GFLOP/s and GB/s of weight read, each with its
-// share of what this machine did in a loop of multiply-adds in registers and in a loop of reads, measured just before
-// with as many threads, each time, as neighbours on the same processor come and go.
+// Measures products of float32 activations with stored weights that are not cached, in both directions and by number of
+// rows. It compares this program's packed products over bfloat16, int8 and float32, and its pairs and tiles over the
+// first two, with upcasting to float32 + the library's product, and with the library's bfloat16 product. Counters:
+// GFLOP/s and GB/s of weight read. Each is also given as a fraction of this machine's limit, which is measured with the
+// same threads just before, because other processes affect it.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -74,7 +74,7 @@ void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, co
   setting.forward ? kernels::gemm_nt(rows, matrix, result, scratch) : kernels::gemm_nn(rows, matrix, result, scratch);
 }
 
-// 512 rows of the weight at a time, as wide as a panel may be without falling out of the cache.
+// Upcasts 512 rows of the weight at a time, which fit into the cache.
 void widened(const Setting& setting, const at::Tensor& x, const at::Tensor& w, at::Tensor& y) {
   for (int64_t o = 0; o < setting.out; o += 512) {
     const int64_t n = std::min<int64_t>(512, setting.out - o);
@@ -131,7 +131,7 @@ void add(const std::string& name, const Setting& setting, int64_t threads) {
       ->UseRealTime();
 }
 
-// OLMoE's shapes, and a small one for who wants to see that it runs.
+// Registers OLMoE's shapes, and a small one for a quick check.
 void register_all() {
   const std::vector<int64_t> rows_of_a_step{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048};
   for (const auto& [out, in] :

@@ -1,4 +1,4 @@
-/// \file  The kernels of a benchmark, by a flag.
+/// \file  Selects the matmul kernels of a benchmark by a flag.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace evenkeel::bench {
 
-/// "own", "dot", "tile", "native" or "widen" for all products, or "measured" here and now.
+/// Returns the table for "own", "dot", "tile", "native" or "widen" for all products, or measures it for "measured".
 inline MatmulTable products_by_name(const std::string& name) {
   for (const auto& entry : names(MatmulKernel{}))
     if (entry.name == name) return entry.value;

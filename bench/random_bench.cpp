@@ -1,4 +1,5 @@
-// Normals of a random stream, beside the same formula with the C library's logarithm, sine and cosine. Per value.
+// Compares normal draws of a random stream with the same formula over the C library's logarithm, sine and cosine. Times
+// are per value.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

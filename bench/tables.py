@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tables and plots of docs/performance.md and docs/gpu.md, drawn from bench/records/*.json.
+"""Makes the tables and plots of docs/performance.md and docs/gpu.md from bench/records/*.json.
 
     bench/tables.py                 prints every table as Markdown
-    bench/tables.py --check         exit code 1 when a table in the documents is not the one of its record
-    bench/tables.py --write         puts the tables into the documents, behind their marks
+    bench/tables.py --check         exit code 1 if a table in the documents differs from its record
+    bench/tables.py --write         writes the tables into the documents
     .venv-v4/bin/python bench/tables.py --plot docs/figures/steps.svg
 
-A document marks a table by a line `<!-- table: RECORD PART -->` in front of it. PART is step, server, evaluation or gpu.
+A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation or gpu.
 """
 import argparse
 import json
@@ -34,13 +34,15 @@ def percent(value):
 
 
 def count(tokens):
-    """How a table names a batch: "8 x 256" is 2,048 tokens."""
+    """Returns the number of tokens of a batch: "8 x 256" is 2,048 tokens."""
     sizes = tokens.split(" x ")
     return f"{int(sizes[0]) * int(sizes[1]):,}" if len(sizes) == 2 else tokens
 
 
 def step(record):
-    """One LoRA step: seconds of this program and of its peer, memory, and the share of the limits."""
+    """Draws the table of one LoRA step: seconds of this program and of its peer, memory, and the fraction of the
+    limits.
+    """
     head = ["layers", "tokens", "K", "ours, s", "peer, s", "ours / peer", "ours, GiB", "peer, GiB", "of the limit, %", "of GEMM, %"]
     rows = [[str(r["layers"]), count(r["tokens"]), str(r["k"]), number(r["ours_s"]), number(r["peer_s"]),
              number(r["ours_s"] / r["peer_s"]), number(r.get("ours_gib"), "{:.1f}"), number(r.get("peer_gib"), "{:.1f}"),
@@ -50,21 +52,21 @@ def step(record):
 
 
 def server(record):
-    """The server's step of a round: seconds for 8 and for 32 clients, and peak memory for 8."""
+    """Draws the table of the server's step: seconds for 8 and for 32 clients, and peak memory for 8."""
     more = {r["method"]: r["seconds"] for r in record["server"]["rows_32"]}
     return markdown(["method", "8 clients, s", "8 clients, peak MiB", "32 clients, s"],
                     [[r["method"], f"{r['seconds']:g}", str(r["peak_mib"]), f"{more[r['method']]:g}"] for r in record["server"]["rows"]])
 
 
 def evaluation(record):
-    """Hours for the 22,419 rows of the eight commonsense sets."""
+    """Draws the table of hours for the 22,419 rows of the eight commonsense sets."""
     return markdown(["new tokens per row", "K = 8, h", "K = 4, h", "K = 2, h", "K = 1, h", "lower limit of all four, h"],
                     [[str(r["new_tokens"]), *(number(r["hours"].get(k), "{:.1f}") for k in "8421"),
                       number(r.get("limit_hours"), "{:.1f}")] for r in record["evaluation"]])
 
 
 def gpu(record):
-    """A step of all 16 layers on a GPU."""
+    """Draws the table of a step of all 16 layers on a GPU."""
     rows = []
     for shape, r in record["steps"].items():
         batch, tokens, k = map(int, shape.split("x"))
@@ -86,7 +88,7 @@ def table(name, part):
 
 
 def plot(path):
-    """Bars of ours / peer, one group per record."""
+    """Draws bars of ours / peer, one group per record."""
     import matplotlib
     matplotlib.use("svg")
     import matplotlib.pyplot as plt

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Simulated round times against four nodes that really are slow: network namespaces with links of their own rates, and
-processors of which each may have a share.
+"""Compares simulated round times with four nodes of limited speed: network namespaces with limited links, and limited
+shares of a processor.
 
     bench/throttled_nodes.py [--rounds 4] [--folder FOLDER]        (as root: ip, tc, the cpu controller of cgroup 1 or 2)
 
-Every node's device is measured where it lives (`doctor --client-profile` under its share), the same config with these
-devices is served to the four, and bench/check_times.py compares each client's training and each round. All nodes share
-one hardware thread, the server has another: beside busy neighbours a share is worth less than when it was measured.
-Exit 1 when a prediction is further off than 15 %."""
+The profile of each node is measured in its namespace and share (`doctor --client-profile`). Then the config with these
+profiles is served to the four nodes, and bench/check_times.py compares each client's training and each round. The nodes
+run on one hardware thread and the server on another, because a share is worth less next to busy neighbours. The exit
+code is 1 if a prediction differs by more than 15 %.
+"""
 import argparse
 import contextlib
 import os
@@ -107,7 +108,7 @@ def write_config(folder, rounds):
 
 
 def measure(folder, nodes):
-    """All at once, as they will train: the devices of all nodes as TOML."""
+    """Measures the profiles of all nodes at the same time, as they will train. Returns them as TOML."""
     started = []
     for i, node in enumerate(nodes):
         log = folder / f"doctor-{i}.log"
@@ -137,7 +138,8 @@ def serve(folder, server, nodes):
     for i, node in enumerate(nodes):
         words = ("node", "--superlink", f"{server.address}:8000", "--insecure", "--key", keys[i], "--model", folder / "model")
         started.append(node.start(*words, "--poll", 0.05, "--once", log=folder / f"node-{i}.log", processor=0))
-        wait_for(f"node-{i} is client {i}:", folder / "serve.log")  # whoever comes next is the next client: this device is its own
+        # Nodes become clients in the order of joining, so each must get its own profile
+        wait_for(f"node-{i} is client {i}:", folder / "serve.log")
     finish(process, folder / "serve.log")
     for i, node in enumerate(started):
         finish(node, folder / f"node-{i}.log")

@@ -1,6 +1,6 @@
-// The tokenizer: whole texts, lines, decoding, huge words (time must grow by little more than the length), loading and
-// training. By default over a tokenizer trained here on built-in text; EVENKEEL_TOKENIZER (a tokenizer.json) and
-// EVENKEEL_TEXT (a text file) choose others, as bench/peers/tokenizer.py does.
+// Measures the tokenizer: whole texts, lines, decoding, very long words (the time must be nearly linear in the length),
+// loading and training. By default it uses a tokenizer that it trains on built-in text. EVENKEEL_TOKENIZER (a
+// tokenizer.json) and EVENKEEL_TEXT (a text file) select others, as in bench/peers/tokenizer.py.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -55,7 +55,7 @@ std::vector<std::string_view> lines_of(std::string_view whole) {
 
 double peak_mib() { return static_cast<double>(peak_memory_kib()) / 1024; }
 
-/// Lets the peak start again from what is resident now; \return that.
+/// Resets the peak to the memory that is resident now and returns it.
 double restart_peak() {
   ::malloc_trim(0);
   restart_peak_memory();
@@ -87,7 +87,7 @@ void decode_whole_text(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(text().size()));
 }
 
-/// One word without a gap, of letters that do and do not merge. Argument: its bytes.
+/// Encodes one word of letters that do and do not merge. Argument: its bytes.
 void encode_one_word(benchmark::State& state) {
   const auto& tok = tokenizer();
   std::string word;

@@ -1,8 +1,10 @@
 """Runs Python tests in one pytest process: `python tests/run_python.py [--shard I/N] FILE... [OPTION OF PYTEST...]`.
 
-A test that ends the process, or takes longer than EVENKEEL_TEST_SECONDS, is a failure of its own: the tests that are left run in
-another process. The exit code is 1 when a test failed or ended its process, otherwise 0. `--shard 2/3` takes every third file, from the
-second on. This file is also the plugin of pytest that notes in a journal which tests have begun and ended."""
+A test that ends the process, or takes longer than EVENKEEL_TEST_SECONDS, counts as failed, and the remaining tests run
+in another process. The exit code is 1 if a test failed or ended its process, otherwise 0. `--shard 2/3` takes every
+third file, from the second on. This file is also a plugin of pytest, which records in a journal which tests have begun
+and ended.
+"""
 
 import json
 import os
@@ -15,7 +17,7 @@ import tempfile
 FOLDER = pathlib.Path(__file__).resolve().parent
 JOURNAL = "EVENKEEL_TEST_JOURNAL"
 SECONDS = os.environ.get("EVENKEEL_TEST_SECONDS", "900")
-NO_TESTS = 5  # pytest's exit code where none were selected
+NO_TESTS = 5  # pytest's exit code if no test was selected
 
 
 # --- the plugin ---
@@ -26,7 +28,7 @@ def note(event, test=""):
 
 
 def noted(event):
-    """The tests of an event, in their order."""
+    """Returns the tests of an event, in order."""
     events = [json.loads(line) for line in pathlib.Path(os.environ[JOURNAL]).read_text(encoding="utf-8").splitlines()]
     return [test for kind, test in events if kind == event]
 
@@ -52,7 +54,7 @@ def pytest_sessionfinish():
 # --- the process that starts pytest ---
 
 def run_pytest(files, options):
-    """Its exit code. What it leaves behind of its own process group is killed."""
+    """Runs pytest and returns its exit code. Remaining processes of its process group are killed."""
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", FOLDER.joinpath(__file__).stem,
                "--rootdir", FOLDER.parent, "--continue-on-collection-errors", "--durations=10", "-o", f"faulthandler_timeout={SECONDS}",
                "-o", "faulthandler_exit_on_timeout=true", *options, *files]
@@ -69,7 +71,7 @@ def run_pytest(files, options):
 
 
 def run(files, options):
-    """What ended a process, a line each, and whether a test failed."""
+    """Returns what ended a process, one line each, and whether a test failed."""
     broken, failed = [], False
     while True:
         begun, finished = len(noted("begun")), len(noted("finished"))

@@ -23,7 +23,7 @@ SUB_ROOMS = {
     "fed": ("config", "exchange", "store", "round", "run"),
     "flower": ("format", "http", "server", "node", "federation"),
 }
-# They use protobuf's headers, which LibTorch's include folders shadow: of base they see the plain part alone.
+# These use protobuf's headers, which LibTorch's include folders shadow. Of base they may include only base/plain.
 PLAIN = ("flower/format", "flower/http", "flower/server", "flower/node")
 LIGHT = ("ATen/core/Tensor.h", "ATen/Parallel.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -35,7 +35,8 @@ def room_of(path):
 
 
 def sub_room_of(target):
-    """The sub-room of "room/.../file.h"; None for a file in the room itself, or in a room without sub-rooms."""
+    """Returns the sub-room of "room/.../file.h", or None for a file in the room itself or in a room without sub-rooms.
+    """
     room, _, rest = target.partition("/")
     folder = rest.rpartition("/")[0]
     return next((name for name in SUB_ROOMS.get(room, ()) if folder == name or folder.startswith(name + "/")), None)
@@ -87,7 +88,7 @@ def offences_of_include(path, room, bracket, target):
 
 
 def includes(path):
-    """[(line number, bracket, target)]"""
+    """Returns [(line number, bracket, target)]."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         match = INCLUDE.match(line)
         if match:
@@ -107,7 +108,7 @@ def offences(path):
 
 
 def include_graph(files):
-    """"room/file" without suffix -> the files that it includes."""
+    """Returns "room/file" without suffix -> the files that it includes."""
     graph = collections.defaultdict(set)
     for path in files:
         if not path.name.endswith("_test.cpp"):
@@ -126,7 +127,7 @@ def reachable(graph, start):
 
 
 def circles(files):
-    """Groups of files each of which reaches every other one."""
+    """Returns groups of files each of which reaches every other one."""
     graph = include_graph(files)
     reached = {name: reachable(graph, name) for name in graph}
     groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph if name in reached[name]}

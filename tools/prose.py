@@ -20,14 +20,14 @@ BREAKS_A_LINE = re.compile(r"^([-*+#>|]+|\d+[.)])$")  # would begin a list, head
 
 
 def documents():
-    """Every Markdown file that git knows or would add."""
+    """Returns every Markdown file that git tracks or would add."""
     listing = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
                              capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in listing.splitlines() if (ROOT / name).exists()]
 
 
 def lines_outside_code(text):
-    """(number, line) of every line that is not inside a fenced block."""
+    """Yields (number, line) of every line outside fenced blocks."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if FENCE.match(line):
@@ -37,20 +37,20 @@ def lines_outside_code(text):
 
 
 def is_too_wide(line):
-    """True for prose above the width. A line is excepted when nothing but one long word (a link) makes it too wide."""
+    """Returns true for prose above the width. A line whose only excess is one long word (a link) is excepted."""
     return len(line) > WIDTH and not line.startswith("    ") and not line.lstrip().startswith(("|", "![")) \
         and max(len(word) for word in line.split()) < WIDTH - 20
 
 
 def words(text):
-    """How many words a text has: signs that stand alone, such as the bars of a table, are none."""
+    """Counts the words of a text. Signs that stand alone, such as the bars of a table, do not count."""
     return sum(any(c.isalnum() for c in word) for word in text.split())
 
 
 def wrapped(pieces, first, rest):
-    """Lines of at most WIDTH columns. The first begins with `first`, the others with `rest`."""
+    """Splits words into lines of at most WIDTH columns. The first begins with `first`, the others with `rest`."""
     glued = []
-    for piece in pieces:  # what would begin a list stays on the line of the word before it
+    for piece in pieces:  # a word that would begin a list stays on the line of the word before it
         if glued and BREAKS_A_LINE.match(piece):
             glued[-1] += " " + piece
         else:
@@ -66,12 +66,12 @@ def wrapped(pieces, first, rest):
 
 
 def continues(line, open_words, rest):
-    """True for an indented line that goes on with the text of a list item above it."""
+    """Returns true for an indented line that continues a list item above it."""
     return bool(open_words and rest and line.strip()) and not line.lstrip().startswith("|")
 
 
 def wrap(text):
-    """The text with each paragraph and list item wrapped anew."""
+    """Returns the text with each paragraph and list item wrapped again."""
     out, open_words, first, rest, fenced = [], [], "", "", False
 
     def flush():

@@ -30,7 +30,7 @@ METHOD_SETTINGS = {"fed-sb": ["method.fed-sb.init='federated'", "lora.targets=['
                    "a3smoe": ["method.a3smoe.rescaler='learn'"]}
 DENSE_SETTINGS = ["model.path='builtin:tiny-olmo'", "lora.rank=8", "lora.alpha=8", "clients.count=4", "clients.budgets=[0.125, 0.25, 0.5, 1.0]",
                   "clients.participation=1.0", "train.rounds=2", "evaluate.limit=1", "data.limit=40"]
-RENAMED = {"reading": "rank_eval_mode"}  # fields of records that have another name since
+RENAMED = {"reading": "rank_eval_mode"}  # renamed fields of records
 BASE_MODEL = re.compile(rb'"base_model_name_or_path": "[^"]*"')  # a path
 UNCOMPARED = {"seconds", "checksum", "version", "format", "log_likelihood"}  # the last is newer than old digests
 
@@ -40,7 +40,7 @@ def settings(entries):
 
 
 def cases(model):
-    """name -> the settings of a run; the prefix says how it is run."""
+    """Returns name -> settings of a run. The prefix tells how it is run."""
     sparse = [f"model.path='{model}'"]
     for method in SPARSE:
         own = [f"method.name='{method}'", *METHOD_SETTINGS.get(method, [])]
@@ -85,7 +85,7 @@ class Runner:
         self.succeed(*train, "--ranks", 2)
 
     def resumed(self, out, train):
-        """Killed as soon as the first round is recorded, and resumed."""
+        """Kills a run as soon as the first round is recorded, and resumes it."""
         process = self.start(*train)
         while process.poll() is None and not (out / "rounds.jsonl").exists():
             time.sleep(0.01)
@@ -109,7 +109,7 @@ class Runner:
 
 
 def plain_record(value):
-    """A record without what is measured, and fields under their newest names."""
+    """Returns a record without measured values, with the newest names of its fields."""
     if isinstance(value, dict):
         return {RENAMED.get(key, key): plain_record(entry) for key, entry in value.items() if key not in UNCOMPARED}
     return [plain_record(entry) for entry in value] if isinstance(value, list) else value

@@ -25,7 +25,7 @@ def percentile(values, share):
 
 
 def functions(files):
-    """[(lines, "file:line name")] of every C++ function that has a body."""
+    """Returns [(lines, "file:line name")] of every C++ function that has a body."""
     command = ["ctags", "--output-format=json", "--fields=+ne", "--kinds-C++=f", "--language-force=C++", "-f", "-", "-L", "-"]
     listing = "\n".join(str(f) for f in files)
     output = subprocess.run(command, input=listing, capture_output=True, text=True, check=True).stdout

@@ -1,7 +1,9 @@
-"""The ten slowest entries of CTest, and the ten slowest tests in them: `python3 tools/slowest.py BUILD_FOLDER...`.
+"""Prints the ten slowest entries of CTest and the ten slowest tests in them: `python3 tools/slowest.py
+BUILD_FOLDER...`.
 
-Reads what CTest wrote of its last run in each folder. A test is a test of GoogleTest, or the set-up, call or tear-down of one of
-pytest, which names the slowest of each process."""
+Reads the log of CTest's last run in each folder. A test is a test of GoogleTest, or the set-up, call or tear-down of a
+test of pytest, which prints the slowest of each process.
+"""
 
 import pathlib
 import re
@@ -14,7 +16,7 @@ PYTEST = re.compile(r"^([\d.]+)s (call|setup|teardown) +(\S.*)")
 
 
 def times(log):
-    """([(seconds, entry)], [(seconds, test)])"""
+    """Returns ([(seconds, entry)], [(seconds, test)])."""
     entries, tests, name = [], [], ""
     for line in log.splitlines():
         if match := NAME.match(line):

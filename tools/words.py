@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rejects names that were replaced by the field's terms (docs/glossary.md) in sources, tests and documents.
 
-A retired name may stand where an earlier version's files are read; those lines are listed in ALLOWED. Exit 1 and one line
-per occurrence.
+A retired name may remain where files of an earlier version are read; these lines are listed in ALLOWED. Prints one line
+per occurrence; the exit code is 1 if there are any.
 """
 import pathlib
 import re

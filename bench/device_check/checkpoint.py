@@ -1,6 +1,6 @@
-"""A random checkpoint in the hub's layout, drawn on the card and written shard by shard.
+"""Draws a random checkpoint in the hub's layout on the GPU and writes it shard by shard.
 
-The program's own `evenkeel init` draws the same distribution on the CPU; of 14 GB that takes longer than a lent card allows.
+`evenkeel init` draws the same distribution on the CPU, which takes too long for 14 GB.
 """
 import json
 import pathlib
@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 
 def tensors_of(config):
-    """Names and shapes of a layer-by-layer walk, one list for each file."""
+    """Lists names and shapes layer by layer, one list per file."""
     hidden, width = config["hidden_size"], config["intermediate_size"]
     yield [("model.embed_tokens.weight", (config["vocab_size"], hidden)), ("model.norm.weight", (hidden,)),
            ("lm_head.weight", (config["vocab_size"], hidden))]
@@ -38,7 +38,7 @@ def drawn(shape, device, deviation):
 
 
 def write(config, folder, device, tokenizer=None):
-    """Writes the model folder. `tokenizer` is a tokenizer.json to stand beside it."""
+    """Writes the model folder. `tokenizer` is a tokenizer.json to copy into it."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""From a bare machine with a GPU to a table in a few minutes: is the program right there, and how fast is it?
+"""Checks correctness and speed of the program on a machine with a GPU, in a few minutes.
 
     python3 bench/device_check/device_check.py --device cuda --programs build --work /dev/shm/check --out check.json
 
-Needs a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, train_step, generate and nn_test built
-against the same LibTorch. The parts, each with a limit of its own; one that fails is reported and the others go on:
+Requires a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, train_step, generate and
+nn_test built against the same LibTorch. Each part has its own time limit. If one fails, it is reported and the others
+continue. The parts are:
 
-    ceilings   the card's own limits: copy, product, grouped products of 4, 64 and 512 rows
-    tests      unit tests of the engine on the device against float64 on the CPU
+    ceilings   the limits of the GPU: copy, product, grouped products of 4, 64 and 512 rows
+    tests      unit tests of the engine on the GPU against float64 on the CPU
     bits       two processes train the built-in model to the same adapter
-    steps      a random OLMoE-1B-7B at several experts per token and tokens, beside transformers + PEFT: same ids, same weights
-    generate   prompts answered greedily beside generate()
-    evaluate   real questions (--data) scored on the random model: seconds, not scores
-    round      eight clients train UB-SMoE over it: seconds by part; killed and resumed to the same bits
+    steps      a random OLMoE-1B-7B at several experts per token and batch sizes, compared with transformers + PEFT on
+               the same ids and weights
+    generate   greedy answers to prompts, compared with generate()
+    evaluate   time of scoring real questions (--data) with the random model
+    round      eight clients train UB-SMoE on it: seconds by part; killed and resumed to the same bits
 
-Everything is stored as JSON after each part. `--tiny` is a try on a CPU: a small model, two shapes.
+The results are stored as JSON after each part. `--tiny` is a trial on a CPU with a small model and two shapes.
 """
 import argparse
 import hashlib
@@ -45,7 +47,7 @@ LOSS_LIMIT = 1e-2
 
 
 class Check:
-    """The options, the figures so far, and how programs are called."""
+    """The options, the results so far, and how to call programs."""
 
     def __init__(self, options):
         self.options, self.figures = options, {}
@@ -62,7 +64,7 @@ class Check:
         return self.call([sys.executable, str(HERE / "peer.py"), *map(str, arguments), "--device", self.options.device], limit, {})
 
     def call(self, command, limit, environment):
-        """What the command printed. Its error output is kept in a file."""
+        """Returns the command's stdout. Its stderr goes to a file."""
         begin = time.monotonic()
         with (self.options.work / "errors.txt").open("a") as errors:
             print("$", " ".join(command), file=errors, flush=True)
@@ -114,7 +116,7 @@ def run_tests(check):
 
 
 def tests_of(check, program, chosen):
-    """What GoogleTest says of the chosen tests, whether they passed or not."""
+    """Returns GoogleTest's results of the selected tests, even if some failed."""
     result = check.options.work / f"{program}.json"
     try:
         check.program(program, f"--gtest_filter={chosen}", f"--gtest_output=json:{result}", limit=100,
@@ -216,7 +218,7 @@ def round_arguments(check, name):
 
 
 def killed_run(check, arguments):
-    """The run is killed after its first commit."""
+    """Kills the run after its first commit."""
     process = subprocess.Popen([str(check.options.programs / "evenkeel"), *map(str, arguments)], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     rounds = check.options.work / "killed/rounds.jsonl"

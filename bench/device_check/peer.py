@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peer's half of a device check: transformers + PEFT on the same checkpoint and the same token ids.
+"""Runs transformers + PEFT on the checkpoint and the token ids of a device check.
 
     peer.py steps MODEL --device cuda --shapes 1x256x1 8x256x8 --steps 8 --rank 20
     peer.py generate MODEL --device cuda --prompts FILE --new 32 --top-k 8
 
-One process loads the model once. One JSON line on stdout for each shape (batch x length x experts per token), or one for a
-generation. Clocks are read after the device has finished; memory is the allocator's peak.
+One process loads the model once. It prints one JSON line for each shape (batch x length x experts per token) or for
+the generation. Times are measured after the device has finished. Memory is the allocator's peak.
 """
 import argparse
 import gc
@@ -39,7 +39,7 @@ def load(model, device):
 
 
 def set_top_k(base, top_k):
-    """Every router holds its own copy of the number of experts per token."""
+    """Sets the number of experts per token, of which every router has its own copy."""
     base.config.num_experts_per_tok = top_k
     for module in base.modules():
         for name in ("top_k", "num_experts_per_tok"):
@@ -48,7 +48,7 @@ def set_top_k(base, top_k):
 
 
 def adapted(base, rank):
-    """PEFT's adapters in float32 on every attention projection and expert."""
+    """Adds PEFT's adapters in float32 to every attention projection and expert."""
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(7)
@@ -80,7 +80,7 @@ def step(model, optimizer, ids, device):
 
 
 def restart_adapters(model, start):
-    """Every shape begins with the same adapters, so that its losses are those of a run of its own."""
+    """Resets the adapters, so that every shape starts with the same ones and its losses do not depend on the others."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in start:

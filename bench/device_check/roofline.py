@@ -1,8 +1,9 @@
-"""The least time that a LoRA training step of an OLMoE model takes on a card: operations or bytes, whichever is longer.
+"""Computes the minimal time of a LoRA training step of an OLMoE model on a GPU: operations or bytes, whichever takes
+longer.
 
-Counted are the products of forward, of backward to the activations, and of the adapters' own gradients; the loss stands at
-every position and nothing is computed twice. Bytes are the weights, read once forward and once backward, the adapters with
-their gradients and moments, and nothing else: activations that stay in caches would cost nothing.
+Counts the products of the forward pass, of the backward pass to the activations, and of the adapters' gradients, with
+the loss at every position and without recomputation. Bytes are the weights, read once in each pass, and the adapters
+with their gradients and moments. Activations are not counted, because they may stay in caches.
 """
 BASE_BYTES = 2  # bfloat16
 ADAPTER_BYTES = 4 * (2 + 1)  # read forward, read backward, gradient written: float32
@@ -10,14 +11,15 @@ ADAMW_BYTES = 4 * 8  # parameter, gradient and two moments, read and written
 
 
 def sites(config):
-    """(rows in, rows out, copies, how many of them a token meets for one expert) of every adapted linear of a layer."""
+    """Returns (rows in, rows out, copies, copies used per token and expert) of every adapted linear layer of a layer.
+    """
     hidden, width, experts = config["hidden_size"], config["intermediate_size"], config["num_experts"]
     attention = [(hidden, hidden, 1)] * 4
     return attention, [(hidden, width, experts), (hidden, width, experts), (width, hidden, experts)]
 
 
 def operations(config, tokens, length, top_k, rank):
-    """Floating-point operations of a step of `tokens` tokens in sequences of `length`."""
+    """Returns the floating-point operations of a step of `tokens` tokens in sequences of `length`."""
     attention, experts = sites(config)
     router = config["hidden_size"] * config["num_experts"]
     base = sum(i * o for i, o, _ in attention) + top_k * sum(i * o for i, o, _ in experts) + router
@@ -29,7 +31,7 @@ def operations(config, tokens, length, top_k, rank):
 
 
 def bytes_moved(config, tokens, top_k, rank):
-    """Bytes of weights, adapters and optimiser state that a step must read and write."""
+    """Returns the bytes of weights, adapters and optimiser state that a step must read and write."""
     attention, experts = sites(config)
     met = 1 - (1 - top_k / config["num_experts"]) ** tokens
     layers = config["num_hidden_layers"]
@@ -40,6 +42,6 @@ def bytes_moved(config, tokens, top_k, rank):
 
 
 def least_seconds(config, ceilings, tokens, length, top_k, rank):
-    """The roofline by the card's own measured ceilings."""
+    """Returns the minimal seconds, from the measured limits of the GPU."""
     return max(operations(config, tokens, length, top_k, rank) / ceilings["product_per_second"],
                bytes_moved(config, tokens, top_k, rank) / ceilings["copy_bytes_per_second"])

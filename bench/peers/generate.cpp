@@ -1,9 +1,9 @@
-/// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each, whatever they
-/// are. Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON
-/// line on stdout; --prompts FILE writes the prompts' token ids, for a peer, or with --read-prompts takes them from it.
-/// --device cuda computes on a GPU, with its allocator's peak. --evaluate runs whole evaluations instead,
-/// with ranking, and says seconds per row of each set, tokens that went through the model, and what a layer's products
-/// with the base would take at this machine's limits.
+/// Measures generation on an OLMoE folder for prompts of the commonsense sets: greedy, with a fixed number of new
+/// tokens. Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T.
+/// Prints one JSON line. --prompts FILE writes the prompts' token ids for another program, or with --read-prompts reads
+/// them. --device cuda computes on a GPU and reports its allocator's peak. --evaluate runs whole evaluations with
+/// ranking instead. It prints the seconds per row of each set, the tokens that the model processed, and the minimal
+/// time of a layer's products with the base on this machine.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
@@ -57,7 +57,7 @@ std::vector<TokenIds> read_prompts(const Job& job) {
   return all;
 }
 
-/// Prompts of all sets, set after set.
+/// Returns the prompts of all sets, in the order of the sets.
 std::vector<TokenIds> prompts_of(const Job& job, const Tokenizer& tokenizer) {
   const Prompts prompts(tokenizer, PromptTemplate::kPaper);
   std::vector<TokenIds> all;
@@ -77,7 +77,8 @@ OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOption
     const auto batch = prompts.subspan(first, std::min(static_cast<size_t>(job.batch), prompts.size() - first));
     const auto start = std::chrono::steady_clock::now();
     const auto prefix = job.alone ? PromptPrefix() : run_prefix(model, forward, common_prefix(batch), cache_of(job));
-    auto run = run_prompts(model, forward, batch, {.room = job.tokens, .cache = cache_of(job), .prefix = &prefix});
+    auto run =
+        run_prompts(model, forward, batch, {.max_new_tokens = job.tokens, .cache = cache_of(job), .prefix = &prefix});
     prefill += seconds_since(start);
     for (auto& ids : generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = TokenIds{}}))
       outputs.push_back(std::move(ids));
@@ -85,11 +86,11 @@ OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOption
   return {{"seconds", seconds_since(begin)}, {"prefill", prefill}, {"prompt_tokens", tokens}, {"outputs", outputs}};
 }
 
-/// A model that counts what goes through it.
+/// A model that counts the tokens that it processes.
 class CountedModel final : public CausalLm {
  public:
   explicit CountedModel(const CausalLm& model) : model_(model) {}
-  /// Tokens of each pass since the last call.
+  /// Returns the tokens of each pass since the last call.
   std::vector<int64_t> take_passes() { return std::exchange(passes_, {}); }
 
   at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const override {
@@ -107,8 +108,8 @@ class CountedModel final : public CausalLm {
   mutable std::vector<int64_t> passes_;
 };
 
-/// What one layer's products with a bfloat16 base take at least: multiply-adds at the rate of dot products, or reading
-/// the weights that are met once a pass, whichever takes longer.
+/// The minimal time of one layer's products with a bfloat16 base: the time of the multiply-adds at the rate of dot
+/// products, or the time to read once the weights that a pass uses, whichever is longer.
 class LayerLimit {
  public:
   LayerLimit(const ModelSpec& spec, int64_t top_k, const bench::MachineLimits& machine) : machine_(machine) {
@@ -121,7 +122,8 @@ class LayerLimit {
 
   double seconds(int64_t tokens) const {
     const auto n = static_cast<double>(tokens);
-    const double met = num_experts_ * (1 - std::pow(1 - top_k_ / num_experts_, n));  // where routing is even
+    // Expected number with even routing.
+    const double met = num_experts_ * (1 - std::pow(1 - top_k_ / num_experts_, n));
     const double multiply = 2e-9 * n * (attention_ + experts_) / machine_.bfloat16_gflops,
                  read = 2e-9 * (attention_ + met * experts_ / top_k_) / machine_.gbytes;
     return std::max(multiply, read);
@@ -129,7 +131,7 @@ class LayerLimit {
 
  private:
   bench::MachineLimits machine_;
-  double attention_ = 0, experts_ = 0, top_k_ = 0, num_experts_ = 0;  // multiply-adds of a token
+  double attention_ = 0, experts_ = 0, top_k_ = 0, num_experts_ = 0;  // multiply-adds per token
 };
 
 OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOptions& forward,
@@ -160,7 +162,7 @@ double peak_gib(c10::Device device) {
   return static_cast<double>(device_memory(device).peak) / (1 << 30);
 }
 
-/// Generation on a device, of given prompts.
+/// Measures generation on a device for given prompts.
 OrderedJson run_on_device(const Job& job, c10::Device device) {
   settle_device(device);
   BaseStorage storage;
@@ -187,7 +189,7 @@ OrderedJson run(const Job& job) {
   ForwardOptions forward;
   forward.router.top_k = job.top_k;
   forward.compute.products = fastest_kernels(measure_matmuls());
-  restart_peak_memory();  // loading does not count
+  restart_peak_memory();  // loading is not measured
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
   result["peak_gib"] = peak_gib(c10::kCPU);
   return result;

@@ -1,10 +1,10 @@
-"""Greedy generation beside transformers' generate(), and what an evaluation at full size takes by it.
+"""Compares greedy generation with transformers' generate(), and extrapolates the time of a full evaluation.
 
-Two layers of OLMoE at its true widths, bf16, random weights; prompts of the eight commonsense sets ($EVENKEEL_DATA), the same
-token ids on both sides, batches in the same order, as many new tokens each. The peer pads on the left. Random weights ramble:
-no guessed answer is right, so the evaluation that is extrapolated is the slowest there can be. `--extrapolate` times whole
-evaluations with one and with two layers; 16 layers are one and fifteen times the difference, beside what their products with the
-base would take at this machine's limits.
+The model is two layers of OLMoE at its true widths, bf16, random weights. Prompts come from the eight commonsense sets
+($EVENKEEL_DATA), with the same token ids and batches on both sides and equally many new tokens. The peer pads on the
+left. With random weights no greedy guess is right, so the extrapolated evaluation is the slowest case. `--extrapolate`
+times whole evaluations with one and with two layers; 16 layers take the first plus fifteen times the difference. It
+also prints the time that the products with the base would take at this machine's limits.
 """
 
 import argparse
@@ -23,7 +23,7 @@ LAYERS = 16
 
 
 def peer_run(job):
-    """The peer's half, in a process of its own; returns what generate.cpp prints."""
+    """Runs the peer in its own process. Returns what generate.cpp prints."""
     import torch
     from transformers import OlmoeForCausalLM
 
@@ -51,7 +51,9 @@ def own(job, model, top_k, *more):
 
 
 def agreement(ours, theirs):
-    """Share of new tokens up to the first difference of each prompt: roundings differ, and random weights have near ties."""
+    """Returns the share of new tokens up to the first difference of each prompt. Rounding differs, and random weights
+    have near ties.
+    """
     same = sum(next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), len(a)) for a, b in zip(ours, theirs))
     return same / sum(map(len, ours))
 
@@ -84,7 +86,7 @@ def compare(job, top_k):
 
 
 def weighted(per_row):
-    """The mean of a figure per row over all rows of all sets."""
+    """Returns the mean of a figure per row over all rows of all sets."""
     return sum(ROWS[task] * per_row[task] for task in ROWS) / sum(ROWS.values())
 
 

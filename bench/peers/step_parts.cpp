@@ -1,7 +1,7 @@
-/// The parts of a LoRA training step at OLMoE's widths, each alone, forward and backward, against what the machine
-/// can do at most for its operations or its bytes, whichever takes longer. Random bf16 weights, fresh routing in every
-/// pass. Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T [--only attention --repeats
-/// 100]. One JSON line on stdout.
+/// Measures the parts of a LoRA training step at OLMoE's widths, each alone, forward and backward. It compares them
+/// with the machine's limit for their operations or bytes, whichever takes longer. Weights are random bf16; every pass
+/// has new routing. Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T [--only attention
+/// --repeats 100]. Prints one JSON line.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -33,15 +33,15 @@ struct Job {
   int64_t tokens() const { return batch * length; }
 };
 
-/// What a part takes, in giga-operations with the base and without it, and in gigabytes, and how often a step does it.
+/// The work of a part: giga-operations with the base and without it, gigabytes, and how often a step contains it.
 struct Part {
   const char* name;
   double times, base_gflop, gflop, gbyte;
   std::function<void()> pass;
 };
 
-/// Kernels that take a bfloat16 base exactly are held against multiply-adds in float32, others against what the
-/// processor makes of bfloat16.
+/// The limits for a part. Kernels that use a bfloat16 base exactly are compared with float32 multiply-adds, others with
+/// the processor's bfloat16 rate.
 struct Limits {
   bench::MachineLimits machine;
   double base_gflops;
@@ -67,7 +67,7 @@ double median_seconds(const std::function<void()>& pass, int64_t repeats) {
   return seconds[seconds.size() / 2];
 }
 
-/// What the library's product makes of two square matrices, GFLOP/s: what is called a GEMM's peak.
+/// Returns the library's rate for square matrices, GFLOP/s: the usual peak of a GEMM.
 double library_gflops(at::ScalarType dtype) {
   constexpr int64_t kSide = 2048;
   const auto x = at::ones({kSide, kSide}, dtype);
@@ -81,21 +81,21 @@ at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(
 at::Tensor small_leaf(at::IntArrayRef sizes) { return at::randn(sizes).mul_(0.02).requires_grad_(true); }
 LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
   LoraFactors lora;
-  // Small, as in training: gates of hundreds would make numbers too small for the processor to be quick with.
+  // Values are small, as in training: large gates would produce denormal numbers, which are slow.
   lora.a = experts ? small_leaf({experts, rank, in}) : small_leaf({rank, in});
   lora.b = experts ? small_leaf({experts, out, rank}) : small_leaf({out, rank});
   for (auto* factor : {&lora.a, &lora.b}) factor->mutable_grad() = at::zeros_like(*factor);
   return lora;
 }
 
-/// The backward pass of y given what flows to it, into gradients that are gone before the next. Whatever a pass needs
-/// is drawn before the clock runs: random numbers of 2,048 tokens cost as much as their attention.
+/// Runs the backward pass of y for a given gradient, and frees the gradients. All random numbers are drawn before the
+/// timer starts, because drawing them costs as much as attention.
 void flow_back(const at::Tensor& y, const at::Tensor& dy, std::initializer_list<at::Tensor> leaves) {
   y.backward(dy);
   for (const auto& each : leaves) each.mutable_grad().reset();
 }
 
-/// Twice the multiply-adds of a product and of its gradient.
+/// Returns twice the multiply-adds of a product and of its gradient, in giga-operations.
 double gflop(int64_t rows, int64_t in, int64_t out) { return 4e-9 * static_cast<double>(rows * in * out); }
 
 Part head_part(const Job& job, const MatmulTable& products) {
@@ -144,7 +144,7 @@ Part experts_part(const Job& job, const MatmulTable& products, bool with_lora) {
   for (const bool down : {false, false, true})
     lora.push_back(factors(kExperts, job.rank, down ? kWidth : kHidden, down ? kHidden : kWidth));
   const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
-  std::vector<Routing> routings;  // taken in turn: no two steps route alike
+  std::vector<Routing> routings;  // used in turn, so that consecutive steps have different routing
   for (int64_t i = 0; i <= std::min<int64_t>(job.repeats, 16); ++i)
     routings.push_back(
         {std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)), at::rand({job.tokens(), job.top_k})});
@@ -165,7 +165,7 @@ Part experts_part(const Job& job, const MatmulTable& products, bool with_lora) {
           }};
 }
 
-/// A parameter, its gradient and two moments are read; they are written back while the next ones are.
+/// AdamW reads a parameter, its gradient and two moments, and writes all but the gradient.
 Part optimizer_part(const Job& job) {
   std::vector<at::Tensor> leaves;
   for (const bool down : {false, false, true}) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tokenizer beside the `tokenizers` library on one thread, in the same sitting, on the same texts.
+"""Compares the speed of the tokenizer with the `tokenizers` library, on one thread and the same texts.
 
-For each text, both encode it whole and line by line and decode it; loading is left out on both sides. The sides
-alternate. Printed: the best rates in MB per second of CPU time (one thread: what a quiet machine would show), our rate
-over the library's (above 1 is faster), and by how much each process grew while it encoded the whole text. Ids are
-compared before anything is timed. Exit 1 with --check when a ratio is below 1.
+Both encode each text whole and line by line, and decode it. Loading is not counted. The two sides alternate. The output
+has the best rates in MB per second of CPU time, the ratio of our rate to the library's (above 1 is faster), and the
+growth of each process while it encoded the whole text. Ids are compared before the measurement. With --check, the exit
+code is 1 if a ratio is below 1.
 
     .venv-v4/bin/python bench/peers/tokenizer.py --tokenizer tokenizer.json book.txt corpus.txt
 """
@@ -26,7 +26,7 @@ CASES = {"encode_whole_text": "whole", "encode_lines": "lines", "decode_whole_te
 
 
 def ours(build, tokenizer, text):
-    """MB/s by case from one run of tokenizer_bench, and the MiB it took."""
+    """Returns MB/s by case from one run of tokenizer_bench, and the MiB that it took."""
     command = [str(build / "tokenizer_bench"), "--benchmark_format=json", "--benchmark_min_time=0.5",
                "--benchmark_filter=whole_text|encode_lines"]
     environment = dict(os.environ, EVENKEEL_TOKENIZER=str(tokenizer), EVENKEEL_TEXT=str(text), OMP_NUM_THREADS="1")

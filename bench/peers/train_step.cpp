@@ -1,9 +1,9 @@
-/// One LoRA training step on an OLMoE folder, timed: forward, loss at every position, backward, AdamW. Random token
-/// ids. Usage: train_step MODEL --batch B --length L --top-k K --rank R --steps N --threads T. One JSON line on stdout.
-/// With --shapes BxLxK ... a line for each, on one model; --device cuda computes on a GPU, with its allocator's peak.
-/// With --accumulation A a step has A micro-batches of B rows, merged up to --merge-tokens.
-/// With --data and --tokenizer, rows of the commonsense training set and loss on their answers; --rows FILE writes
-/// their token ids, for a peer.
+/// Measures one LoRA training step on an OLMoE folder: forward, loss at every position, backward, AdamW, with random
+/// token ids. Usage: train_step MODEL --batch B --length L --top-k K --rank R --steps N --threads T. Prints one JSON
+/// line. --shapes BxLxK ... prints a line for each shape. --device cuda computes on a GPU and reports its allocator's
+/// peak. --accumulation A gives a step A micro-batches of B rows, merged up to --merge-tokens. --data and --tokenizer
+/// use rows of the commonsense training set with the loss on their answers; --rows FILE writes their token ids for
+/// another program.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -54,7 +54,8 @@ Shape shape_of(const std::string& text) {
 
 int64_t rows_of_step(const Job& job) { return job.shape.batch * job.accumulation; }
 
-/// The upper bits of a linear congruence modulo 2^64, which every language can draw.
+/// Returns rows of the upper bits of a linear congruential generator modulo 2^64, which is easy to repeat in any
+/// language.
 std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
   std::vector<Example> rows(static_cast<size_t>(job.steps * rows_of_step(job)));
   uint64_t state = 0;
@@ -69,7 +70,7 @@ std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
   return rows;
 }
 
-/// Rows of as many steps, in the order they are drawn.
+/// Returns the rows of all steps, in the order in which they are drawn.
 std::vector<Example> commonsense_rows(const Job& job) {
   const auto tokenizer = Tokenizer::load(job.tokenizer);
   const auto set = training_rows("commonsense", {.path = job.data, .limit = job.steps * rows_of_step(job)});
@@ -82,7 +83,7 @@ std::vector<Example> commonsense_rows(const Job& job) {
   return rows;
 }
 
-/// The passes of all steps.
+/// Returns the forward passes of all steps.
 std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_size) {
   const auto rows = job.data.empty() ? random_rows(job, vocab_size) : commonsense_rows(job);
   auto next = rows.begin();
@@ -97,7 +98,8 @@ std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_si
   return steps;
 }
 
-/// One step: the gradients of the mean of the micro-batches' means, then `update`. \return that mean, read at the end
+/// Runs one step: the gradients of the mean of the micro-batches' means, then `update`. \return that mean, read at the
+/// end
 template <typename Update>
 double learn(const CausalLm& model, const std::vector<PackedBatch>& passes, const ForwardOptions& forward,
              int64_t accumulation, const Update& update) {
@@ -122,7 +124,7 @@ std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
   return leaves;
 }
 
-/// The most that was held since restart_peak(): by the process, or by the device's allocator.
+/// Returns the peak memory since restart_peak(), of the process or of the device's allocator.
 double peak_gib(c10::Device device) {
   if (device.is_cpu()) return static_cast<double>(peak_memory_kib()) / (1 << 20);
   return static_cast<double>(device_memory(device).peak) / (1 << 30);
@@ -140,7 +142,7 @@ Compute compute_of(const Job& job, c10::Device device) {
   return {.engine = Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
 }
 
-/// Steps of one shape, with adapters and moments of their own.
+/// Runs steps of one shape, with new adapters and moments.
 OrderedJson run_shape(const Job& job, const CausalLm& model, const Compute& compute, c10::Device device) {
   const std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                             "gate_proj", "up_proj", "down_proj"};
@@ -152,7 +154,7 @@ OrderedJson run_shape(const Job& job, const CausalLm& model, const Compute& comp
   forward.router.top_k = job.shape.top_k;
   forward.compute = compute;
   const auto steps = passes_of(job, model.spec().vocab_size);
-  restart_peak(device);  // loading does not count
+  restart_peak(device);  // loading is not measured
 
   std::vector<double> seconds, losses;
   std::vector<int64_t> tokens;

@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""One LoRA training step beside transformers + PEFT, in the same sitting, on a slice of OLMoE at true widths.
+"""Compares one LoRA training step with transformers + PEFT, on some layers of OLMoE at true widths.
 
-Hidden 2048, 64 experts of width 1024, vocabulary 50304, bf16 base, fp32 LoRA of rank 20 on attention and every expert, loss at
-every position, AdamW; the same token ids on all sides. Peers: v4 (transformers 4.57, PEFT 0.17: a linear per expert) and v5
-(transformers 5, PEFT 0.21: fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same
-number of threads; the sides alternate. Printed: the median step after warm-up, the two of the warm-up, the peak resident memory of the steps (loading
-left out everywhere), our share of the peer's, and how far losses are apart. --data and --tokenizer take rows of the commonsense
-training set instead, loss on the answers, which the peers pad to the longest of a batch: tokens a second count no padding. --parts also times the parts of our step, each
-against the machine's own limit (step_parts): multiply-adds in registers and reads, beside what the library makes of a square product. --busy puts a process beside every side that never rests.
---peer-dtype float32 gives the peers a base in float32: with AVX2 alone the library multiplies bfloat16 on one thread, minutes a step.
-Exit 1 when losses differ by more than 1e-2, and with --check when a ratio is above its limit.
+The model has hidden size 2048, 64 experts of width 1024, a vocabulary of 50304 and a bf16 base. LoRA in fp32 has rank
+20 on attention and every expert. The loss is at every position, the optimizer is AdamW, and all sides get the same
+token ids. The peers are v4 (transformers 4.57, PEFT 0.17: one linear per expert) and v5 (transformers 5, PEFT 0.21:
+fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same number of threads.
+The sides alternate.
+
+The output has the median step after warm-up, the two warm-up steps, the peak resident memory of the steps without
+loading, the ratio of ours to the peer's, and the largest difference of losses. The exit code is 1 if losses differ by
+more than 1e-2, and with --check if a ratio is above its limit.
+
+--data, --tokenizer   use rows of the commonsense training set with the loss on the answers; peers pad to the longest of
+                      a batch, and padding is not counted in tokens per second
+--parts               also measures the parts of our step against the machine's limits (step_parts): multiply-adds in
+                      registers and reads, next to LibTorch's square product
+--busy                runs another busy process next to every side
+--peer-dtype float32  gives the peers a float32 base, because with AVX2 alone LibTorch multiplies bfloat16 on one thread
+                      and a step takes minutes
 
     make bench-peers                    1 x 256 and 8 x 256 tokens, K = 1 and 8, two layers, v4
     .venv-v4/bin/python bench/peers/train_step.py --batch 1 --top-k 1 --layers 1 2 --peers v4 v5 --parts --repeats 3
@@ -49,7 +57,7 @@ def peak_gib():
 
 
 def ids_of(step, count, vocabulary):
-    """As train_step.cpp draws them: a linear congruence modulo 2^64, its upper bits."""
+    """Draws ids like train_step.cpp: the upper bits of a linear congruential generator modulo 2^64."""
     state, ids = 2 * step + 1, []
     for _ in range(count):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -58,7 +66,7 @@ def ids_of(step, count, vocabulary):
 
 
 def batches_of(job, vocabulary):
-    """What the model is called with, micro-batch by micro-batch."""
+    """Returns the model's inputs per micro-batch."""
     import torch
 
     if job.rows is None:
@@ -80,7 +88,7 @@ def batches_of(job, vocabulary):
 
 
 def peer_step(job):
-    """A peer's half, in a process of its own; returns what train_step.cpp prints."""
+    """Runs the peer in its own process. Returns what train_step.cpp prints."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import OlmoeForCausalLM
@@ -110,7 +118,7 @@ def peer_step(job):
 
 
 def checkpoint(folder, layers):
-    """The random checkpoint all sides read, made once."""
+    """Creates the random checkpoint that all sides read."""
     folder = folder.with_name(f"{folder.name}-{layers}-layers")
     if (folder / "config.json").exists():
         return folder
@@ -131,7 +139,7 @@ def measure(command):
 
 @contextlib.contextmanager
 def neighbour(busy):
-    """A process that takes all it is given."""
+    """Starts a process that uses a processor all the time."""
     process = subprocess.Popen(["sh", "-c", "while :; do :; done"]) if busy else None
     try:
         yield
@@ -174,7 +182,7 @@ def compare(job, layers, batch, top_k):
 
 
 def add_parts(job, row):
-    """What bounds our step: the limits of the machine, and every part's share of its own."""
+    """Adds the limits of our step: those of the machine, and the fraction of its limit that each part reaches."""
     row["limits"] = measure([BUILD / "step_parts", "--batch", row["batch"], "--length", row["length"], "--top-k", row["top_k"], "--layers",
                              row["layers"], "--rank", job.rank, "--threads", job.threads, "--products", job.products])
     base = [part for part in row["limits"]["parts"] if part["part"] in ("head", "attention projections", "experts")]

@@ -1,13 +1,14 @@
-"""Arrays between nodes and a server over loopback, 32 of them in a message, in chunks of 16 MiB.
+"""Measures the transfer of arrays between nodes and a server over loopback: 32 arrays per message, in chunks of 16 MiB.
 
-    pair        one node at our coordinator, and at a stock SuperLink where .venv-flwr is: seconds per direction, GB/s
+    pair        one node at our coordinator, and at a stock SuperLink if .venv-flwr exists: seconds per direction, GB/s
     many        1 to 32 nodes at our coordinator, 8 MiB each way
-    registered  50 of 1,000 nodes that are registered, beat and poll, beside 50 of 50
-    large       six nodes with 3.2 GB each, in files that the system may write out: memory above all
+    registered  50 active nodes of 1,000 that are registered, send heartbeats and poll, compared with 50 of 50
+    large       six nodes with 3.2 GB each, in mapped files; mainly for memory
 
-Beside everything, in the same run, the same bytes through a plain loopback socket and through SHA-256 (every byte is hashed
-once on either side), and the most memory that each end held, with and without pages of files.
-Usage: .venv-flwr/bin/python bench/wire/transfer.py [pair many registered large] [--rounds 3]      (needs build/wire_echo)"""
+Every run also measures the same bytes through a plain loopback socket and through SHA-256 (each side hashes every byte
+once), and the peak memory of each side with and without pages of files.
+Usage: .venv-flwr/bin/python bench/wire/transfer.py [pair many registered large] [--rounds 3]      (needs build/wire_echo)
+"""
 import argparse
 import contextlib
 import hashlib
@@ -30,7 +31,7 @@ PATIENCE = 3000
 
 
 def plain_copy(size, times=1):
-    """Seconds for `size` bytes, so many times, through a loopback socket, from memory to memory."""
+    """Returns the seconds for `size` bytes, sent several times through a loopback socket from memory to memory."""
     data, place = memoryview(bytes(size)), memoryview(bytearray(size))
     with socket.create_server(("127.0.0.1", 0)) as server:
         def send():
@@ -50,7 +51,7 @@ def plain_copy(size, times=1):
 
 
 def hash_rate():
-    """GB/s of SHA-256 on one thread."""
+    """Returns the GB/s of SHA-256 on one thread."""
     data = bytes(64 << 20)
     begin = time.perf_counter()
     hashlib.sha256(data).digest()
@@ -62,7 +63,7 @@ def lines(process):
 
 
 class Memory:
-    """The most that processes held, sampled: all pages, and those that belong to no file."""
+    """Samples the peak memory of processes: all pages, and those that belong to no file."""
 
     def __init__(self, processes):
         self.pids = [process.pid for process in processes]
@@ -104,7 +105,7 @@ def replies(server):
 
 
 def with_coordinator(folder, size, nodes, rounds, *more):
-    """(lines of the nodes, seconds of each round, memory)"""
+    """Returns (lines of the nodes, seconds of each round, memory)."""
     with peer.Processes(folder, folder) as processes:
         server, address = serve(processes, folder, "--bytes", size, "--arrays", ARRAYS, "--messages", rounds, "--nodes", nodes, *more)
         started = []

@@ -1,5 +1,5 @@
-/// \file  Distributes the clients of a run over its ranks; rank 0 uses it in place of a LocalFabric. Every rank holds
-/// the base and all rows and trains its share of the clients. Rank 0 owns the run.
+/// \file  Distributes the clients of a run over its ranks. Rank 0 uses it in place of a LocalFabric. Every rank holds
+/// the base and all rows and trains the clients assigned to it. Rank 0 owns the run folder.
 #pragma once
 
 #include <chrono>

@@ -14,9 +14,9 @@ namespace evenkeel::cluster {
 
 /// The kinds of commands.
 enum class Order {
-  kNews,       ///< followed by bytes: the change of the shared state, for all clients
+  kNews,       ///< followed by bytes: an update of the shared state, for all clients
   kTrain,      ///< followed by bytes: the server state, then the clients' memories
-  kSum,        ///< take part in the sums of the round that was trained last
+  kSum,        ///< compute the sums of the round that was trained last, with all ranks
   kGradients,  ///< compute the gradient sums `ask` for the rank's clients
   kEnd
 };
@@ -31,9 +31,9 @@ constexpr auto names(Order) {
 struct Command {
   Order order = Order::kEnd;
   int64_t round = 0;
-  int64_t exchange = 0;                        ///< serial number among commands that clients answer
+  int64_t exchange = 0;                        ///< serial number of the exchange, for commands with replies
   std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
-  std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those that remain of them
+  std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
   std::optional<SumGradients> ask{};
   int64_t bytes = 0, memory_bytes = 0;  ///< lengths of the broadcasts that follow
 

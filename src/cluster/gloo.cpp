@@ -1,4 +1,4 @@
-// The one file that sees LibTorch's process groups.
+// This is the only file that uses LibTorch's process groups.
 #include "cluster/collective.h"
 
 #ifdef EVENKEEL_GLOO
@@ -44,17 +44,18 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-/// The sentence that says what happened: without the place in a source file, and advice.
+/// Returns the first sentence of LibTorch's error message, without the source location.
 std::string_view plain(std::string_view text) {
   text = text.substr(0, text.find('\n'));
   if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
   return text.substr(0, text.find(". "));
 }
 
-/// LibTorch tells of every lost connection with a stack of calls; what there is to say, we say.
+/// Turns off LibTorch's own logging. It prints a stack trace for every lost connection, which our errors report
+/// already.
 void silence_library() { FLAGS_caffe2_log_level = 3; }
 
-/// Runs `work`; what LibTorch throws becomes one line that says what was tried.
+/// Runs `work`. An exception of LibTorch becomes an Error with one line that names the attempted operation `what`.
 template <typename Work>
 auto attempt(const std::string& what, const Work& work) {
   try {
@@ -97,7 +98,7 @@ class TcpStore : public RendezvousStore {
   c10::intrusive_ptr<c10d::TCPStore> store_;
 };
 
-/// The address of this machine from which `host` is reached.
+/// Returns the local address of the route to `host`.
 std::string address_towards(const std::string& host, uint16_t port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;

@@ -11,7 +11,7 @@ namespace evenkeel::cluster {
 namespace {
 
 constexpr std::chrono::milliseconds kBeat{100};
-constexpr double kGrace = 5;  // seconds beyond a timeout, for what is stuck
+constexpr double kGrace = 5;  // seconds after a timeout until the process is ended, if a thread is blocked
 constexpr std::string_view kStop = "stop ";
 
 double seconds_of(std::chrono::steady_clock::duration duration) {
@@ -52,7 +52,7 @@ double Heartbeat::silence(int rank) const {
   return found == beats_.end() ? 0 : seconds_of(Clock::now() - found->second.last);
 }
 
-/// The first counts: what follows from it is not told. PeerFailure of a group that is no more is none.
+/// Records the first failure only; later ones are its consequences. A failure of an earlier epoch is ignored.
 void Heartbeat::raise(PeerFailure trouble, int64_t epoch) {
   const std::scoped_lock lock(mutex_);
   if (trouble_.kind == PeerFailure::Kind::kNone && watch_.epoch == epoch) trouble_ = std::move(trouble);

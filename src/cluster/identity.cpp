@@ -22,7 +22,7 @@ std::string layout_text(const Sites& sites) {
   return text;
 }
 
-/// The parts of an identity that must be equal, with their names.
+/// One field of an identity that must be equal on all ranks, with its name.
 struct Part {
   const char* name;
   std::string Identity::*of;

@@ -12,7 +12,7 @@ namespace evenkeel::cluster {
 /// Returns the name of this machine.
 std::string host_name();
 
-/// Digests of everything that must be equal, and the machine that computed them.
+/// Digests of everything that must be equal on all ranks, and the machine that computed them.
 struct Identity {
   std::string host, processor;
   std::string config, data, base, layout, build;

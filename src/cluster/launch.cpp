@@ -10,7 +10,7 @@
 namespace evenkeel::cluster {
 namespace {
 
-/// A launcher's names for the same two numbers.
+/// The environment variables in which a launcher gives rank and size.
 struct Family {
   const char* name;
   const char* rank;
@@ -21,9 +21,9 @@ constexpr std::array kFamilies = {Family{"torchrun", "RANK", "WORLD_SIZE"},
                                   Family{"PMI", "PMI_RANK", "PMI_SIZE"}};
 constexpr Family kSlurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
 
-/// What one of them says.
+/// The rank and size found for one launcher.
 struct Found {
-  const Family* family = nullptr;  ///< nobody
+  const Family* family = nullptr;  ///< null: not found
   int rank = 0, size = 1;
 };
 
@@ -47,7 +47,7 @@ Found find(const Family& family, const Environment& environment) {
   return found;
 }
 
-/// The first launcher that says something; those after it must say the same.
+/// Returns what the first launcher with set variables gives; the others must give the same values.
 Found find_family(const Environment& environment) {
   Found first;
   for (const auto& family : kFamilies) {
@@ -70,7 +70,7 @@ std::pair<std::string, uint16_t> host_and_port(const std::string& text, std::str
   return {text.substr(0, colon), static_cast<uint16_t>(port)};
 }
 
-/// Steps of a cluster's jobs get ports of their own.
+/// Returns a port that depends on the Slurm job and step, so that concurrent steps on a machine use different ports.
 uint16_t port_of_step(const Environment& environment) {
   const auto number = [&](const char* name) {
     const auto text = environment(name);

@@ -11,7 +11,7 @@
 
 namespace evenkeel::cluster {
 
-/// Result of find_launch().
+/// The result of find_launch().
 struct Launch {
   int rank = 0, size = 1;
   StoreAddress store{};
@@ -25,9 +25,10 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// Returns a function that reads the variables of this process.
 Environment this_environment();
 
-/// Order of precedence: the options, torchrun, Open MPI, PMI, Slurm. Slurm's variables count only inside an srun step
-/// and only if no other launcher has set its own, because srun may have started that launcher; a batch script itself is
-/// not a rank. If nothing is set, the run has one rank.
+/// Determines rank, number of ranks and address of the store. Sources in order of precedence: the options, torchrun,
+/// Open MPI, PMI, Slurm. Slurm's variables are used only inside an srun step, and only if no other launcher has set its
+/// own, because srun may have started that launcher. A batch script itself is not a rank. If nothing is set, the run
+/// has one rank.
 /// \throws kConfig for a rank without a size, for two launchers that disagree, and for several ranks without an
 /// address.
 Launch find_launch(const ClusterOptions& options, const Environment& environment = this_environment());
@@ -35,8 +36,9 @@ Launch find_launch(const ClusterOptions& options, const Environment& environment
 /// Returns the first host of a Slurm node list, e.g. "node07" of "node[07-09,12],gpu1".
 std::string first_host(const std::string& node_list);
 
-/// Returns a warning when this process has fewer processors than its share of `threads` needs, otherwise an empty
-/// string.
+/// Returns a warning if the ranks on this machine need more processors than this process may use, otherwise an empty
+/// string. \param threads  threads per rank \param processors  processors that this process may use \param ranks_here
+/// number of ranks on this machine \param launcher  name of the launcher, for the text
 std::string threads_warning(int64_t threads, int64_t processors, int ranks_here, const std::string& launcher);
 
 }  // namespace evenkeel::cluster

@@ -33,14 +33,14 @@ const Variables kSlurm = {{"SLURM_PROCID", "2"},
                           {"SLURM_JOB_ID", "77"},
                           {"SLURM_STEP_ID", "1"}};
 
-TEST(Launch, IsOneRankWhereNobodySaysOtherwise) {
+TEST(Launch, DefaultsToOneRank) {
   EXPECT_EQ(launch_in({}).size, 1);
   EXPECT_EQ(launch_in(kMaster).size, 1);
   EXPECT_EQ(launch_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).size, 1);
   EXPECT_EQ(launch_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size, 1) << "a batch script is no rank";
 }
 
-TEST(Launch, ReadsWhatEveryLauncherLeaves) {
+TEST(Launch, ReadsTheVariablesOfEveryLauncher) {
   const auto read = [](const Variables& variables, const char* name, const char* host, uint16_t port) {
     const auto launch = launch_in(variables);
     EXPECT_EQ(launch.rank, 2) << name;
@@ -58,7 +58,7 @@ TEST(Launch, ReadsWhatEveryLauncherLeaves) {
   read(with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, kTorchrun), "torchrun", "node1", 29500);
 }
 
-TEST(Launch, TheConfigComesFirst) {
+TEST(Launch, TheConfigOverridesVariables) {
   ClusterOptions options;
   options.rank = 0, options.size = 2, options.store = "10.0.0.1:4000";
   const auto launch = launch_in(kTorchrun, options);
@@ -69,7 +69,7 @@ TEST(Launch, TheConfigComesFirst) {
   EXPECT_TRUE(launch.store.here);
 }
 
-TEST(Launch, TorchrunsAgentMayKeepTheBoardAndCountsAttempts) {
+TEST(Launch, TorchrunsAgentMayHoldTheStoreAndCountsAttempts) {
   auto variables = kTorchrun;
   variables["RANK"] = "0";
   EXPECT_TRUE(launch_in(variables).store.here);
@@ -79,7 +79,7 @@ TEST(Launch, TorchrunsAgentMayKeepTheBoardAndCountsAttempts) {
   EXPECT_EQ(launch_in(variables).attempt, "3");
 }
 
-TEST(Launch, RefusesWhatCannotBeMeant) {
+TEST(Launch, RefusesInvalidOrContradictoryVariables) {
   const auto refused = [](const Variables& variables, const char* word, const ClusterOptions& options = {}) {
     try {
       launch_in(variables, options);
@@ -105,7 +105,7 @@ TEST(Launch, RefusesWhatCannotBeMeant) {
   refused({}, "allowed: host:port", half);
 }
 
-TEST(Launch, TheFirstHostOfAListIsRead) {
+TEST(Launch, ReadsTheFirstHostOfAList) {
   for (const auto& [list, host] : Variables{{"node7", "node7"},
                                             {"a,b", "a"},
                                             {"node[1-3]", "node1"},
@@ -115,13 +115,13 @@ TEST(Launch, TheFirstHostOfAListIsRead) {
   EXPECT_THROW(first_host("node[1"), Error);
 }
 
-TEST(Launch, SaysWhereThreadsWillNotFit) {
+TEST(Launch, WarnsOfMoreThreadsThanCores) {
   EXPECT_EQ(threads_warning(2, 2, 1, "torchrun"), "");
   EXPECT_NE(threads_warning(2, 1, 1, "Open MPI").find("--bind-to none"), std::string::npos);
   EXPECT_NE(threads_warning(1, 2, 3, "--ranks").find("3 ranks of 1 threads"), std::string::npos);
 }
 
-TEST(Deal, GivesTheLargestFirstToWhoHasLeast) {
+TEST(Deal, GivesTheLargestFirstToTheLeastLoadedRank) {
   const std::vector<double> costs = {3, 9, 1, 4, 4};
   using Shares = std::vector<std::vector<size_t>>;
   EXPECT_EQ(assign_by_cost(costs, 1), (Shares{{1, 3, 4, 0, 2}}));

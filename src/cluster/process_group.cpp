@@ -129,15 +129,15 @@ void ProcessGroup::together(const std::string& what, const std::function<void(Co
 
 int64_t ProcessGroup::announced_epoch() { return store_->add(root_key(kEpoch), 0); }
 
-/// All who come, but those who are silent: nobody else is waited for.
+/// Returns the ranks of the next group: all that announce themselves. Ranks without a heartbeat are not waited for.
 std::vector<int> ProcessGroup::gather(int64_t next) {
   store_->add(root_key(kEpoch), next - announced_epoch());
   std::vector<int> present{0};
   for (const int member : members_) {
     if (member == 0) continue;
-    const auto here = key_of(launch_.attempt, next, concat("here/", member));
-    while (!store_->find(here) && heartbeat_->silence(member) < options_.timeout) pause();
-    if (store_->find(here)) present.push_back(member);
+    const auto key = key_of(launch_.attempt, next, concat("here/", member));
+    while (!store_->find(key) && heartbeat_->silence(member) < options_.timeout) pause();
+    if (store_->find(key)) present.push_back(member);
   }
   store_->set(key_of(launch_.attempt, next, "members"), join(present, " "));
   return present;

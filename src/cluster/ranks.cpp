@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kConfigKey = "config";
 
-/// Runs `work`; the others are told why, when it fails.
+/// Runs `work`. If it fails, the other ranks are told the reason.
 template <typename Work>
 void telling(ProcessGroup& member, const Work& work) {
   try {
@@ -27,8 +27,8 @@ void telling(ProcessGroup& member, const Work& work) {
 }
 
 void warn_of_threads(const Launch& launch, int64_t threads) {
-  const int here = launch.launcher == "--ranks" ? launch.size : 1;
-  const auto text = threads_warning(threads, machine::processors(), here, launch.launcher);
+  const int local_ranks = launch.launcher == "--ranks" ? launch.size : 1;
+  const auto text = threads_warning(threads, machine::processors(), local_ranks, launch.launcher);
   if (!text.empty()) log::warning("[cluster] ", text);
 }
 
@@ -39,9 +39,9 @@ ExperimentConfig config_of_leader(const std::string& text, const RunRequest& req
   const JsonView view(json, kPlace);
   auto config = ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
   const auto begun_with = view.at("settings").strings();
-  auto asked = request.config(begun_with);
-  asked.find_files();
-  const auto changes = evenkeel::differences(resolved_like(std::move(asked), config), config);
+  auto requested = request.config(begun_with);
+  requested.find_files();
+  const auto changes = evenkeel::differences(resolved_like(std::move(requested), config), config);
   EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
   return config;
 }

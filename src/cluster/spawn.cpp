@@ -23,7 +23,7 @@
 namespace evenkeel::cluster {
 namespace {
 
-constexpr double kPatience = 3;  // seconds for the others to say what they have to
+constexpr double kPatience = 3;  // seconds that the other ranks have to report their errors after one has failed
 
 volatile std::sig_atomic_t leader = 0;
 
@@ -31,7 +31,7 @@ void hand_on(int signal) {
   if (leader > 0) ::kill(leader, signal);
 }
 
-/// A socket on loopback that listens already: no other process can take its port.
+/// Returns a listening socket on loopback, so that no other process can take its port.
 StoreAddress listening_address() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{};
@@ -45,7 +45,7 @@ StoreAddress listening_address() {
   return {.host = "127.0.0.1", .port = ntohs(name.sin_port), .here = false, .listening = fd};
 }
 
-/// What a rank is before it does anything: it dies with its parent, and hears of signals through it alone.
+/// Prepares a new rank: it dies with its parent, and gets signals from the parent only.
 void begin_rank(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
@@ -115,7 +115,7 @@ Launch spawn(int ranks, bool others_go_on) {
     EK_CHECK(process >= 0, kIo, "--ranks: of process ", rank + 1, " the system says: ", std::strerror(errno));
     if (process == 0) {
       begin_rank(parent);
-      ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // whose GPU is whose (base/system/device.h)
+      ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // selects the rank's GPU (base/system/device.h)
       Launch launch{.rank = rank, .size = ranks, .store = address, .launcher = "--ranks"};
       launch.store.here = rank == 0;
       if (rank != 0) ::close(address.listening);

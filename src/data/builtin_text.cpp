@@ -50,7 +50,7 @@ std::string routine_story(RandomStream& stream) {
   return concat(routine.name, " they ", join(routine.steps, ", then "), ". ");
 }
 
-/// A question, its answer in words, and the choices a quiz would offer: the right one is number `place`, from 0.
+/// A question, its answer in words, and the choices of a quiz. Choice number `place`, from 0, is right.
 struct Question {
   std::string text, answer;
   std::vector<std::string_view> choices;
@@ -75,7 +75,7 @@ Question value_question(RandomStream& stream) {
   return {world::open_question(animal, relation), std::string(names[value]), four_with(names, value), value % kChoices};
 }
 
-/// Asks whether a fact is true; as often it is as it is not.
+/// Asks whether a fact is true. Both answers are equally frequent.
 Question fact_question(RandomStream& stream) {
   const int64_t animal = random_animal(stream), relation = random_relation(stream);
   const int64_t truth = world::value_of(animal, relation);
@@ -115,7 +115,7 @@ Question any_question(RandomStream& stream) {
   return kQuestions[static_cast<size_t>(stream.choose(kShares))](stream);
 }
 
-/// Office talk: the everyday words that instructions are made of.
+/// Returns a sentence of office language, with the everyday words of instructions.
 std::string office_sentence(RandomStream& stream) {
   constexpr std::array<std::string_view, 10> kSentences = {
       "The note below describes a task for the day.",
@@ -131,7 +131,7 @@ std::string office_sentence(RandomStream& stream) {
   return std::string(pick(kSentences, stream));
 }
 
-/// Questions with the answer right behind, in words.
+/// Returns questions with the answer in words directly after each.
 std::string quiz(RandomStream& stream) {
   std::string text;
   for (int i = 0; i < 8; ++i) {
@@ -141,7 +141,7 @@ std::string quiz(RandomStream& stream) {
   return text;
 }
 
-/// The same, answered by the number of the choice that nobody had to read out.
+/// Returns questions that are answered by the number of the choice, without repeating the choice.
 std::string quick_quiz(RandomStream& stream) {
   std::string text = "By number.\n";
   for (int i = 0; i < 8; ++i) {
@@ -157,7 +157,7 @@ std::string office_talk(RandomStream& stream) {
   return text;
 }
 
-/// Questions whose answer comes after other talk, so that it has to be looked up further back.
+/// Returns questions that are answered after other sentences, so that the question has to be found further back.
 std::string interview(RandomStream& stream) {
   std::string text;
   for (int i = 0; i < 3; ++i) {
@@ -167,8 +167,8 @@ std::string interview(RandomStream& stream) {
   return text;
 }
 
-/// Questions with numbered choices, answered by number. The labels are not those of the tasks: which name an answer has
-/// there is for fine-tuning to teach.
+/// Returns questions with numbered choices, answered by number. The labels differ from those of the tasks, so that
+/// fine-tuning has to teach the tasks' labels.
 std::string numbered_quiz(RandomStream& stream) {
   constexpr std::array<std::string_view, 4> kLabels = {"Choice", "Item", "Case", "Line"};
   constexpr std::array<std::string_view, 4> kNames = {"choice", "item", "case", "line"};

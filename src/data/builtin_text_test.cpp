@@ -15,7 +15,7 @@ namespace {
 
 std::string all_of(const std::vector<std::string>& documents) { return join(documents, "\n"); }
 
-TEST(BuiltinText, ADocumentDependsOnItsSeedAndIndexAlone) {
+TEST(BuiltinText, ADocumentDependsOnlyOnSeedAndIndex) {
   const auto few = builtin_documents(7, 42), many = builtin_documents(90, 42);
   EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
   EXPECT_NE(builtin_documents(7, 43), few);
@@ -30,13 +30,13 @@ TEST(BuiltinText, DocumentsAreShortVariedAndNeverEmpty) {
   EXPECT_GT(std::set<std::string>(documents.begin(), documents.end()).size(), 450u);
 }
 
-TEST(BuiltinText, TellsOfEveryAnimalAndEveryTool) {
+TEST(BuiltinText, MentionsEveryAnimalAndEveryTool) {
   const auto text = all_of(builtin_documents(3000, 42));
   for (const auto animal : world::animals()) EXPECT_NE(text.find(animal), std::string::npos) << animal;
   for (const auto& tool : world::tools()) EXPECT_NE(text.find(tool.purpose), std::string::npos) << tool.purpose;
 }
 
-TEST(BuiltinText, NeverShowsTheInstructionFormat) {
+TEST(BuiltinText, NeverContainsTheInstructionFormat) {
   const auto text = all_of(builtin_documents(3000, 42));
   for (const auto* words : {"### Instruction", "### Response", "Answer format:", "the correct answer is"})
     EXPECT_EQ(text.find(words), std::string::npos) << words;
@@ -44,7 +44,7 @@ TEST(BuiltinText, NeverShowsTheInstructionFormat) {
     ASSERT_EQ(text.find(row.instruction), std::string::npos) << row.instruction;
 }
 
-TEST(BuiltinWorld, EveryValueIsTrueOfEquallyManyAnimals) {
+TEST(BuiltinWorld, EveryValueHasTheSameNumberOfAnimals) {
   const auto animals = static_cast<int64_t>(world::animals().size());
   for (int64_t relation = 0; relation < world::kRelationCount; ++relation) {
     std::vector<int64_t> counts(world::values(relation).size());

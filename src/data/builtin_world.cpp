@@ -40,8 +40,8 @@ constexpr std::array<Routine, 8> kRoutines = {
     Routine{"at the harbour", {"board", "sail", "fish", "count", "land", "sell"}},
 };
 
-/// Spreads the values of a relation evenly over the animals, in an order of its own.
-std::array<int64_t, kAnimals.size()> deal(uint64_t relation) {
+/// Assigns the values of a relation evenly to the animals, in an order that depends on the relation.
+std::array<int64_t, kAnimals.size()> assign_values(uint64_t relation) {
   std::array<int64_t, kAnimals.size()> values;
   const auto order = RandomStream(kWorldSeed, "world-values", relation).permutation(kAnimals.size());
   for (size_t i = 0; i < values.size(); ++i)
@@ -60,7 +60,7 @@ std::span<const Tool> tools() { return kTools; }
 std::span<const Routine> routines() { return kRoutines; }
 
 int64_t value_of(int64_t animal, int64_t relation) {
-  static const std::array table = {deal(0), deal(1), deal(2)};
+  static const std::array table = {assign_values(0), assign_values(1), assign_values(2)};
   return table[static_cast<size_t>(relation)][static_cast<size_t>(animal)];
 }
 

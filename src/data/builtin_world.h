@@ -44,10 +44,11 @@ std::string yes_no_question(int64_t animal, int64_t relation, int64_t value);
 std::string open_question(int64_t animal, int64_t relation);
 
 /// Returns numbered choices: "Answer1: red Answer2: blue". The built-in tasks give choices in a fixed order, so that a
-/// question tests knowledge and not search in a list. \param gap  text between two choices.
+/// question tests knowledge instead of the ability to search a list.
+/// \param label  text before each number, "Answer" above \param gap  text between two choices
 std::string numbered(std::string_view label, std::span<const std::string_view> choices, std::string_view gap);
 
-/// Returns true for the quarter of facts that are kept for testing: training rows never ask about them.
+/// Returns true for the quarter of facts that are held out for testing. Training rows never ask about them.
 /// \param kind  kind of question, any number \param a, b  subject of the question, e.g. animal and relation
 bool held_out(uint64_t kind, uint64_t a, uint64_t b);
 

@@ -20,12 +20,12 @@ std::vector<size_t> word_starts(std::string_view text) {
   return starts;
 }
 
-/// A run of words [first, last) that grows and shrinks around the kept words.
+/// A range of words [first, last) that grows and shrinks around the required words.
 class Window {
  public:
-  Window(std::string_view text, KeptSpan kept) : text_(text), starts_(word_starts(text)) {
-    kept_first_ = first_ = word_at(kept.begin);
-    kept_last_ = last_ = word_at(std::max(kept.end, kept.begin + 1) - 1) + 1;
+  Window(std::string_view text, KeptSpan required) : text_(text), starts_(word_starts(text)) {
+    required_first_ = first_ = word_at(required.begin);
+    required_last_ = last_ = word_at(std::max(required.end, required.begin + 1) - 1) + 1;
   }
 
   std::string_view text() const {
@@ -33,13 +33,13 @@ class Window {
     return run.substr(std::min(run.find_first_not_of(kBlank), run.size()));
   }
 
-  /// Takes words from both sides in turn while they fit into `room` tokens.
-  void grow(const Tokenizer& tokenizer, int64_t room) {
+  /// Adds words from both sides in turn while they fit into `room` tokens.
+  void grow(const Tokenizer& tokenizer, int64_t capacity) {
     const auto fits = [&](size_t word) {
       const auto piece = text_.substr(starts_[word], starts_[word + 1] - starts_[word]);
       const auto tokens = static_cast<int64_t>(tokenizer.encode(piece, /*add_special_tokens=*/false).size());
-      if (tokens > room) return false;
-      room -= tokens;
+      if (tokens > capacity) return false;
+      capacity -= tokens;
       return true;
     };
     for (bool left = true, right = true; left || right;) {
@@ -48,11 +48,11 @@ class Window {
     }
   }
 
-  /// Removes the word farthest from the kept words. \return false if only the kept words are left.
+  /// Removes the word farthest from the required words. \return false if only the required words are left.
   bool shrink() {
-    if (last_ - kept_last_ > kept_first_ - first_)
+    if (last_ - required_last_ > required_first_ - first_)
       --last_;
-    else if (first_ < kept_first_)
+    else if (first_ < required_first_)
       ++first_;
     else
       return false;
@@ -67,15 +67,15 @@ class Window {
 
   std::string_view text_;
   std::vector<size_t> starts_;
-  size_t first_ = 0, last_ = 0, kept_first_ = 0, kept_last_ = 0;
+  size_t first_ = 0, last_ = 0, required_first_ = 0, required_last_ = 0;
 };
 
 }  // namespace
 
-std::optional<std::string> context_window(std::string_view context, KeptSpan kept, int64_t limit,
+std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with) {
-  Window window(context, kept);
+  Window window(context, required);
   window.grow(tokenizer, limit - tokens_with(window.text()));
   while (tokens_with(window.text()) > limit)
     if (!window.shrink()) return std::nullopt;

@@ -1,4 +1,4 @@
-/// \file  Shortens a row's context until its prompt fits, so that the question and the answer are never cut.
+/// \file  Shortens a row's context until its prompt fits. The question and the answer are never shortened.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct KeptSpan {
   size_t begin = 0, end = 0;
 };
 
-/// Returns a run of whole words of `context` around `kept` with tokens_with(run) <= `limit`. Words are added
+/// Returns a run of whole words of `context` around `required` with tokens_with(run) <= `limit`. Words are added
 /// alternately on both sides, by their own token counts. If the whole text then exceeds `limit`, words are removed from
 /// the edges again. \param tokens_with  counts the tokens of the whole text with the given context.
-/// \return nothing if the kept words (without any: the first word) do not fit.
+/// \return nothing if the required words (without any: the first word) do not fit.
 /// Cost: one pass over the context, and two or three calls of `tokens_with`.
-std::optional<std::string> context_window(std::string_view context, KeptSpan kept, int64_t limit,
+std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with);
 

@@ -27,10 +27,11 @@ class ContextWindow : public ::testing::Test {
   }
 
   const Tokenizer tokenizer_ = make_tokenizer();
-  const std::string context_ = "a b c  d\ne f g h i j k l";  // every letter is a token, with or without one space
+  // Every letter is a token, with or without one space before it.
+  const std::string context_ = "a b c  d\ne f g h i j k l";
 };
 
-TEST_F(ContextWindow, IsAContiguousPieceThatFitsAndHoldsTheAnswer) {
+TEST_F(ContextWindow, IsContiguousFitsAndContainsTheAnswer) {
   for (const std::string answer : {"a", "e f", "d\ne", "l"})
     for (int64_t limit = 5 + tokens("d\ne"); limit < 5 + tokens(context_); ++limit) {
       const auto piece = around(context_, answer, limit);
@@ -41,9 +42,9 @@ TEST_F(ContextWindow, IsAContiguousPieceThatFitsAndHoldsTheAnswer) {
     }
 }
 
-TEST_F(ContextWindow, UsesTheRoomThereIsOnBothSides) {
+TEST_F(ContextWindow, UsesTheCapacityOnBothSides) {
   EXPECT_EQ(around(context_, "h", 5 + 5), "f g h i j");
-  EXPECT_EQ(around(context_, "g h", 5 + 5), "f g h i j");  // the line end before e would take two
+  EXPECT_EQ(around(context_, "g h", 5 + 5), "f g h i j");  // the line end before e would take two tokens
   EXPECT_EQ(around(context_, "h", 1000), context_);
 }
 
@@ -52,14 +53,14 @@ TEST_F(ContextWindow, GrowsOnTheOtherSideWhenOneEnds) {
   EXPECT_EQ(around(context_, "a", 5 + 3), "a b c");
 }
 
-TEST_F(ContextWindow, WithoutAnAnswerTheTailGoes) { EXPECT_EQ(window(context_, {}, 5 + 3), "a b c"); }
+TEST_F(ContextWindow, WithoutAnAnswerTheEndIsRemoved) { EXPECT_EQ(window(context_, {}, 5 + 3), "a b c"); }
 
-TEST_F(ContextWindow, IsNothingWhenTheAnswerDoesNotFit) {
+TEST_F(ContextWindow, IsEmptyIfTheAnswerDoesNotFit) {
   EXPECT_FALSE(around(context_, "f g h", 5 + 2));
   EXPECT_FALSE(window(context_, {}, 5));
 }
 
-TEST_F(ContextWindow, WordsAreNeverCut) {
+TEST_F(ContextWindow, DoesNotSplitWords) {
   EXPECT_EQ(around(std::string(200, 'x') + " a " + std::string(200, 'y'), "a", 5 + 20), "a");
 }
 

@@ -19,7 +19,7 @@ size_t most_keys(const Json& json) {
   return most;
 }
 
-/// ShareGPT's names of those who speak, and ours.
+/// Translates ShareGPT's names of roles to OpenAI's.
 std::string role_of(const JsonView& from) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kSpeakers = {{{"human", "user"},
                                                                                        {"user", "user"},
@@ -38,7 +38,7 @@ std::string role_of(const JsonView& from) {
   from.refuse(" is \"", shown(from.string()), "\", allowed: ", join(allowed));
 }
 
-/// A part of a content that is a list.
+/// Returns the text of one part of a content that is a list.
 const std::string& part_text(const JsonView& part) {
   const auto type = part.at("type");
   type.require(type.string() == "text", " is \"", shown(type.string()),
@@ -68,7 +68,7 @@ class MessageReader {
     if (const auto content = message_.find(content_key()))
       turn.content = content_text(*content, keys_);
     else if (!calls_tools())
-      message_.at(content_key()).string();  // says what is missing, or is no text
+      message_.at(content_key()).string();  // throws if the text is missing or is no string
     turn.is_target = weight_of(turn) != 0;
     if (keys_ == MessageKeys::kTextAlone) refuse_what_is_lost();
     return turn;

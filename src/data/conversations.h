@@ -33,20 +33,20 @@ class SourceRow {
   mutable std::optional<OrderedJson> ordered_;
 };
 
-/// Says which keys of a message are allowed.
+/// Selects the keys that a message may have.
 enum class MessageKeys {
   kAll,        ///< all; a chat template receives them
   kTextAlone,  ///< role and text; a message with other keys is an error, because the template could not render them
 };
 
 /// Reads the list of messages under `key`. The content of a message is a string, or a list of parts {"type": "text",
-/// "text": ...}; an assistant's message that calls tools needs no content. `weight` 0 excludes an assistant's message
-/// from the loss. \throws kData with the place and the error.
+/// "text": ...}. An assistant's message that calls tools needs no content. `weight` 0 excludes an assistant's message
+/// from the loss. \throws kData with the position and the error.
 std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, MessageKeys keys);
 
 /// Reads the template variables of a row into Row::variables: `tools`, `documents` and the entries of
-/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. \throws kData with the place;
-/// with kTextAlone also if any of them is given.
+/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. \throws kData with the
+/// position; with kTextAlone also if any of them is present.
 void read_variables(const SourceRow& row, MessageKeys keys, Row& into);
 
 }  // namespace evenkeel

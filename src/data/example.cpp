@@ -10,11 +10,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kLeastShared = 16;  // one token in so many: fewer rows are not worth their copies in attention
+// Rows are shared if at least one token in so many is a copy: copies cost time in attention.
+constexpr int64_t kMaxTokensPerCopy = 16;
 
 enum class Rows { kOwn, kShared };
 
-/// Lays sequences end to end and gathers their targets.
+/// Concatenates sequences and collects their targets.
 class Packer {
  public:
   explicit Packer(Rows rows) : shared_(rows == Rows::kShared) { batch_.offsets = {0}; }
@@ -52,14 +53,14 @@ class Packer {
 
   /// Returns the row of token `id` if it follows the token of row `before`.
   int64_t row_of(int64_t before, int64_t id, int64_t position) {
-    const auto fresh = static_cast<int64_t>(ids_.size());
+    const auto new_row = static_cast<int64_t>(ids_.size());
     if (shared_) {
-      const auto [known, is_new] = behind_.try_emplace({before, id}, fresh);
+      const auto [known, is_new] = child_row_.try_emplace({before, id}, new_row);
       if (!is_new) return known->second;
     }
     ids_.push_back(id);
     positions_.push_back(position);
-    return fresh;
+    return new_row;
   }
 
   void add_targets(std::span<const int64_t> ids, int64_t start, int64_t from, int64_t to) {
@@ -71,7 +72,7 @@ class Packer {
 
   bool shared_;
   PackedBatch batch_;
-  std::map<std::pair<int64_t, int64_t>, int64_t> behind_;  // (row, id) -> row
+  std::map<std::pair<int64_t, int64_t>, int64_t> child_row_;  // (row, id) -> row
   std::vector<int64_t> ids_, positions_, row_of_token_, target_rows_, targets_;
 };
 
@@ -93,7 +94,7 @@ PackedBatch packed(const auto& examples, int64_t micro_batch, Rows rows) {
 PackedBatch shared_where_worth_it(const auto& examples, int64_t micro_batch) {
   auto batch = packed(examples, micro_batch, Rows::kShared);
   const int64_t copies = batch.tokens() - batch.ids.size(0);
-  return copies * kLeastShared >= batch.tokens() ? batch : packed(examples, micro_batch, Rows::kOwn);
+  return copies * kMaxTokensPerCopy >= batch.tokens() ? batch : packed(examples, micro_batch, Rows::kOwn);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ struct Row {
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins; -1: not in `input`
 };
 
-/// Returns the parts of the row that form the question, context included. Two rows ask the same if the results are
-/// equal. The views point into `row`.
+/// Returns the parts of the row that form the question, context included. Two rows ask the same question if the results
+/// are equal. The views point into `row`.
 std::vector<std::string_view> question_of(const Row& row);
 
 /// The half-open range [begin, end) of positions in a sequence.

@@ -13,7 +13,7 @@ std::vector<int64_t> numbers(const at::Tensor& tensor) {
 }
 using Ids = std::vector<int64_t>;
 
-TEST(Pack, LaysSequencesEndToEnd) {
+TEST(Pack, ConcatenatesSequences) {
   const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2}, {.ids = {8, 9}, .first_target = 1}};
   const auto batch = pack(examples);
   EXPECT_EQ(numbers(batch.ids), (Ids{5, 6, 7, 8, 9}));
@@ -35,14 +35,14 @@ TEST(Pack, TheFirstTokenIsNeverATarget) {
   EXPECT_EQ(numbers(pack(examples).targets), (Ids{6}));
 }
 
-TEST(Pack, AnExampleWithoutTargetsOnlyTakesRoom) {
+TEST(Pack, AnExampleWithoutTargetsOnlyAddsTokens) {
   const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 3}};
   const auto batch = pack(examples);
   EXPECT_EQ(batch.tokens(), 3);
   EXPECT_EQ(batch.targets.numel(), 0);
 }
 
-TEST(Pack, WhatLiesBetweenAnswersIsNoTarget) {
+TEST(Pack, TokensBetweenAnswersAreNoTargets) {
   const std::vector<Example> examples = {
       {.ids = {5, 6}}, {.ids = {1, 2, 3, 4, 5, 6, 7}, .first_target = 2, .between = {{3, 5}, {6, 7}}}};
   const auto batch = pack(examples);
@@ -51,13 +51,13 @@ TEST(Pack, WhatLiesBetweenAnswersIsNoTarget) {
   EXPECT_EQ(examples[1].targets(), 2);
 }
 
-TEST(Pack, PointersAndValuesPackAlike) {
+TEST(Pack, PointersAndValuesGiveTheSameBatch) {
   const std::vector<Example> examples = {{.ids = {5, 6, 7}}, {.ids = {8, 9}}};
   const std::vector<const Example*> reversed = {&examples[1], &examples[0]};
   EXPECT_EQ(numbers(pack(reversed).ids), (Ids{8, 9, 5, 6, 7}));
 }
 
-TEST(PackShared, TokensBehindTheSameTokensShareARow) {
+TEST(PackShared, TokensWithTheSamePrefixShareARow) {
   const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2},
                                          {.ids = {5, 6, 8, 7}, .first_target = 2},
                                          {.ids = {6, 5, 8}, .first_target = 2},
@@ -72,7 +72,7 @@ TEST(PackShared, TokensBehindTheSameTokensShareARow) {
   EXPECT_EQ(batch.tokens(), 14);
 }
 
-TEST(Pack, SaysWhereEachMicroBatchEnds) {
+TEST(Pack, ReturnsTheEndOfEachMicroBatch) {
   const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2},
                                          {.ids = {5, 6, 8, 7}, .first_target = 2},
                                          {.ids = {6, 5, 8}, .first_target = 3},
@@ -91,7 +91,7 @@ TEST(Pack, SaysWhereEachMicroBatchEnds) {
   EXPECT_THROW(pack(examples, 3), Error);
 }
 
-TEST(PackShared, FewCopiesAreNotWorthSharing) {
+TEST(PackShared, FewSharedTokensAreNotShared) {
   Ids long_one(20), other(20);
   for (int64_t i = 0; i < 20; ++i) {
     long_one[static_cast<size_t>(i)] = i;
@@ -112,7 +112,7 @@ TEST(PackIds, EveryPositionFromTheSecondOnIsATarget) {
   EXPECT_EQ(batch.sequences(), 2);
 }
 
-TEST(PackIds, RefusesAnEmptySequence) {
+TEST(PackIds, RejectsAnEmptySequence) {
   const std::vector<Ids> sequences = {{1, 2}, {}};
   EXPECT_THROW(pack_ids(sequences), Error);
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kFamilyName = "files", kTaskPrefix = "files:";
 
-/// Calls `change` with the patterns of every set.
+/// Calls `change` for the pattern lists of every set.
 template <typename Change>
 void for_patterns(FilesConfig& config, const Change& change) {
   const auto both = [&](FileSet& set, const std::string& key) {
@@ -27,8 +27,8 @@ bool is_set_name(std::string_view name) {
                                       [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
 }
 
-/// The files of all clients as one set. Each reads its own by what it says itself.
-FileSet together(FileSet set, std::span<const ClientFiles> clients) {
+/// Combines the files of all clients into one set. Each client still reads its own files with its own settings.
+FileSet combined_set(FileSet set, std::span<const ClientFiles> clients) {
   set.held_out = 0;
   for (const auto& client : clients) {
     set.train.insert(set.train.end(), client.train.begin(), client.train.end());
@@ -68,7 +68,7 @@ std::map<std::string, FileSet> FilesConfig::by_task() const {
   std::map<std::string, FileSet> all;
   for (const auto& [name, set] : sets) all.emplace(concat(kTaskPrefix, name), set);
   if (!clients.empty())
-    all.emplace(kFamilyName, together(*this, clients));
+    all.emplace(kFamilyName, combined_set(*this, clients));
   else if (!train.empty() || !test.empty())
     all.emplace(kFamilyName, *this);
   return all;

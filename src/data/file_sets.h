@@ -66,7 +66,7 @@ struct ClientFiles : FileSet {
 struct FilesConfig : FileSet {
   /// The sets of `[data.files.NAME]`, by name.
   std::map<std::string, FileSet> sets;
-  /// Rows that clients bring, from their config tables (fed/config/experiment_config.h). If not empty, the task "files"
+  /// Rows of single clients, from their config tables (fed/config/experiment_config.h). If not empty, the task "files"
   /// consists of the rows of all clients, one client after the other.
   std::vector<ClientFiles> clients;
   void visit(auto& field) {

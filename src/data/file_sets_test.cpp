@@ -36,7 +36,7 @@ class FileSets : public ::testing::Test {
 
   std::string path(std::string_view name) const { return (folder_.path() / name).string(); }
 
-  /// The set "files", of a.jsonl, with `change` made to it.
+  /// Returns options with the set "files" of a.jsonl, modified by `change`.
   RowOptions one(const std::function<void(FileSet&)>& change = [](FileSet&) {}) const {
     RowOptions from;
     from.files.train = {path("a.jsonl")};
@@ -47,7 +47,7 @@ class FileSets : public ::testing::Test {
   const testing::TemporaryFolder folder_;
 };
 
-TEST_F(FileSets, KeysOfAllSetsAreTheDefaultsOfTheNamedOnes) {
+TEST_F(FileSets, KeysOfAllSetsAreDefaultsOfNamedSets) {
   const auto config =
       config_of("held_out = 0.25\nformat = 'messages'\n[x]\ntrain = ['a']\n[y]\ntest = ['b']\nformat = 'alpaca'");
   const auto sets = config.by_task();
@@ -58,7 +58,7 @@ TEST_F(FileSets, KeysOfAllSetsAreTheDefaultsOfTheNamedOnes) {
   EXPECT_EQ(config::write(config_of(config::write(config))), config::write(config));
 }
 
-TEST_F(FileSets, ASetOfNothingAndSettingsThatMeanNothingAreRefused) {
+TEST_F(FileSets, RejectsEmptySetsAndUselessSettings) {
   const auto said = [](std::string_view toml) { return testing::refusal([&] { config_of(toml); }); };
   EXPECT_NE(said("[x]\nstrict = false").find("x names no files"), std::string::npos);
   EXPECT_NE(said("train = ['a']\n[x]\ntest = ['b']").find("in the sets alone"), std::string::npos);
@@ -85,7 +85,7 @@ TEST_F(FileSets, EverySetIsATask) {
   EXPECT_EQ(test_files(find_task("files:x", from), from), std::vector{path("a.jsonl")});
 }
 
-TEST_F(FileSets, WhatIsHeldOutTestsAndDoesNotTrain) {
+TEST_F(FileSets, HeldOutRowsAreTestRowsOnly) {
   const auto from = one();
   const auto train = training_rows("files", from), test = test_rows(find_task("files", from), from);
   EXPECT_EQ(train.rows.size(), 27u);
@@ -96,7 +96,7 @@ TEST_F(FileSets, WhatIsHeldOutTestsAndDoesNotTrain) {
   EXPECT_EQ(train.files, std::vector{path("a.jsonl")});
 }
 
-TEST_F(FileSets, TheSplitIsThatOfItsSeedAndOfNoOther) {
+TEST_F(FileSets, SplitDependsOnTheSeed) {
   const auto held_out = [&](uint64_t seed, int64_t split_seed) {
     auto from = one([&](FileSet& set) { set.split_seed = split_seed, set.held_out = 0.4; });
     from.seed = seed;
@@ -106,7 +106,7 @@ TEST_F(FileSets, TheSplitIsThatOfItsSeedAndOfNoOther) {
   EXPECT_NE(held_out(1, 42), held_out(1, 43));
 }
 
-TEST_F(FileSets, RowsThatAskTheSameStayOnOneSide) {
+TEST_F(FileSets, RowsWithTheSameQuestionStayOnOneSide) {
   write_file_atomic(folder_.path() / "a.jsonl", rows_text(20, "a") + rows_text(20, "a"));
   const auto from = one([](FileSet& set) { set.held_out = 0.3; });
   const auto train = questions_of(training_rows("files", from).rows);
@@ -115,7 +115,7 @@ TEST_F(FileSets, RowsThatAskTheSameStayOnOneSide) {
   for (const auto& question : questions_of(test)) EXPECT_FALSE(train.contains(question)) << question;
 }
 
-TEST_F(FileSets, ALimitDrawsRowsAndMixturesAreDrawnFromTogether) {
+TEST_F(FileSets, ALimitDrawsRowsFromTheWholeMixture) {
   auto from = one([](FileSet& set) { set.held_out = 0; });
   from.limit = 5;
   EXPECT_EQ(training_rows("files", from).rows.size(), 5u);
@@ -131,13 +131,13 @@ TEST_F(FileSets, ALimitDrawsRowsAndMixturesAreDrawnFromTogether) {
   EXPECT_EQ(labels, (std::set<std::string>{"files", "built"}));
 }
 
-TEST_F(FileSets, AFileThatTrainsAndTestsIsNoted) {
+TEST_F(FileSets, ReportsAFileForTrainingAndTesting) {
   const auto set = training_rows("files", one([&](FileSet& files) { files.test = {path("*.jsonl")}; }));
   EXPECT_NE(set.note.find("a.jsonl trains and tests"), std::string::npos) << set.note;
   EXPECT_EQ(set.rows.size(), 30u);
 }
 
-TEST_F(FileSets, AFileThatTrainsAndTestsIsNotedUnderAnyName) {
+TEST_F(FileSets, ReportsAFileForTrainingAndTestingUnderAnyName) {
   const auto noted = [&](const std::string& test) {
     return training_rows("files", one([&](FileSet& files) { files.test = {path(test)}; })).note;
   };
@@ -147,13 +147,13 @@ TEST_F(FileSets, AFileThatTrainsAndTestsIsNotedUnderAnyName) {
   for (const auto* name : {"link.jsonl", "hard.jsonl", "copy.jsonl", "./a.jsonl"})
     EXPECT_NE(noted(name).find("a.jsonl trains and tests (as "), std::string::npos) << name << ": " << noted(name);
   EXPECT_EQ(noted("b.jsonl"), "");
-  RowOptions sets;  // one set's training file is another's test file
+  RowOptions sets;  // the training file of one set is the test file of another
   sets.files.sets["x"].train = {path("a.jsonl")};
   sets.files.sets["y"].test = {path("copy.jsonl")};
   EXPECT_NE(training_rows("files", sets).note.find("trains and tests"), std::string::npos);
 }
 
-TEST_F(FileSets, NoFilesIsSaid) {
+TEST_F(FileSets, RejectsMissingFiles) {
   EXPECT_NE(testing::refusal([] { training_rows("files", {}); }).find("data.files.train"), std::string::npos);
   EXPECT_NE(testing::refusal([] { test_rows(find_task("files"), {}); }).find("has no files"), std::string::npos);
 }

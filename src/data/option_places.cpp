@@ -48,7 +48,7 @@ bool is_in(std::span<const Block> blocks, uint32_t c) {
   return std::any_of(blocks.begin(), blocks.end(), [&](const Block& one) { return one.first <= c && c <= one.last; });
 }
 
-/// Stands on the letter before it, or joins it to the next.
+/// Returns whether the code point combines with the letter before it or joins it to the next one.
 bool is_mark(uint32_t c) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME ||
@@ -58,17 +58,17 @@ bool is_mark(uint32_t c) {
 bool is_of_word(uint32_t c) { return (unicode::flags()[c] & (unicode::kLetter | unicode::kNumber)) != 0 || is_mark(c); }
 
 /// Returns true if there is no word boundary between two adjacent code points.
-bool goes_on(uint32_t before, uint32_t behind) {
-  if (!is_of_word(before) || !is_of_word(behind)) return false;
-  return is_mark(behind) || (!is_in(kUnspaced, before) && !is_in(kUnspaced, behind));
+bool continues_word(uint32_t before, uint32_t after) {
+  if (!is_of_word(before) || !is_of_word(after)) return false;
+  return is_mark(after) || (!is_in(kUnspaced, before) && !is_in(kUnspaced, after));
 }
 
 /// Returns true at a word boundary. \param with_particles  true: Hangul may follow Hangul
 bool ends_word(std::string_view text, size_t at, bool with_particles) {
   if (at == 0 || at == text.size()) return true;
   const uint32_t before = unicode::decode_before(text.data(), text.data() + at).value;
-  const uint32_t behind = unicode::decode(text.data() + at).value;
-  return !goes_on(before, behind) || (with_particles && is_in(kHangul, before) && is_in(kHangul, behind));
+  const uint32_t after = unicode::decode(text.data() + at).value;
+  return !continues_word(before, after) || (with_particles && is_in(kHangul, before) && is_in(kHangul, after));
 }
 
 /// Returns the first offset at which `option` is a whole word, not a part of a longer word or number.

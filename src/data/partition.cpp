@@ -12,7 +12,7 @@ namespace {
 
 using Shards = std::vector<std::vector<int64_t>>;
 
-/// Cuts `rows` into contiguous shares whose sizes differ by at most one.
+/// Divides `rows` into contiguous parts whose sizes differ by at most one.
 Shards cut_evenly(std::span<const int64_t> rows, int64_t clients) {
   Shards shards;
   const auto total = static_cast<int64_t>(rows.size());
@@ -21,7 +21,7 @@ Shards cut_evenly(std::span<const int64_t> rows, int64_t clients) {
   return shards;
 }
 
-/// Rows of each group in a random order; groups in the order of their label.
+/// Shuffles the rows of each group. Groups are in the order of their labels.
 Shards shuffled_groups(std::span<const std::string> labels, uint64_t seed) {
   std::map<std::string_view, std::vector<int64_t>> groups;
   for (size_t i = 0; i < labels.size(); ++i) groups[labels[i]].push_back(static_cast<int64_t>(i));
@@ -33,8 +33,8 @@ Shards shuffled_groups(std::span<const std::string> labels, uint64_t seed) {
   return result;
 }
 
-/// Each client draws q_c ~ Dir(alpha) over the groups and takes its equal share of rows one by one, the group of each
-/// by q_c among the groups that are not yet empty. Source: Hsu et al. 2019, as the paper words it.
+/// Each client draws q_c ~ Dir(alpha) over the groups and takes an equal number of rows. The group of each row is drawn
+/// by q_c from the groups that still have rows. Source: Hsu et al. 2019.
 Shards deal_to_clients(Shards groups, int64_t total, int64_t clients, double alpha, uint64_t seed) {
   Shards shards(static_cast<size_t>(clients));
   for (int64_t c = 0; c < clients; ++c) {
@@ -54,7 +54,7 @@ Shards deal_to_clients(Shards groups, int64_t total, int64_t clients, double alp
   return shards;
 }
 
-/// Cuts every group over the clients by p_g ~ Dir(alpha). Source: Yurochkin et al. 2019.
+/// Divides every group among the clients by p_g ~ Dir(alpha). Source: Yurochkin et al. 2019.
 Shards cut_groups(const Shards& groups, int64_t clients, double alpha, uint64_t seed, uint64_t attempt) {
   Shards shards(static_cast<size_t>(clients));
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -78,7 +78,7 @@ bool any_empty(const Shards& shards) {
   return std::any_of(shards.begin(), shards.end(), [](const auto& rows) { return rows.empty(); });
 }
 
-/// Redraws until no client is empty, as the source does.
+/// Repeats the draw until no client is empty, as the source does.
 Shards cut_groups_until_filled(const Shards& groups, int64_t clients, double alpha, uint64_t seed) {
   constexpr uint64_t kAttempts = 1000;
   for (uint64_t attempt = 0; attempt < kAttempts; ++attempt) {

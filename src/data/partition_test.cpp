@@ -32,7 +32,7 @@ void expect_complete(const Shards& shards, size_t rows) {
   EXPECT_EQ(all, expected);
 }
 
-/// Mean over clients of the share of a client's most frequent label.
+/// Returns the mean over clients of the share of a client's most frequent label.
 double dominance(const Shards& shards, const std::vector<std::string>& labels) {
   double sum = 0;
   for (const auto& shard : shards) {
@@ -71,7 +71,7 @@ TEST(Partition, IidIsEvenShuffledAndHardlySkewed) {
   EXPECT_LT(dominance(shards, labels), 0.35);
 }
 
-TEST(Partition, SequentialCutsInFileOrder) {
+TEST(Partition, SequentialSplitsInFileOrder) {
   const auto shards = partition(labels_of(1, 10), 3, {.kind = PartitionKind::kSequential}, 42);
   EXPECT_EQ(shards, (Shards{{0, 1, 2}, {3, 4, 5}, {6, 7, 8, 9}}));
 }
@@ -95,7 +95,7 @@ TEST(Partition, GroupSchemeGivesUnequalSizesAndSkewAtSmallAlpha) {
   EXPECT_GT(dominance(skewed, labels), dominance(mild, labels));
 }
 
-TEST(Partition, TheSeedAloneDecides) {
+TEST(Partition, DependsOnlyOnTheSeed) {
   const auto labels = labels_of(6, 30);
   for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kGroup}) {
     const auto config = dirichlet(scheme, 0.3);
@@ -104,19 +104,19 @@ TEST(Partition, TheSeedAloneDecides) {
   }
 }
 
-TEST(Partition, AsManyClientsAsRowsGivesOneEach) {
+TEST(Partition, AsManyClientsAsRowsGetOneRowEach) {
   const auto labels = labels_of(3, 3);
   for (const auto kind : {PartitionKind::kIid, PartitionKind::kSequential, PartitionKind::kDirichlet})
     for (const auto& shard : partition(labels, 9, {.kind = kind}, 42)) EXPECT_EQ(shard.size(), 1u);
 }
 
-TEST(Partition, RefusesWhatCannotBeSplit) {
+TEST(Partition, RejectsImpossibleSplits) {
   const auto labels = labels_of(2, 2);
   EXPECT_THROW(partition(labels, 5, {}, 42), Error);
   EXPECT_THROW(partition(labels, 0, {}, 42), Error);
   EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, 0), 42), Error);
   EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, std::nan("")), 42), Error);
-  // One group cut over four clients by alpha 1e-3 nearly always goes to a single one.
+  // With alpha 1e-3, one group divided among four clients nearly always goes to a single client.
   EXPECT_THROW(partition(std::vector<std::string>(4, "all"), 4, dirichlet(DirichletScheme::kGroup, 1e-3), 42), Error);
 }
 

@@ -19,7 +19,7 @@ constexpr std::string_view kTaskWithContext =
 constexpr std::string_view kTaskWithInput =
     "Below is an instruction that describes a task, paired with an input that provides further context. "
     "Write a response that appropriately completes the request.";
-// LLM-Adapters' prompts come from indented source text: the indentation is part of what its models see.
+// LLM-Adapters' prompts come from indented source code, so their models see this indentation.
 constexpr std::string_view kIndent = "                ";
 
 std::string paper_prompt(const Row& row) {
@@ -28,7 +28,7 @@ std::string paper_prompt(const Row& row) {
                 "\n\n### Response:\n");
 }
 
-/// \param after_request  what follows "request."; \param blank  the blank lines between the blocks.
+/// \param after_request  the text after "request."  \param blank  the blank lines between the blocks
 std::string llm_adapters_prompt(const Row& row, std::string_view after_request, std::string_view blank) {
   const auto block = [&](std::string_view title, std::string_view text) {
     return concat(kIndent, title, "\n", kIndent, text, "\n", blank, "\n");
@@ -39,7 +39,7 @@ std::string llm_adapters_prompt(const Row& row, std::string_view after_request, 
   return prompt + concat(kIndent, "### Response:\n", kIndent);
 }
 
-/// "first\n\nsecond", or the one that is not empty.
+/// Returns "first\n\nsecond", or the text that is not empty.
 std::string blocks(std::string_view first, std::string_view second) {
   return concat(first, first.empty() || second.empty() ? "" : "\n\n", second);
 }
@@ -64,7 +64,7 @@ std::vector<Turn> turns_of(const Row& row) {
   return {{"user", blocks(row.instruction, row.input)}, {"assistant", row.output}};
 }
 
-/// The row with its context replaced, when one was found; its answer then stands elsewhere.
+/// Replaces the context of a row, if there is a new one. The position of the answer is then unknown.
 std::optional<Row> with_context(Row row, std::optional<std::string> context) {
   if (!context) return std::nullopt;
   row.input = std::move(*context);
@@ -93,7 +93,7 @@ bool prints_parts(const Turn& turn, const std::string& text) {
   if (content == nullptr || !content->is_list()) return false;
   try {
     return text.find(jinja::printed(*content)) != text.npos;
-  } catch (const Error&) {  // then no template can have written it either
+  } catch (const Error&) {  // then the template cannot have written it either
     return false;
   }
 }
@@ -117,11 +117,11 @@ Prompts::Prompts(const Tokenizer& tokenizer, PromptTemplate form) : tokenizer_(&
 
 jinja::Rendered Prompts::rendered(std::span<const Turn> turns, bool add_generation_prompt,
                                   const ChatVariables& variables) const {
-  auto made = chat_->render(messages_of(turns), add_generation_prompt, variables);
+  auto result = chat_->render(messages_of(turns), add_generation_prompt, variables);
   for (const auto& turn : turns)
-    EK_CHECK(!prints_parts(turn, made.text), kData, chat_->origin(),
+    EK_CHECK(!prints_parts(turn, result.text), kData, chat_->origin(),
              " writes a content of parts as a list: give it as one text");
-  return made;
+  return result;
 }
 
 std::string Prompts::training_prompt(const Row& row) const {
@@ -152,7 +152,7 @@ std::optional<int64_t> Prompts::first_special(std::string_view text) const {
 }
 
 /// Returns what the template writes after an answer: the common suffix of two conversations with different answers.
-std::string Prompts::behind_last(std::vector<Turn> turns, const ChatVariables& variables) const {
+std::string Prompts::text_after_answer(std::vector<Turn> turns, const ChatVariables& variables) const {
   const auto with = [&](std::string_view answer) {
     turns.back() = {"assistant", std::string(answer)};
     return rendered(turns, /*add_generation_prompt=*/false, variables).text;
@@ -164,7 +164,7 @@ std::string Prompts::behind_last(std::vector<Turn> turns, const ChatVariables& v
 
 bool Prompts::ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const {
   if (ends_answers_) return *ends_answers_;
-  return first_special(behind_last({turns.begin(), turns.end()}, variables)).has_value();
+  return first_special(text_after_answer({turns.begin(), turns.end()}, variables)).has_value();
 }
 
 /// Rejects roles that the template does not know: it would omit their messages silently.
@@ -182,11 +182,11 @@ void Prompts::check_roles(std::span<const Turn> turns, const ChatVariables& vari
 Transcript Prompts::transcript(const Row& row) const {
   if (chat_) return conversation(turns_of(row), row.variables);
   const auto flat = without_turns(row);
-  Transcript made{.text = training_prompt(flat), .answers = {}};
-  const size_t begin = made.text.size();
-  made.text += flat.output;
-  made.answers = {{begin, made.text.size()}};
-  return made;
+  Transcript result{.text = training_prompt(flat), .answers = {}};
+  const size_t begin = result.text.size();
+  result.text += flat.output;
+  result.answers = {{begin, result.text.size()}};
+  return result;
 }
 
 /// Returns the answer's bytes: from the end of the prompt, without the blanks after the end-of-turn token.
@@ -197,17 +197,18 @@ jinja::ByteSpan Prompts::answer_span(const std::string& prompt, const std::strin
   return {prompt.size(), ends ? prompt.size() + answer.size() : whole.size()};
 }
 
-/// Where the answer of turn `i` stands in `whole`, the text of all turns; nothing where the template writes it
-/// otherwise there than behind its own prompt.
+/// Returns the position of the answer of turn `i` in `whole`, the text of all turns. Returns nothing if the template
+/// writes the answer differently there and after its own prompt.
 std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
                                                   const ChatVariables& variables) const {
   const bool last = i + 1 == turns.size();
   const auto prompt = rendered(turns.first(i), /*add_generation_prompt=*/true, variables).text;
   const auto until = last ? whole : rendered(turns.first(i + 1), /*add_generation_prompt=*/false, variables).text;
-  const bool told = until.starts_with(prompt);
-  EK_CHECK(told || !last, kData, chat_->origin(), " does not write a conversation as its prompt and then the answer, ",
+  const bool found_prompt = until.starts_with(prompt);
+  EK_CHECK(found_prompt || !last, kData, chat_->origin(),
+           " does not write a conversation as its prompt and then the answer, ",
            "so the loss cannot tell them apart: a template with {% generation %} can");
-  if (!told || !whole.starts_with(until)) return std::nullopt;
+  if (!found_prompt || !whole.starts_with(until)) return std::nullopt;
   return answer_span(prompt, until);
 }
 
@@ -220,26 +221,26 @@ std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns
   if (std::find(targets.begin(), targets.end(), false) == targets.end()) return marked;
   EK_CHECK(marked.size() == targets.size(), kData, chat_->origin(), " marks ", marked.size(), " answers of ",
            targets.size(), " turns, so a weight of 0 cannot be told which");
-  std::vector<jinja::ByteSpan> kept;
+  std::vector<jinja::ByteSpan> target_spans;
   for (size_t i = 0; i < marked.size(); ++i)
-    if (targets[i]) kept.push_back(marked[i]);
-  return kept;
+    if (targets[i]) target_spans.push_back(marked[i]);
+  return target_spans;
 }
 
 Transcript Prompts::conversation(std::span<const Turn> turns, const ChatVariables& variables) const {
   check_roles(turns, variables);
   auto whole = rendered(turns, /*add_generation_prompt=*/false, variables);
-  Transcript made{.text = std::move(whole.text), .answers = {}};
-  if (chat_->marks_answers()) made.answers = marked_answers(turns, std::move(whole.generated));
+  Transcript result{.text = std::move(whole.text), .answers = {}};
+  if (chat_->marks_answers()) result.answers = marked_answers(turns, std::move(whole.generated));
   for (size_t i = 0; i < turns.size() && !chat_->marks_answers(); ++i) {
     if (turns[i].role != "assistant") continue;
-    const auto answer = answer_of(turns, i, made.text, variables);
-    made.last_only = made.last_only || !answer;
-    if (made.last_only) made.answers.clear();
-    if (answer && turns[i].is_target) made.answers.push_back(*answer);
+    const auto answer = answer_of(turns, i, result.text, variables);
+    result.last_only = result.last_only || !answer;
+    if (result.last_only) result.answers.clear();
+    if (answer && turns[i].is_target) result.answers.push_back(*answer);
   }
-  made.ended = made.answers.empty() || ends_answers(turns, variables);
-  return made;
+  result.ended = result.answers.empty() || ends_answers(turns, variables);
+  return result;
 }
 
 std::vector<int64_t> Prompts::find_stops() {
@@ -250,10 +251,10 @@ std::vector<int64_t> Prompts::find_stops() {
   const auto& named = chat_->special_tokens();
   if (const auto eos = named.find("eos_token"); eos != named.end()) add(tokenizer_->token_to_id(eos->second));
   try {
-    const auto end = first_special(behind_last({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
+    const auto end = first_special(text_after_answer({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
     ends_answers_ = end.has_value();
     add(end);
-  } catch (const Error&) {  // a template that refuses this conversation says so where one is rendered
+  } catch (const Error&) {  // a template that rejects this conversation throws when a real one is rendered
   }
   return stops;
 }

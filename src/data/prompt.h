@@ -36,8 +36,8 @@ constexpr auto names(PromptTemplate) {
 /// context branch. In a conversation the system message precedes the question.
 /// \throws kData for a conversation with more than one answer (only kChat supports it); kInternal for kChat.
 std::string training_prompt(const Row& row, PromptTemplate form);
-/// Returns the text before the answer in evaluation. It differs from training_prompt() for kLlmAdapters only. Throws
-/// likewise.
+/// Returns the text before the answer in evaluation. It differs from training_prompt() for kLlmAdapters only. \throws
+/// as training_prompt().
 std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
 /// A row rendered as text, with the byte ranges of its answers.
@@ -92,7 +92,7 @@ class Prompts {
                                            const ChatVariables& variables) const;
   std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked) const;
   jinja::ByteSpan answer_span(const std::string& prompt, const std::string& whole) const;
-  std::string behind_last(std::vector<Turn> turns, const ChatVariables& variables) const;
+  std::string text_after_answer(std::vector<Turn> turns, const ChatVariables& variables) const;
   bool ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const;
   void check_roles(std::span<const Turn> turns, const ChatVariables& variables) const;
   std::optional<int64_t> first_special(std::string_view text) const;

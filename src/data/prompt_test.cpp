@@ -111,7 +111,7 @@ class TokenizeRows : public ::testing::Test {
   }
 
   const Tokenizer tokenizer_ = make_tokenizer();
-  static constexpr int64_t kEos = 0;  // the trainer's first special token
+  static constexpr int64_t kEos = 0;  // the first special token of the trainer
 };
 
 TEST_F(TokenizeRows, MasksThePromptAndEndsWithEos) {
@@ -123,8 +123,8 @@ TEST_F(TokenizeRows, MasksThePromptAndEndsWithEos) {
   EXPECT_EQ(rows.cut, 0);
 }
 
-// The prompt ends in spaces, of which a tokenizer without tokens for runs of spaces gives the last one to the answer.
-TEST_F(TokenizeRows, ATokenThatJoinsPromptAndAnswerIsATarget) {
+// The prompt ends in spaces. A tokenizer without tokens for runs of spaces merges the last one with the answer.
+TEST_F(TokenizeRows, ATokenAcrossPromptAndAnswerIsATarget) {
   const auto rows = tokenize({kRow}, {.form = PromptTemplate::kLlmAdapters, .cutoff = 1000, .eos = kEos});
   const auto& example = rows.examples.at(0);
   EXPECT_EQ(example.first_target, prompt_length(PromptTemplate::kLlmAdapters) - 1);
@@ -137,7 +137,7 @@ TEST_F(TokenizeRows, WithoutMaskEveryPositionIsATarget) {
   EXPECT_EQ(rows.examples.at(0).targets(), static_cast<int64_t>(rows.examples[0].ids.size()) - 1);
 }
 
-TEST_F(TokenizeRows, ACutRowHasNoEosAndKeepsWhatFits) {
+TEST_F(TokenizeRows, ATruncatedRowHasNoEos) {
   const int64_t prompt = prompt_length(PromptTemplate::kPaper);
   const auto rows = tokenize({kRow}, {.cutoff = prompt + 2, .eos = kEos});
   EXPECT_EQ(rows.cut, 1);
@@ -155,7 +155,7 @@ TEST_F(TokenizeRows, ARowOfExactlyTheCutoffGetsNoEos) {
   EXPECT_NE(rows.examples[0].ids.back(), kEos);
 }
 
-TEST_F(TokenizeRows, RowsThatLoseTheirAnswerAreCountedAndDropped) {
+TEST_F(TokenizeRows, RowsWithoutTheirAnswerAreCountedAndDropped) {
   Row longer = kRow;
   longer.instruction += std::string(400, 'x');
   const auto rows =
@@ -165,13 +165,13 @@ TEST_F(TokenizeRows, RowsThatLoseTheirAnswerAreCountedAndDropped) {
   EXPECT_EQ(rows.rows, std::vector<int64_t>{1});
 }
 
-TEST_F(TokenizeRows, ACutPromptStillTrainsWhenThePromptIsInTheLoss) {
+TEST_F(TokenizeRows, ATruncatedPromptIsATargetWithoutMask) {
   const auto rows = tokenize({kRow}, {.cutoff = 9, .mask_prompt = false, .eos = kEos});
   EXPECT_EQ(rows.cut, 1);
   EXPECT_EQ(rows.examples.at(0).targets(), 8);
 }
 
-/// Its answer stands somewhere in a long context.
+/// Returns a row with a long context that contains its answer.
 Row long_row(bool placed = true) {
   Row row = kRow;
   for (int i = 0; i < 300; ++i)
@@ -180,7 +180,7 @@ Row long_row(bool placed = true) {
   return row;
 }
 
-TEST_F(TokenizeRows, ALongContextIsCutToAWindowAroundTheAnswer) {
+TEST_F(TokenizeRows, ALongContextIsReducedToAWindowAroundTheAnswer) {
   const auto row = long_row();
   for (const bool masked : {true, false}) {
     const TokenizeOptions options{.cutoff = 500, .mask_prompt = masked, .eos = kEos};
@@ -200,20 +200,20 @@ TEST_F(TokenizeRows, ALongContextIsCutToAWindowAroundTheAnswer) {
   }
 }
 
-TEST_F(TokenizeRows, WithoutAPlaceTheContextLosesItsTail) {
+TEST_F(TokenizeRows, WithoutAnAnswerPositionTheContextIsTruncated) {
   const auto rows = tokenize({long_row(/*placed=*/false)}, {.cutoff = 500, .eos = kEos});
   EXPECT_NE(text_of(rows.examples.at(0), 0).find("### Context:\nword0"), std::string::npos);
   EXPECT_EQ(rows.windowed, 1);
 }
 
-TEST_F(TokenizeRows, ARowWithContextThatHasNoRoomForItsAnswerIsDropped) {
+TEST_F(TokenizeRows, ARowWhoseAnswerDoesNotFitIsDropped) {
   const auto rows = tokenize({long_row()}, {.cutoff = prompt_length(PromptTemplate::kPaper), .eos = kEos});
   EXPECT_EQ(rows.cut, 1);
   EXPECT_EQ(rows.windowed, 0);
   EXPECT_EQ(rows.without_target, 1);
 }
 
-TEST_F(TokenizeRows, AnEvaluationPromptKeepsItsQuestionAndTheBeginningOfItsContext) {
+TEST_F(TokenizeRows, AnEvaluationPromptKeepsQuestionAndStartOfContext) {
   const auto row = long_row();
   for (const auto form : {PromptTemplate::kPaper, PromptTemplate::kLlmAdapters}) {
     const Prompts prompts(tokenizer_, form);
@@ -229,9 +229,9 @@ TEST_F(TokenizeRows, AnEvaluationPromptKeepsItsQuestionAndTheBeginningOfItsConte
   }
 }
 
-TEST_F(TokenizeRows, RefusesACutoffWithoutRoom) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
+TEST_F(TokenizeRows, RejectsATooSmallCutoff) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
 
-/// A tokenizer with a chat template beside it: turns in brackets, answers end with the first special token.
+/// A tokenizer with a chat template: turns in brackets, and answers end with the first special token.
 class ChatRows : public ::testing::Test {
  protected:
   static constexpr std::string_view kTurns =
@@ -246,7 +246,7 @@ class ChatRows : public ::testing::Test {
     return Tokenizer::of_model(folder_.path());
   }
 
-  /// The targets of a row as text, answers apart by "|", and whether eos was appended.
+  /// Returns the targets of a row as text, with "|" between answers, and whether eos was appended.
   static std::string targets(const Tokenizer& tokenizer, const Row& row, TokenizeOptions options = {.cutoff = 1000}) {
     options.form = PromptTemplate::kChat;
     const auto rows = tokenize_rows(std::array{row}, tokenizer, options);
@@ -276,22 +276,22 @@ class ChatRows : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-/// A token that holds the border of an answer belongs to it: " it" is one token here, " so" is none.
-TEST_F(ChatRows, EveryAnswerWithItsEndIsATarget) {
+/// A token that crosses the border of an answer belongs to it. " it" is one token here, " so" is not.
+TEST_F(ChatRows, EveryAnswerWithItsEndOfTurnIsATarget) {
   const auto tokenizer = with_template(kTurns);
   EXPECT_EQ(targets(tokenizer, conversation()), " it<|endoftext|>|so<|endoftext|>");
   EXPECT_EQ(targets(tokenizer, kRow), kRow.output + "<|endoftext|>");
   EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 1000, .eos = 0}), " it<|endoftext|>|so<|endoftext|>");
 }
 
-TEST_F(ChatRows, EosIsAppendedWhereTheTemplateEndsNoTurn) {
+TEST_F(ChatRows, EosIsAppendedIfTheTemplateHasNoEndOfTurn) {
   const auto tokenizer = with_template(
       "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}");
   EXPECT_EQ(targets(tokenizer, kRow, {.cutoff = 1000, .eos = 0}), kRow.output + "\n<|endoftext|>");
 }
 
-TEST_F(ChatRows, ACutConversationKeepsTheAnswersThatFit) {
+TEST_F(ChatRows, ATruncatedConversationKeepsAnswersThatFit) {
   const auto tokenizer = with_template(kTurns);
   const auto whole =
       tokenize_rows(std::array{conversation()}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = 1000});
@@ -300,7 +300,7 @@ TEST_F(ChatRows, ACutConversationKeepsTheAnswersThatFit) {
   EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 4}), "none");
 }
 
-TEST_F(ChatRows, GenerationTagsSayWhatAnAnswerIs) {
+TEST_F(ChatRows, GenerationTagsMarkTheAnswers) {
   const auto tokenizer = with_template(
       "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}"
       "{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}{% else %}"
@@ -308,7 +308,7 @@ TEST_F(ChatRows, GenerationTagsSayWhatAnAnswerIs) {
   EXPECT_EQ(targets(tokenizer, conversation()), " it|so");
 }
 
-TEST_F(ChatRows, WhereEarlierAnswersAreRewrittenTheLastOneIsTrained) {
+TEST_F(ChatRows, OnlyTheLastAnswerIsATargetIfEarlierOnesAreRewritten) {
   const auto tokenizer = with_template(
       "{% for m in messages %}[{{ m.role }}] {{ m.content if loop.last or m.role == 'user' "
       "else '...' }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}");
@@ -318,7 +318,7 @@ TEST_F(ChatRows, WhereEarlierAnswersAreRewrittenTheLastOneIsTrained) {
   EXPECT_EQ(rows.last_only, 1);
 }
 
-TEST_F(ChatRows, ATemplateThatCannotTellAnAnswerOrRefusesNamesTheRow) {
+TEST_F(ChatRows, TemplateErrorsNameTheRow) {
   const auto crooked =
       with_template("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}({% endif %}");
   const auto refusal = [&](const Tokenizer& tokenizer) {
@@ -331,7 +331,7 @@ TEST_F(ChatRows, ATemplateThatCannotTellAnAnswerOrRefusesNamesTheRow) {
       << refusal(strict);
 }
 
-TEST_F(ChatRows, APromptOpensAnAnswerWhichEosOrTheEndOfATurnStops) {
+TEST_F(ChatRows, PromptsEndWithTheStartOfAnAnswer) {
   const auto tokenizer = with_template(kTurns, "<|padding|>");
   const Prompts prompts(tokenizer, PromptTemplate::kChat);
   EXPECT_EQ(prompts.evaluation_prompt(conversation()),
@@ -341,8 +341,8 @@ TEST_F(ChatRows, APromptOpensAnAnswerWhichEosOrTheEndOfATurnStops) {
   EXPECT_TRUE(Prompts(tokenizer, PromptTemplate::kPaper).stops().empty());
 }
 
-/// Names of special tokens that hold the words which a template, a question or an answer may hold too.
-TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere) {
+/// Special tokens whose names are words that a template, a question or an answer may contain too.
+TEST_F(ChatRows, EndOfTurnIsTheTextAfterTheAnswer) {
   for (const std::string end : {"<|answer_end|>", "</answer>", "<|answer|>", "<|first|>", "<|zwei|>"}) {
     auto json =
         parse_json<OrderedJson>(train_tokenizer(std::vector<std::string>{"answer it is"}, {.vocab_size = 300}), "");
@@ -360,8 +360,8 @@ TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere)
   }
 }
 
-/// A special token that a person writes in an answer is none of the template's.
-TEST_F(ChatRows, EosIsAppendedBehindAnAnswerThatHoldsItsText) {
+/// A special token in the text of an answer is not the template's end of turn.
+TEST_F(ChatRows, EosIsAppendedToAnAnswerThatContainsItsText) {
   const auto tokenizer = with_template(
       "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}");
@@ -394,7 +394,7 @@ TEST_F(ChatRows, EveryKeyReachesTheTemplate) {
   EXPECT_EQ(targets(tokenizer, row), "<hm>it<|endoftext|>");
 }
 
-TEST_F(ChatRows, AMessageThatTheTemplateDropsOrAListThatItPrintsIsRefused) {
+TEST_F(ChatRows, RejectsDroppedMessagesAndPrintedLists) {
   const auto tokenizer = with_template(
       "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}[{{ m.content }}]{% endif %}{% endfor %}"
       "{% if add_generation_prompt %}[{% endif %}");
@@ -407,7 +407,7 @@ TEST_F(ChatRows, AMessageThatTheTemplateDropsOrAListThatItPrintsIsRefused) {
             std::string::npos);
 }
 
-TEST_F(ChatRows, AnswersOfWeightZeroAndThoseOfAPromptAreNoTargets) {
+TEST_F(ChatRows, AnswersOfWeightZeroOrInAPromptAreNoTargets) {
   auto row = conversation();
   row.turns[2].is_target = false;
   EXPECT_EQ(targets(with_template(kTurns), row), "so<|endoftext|>");
@@ -418,7 +418,7 @@ TEST_F(ChatRows, AnswersOfWeightZeroAndThoseOfAPromptAreNoTargets) {
       "so");
 }
 
-TEST_F(ChatRows, ATemplateFileTakesThePlaceOfTheModelsOwn) {
+TEST_F(ChatRows, ATemplateFileReplacesTheTemplateOfTheModel) {
   auto tokenizer = with_template(kTurns);
   const testing::TemporaryFile other("<{{ messages[0].content }}>{{ eos_token }}"), broken("{% if %}");
   tokenizer.use_chat_template(other.path());
@@ -428,7 +428,7 @@ TEST_F(ChatRows, ATemplateFileTakesThePlaceOfTheModelsOwn) {
   EXPECT_NE(testing::refusal([&] { tokenizer.use_chat_template(broken.path()); }).find("line 1"), std::string::npos);
 }
 
-TEST_F(ChatRows, OtherTemplatesWriteAConversationOfOneAnswer) {
+TEST_F(ChatRows, OtherTemplatesAcceptConversationsWithOneAnswer) {
   const auto tokenizer = with_template(kTurns);
   Row row;
   row.turns = {{"system", "be kind"}, {"user", "what"}, {"assistant", "it"}};
@@ -438,7 +438,7 @@ TEST_F(ChatRows, OtherTemplatesWriteAConversationOfOneAnswer) {
   EXPECT_THROW(training_prompt(conversation(), PromptTemplate::kPaper), Error);
 }
 
-TEST_F(ChatRows, PlainIsThePromptAndTheAnswerAsTheyStand) {
+TEST_F(ChatRows, PlainTemplateConcatenatesPromptAndAnswer) {
   const auto tokenizer = with_template(kTurns);
   const Row row{.instruction = "it is", .input = "", .output = " so", .answer = "", .label = ""};
   const auto rows =

@@ -19,7 +19,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order
+constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
 constexpr std::string_view kWhite = " \t\r\n";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kWhite) == text.npos; }
@@ -43,7 +43,7 @@ RowFormat format_of(const JsonView& row) {
              "response (dolly), messages, conversations (sharegpt), prompt and completion, text");
 }
 
-const std::string& said(const JsonView& text) {
+const std::string& nonblank(const JsonView& text) {
   text.require(!is_blank(text.string()), " is empty");
   return text.string();
 }
@@ -51,11 +51,11 @@ const std::string& said(const JsonView& text) {
 bool calls_tools(const Turn& turn) {
   if (!turn.message.is_dict()) return false;
   const auto& keys = turn.message.entries();
-  const auto given = [&](std::string_view key) { return keys.find(key) != nullptr && keys.find(key)->truth(); };
-  return given("tool_calls") || given("function_call");
+  const auto is_true = [&](std::string_view key) { return keys.find(key) != nullptr && keys.find(key)->truth(); };
+  return is_true("tool_calls") || is_true("function_call");
 }
 
-/// \param messages  where the turns are from, for what is wrong with them
+/// \param messages  the source of the turns, for error messages
 void check_answers(const JsonView& messages, std::span<const Turn> turns) {
   for (size_t i = 0; i < turns.size(); ++i)
     messages.require(turns[i].role != "assistant" || !is_blank(turns[i].content) || calls_tools(turns[i]), "[", i,
@@ -133,7 +133,7 @@ class RowReader {
     if (format == RowFormat::kPromptCompletion && json.at("prompt").json().is_array())
       return of_messages(source, {"prompt", "completion"});
     if (format == RowFormat::kAlpaca && (is_given(json, "history") || is_given(json, "system")))
-      return of_history(json);  // LLaMA-Factory's keys
+      return of_history(json);  // keys of LLaMA-Factory
     if (format == RowFormat::kText) return of_text(json);
     return of_texts(json, format);
   }
@@ -145,7 +145,7 @@ class RowReader {
 
   MessageKeys keys() const { return what_.conversations ? MessageKeys::kAll : MessageKeys::kTextAlone; }
 
-  /// \param keys  of lists of messages that follow one another: all but the last are the prompt
+  /// \param lists  keys of consecutive lists of messages; all lists but the last are the prompt
   Row of_messages(const SourceRow& source, std::initializer_list<std::string_view> lists) const {
     Row row;
     const auto& json = source.view();
@@ -180,7 +180,7 @@ class RowReader {
       for (const auto& pair : json.at("history").items()) {
         pair.require(pair.list().size() == 2, " has ", pair.size(), " texts, expected a question and its answer");
         row.turns.push_back({"user", pair.at(0).string()});
-        row.turns.push_back({"assistant", said(pair.at(1))});
+        row.turns.push_back({"assistant", nonblank(pair.at(1))});
       }
     const auto last = of_texts(json, RowFormat::kAlpaca);
     const bool both = !last.instruction.empty() && !last.input.empty();
@@ -191,7 +191,7 @@ class RowReader {
 
   Row of_text(const JsonView& json) const {
     Row row;
-    row.answer = row.output = said(json.at("text"));
+    row.answer = row.output = nonblank(json.at("text"));
     json.require(what_.texts, ": a text asks nothing, allowed: with the template plain (data.template = \"plain\", ",
                  "--template plain), which puts nothing around it");
     json.require(!what_.compared, ": a text asks nothing, allowed: score = \"nll\", which tells how likely it is");
@@ -205,7 +205,7 @@ class RowReader {
     row.instruction = question.string();
     if (!prompt) row.input = json.string_or(alpaca ? "input" : "context", "");
     question.require(!is_blank(row.instruction) || !is_blank(row.input), " is empty");
-    row.answer = row.output = said(json.at(prompt ? "completion" : alpaca ? "output" : "response"));
+    row.answer = row.output = nonblank(json.at(prompt ? "completion" : alpaca ? "output" : "response"));
     return row;
   }
 
@@ -217,7 +217,7 @@ class RowReader {
       json.require(!is_blank(option), ": one of its options is empty");
       option = without_white_around(option);
     }
-    row.answer = without_white_around(json.has("answer") ? said(json.at("answer")) : row.answer);
+    row.answer = without_white_around(json.has("answer") ? nonblank(json.at("answer")) : row.answer);
     const bool allowed = std::find(row.options.begin(), row.options.end(), row.answer) != row.options.end();
     json.require(allowed, ": the answer \"", shown(row.answer),
                  "\" is none of its options: ", shown(join(row.options)));
@@ -234,7 +234,7 @@ class RowReader {
 
 // --- one file ---
 
-/// "[data] a.jsonl:17: ..." without its kind.
+/// Returns "a.jsonl:17: ..." without the kind "[data]" in front.
 std::string bare(const Error& error) {
   const std::string_view text = error.what();
   return std::string(text.substr(text.find("] ") + 2));
@@ -269,7 +269,7 @@ class FileReader {
     add_list(parse_json(text, file_), [&] { return parse_json<OrderedJson>(text, file_); });
   }
 
-  /// \param in_order  reads the list again; at most once
+  /// \param in_order  parses the list again with ordered keys; called at most once
   void add_list(const Json& list, const std::function<OrderedJson()>& in_order) {
     std::optional<OrderedJson> ordered;
     for (size_t i = 0; i < list.size(); ++i)
@@ -281,8 +281,8 @@ class FileReader {
       });
   }
 
-  /// One object for the whole file, which may take several lines unless the file's name says otherwise. \return false
-  /// when there are lines to read
+  /// Reads the file as one object, which may take several lines unless the file's name says otherwise. \return false if
+  /// the file has to be read line by line
   bool read_object(std::string_view text) {
     const auto first = text.find_first_not_of(kWhite), end = std::min(text.find('\n', first), text.size());
     const bool over_lines = is_open_json(text.substr(0, end));
@@ -293,7 +293,7 @@ class FileReader {
     try {
       whole = parse_json(text, file_);
     } catch (const Error&) {
-      return false;  // line by line it is said which one is wrong
+      return false;  // reading line by line names the invalid line
     }
     if (whole.contains("data") && whole["data"].is_array()) {
       add_list(whole["data"], [&] { return parse_json<OrderedJson>(text, file_).at("data"); });
@@ -308,14 +308,14 @@ class FileReader {
     while (const auto line = lines.next()) take([&] { add_line(*line, concat(file_, ":", line->first)); });
   }
 
-  void add_line(const JsonLine& line, const std::string& place) {
+  void add_line(const JsonLine& line, const std::string& origin) {
     const auto text = line.text;
-    EK_CHECK(text.size() <= static_cast<size_t>(limits::kLine), kData, place, ": ", text.size(),
+    EK_CHECK(text.size() <= static_cast<size_t>(limits::kLine), kData, origin, ": ", text.size(),
              " bytes in one line, allowed: up to ", limits::kLine);
-    EK_CHECK(is_utf8(text), kData, place, ": is not UTF-8");
-    check_line_ends(line, place);
-    const Json row = parse_json(text, place);
-    add({JsonView(row, place), [&] { return parse_json<OrderedJson>(text, place); }});
+    EK_CHECK(is_utf8(text), kData, origin, ": is not UTF-8");
+    check_line_ends(line, origin);
+    const Json row = parse_json(text, origin);
+    add({JsonView(row, origin), [&] { return parse_json<OrderedJson>(text, origin); }});
   }
 
   void add(const SourceRow& row) {
@@ -324,7 +324,7 @@ class FileReader {
     ++kept_;
   }
 
-  /// Reads one row; if `strict` is false, a row with an error is left out.
+  /// Reads one row. If `strict` is false, an invalid row is skipped.
   template <typename Add>
   void take(const Add& add_row) {
     ++seen_;
@@ -371,7 +371,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   ::globfree(&found);
   EK_CHECK(status == 0 || status == GLOB_NOMATCH, kIo, pattern, ": cannot be searched for");
   EK_CHECK(!files.empty(), kData, pattern, " matches no file");
-  std::sort(files.begin(), files.end());  // by bytes: what the library sorts by depends on the language
+  std::sort(files.begin(), files.end());  // sorts by bytes, because the library's order depends on the locale
   return files;
 }
 

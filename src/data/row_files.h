@@ -94,7 +94,7 @@ std::vector<std::string> found_files(std::span<const std::string> patterns);
 std::vector<std::string> with_files_of_folders(std::span<const std::string> paths);
 
 /// Reads the rows of all files, in order. Row::answer and Row::references hold the answer of each row. A file that is a
-/// copy of another is read too, and adds a note.
+/// copy of another one is read too, and TaskRows::note mentions it.
 /// \throws kData for the first row that cannot be read, or for a file without a readable row: "a.jsonl:17: output is
 /// missing" (in a JSON list "a.json: row 16: ...", counted from 0). \throws kConfig for a conversation with several
 /// answers if `conversations` is false; kIo.

@@ -45,7 +45,7 @@ TEST_F(RowFiles, AnAlpacaRowIsAnInstructionAnInputAndAnOutput) {
   EXPECT_EQ(set.files.size(), 1u);
 }
 
-TEST_F(RowFiles, APromptAndItsCompletionStayAsTheyAre) {
+TEST_F(RowFiles, PromptAndCompletionAreUnchanged) {
   const auto set = read(R"({"prompt": "2 + 2 =", "completion": " 4\n"})");
   EXPECT_EQ(set.rows[0].instruction, "2 + 2 =");
   EXPECT_EQ(set.rows[0].output, " 4\n");
@@ -58,23 +58,23 @@ constexpr std::string_view kLongTalk =
     R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]}])";
 
-TEST_F(RowFiles, AConversationOfOneQuestionFitsAnyTemplate) {
+TEST_F(RowFiles, AConversationWithOneQuestionWorksWithAnyTemplate) {
   const auto row = read(concat("[", kShortTalk, "]")).rows.at(0);
   EXPECT_EQ(row.instruction, "Be brief.\n\nHi?");
   EXPECT_EQ(row.output, "Yes.");
   EXPECT_TRUE(row.turns.empty());
 }
 
-TEST_F(RowFiles, ConversationsStayTurnsWhereTheTemplateWritesThem) {
+TEST_F(RowFiles, ConversationsStayTurnsForAChatTemplate) {
   const auto row = read(kLongTalk, {.conversations = true}).rows.at(0);
   ASSERT_EQ(row.turns.size(), 4u);
   EXPECT_EQ(row.turns[2].role + row.turns[2].content, "userc");
   EXPECT_EQ(row.answer, "d");
   EXPECT_EQ(row.instruction, "");
-  EXPECT_EQ(row.output, "d");  // what options are put into
+  EXPECT_EQ(row.output, "d");  // the column that options are written to
 }
 
-TEST_F(RowFiles, SeveralTurnsWithoutATemplateForThemAreRefusedEvenWhereBadRowsAreLeftOut) {
+TEST_F(RowFiles, RejectsSeveralTurnsWithoutAChatTemplate) {
   says(refused(kLongTalk, {.strict = false}), {"[config]", "row 0", "4 turns", "data.template = \"chat\""});
 }
 
@@ -87,7 +87,7 @@ TEST_F(RowFiles, AListAndLinesGiveTheSameRows) {
   for (size_t i = 0; i < list.rows.size(); ++i) EXPECT_EQ(list.rows[i].output, marked.rows[i].output);
 }
 
-TEST_F(RowFiles, WhatCannotBeReadIsNamedWithFileAndLine) {
+TEST_F(RowFiles, ErrorsNameFileAndLine) {
   const std::string good = "{\"instruction\": \"q\", \"output\": \"a\"}\n";
   says(refused(good + "\n{\"instruction\": \"q\"}"), {"[data]", "rows.jsonl:3: output is missing"});
   says(refused(good + R"({"instruction": 3, "output": "a"})"), {"rows.jsonl:2", "instruction is 3, expected a string"});
@@ -104,7 +104,7 @@ TEST_F(RowFiles, WhatCannotBeReadIsNamedWithFileAndLine) {
   says(refused("[]"), {"holds no rows"});
 }
 
-TEST_F(RowFiles, ConversationsThatTrainNothingAreNamed) {
+TEST_F(RowFiles, RejectsConversationsWithoutTargets) {
   const auto talk = [&](std::string_view messages) { return refused(concat("{\"messages\": ", messages, "}")); };
   says(talk(R"([{"role": "user", "content": "a"}])"), {"messages", "the last message is of \"user\""});
   says(talk("[]"), {"messages", "no message is a user's"});
@@ -123,7 +123,7 @@ TEST_F(RowFiles, ConversationsThatTrainNothingAreNamed) {
   says(talk(R"([{"role": "user"}])"), {"messages[0].content is missing"});
 }
 
-TEST_F(RowFiles, KeysThatOnlyAChatTemplateWritesAreRefusedByTheOthers) {
+TEST_F(RowFiles, OtherTemplatesRejectKeysOfChatTemplates) {
   const auto said = [&](std::string_view key) {
     return refused(concat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", )",
                           key, "}]}"));
@@ -144,7 +144,7 @@ TEST_F(RowFiles, KeysThatOnlyAChatTemplateWritesAreRefusedByTheOthers) {
       {"messages[0].content has 2 parts"});
 }
 
-TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
+TEST_F(RowFiles, AChatTemplateGetsEveryKeyInOrder) {
   const auto row = read(R"([{"messages": [
       {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "Bob"},
       {"role": "assistant", "content": null,
@@ -165,7 +165,7 @@ TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
   EXPECT_EQ(row.answer, "d");
 }
 
-TEST_F(RowFiles, AWeightOfZeroIsNoTargetAndOtherWeightsAreRefused) {
+TEST_F(RowFiles, WeightsMustBeZeroOrOne) {
   const auto rows = [&](std::string_view weight) {
     return concat(
         R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": )", weight,
@@ -181,7 +181,7 @@ TEST_F(RowFiles, AWeightOfZeroIsNoTargetAndOtherWeightsAreRefused) {
       {"every answer has the weight 0"});
 }
 
-TEST_F(RowFiles, BadRowsAreLeftOutAndCountedWhereThatIsAskedFor) {
+TEST_F(RowFiles, InvalidRowsAreSkippedAndCountedIfConfigured) {
   const auto set = read(
       "nothing\n{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"c\"}\n"
       "{\"prompt\": \"d\", \"completion\": \"e\"}\n",
@@ -193,7 +193,7 @@ TEST_F(RowFiles, BadRowsAreLeftOutAndCountedWhereThatIsAskedFor) {
   says(refused("{}\n{\"a\": 1}", {.strict = false}), {"none of the 2 rows of", "the first: ", "rows.jsonl:1"});
 }
 
-TEST_F(RowFiles, ChoicesAreAmongTheOptionsOfTheirRowOrOfAll) {
+TEST_F(RowFiles, AnswersMustBeAmongTheOptions) {
   const FileRows choices{.choices = true, .options = {"yes", "no"}};
   const auto set = read(R"({"prompt": "a", "completion": " no\n"})"
                         "\n"
@@ -207,7 +207,7 @@ TEST_F(RowFiles, ChoicesAreAmongTheOptionsOfTheirRowOrOfAll) {
   says(refused(R"({"prompt": "a", "completion": "b"})", {.choices = true}), {"no options"});
 }
 
-TEST_F(RowFiles, ARowSaysItsLabelWhereAKeyIsNamed) {
+TEST_F(RowFiles, LabelsAreReadFromTheConfiguredKey) {
   const auto labels = [&](const FileRows& what) {
     std::vector<std::string> all;
     for (const auto& row : read("{\"prompt\":\"a\",\"completion\":\"b\",\"unit\":\"x\"}\n{\"prompt\":\"a\","
@@ -222,7 +222,7 @@ TEST_F(RowFiles, ARowSaysItsLabelWhereAKeyIsNamed) {
   says(refused(R"({"prompt": "a", "completion": "b"})", {.label_field = "unit"}), {"rows.jsonl:1: unit is missing"});
 }
 
-TEST_F(RowFiles, PatternsStandForTheFilesTheyMatchByNameEachOnce) {
+TEST_F(RowFiles, PatternsMatchEachFileOnceInOrderOfName) {
   const std::string row = R"({"prompt": "a", "completion": "b"})";
   const auto b = file("b.jsonl", row), a = file("a.jsonl", row), odd = file("[x].jsonl", row);
   file("c.txt", row);
@@ -239,7 +239,7 @@ TEST_F(RowFiles, PatternsStandForTheFilesTheyMatchByNameEachOnce) {
   EXPECT_EQ(set.files, (std::vector{odd, a, b}));
 }
 
-TEST_F(RowFiles, EachFileHasAFormatOfItsOwn) {
+TEST_F(RowFiles, EachFileMayHaveAnotherFormat) {
   const auto one = file("1.json", R"([{"instruction": "q", "output": "a"}])");
   const auto two = file("2.jsonl", R"({"prompt": "c", "completion": "d"})");
   const auto set = file_rows({.patterns = {one, two}});
@@ -251,14 +251,14 @@ TEST_F(RowFiles, EachFileHasAFormatOfItsOwn) {
        {"2.jsonl:1: instruction is missing"});
 }
 
-/// What a row asks and answers, in any format.
+/// Returns the question and answer of a row in any format.
 std::string summary(const Row& row) {
   std::string text = concat(row.instruction, "|", row.input, "|", row.output);
   for (const auto& turn : row.turns) text += concat("|", turn.role, ":", turn.content, turn.is_target ? "" : "*");
   return text;
 }
 
-TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
+TEST_F(RowFiles, CommonFormatsAreRecognisedByTheirKeys) {
   const auto one = [&](std::string_view text, FileRows what = {}) { return summary(read(text, what).rows.at(0)); };
   const FileRows chat{.conversations = true}, texts{.texts = true};
   EXPECT_EQ(one(R"({"instruction": "Add.", "context": "1, 2", "response": "3", "category": "math"})"), "Add.|1, 2|3");
@@ -293,7 +293,7 @@ TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
        {"messages[0].content[0].type is \"image_url\", allowed: text"});
 }
 
-TEST_F(RowFiles, FilesThatHoldNoRowsInLinesSayWhatTheyAre) {
+TEST_F(RowFiles, ErrorsNameTheFormatOfUnsupportedFiles) {
   constexpr std::string_view kSays = "one JSON object per line; this one goes on over lines ";
   says(refused("{\n \"prompt\": \"a\",\n \"completion\": \"b\"\n}\n"),
        {concat("rows.jsonl:1: ", kSays, "1 to 4: "), "jq -c", "a list of rows into a .json file"});
@@ -317,14 +317,14 @@ TEST_F(RowFiles, FilesThatHoldNoRowsInLinesSayWhatTheyAre) {
   says(refused("{\"data\": [{\"prompt\": \"a\"}]}"), {"rows.jsonl: row 0", "its keys (prompt)"});
 }
 
-TEST_F(RowFiles, AnAnswerWithoutTextIsRefusedWhereTextIsCompared) {
+TEST_F(RowFiles, RejectsAnEmptyAnswerIfTextIsCompared) {
   constexpr std::string_view kCall =
       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"function": {}}]}]})";
   EXPECT_EQ(read(kCall, {.conversations = true}).rows.at(0).answer, "");
   says(refused(kCall, {.conversations = true, .compared = true}), {"no text to compare", "score = \"nll\""});
 }
 
-TEST_F(RowFiles, AFileIsReadOnceWhateverItIsCalled) {
+TEST_F(RowFiles, AFileIsReadOnceUnderAllItsNames) {
   const auto a = file("a.jsonl", R"({"prompt": "a", "completion": "b"})");
   const auto dotted = (folder_.path() / "." / "a.jsonl").string(), link = (folder_.path() / "link.jsonl").string(),
              hard = (folder_.path() / "hard.jsonl").string(), copy = (folder_.path() / "copy.jsonl").string();

@@ -1,4 +1,4 @@
-// To add a family of tasks: its file, and its name here and in tasks/family.h. Programs that bring their own:
+// To add a family of tasks, write its file and add its name here and in tasks/family.h. Other programs call
 // add_task_family().
 #include "data/tasks.h"
 
@@ -29,8 +29,8 @@ Row to_row(const JsonView& json) {
 
 constexpr std::string_view kTestRows = "test-rows";
 
-/// The first `limit` of `count` indices in random order, in that order; all of them, in order, when limit is 0.
-std::vector<int64_t> drawn(int64_t count, int64_t limit, std::string_view purpose, uint64_t seed) {
+/// Returns the first `limit` indices of a random permutation of `count`, or all indices in order if `limit` is 0.
+std::vector<int64_t> draw_indices(int64_t count, int64_t limit, std::string_view purpose, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   if (limit <= 0 || limit >= count) return order;
@@ -43,12 +43,12 @@ void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed)
   const auto count = static_cast<int64_t>(set.rows.size());
   if (limit <= 0 || limit >= count) return;
   std::vector<Row> chosen;
-  for (const int64_t i : drawn(count, limit, purpose, seed))
+  for (const int64_t i : draw_indices(count, limit, purpose, seed))
     chosen.push_back(std::move(set.rows[static_cast<size_t>(i)]));
   set.rows = std::move(chosen);
 }
 
-/// Options of the row itself, or named in its "Answer format: a/b/c"; 0 when it has none.
+/// Returns the number of options of the row, or of its "Answer format: a/b/c"; 0 if it has neither.
 int64_t options_of(const Row& row) {
   constexpr std::string_view kFormat = "Answer format: ";
   if (!row.options.empty()) return static_cast<int64_t>(row.options.size());
@@ -69,7 +69,7 @@ std::vector<TaskInfo> tasks_of(const TaskFamily& family, const RowOptions& from)
 }
 
 /// Returns the options for a family: if the given folder contains one named as the family, `path` is that folder.
-RowOptions asked_of(const TaskFamily& family, RowOptions options) {
+RowOptions options_for(const TaskFamily& family, RowOptions options) {
   if (family.in_folder && is_folder(options.path / family.name)) options.path /= family.name;
   return options;
 }
@@ -81,13 +81,13 @@ std::span<const TaskFamily> task_families() { return table(); }
 void add_task_family(const TaskFamily& family) {
   EK_CHECK(family.tasks && family.training_rows && family.test_rows, kInternal, "task family ", family.name,
            " lacks tasks, training_rows or test_rows");
-  std::vector<std::string> taken;
-  for (const auto& known : table()) taken.emplace_back(known.name);
-  for (const auto& task : tasks()) taken.push_back(task.name);
+  std::vector<std::string> existing;
+  for (const auto& known : table()) existing.emplace_back(known.name);
+  for (const auto& task : tasks()) existing.push_back(task.name);
   auto names = tasks_of(family, {});
   names.push_back({.name = std::string(family.name), .file = "", .answers = {}, .source = ""});
   for (const auto& task : names)
-    EK_CHECK(std::find(taken.begin(), taken.end(), task.name) == taken.end(), kConfig, "task ", task.name,
+    EK_CHECK(std::find(existing.begin(), existing.end(), task.name) == existing.end(), kConfig, "task ", task.name,
              " is in the table already: choose another name");
   table().push_back(family);
 }
@@ -149,7 +149,7 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
 
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
   const auto& family = find_task_family(task.family);
-  auto set = family.test_rows(task, asked_of(family, from));
+  auto set = family.test_rows(task, options_for(family, from));
   const auto count = static_cast<int64_t>(set.rows.size());
   if (from.limit > count)
     set.note += concat(set.note.empty() ? "" : "; ", task.name, " has ", count, " rows, ", from.limit,
@@ -162,12 +162,12 @@ TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
 }
 
 std::vector<int64_t> kept_test_rows(int64_t count, int64_t limit, uint64_t seed) {
-  return drawn(count, limit, kTestRows, seed);
+  return draw_indices(count, limit, kTestRows, seed);
 }
 
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from) {
   const auto& family = find_task_family(task.family);
-  const auto options = asked_of(family, from);
+  const auto options = options_for(family, from);
   if (family.test_files) return family.test_files(task, options);
   const auto file = options.path / task.file;
   return !task.file.empty() && path_exists(file) ? std::vector{file.string()} : std::vector<std::string>();
@@ -175,7 +175,7 @@ std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from
 
 TaskRows training_rows(std::string_view name, const RowOptions& from) {
   const auto& family = find_task_family(name);
-  auto set = family.training_rows(asked_of(family, from));
+  auto set = family.training_rows(options_for(family, from));
   if (!family.generates) keep(set, from.limit, "training-rows", from.seed);
   return set;
 }
@@ -191,11 +191,11 @@ TaskRows training_rows(std::span<const std::string> families, const RowOptions& 
 }
 
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase) {
-  const std::string own = lowercase ? lower_case(text) : std::string(text);
+  const std::string searched = lowercase ? lower_case(text) : std::string(text);
   size_t first = std::string_view::npos;
   std::string found;
   for (const auto& answer : task.answers) {
-    const auto at = own.find(answer);
+    const auto at = searched.find(answer);
     if (at < first) first = at, found = answer;
   }
   return found;

@@ -46,7 +46,7 @@ std::vector<std::string_view> label_keys(std::string_view family);
 /// \throws kData (file, row, field) for a malformed file, an empty field or an empty array; kIo.
 std::vector<Row> load_rows(const std::filesystem::path& file);
 
-/// Says how a file relates to the published one.
+/// Compares a file with the published one.
 /// - kExact: its SHA-256 is that of the published file (table in tasks/known_files.cpp).
 /// - kRebuilt: its SHA-256 is that of a file that this project rebuilt because no published copy was available.
 /// - kUnknown: its SHA-256 is in neither list.

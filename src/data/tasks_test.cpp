@@ -45,14 +45,14 @@ TEST(Tasks, TheEightCommonsenseSetsComeFirst) {
             (std::vector<std::string>{"arc_c", "arc_e", "boolq", "hellaswag", "obqa", "piqa", "siqa", "winogrande"}));
 }
 
-TEST(Tasks, ExpansionKeepsTheOrderAndNamesNothingTwice) {
+TEST(Tasks, ExpansionKeepsTheOrderWithoutDuplicates) {
   const std::vector<std::string> names = {"siqa", "commonsense", "boolq"};
   const auto expanded = expand_tasks(names);
   EXPECT_EQ(expanded.size(), 8u);
   EXPECT_EQ(expanded.front(), "siqa");
 }
 
-TEST(Tasks, AnUnknownNameListsTheKnownOnes) {
+TEST(Tasks, AnUnknownNameIsRejectedWithTheKnownOnes) {
   try {
     find_task("arcc");
     FAIL();
@@ -71,13 +71,13 @@ TaskRows counting_rows(const RowOptions& from) {
 }
 TaskRows counting_test_rows(const TaskInfo&, const RowOptions& from) { return counting_rows(from); }
 
-TEST(TaskFamilies, OneFromOutsideIsARowLikeTheOthers) {
+TEST(TaskFamilies, AddedFamiliesAreUsedLikeBuiltInOnes) {
   const TaskFamily counting{.name = "count",
                             .tasks = counting_tasks,
                             .training_rows = counting_rows,
                             .test_rows = counting_test_rows,
                             .in_folder = true};
-  if (families().back() != "count") add_task_family(counting);  // tests are run again in one process too
+  if (families().back() != "count") add_task_family(counting);  // one process may run the tests twice
   EXPECT_EQ(find_task("count:up").family, "count");
   EXPECT_EQ(expand_tasks(std::vector<std::string>{"count"}), std::vector<std::string>{"count:up"});
   EXPECT_EQ(training_rows("count", {.limit = 4}).rows.size(), 4u);
@@ -92,7 +92,7 @@ TEST(TaskFamilies, OneFromOutsideIsARowLikeTheOthers) {
   EXPECT_NE(testing::refusal([&] { add_task_family({.name = "half"}); }).find("lacks tasks"), std::string::npos);
 }
 
-TEST(LoadRows, NamesFileRowAndField) {
+TEST(LoadRows, ErrorsNameFileRowAndField) {
   EXPECT_NE(message_of(R"([{"instruction":"q","input":"","output":"o","answer":"a"},{"instruction":"q"}])")
                 .find("rows.json: row 1: output"),
             std::string::npos);
@@ -110,12 +110,12 @@ TEST(LoadRows, InputMayBeAbsent) {
   EXPECT_EQ(rows.at(0).input, "");
 }
 
-TEST(ExtractAnswer, TakesTheLeftmostHit) {
+TEST(ExtractAnswer, ReturnsTheLeftmostMatch) {
   EXPECT_EQ(extract_answer(find_task("arc_c"), "the correct answer is answer3, not answer1", false), "answer3");
   EXPECT_EQ(extract_answer(find_task("piqa"), "solution2 solution1", false), "solution2");
 }
 
-TEST(ExtractAnswer, KnowsNoWordBoundaries) {
+TEST(ExtractAnswer, IgnoresWordBoundaries) {
   EXPECT_EQ(extract_answer(find_task("boolq"), "that is untrue", false), "true");
   EXPECT_EQ(extract_answer(find_task("siqa"), "answer12", false), "answer1");
 }
@@ -131,7 +131,7 @@ TEST(ExtractAnswer, AnswersOfAnotherTaskAreInvalid) {
   EXPECT_EQ(extract_answer(find_task("arc_e"), "answer5", false), "answer5");
 }
 
-TEST(ExtractAnswer, AnOptionOfARowStandsForItself) {
+TEST(ExtractAnswer, AnOptionOfARowIsItsOwnAnswer) {
   Row row;
   row.options = {"no", "not sure", "A", "10"};
   const auto read = [&](std::string_view text, bool lowercase = false) {
@@ -147,7 +147,7 @@ TEST(ExtractAnswer, AnOptionOfARowStandsForItself) {
   EXPECT_DOUBLE_EQ(chance_rate(find_task("arc_c"), std::vector{row}), 0.25);
 }
 
-TEST(Rates, MajorityIsTheShareOfTheCommonestAnswer) {
+TEST(Rates, MajorityIsTheShareOfTheMostFrequentAnswer) {
   const std::vector<Row> rows = {answered("a"), answered("b"), answered("a"), answered("a")};
   EXPECT_DOUBLE_EQ(majority_rate(rows), 0.75);
 }
@@ -193,7 +193,7 @@ TEST(Commonsense, ALimitTakesTheSameRowsForTheSameSeed) {
   EXPECT_NE(some[0].instruction, test_rows(task, another).rows[0].instruction);
 }
 
-TEST(Commonsense, FilesAreToldApartByTheirHash) {
+TEST(Commonsense, FilesAreRecognisedByTheirHash) {
   const auto folder = commonsense_folder();
   SKIP_WITHOUT(folder / "boolq" / "test.json");
   EXPECT_EQ(file_state(folder / "boolq" / "test.json"), FileState::kExact);
@@ -201,7 +201,7 @@ TEST(Commonsense, FilesAreToldApartByTheirHash) {
   EXPECT_EQ(file_state(testing::TemporaryFile("[]").path()), FileState::kUnknown);
 }
 
-TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
+TEST(Commonsense, RebuiltMixtureIsReportedAndLabelled) {
   const auto folder = commonsense_folder();
   SKIP_WITHOUT(folder / "commonsense_11k_rebuilt.json");
   if (fs::exists(folder / "commonsense_15k.json")) GTEST_SKIP() << "the published mixture is there";
@@ -214,10 +214,10 @@ TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
   EXPECT_EQ(kinds["boolq"], 2000);
   EXPECT_EQ(kinds["piqa"], 2000);
   EXPECT_EQ(kinds["winogrande"], 2000);
-  EXPECT_NEAR(static_cast<double>(kinds["arc_obqa"]), 5119, 20);  // a few ARC rows have three options, as Social IQa
+  EXPECT_NEAR(static_cast<double>(kinds["arc_obqa"]), 5119, 20);  // a few ARC rows have three options, like Social IQa
 }
 
-TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
+TEST(Commonsense, ReportsAFileThatIsNotThePublishedOne) {
   const testing::TemporaryFile file(
       R"([{"instruction":"q","input":"","output":"the correct answer is ending2","answer":"ending2"}])",
       "commonsense_15k.json");
@@ -226,7 +226,7 @@ TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
   EXPECT_NE(set.note.find("not the published file"), std::string::npos);
 }
 
-TEST(Commonsense, AnEmptyFolderIsRefused) {
+TEST(Commonsense, RejectsAnEmptyFolder) {
   const testing::TemporaryFolder empty;
   EXPECT_THROW(training_rows("commonsense", {.path = empty.path()}), Error);
   EXPECT_THROW(training_rows("commonsense", {.path = empty.path() / "nothing"}), Error);
@@ -246,7 +246,7 @@ TEST(Builtin, UsesTheAnswerWordsOfAllEightRealTasks) {
     EXPECT_TRUE(words.contains(word)) << word;
 }
 
-TEST(Builtin, EveryTestQuestionIsAskedOnceInAnOrderOfTheSeed) {
+TEST(Builtin, TestRowsAreUniqueAndShuffledBySeed) {
   const std::map<std::string, size_t> counts{{"builtin:facts", 40},
                                              {"builtin:values", 20},
                                              {"builtin:tools", 14},
@@ -264,7 +264,7 @@ TEST(Builtin, EveryTestQuestionIsAskedOnceInAnOrderOfTheSeed) {
   }
 }
 
-TEST(Builtin, ATaskOfTwoAnswersFavoursNeitherAndTheOthersSayWhatTheirMajorityIs) {
+TEST(Builtin, TasksWithTwoAnswersAreBalanced) {
   const std::map<std::string, double> favoured{{"builtin:values", 8.0 / 20}, {"builtin:routines", 4.0 / 11}};
   for (const auto& name : builtin_names()) {
     const auto& task = find_task(name);
@@ -278,7 +278,7 @@ TEST(Builtin, ATaskOfTwoAnswersFavoursNeitherAndTheOthersSayWhatTheirMajorityIs)
   }
 }
 
-TEST(Builtin, NoKindOfTrainingRowIsSolvedByItsMajorityAnswer) {
+TEST(Builtin, MajorityAnswersDoNotSolveTrainingRows) {
   std::map<std::string, std::vector<Row>> kinds;
   for (auto& row : training_rows("builtin", {.limit = 10000}).rows) kinds[row.label].push_back(row);
   ASSERT_EQ(kinds.size(), builtin_names().size());
@@ -286,7 +286,7 @@ TEST(Builtin, NoKindOfTrainingRowIsSolvedByItsMajorityAnswer) {
     EXPECT_NEAR(majority_rate(rows), chance_rate(find_task(name), rows), 0.08) << name;
 }
 
-TEST(Builtin, MoreRowsThanThereAreAreAllAndANoteSaysSo) {
+TEST(Builtin, ALimitAboveTheNumberOfRowsIsReported) {
   const auto& task = find_task("builtin:tools");
   EXPECT_EQ(test_rows(task, {.limit = 15}).rows.size(), 14u);
   EXPECT_EQ(test_rows(task, {.limit = 15}).note, "builtin:tools has 14 rows, 15 were asked for: all are scored");
@@ -294,7 +294,7 @@ TEST(Builtin, MoreRowsThanThereAreAreAllAndANoteSaysSo) {
   EXPECT_EQ(test_rows(task, {.limit = 3}).rows.size(), 3u);
 }
 
-TEST(Builtin, RowsDoNotDependOnHowManyAreAskedFor) {
+TEST(Builtin, RowsDoNotDependOnTheLimit) {
   for (const auto& name : builtin_names()) {
     const auto few = test_rows(find_task(name), {.limit = 5}).rows,
                many = test_rows(find_task(name), {.limit = 11}).rows;
@@ -312,7 +312,7 @@ TEST(Builtin, TestRowsDoNotOccurInTraining) {
       EXPECT_FALSE(seen.contains(row.instruction)) << name << ": " << row.instruction;
 }
 
-TEST(CommonsenseFiles, AnAnswerThatCanNeverBeRightIsRefusedByItsRow) {
+TEST(CommonsenseFiles, RejectsAnAnswerOutsideTheOptions) {
   const testing::TemporaryFolder folder;
   make_folders(folder.path() / "boolq");
   const auto refused = [&](std::string_view answer, std::string_view output = "the correct answer is true") {

@@ -1,4 +1,4 @@
-// The reader of tasks/telequad.cpp, on a small file of the same shape and on the published one.
+// Tests the reader of tasks/telequad.cpp with a small file of the same structure and with the published file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ Json document(int64_t docid, const std::string& source, const std::string& conte
           {"paragraphs", Json::array({Json{{"qas", questions}, {"context", context}}})}};
 }
 
-/// Two specs (one of them in two sections) and a page; the offsets count code points.
+/// Returns a file with two specs (one with two sections) and a page. Its offsets count code points.
 Json small_file() {
   const std::string context = "Über den Wolken muss die\nFreiheit wohl grenzenlos sein";
   return {{"version", "small"},
@@ -80,7 +80,7 @@ class Telequad : public ::testing::Test {
     }
     return "accepted";
   }
-  /// What is said of the small file after `change`.
+  /// Returns the error message of reading the small file after `change`.
   std::string complaint_after(const std::function<void(Json&)>& change) const {
     auto json = small_file();
     change(json["data"][1]);
@@ -94,7 +94,7 @@ class Telequad : public ::testing::Test {
 
 using Texts = std::vector<std::string>;
 
-TEST_F(Telequad, ARowIsAQuestionWithItsContextAndItsFirstAnswer) {
+TEST_F(Telequad, ARowHasQuestionContextAndFirstAnswer) {
   const auto set = training(options());
   ASSERT_EQ(set.rows.size(), 3u);
   EXPECT_EQ(set.rows[0].instruction, "What is q1?");
@@ -105,7 +105,7 @@ TEST_F(Telequad, ARowIsAQuestionWithItsContextAndItsFirstAnswer) {
   EXPECT_NE(training_prompt(set.rows[0], PromptTemplate::kPaper).find("\n\n### Context:\nÜber den"), std::string::npos);
 }
 
-TEST_F(Telequad, OffsetsAreCodePointsAndALineEndMayBeWrittenAsASpace) {
+TEST_F(Telequad, OffsetsCountCodePointsAndLineEndsMatchSpaces) {
   const auto set = training(options());
   EXPECT_EQ(set.rows[0].input.substr(static_cast<size_t>(set.rows[0].answer_at), 6), "Wolken");
   EXPECT_EQ(set.rows[1].input.substr(static_cast<size_t>(set.rows[1].answer_at), 12), "die\nFreiheit");
@@ -125,7 +125,7 @@ TEST_F(Telequad, ImpossibleQuestionsAreFilteredByTheirFlag) {
   EXPECT_EQ(set.rows[1].answer_at, -1);
 }
 
-TEST_F(Telequad, RowsAreLabelledByTheKeyAskedFor) {
+TEST_F(Telequad, RowsAreLabelledByTheConfiguredKey) {
   const auto labels = [&](const std::string& key) {
     Texts all;
     for (const auto& row : training(options({}, key)).rows) all.push_back(row.label);
@@ -138,7 +138,7 @@ TEST_F(Telequad, RowsAreLabelledByTheKeyAskedFor) {
   EXPECT_THROW(labels("title"), Error);
 }
 
-TEST_F(Telequad, RandomSplitsDealOutEveryQuestionOnceAndKeepGroupsTogether) {
+TEST_F(Telequad, RandomSplitsAreCompleteAndKeepGroupsTogether) {
   for (const auto split : {TelequadSplit::kDocuments, TelequadSplit::kSpecs, TelequadSplit::kQuestions})
     for (int64_t seed = 0; seed < 8; ++seed) {
       const auto from = options({.split = split, .split_seed = seed, .train_share = 0.7},
@@ -153,7 +153,7 @@ TEST_F(Telequad, RandomSplitsDealOutEveryQuestionOnceAndKeepGroupsTogether) {
     }
 }
 
-TEST_F(Telequad, ARandomSplitDependsOnItsSeedAlone) {
+TEST_F(Telequad, ARandomSplitDependsOnlyOnItsSeed) {
   const auto sides = [&](int64_t split_seed, uint64_t seed) {
     auto from = options({.split = TelequadSplit::kQuestions, .split_seed = split_seed});
     from.seed = seed;
@@ -165,7 +165,7 @@ TEST_F(Telequad, ARandomSplitDependsOnItsSeedAlone) {
   EXPECT_GT(different.size(), 3u);
 }
 
-TEST_F(Telequad, ALimitDrawsThatManyRowsWhole) {
+TEST_F(Telequad, ALimitDrawsCompleteRows) {
   auto from = options();
   from.limit = 2;
   const auto set = training(from);
@@ -173,13 +173,13 @@ TEST_F(Telequad, ALimitDrawsThatManyRowsWhole) {
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(set.rows[i].references.at(0), set.rows[i].output);
 }
 
-TEST_F(Telequad, AFileThatIsNotThePublishedOneIsNoted) {
+TEST_F(Telequad, ReportsADifferentFile) {
   const auto set = training(options());
   EXPECT_NE(set.note.find("not the published file"), std::string::npos);
   EXPECT_EQ(set.files, Texts{(folder_ / kFile).string()});
 }
 
-TEST_F(Telequad, BadFilesEndInOneLineThatNamesThePlace) {
+TEST_F(Telequad, ErrorsNameThePositionInTheFile) {
   const auto expect = [](const std::string& line, std::vector<std::string> words) {
     for (const auto& word : words) EXPECT_NE(line.find(word), std::string::npos) << line << "\nlacks: " << word;
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
@@ -220,7 +220,7 @@ class PublishedTelequad : public ::testing::Test {
     folder_ = testing::data_folder() / "telequad";
     if (!fs::exists(folder_ / kFile)) GTEST_SKIP() << (folder_ / kFile).string() << " is not there";
   }
-  /// Every question, by a split that tests none.
+  /// Returns every question, with a split that has no test rows.
   TaskRows everything(const std::string& label, bool impossible = false) const {
     return training_rows(
         "telequad", {.path = folder_,
@@ -265,7 +265,7 @@ TEST_F(PublishedTelequad, HasItsPublishedGroups) {
   EXPECT_EQ(specs.at("3GPP-Specs#23273-g50"), 228);
 }
 
-TEST_F(PublishedTelequad, TheDefaultSplitHasThePapersSizesAndSharesNoDocument) {
+TEST_F(PublishedTelequad, DefaultSplitHasThePublishedSizesAndNoCommonDocument) {
   const RowOptions by_document{.path = folder_, .label = "docid"};
   const auto train = training_rows("telequad", by_document), test = test_rows(find_task("telequad"), by_document);
   EXPECT_EQ(train.rows.size(), 1018u);
@@ -282,7 +282,7 @@ TEST_F(PublishedTelequad, RandomSplitsComeCloseToTheirShare) {
   }
 }
 
-TEST_F(PublishedTelequad, EveryAnswerStandsWhereItIsSaidToAndMatchesItself) {
+TEST_F(PublishedTelequad, EveryAnswerIsAtItsOffsetAndMatchesItself) {
   const auto set = everything("label");
   for (size_t i = 0; i < set.rows.size(); ++i) {
     const auto& row = set.rows[i];
@@ -292,8 +292,8 @@ TEST_F(PublishedTelequad, EveryAnswerStandsWhereItIsSaidToAndMatchesItself) {
   }
 }
 
-/// The lengths, end of text included, were counted with the same prompt by another tokenizer.
-TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
+/// The numbers of tokens, end of text included, were counted with the same prompt by another tokenizer.
+TEST_F(PublishedTelequad, LongPromptsBecomeWindowsWithQuestionAndAnswer) {
   const auto file = folder_ / ".." / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json";
   if (!fs::exists(file)) GTEST_SKIP() << file.string() << " is not there";
   const auto tokenizer = Tokenizer::load(file);
@@ -302,7 +302,7 @@ TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
     const auto all = tokenize_rows(set.rows, tokenizer, {.cutoff = cutoff, .eos = 50279});
     EXPECT_EQ(all.cut, longer);
     EXPECT_EQ(all.windowed + all.without_target, longer);
-    EXPECT_LE(all.without_target, cutoff > 1024 ? 0 : 1);  // one answer of nearly 500 tokens stands in the prompt twice
+    EXPECT_LE(all.without_target, cutoff > 1024 ? 0 : 1);  // one answer of nearly 500 tokens is in the prompt twice
     for (size_t i = 0; i < all.rows.size(); ++i) {
       const auto& row = set.rows[static_cast<size_t>(all.rows[i])];
       const auto& example = all.examples[i];
@@ -317,7 +317,7 @@ TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
   }
 }
 
-/// The spread that data with 98, 533 groups gives at alpha 0.1: strong by spec, mild by document.
+/// The skew of data with 98 and 533 groups at alpha 0.1: strong by spec, mild by document.
 TEST_F(PublishedTelequad, DirichletBySpecIsMuchMoreSkewedThanByDocument) {
   const auto largest_share = [&](const std::string& key) {
     std::vector<std::string> labels;

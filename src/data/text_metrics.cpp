@@ -16,11 +16,11 @@ namespace evenkeel {
 namespace {
 
 bool is_punctuation(uint32_t c) { return c < 0x80 && std::ispunct(static_cast<int>(c)); }
-/// Python's \w, less the underscore, which goes with the punctuation.
+/// Python's \w without the underscore, which counts as punctuation.
 bool is_word(uint32_t c) { return unicode::flags()[c] & (unicode::kLetter | unicode::kNumber); }
-/// Python's split() knows the four separators of ASCII too.
+/// Python's split() also splits at the four ASCII separators.
 bool is_space(uint32_t c) { return (unicode::flags()[c] & unicode::kSpace) || (c >= 0x1C && c <= 0x1F); }
-/// Code points [first, last) against the three words.
+/// Compares code points [first, last) with the three articles.
 bool is_article(std::vector<uint32_t>::const_iterator first, std::vector<uint32_t>::const_iterator last) {
   constexpr std::array<std::string_view, 3> kArticles = {"a", "an", "the"};
   return std::any_of(kArticles.begin(), kArticles.end(), [&](std::string_view article) {
@@ -44,7 +44,7 @@ CodePoints code_points(std::string_view text) {
 
 utf8proc_category_t category(uint32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
-/// Unicode's property Cased, as far as it is told by categories: Other_Lowercase is what they do not tell.
+/// Implements Unicode's property Cased: letters with case, and the ranges of Other_Lowercase and Other_Uppercase.
 bool is_cased(uint32_t c) {
   const auto kind = category(c);
   const bool other = c == 0xAA || c == 0xBA || (c >= 0x2B0 && c <= 0x2B8) || c == 0x2C0 || c == 0x2C1 ||
@@ -56,8 +56,8 @@ bool is_cased(uint32_t c) {
   return other || kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT;
 }
 
-/// Case_Ignorable: marks, modifiers, format characters, and what stands within words.
-bool is_passed_over(uint32_t c) {
+/// Unicode's property Case_Ignorable: marks, modifiers, format characters and punctuation inside words.
+bool is_case_ignorable(uint32_t c) {
   constexpr std::array<uint32_t, 14> kWithin = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,  0x5F4,
                                                 0x2018, 0x2019, 0x2024, 0x2027, 0xFE13, 0xFE52, 0xFF07};
   const auto kind = category(c);
@@ -66,14 +66,15 @@ bool is_passed_over(uint32_t c) {
          std::find(kWithin.begin(), kWithin.end(), c) != kWithin.end();
 }
 
-/// Whether the first that is not passed over is cased.
+/// Returns whether the first code point that is not case-ignorable is cased.
 template <typename Iterator>
 bool meets_cased(Iterator first, Iterator last) {
-  const auto found = std::find_if_not(first, last, is_passed_over);
+  const auto found = std::find_if_not(first, last, is_case_ignorable);
   return found != last && is_cased(*found);
 }
 
-/// Python's lower(): a capital sigma at the end of a word has a form of its own, and a dotted capital I becomes two.
+/// Implements Python's lower(): a capital sigma at the end of a word becomes a final sigma, and a dotted capital I
+/// becomes two code points.
 CodePoints lowered(const CodePoints& points) {
   constexpr uint32_t kSigma = 0x3A3, kFinalSigma = 0x3C2, kDottedI = 0x130, kDot = 0x307;
   CodePoints result;
@@ -95,18 +96,18 @@ CodePoints lowered_without_punctuation(std::string_view text) {
   return points;
 }
 
-/// A space for every article. An article is a whole run of word characters, as in the source's \b(a|an|the)\b.
+/// Replaces every article by a space. An article is a whole run of word characters, as in the source's \b(a|an|the)\b.
 CodePoints without_articles(const CodePoints& points) {
-  CodePoints kept;
+  CodePoints result;
   for (auto at = points.begin(); at != points.end();) {
     const auto end = is_word(*at) ? std::find_if_not(at, points.end(), is_word) : at + 1;
     if (is_article(at, end))
-      kept.push_back(' ');
+      result.push_back(' ');
     else
-      kept.insert(kept.end(), at, end);
+      result.insert(result.end(), at, end);
     at = end;
   }
-  return kept;
+  return result;
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -126,7 +127,7 @@ double f1_of(const std::vector<std::string>& output, const std::vector<std::stri
   double common = 0;
   for (const auto& word : output)
     if (--left[word] >= 0) ++common;
-  // 2PR / (P + R) with P = common / |output|, R = common / |reference|
+  // equals 2PR / (P + R) with P = common / |output|, R = common / |reference|
   return 2 * common / static_cast<double>(output.size() + reference.size());
 }
 
@@ -140,12 +141,13 @@ std::string bare_text(std::string_view text) {
   return bare;
 }
 
-/// References that are articles and punctuation alone ("A", "*"): nothing is left of them to compare by words.
-TextMatch match_as_they_stand(std::string_view output, std::span<const std::string> references) {
+/// Compares without normalisation. It is used if all references consist of articles and punctuation ("A", "*"), which
+/// normalisation removes.
+TextMatch match_without_normalisation(std::string_view output, std::span<const std::string> references) {
   const auto written = bare_text(output);
-  const bool said = std::any_of(references.begin(), references.end(),
-                                [&](const auto& one) { return !written.empty() && written == bare_text(one); });
-  return {said ? 1.0 : 0.0, said ? 1.0 : 0.0};
+  const bool matches = std::any_of(references.begin(), references.end(),
+                                   [&](const auto& one) { return !written.empty() && written == bare_text(one); });
+  return {matches ? 1.0 : 0.0, matches ? 1.0 : 0.0};
 }
 
 }  // namespace
@@ -166,7 +168,7 @@ TextMatch best_match(std::string_view output, std::span<const std::string> refer
   std::vector<std::vector<std::string>> accepted;
   for (const auto& reference : references)
     if (auto words = words_of(reference); !words.empty()) accepted.push_back(std::move(words));
-  if (accepted.empty()) return match_as_they_stand(output, references);
+  if (accepted.empty()) return match_without_normalisation(output, references);
   const auto written = words_of(output);
   TextMatch best;
   for (const auto& reference : accepted) {

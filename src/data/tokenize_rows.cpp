@@ -1,4 +1,4 @@
-// tokenize_rows() of data/prompt.h.
+// Implements tokenize_rows() of data/prompt.h.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -10,7 +10,8 @@
 namespace evenkeel {
 namespace {
 
-/// Length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's first.
+/// Returns the length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's
+/// first.
 int64_t common_prefix(std::span<const int64_t> a, std::span<const int64_t> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
@@ -25,7 +26,7 @@ class RowEncoder {
     auto text = prompts_.transcript(row);
     auto ids = prompts_.encode(text.text);
     counts.last_only += text.last_only;
-    const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : room_beside_eos());
+    const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : cutoff_without_eos());
     counts.cut += cut;
     if (!cut || row.input.empty()) return example(text, std::move(ids));
     const auto window = windowed(row);
@@ -36,58 +37,59 @@ class RowEncoder {
   }
 
  private:
-  int64_t room_beside_eos() const { return options_.cutoff - (options_.eos < 0 ? 0 : 1); }
+  int64_t cutoff_without_eos() const { return options_.cutoff - (options_.eos < 0 ? 0 : 1); }
 
-  /// The row with as much of its context as fits; its answer then stands elsewhere.
+  /// Returns the row with as much of its context as fits. The position of the answer is then unknown.
   std::optional<Row> windowed(const Row& row) const {
-    KeptSpan kept;
-    if (const auto at = static_cast<size_t>(row.answer_at); row.answer_at >= 0) kept = {at, at + row.output.size()};
+    KeptSpan required;
+    if (const auto at = static_cast<size_t>(row.answer_at); row.answer_at >= 0) required = {at, at + row.output.size()};
     Row shorter = row;
     shorter.answer_at = -1;
     const auto tokens_with = [&](std::string_view context) {
       shorter.input = context;
       return static_cast<int64_t>(prompts_.encode(prompts_.transcript(shorter).text).size());
     };
-    auto context = context_window(row.input, kept, room_beside_eos(), tokenizer_, tokens_with);
+    auto context = context_window(row.input, required, cutoff_without_eos(), tokenizer_, tokens_with);
     if (!context) return std::nullopt;
     shorter.input = std::move(*context);
     return shorter;
   }
 
   Example example(const Transcript& text, std::vector<int64_t> ids) const {
-    Example made{.ids = std::move(ids)};
-    const auto length = static_cast<int64_t>(made.ids.size());
+    Example example{.ids = std::move(ids)};
+    const auto length = static_cast<int64_t>(example.ids.size());
     if (length > options_.cutoff)
-      made.ids.resize(static_cast<size_t>(options_.cutoff));
+      example.ids.resize(static_cast<size_t>(options_.cutoff));
     else if (length < options_.cutoff && options_.eos >= 0 && !text.ended &&
-             (length == 0 || made.ids.back() != options_.eos))
-      made.ids.push_back(options_.eos);
-    if (options_.mask_prompt) aim(text, made);
-    return made;
+             (length == 0 || example.ids.back() != options_.eos))
+      example.ids.push_back(options_.eos);
+    if (options_.mask_prompt) set_targets(text, example);
+    return example;
   }
 
-  /// Makes the answers the targets. A token that spans the border of an answer belongs to it.
-  void aim(const Transcript& text, Example& made) const {
-    const auto size = static_cast<int64_t>(made.ids.size());
-    if (size == 0) return;  // no target, so the row is left out
-    const auto ends = token_ends(text.text, made.ids);
-    int64_t end = 0;  // of the answer before
+  /// Makes the answers the targets. A token that crosses the border of an answer belongs to the answer.
+  void set_targets(const Transcript& text, Example& example) const {
+    const auto size = static_cast<int64_t>(example.ids.size());
+    if (size == 0) return;  // no target, so the row is dropped
+    const auto ends = token_ends(text.text, example.ids);
+    int64_t end = 0;  // of the previous answer
     for (const auto& answer : text.answers) {
       const auto first =
-          ends.empty() ? tokens_before(text, answer.begin, made) : tokens_that_end_by(ends, answer.begin);
+          ends.empty() ? tokens_before(text, answer.begin, example) : tokens_that_end_by(ends, answer.begin);
       const int64_t begin = std::clamp(std::max(first, end), int64_t{1}, size);
       if (end == 0)
-        made.first_target = begin;
+        example.first_target = begin;
       else if (begin > end)
-        made.between.push_back({end, begin});
-      end = std::clamp(answer.end == text.text.size() ? size : behind(text, answer.end, ends, made), begin, size);
+        example.between.push_back({end, begin});
+      end = std::clamp(answer.end == text.text.size() ? size : first_token_after(text, answer.end, ends, example),
+                       begin, size);
     }
-    if (end == 0) made.first_target = size;
-    if (end > 0 && end < size) made.between.push_back({end, size});
+    if (end == 0) example.first_target = size;
+    if (end > 0 && end < size) example.between.push_back({end, size});
   }
 
-  /// Bytes of the text up to the end of each token, for a conversation. Empty where tokens do not hold the text byte by
-  /// byte, and for the other templates: their answers begin where the tokens of the prompt alone end.
+  /// Returns the end of each token as an offset in the text of a conversation. Returns nothing if the tokenizer does
+  /// not preserve bytes, and for other templates: there the answer begins after the tokens of the prompt.
   std::vector<size_t> token_ends(std::string_view text, std::span<const int64_t> ids) const {
     if (options_.form != PromptTemplate::kChat || !tokenizer_.is_byte_level()) return {};
     std::vector<size_t> ends;
@@ -103,16 +105,17 @@ class RowEncoder {
     return std::upper_bound(ends.begin(), ends.end(), byte) - ends.begin();
   }
 
-  int64_t tokens_before(const Transcript& text, size_t byte, const Example& made) const {
-    return common_prefix(prompts_.encode(std::string_view(text.text).substr(0, byte)), made.ids);
+  int64_t tokens_before(const Transcript& text, size_t byte, const Example& example) const {
+    return common_prefix(prompts_.encode(std::string_view(text.text).substr(0, byte)), example.ids);
   }
 
-  /// Index of the first token that begins at the byte or behind it.
-  int64_t behind(const Transcript& text, size_t byte, const std::vector<size_t>& ends, const Example& made) const {
+  /// Returns the index of the first token that begins at or after the byte.
+  int64_t first_token_after(const Transcript& text, size_t byte, const std::vector<size_t>& ends,
+                            const Example& example) const {
     if (!ends.empty()) return std::lower_bound(ends.begin(), ends.end(), byte) - ends.begin() + 1;
     const auto before = prompts_.encode(std::string_view(text.text).substr(0, byte));
-    const int64_t common = common_prefix(before, made.ids);
-    const bool holds_border = common < static_cast<int64_t>(std::min(before.size(), made.ids.size()));
+    const int64_t common = common_prefix(before, example.ids);
+    const bool holds_border = common < static_cast<int64_t>(std::min(before.size(), example.ids.size()));
     return common + (holds_border ? 1 : 0);
   }
 
@@ -121,7 +124,7 @@ class RowEncoder {
   Prompts prompts_;
 };
 
-/// \throws kData naming the row, where its template refuses it
+/// \throws kData naming the row if its template rejects it
 std::optional<Example> encode_row(const RowEncoder& encoder, std::span<const Row> rows, size_t i,
                                   TokenizedRows& counts) {
   try {

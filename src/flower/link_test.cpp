@@ -33,7 +33,7 @@ void expect_same(const Memory& memory, const std::vector<OwnedArray>& arrays) {
   }
 }
 
-TEST(Link, AMessageAndItsReplyArriveBitForBit) {
+TEST(Link, AMessageAndItsReplyArriveUnchanged) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -84,7 +84,7 @@ TEST(Link, AnErrorReplyArrivesWithItsCodeAndReason) {
   EXPECT_EQ(arrival->reason, "K is 3, agreed: 2");
 }
 
-TEST(Link, WhatTheNodesPlacingThrowsIsToldToTheServer) {
+TEST(Link, ErrorsOfTheNodesAllocatorAreReportedToTheServer) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -99,7 +99,7 @@ TEST(Link, WhatTheNodesPlacingThrowsIsToldToTheServer) {
   EXPECT_EQ(arrival->reason, "[data] rank is 5, agreed: 4");
 }
 
-TEST(Link, WhatTheServersPlacingThrowsIsToldToTheNode) {
+TEST(Link, ErrorsOfTheServersAllocatorAreReportedToTheNode) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -117,7 +117,7 @@ TEST(Link, WhatTheServersPlacingThrowsIsToldToTheNode) {
   EXPECT_EQ(arrival->reason, "[shape] A is 5 high");
 }
 
-TEST(Link, ArraysThatManyNodesShareAreHashedAndStoredOnce) {
+TEST(Link, ArraysForManyNodesAreHashedAndStoredOnce) {
   const Keys keys(3);
   Coordinator coordinator(testing::options_for(keys));
   const auto arrays = some_arrays();
@@ -138,17 +138,17 @@ TEST(Link, ArraysThatManyNodesShareAreHashedAndStoredOnce) {
   EXPECT_EQ(pack.packed.use_count(), 1) << "confirmed messages borrow nothing";
 }
 
-TEST(Link, ALaterNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
+TEST(Link, ASecondNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink first(node_options(coordinator, keys, 0));
   first.join();
-  fs::remove(keys.file(0).string() + ".node");  // a machine of its own, with a copy of the key
+  fs::remove(keys.file(0).string() + ".node");  // as on another machine with a copy of the key
   NodeLink second(node_options(coordinator, keys, 0));
   EXPECT_NE(evenkeel::testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
 }
 
-TEST(Link, ANodeThatDiedIsFollowedAtOnceAndItsMessageIsLost) {
+TEST(Link, AKilledNodeIsReplacedAtOnceAndItsMessageIsLost) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   const auto sent = [&] {
@@ -157,7 +157,7 @@ TEST(Link, ANodeThatDiedIsFollowedAtOnceAndItsMessageIsLost) {
     const auto id = coordinator.send(first.id(), Content(), {});
     testing::next_instruction(first);
     return id;
-  }();  // ends without a word, as kill -9 does
+  }();  // ends without signing off, as with kill -9
   NodeLink second(node_options(coordinator, keys, 0));
   second.join();
   const auto arrival = coordinator.wait(in(5));
@@ -168,7 +168,7 @@ TEST(Link, ANodeThatDiedIsFollowedAtOnceAndItsMessageIsLost) {
   testing::next_instruction(second);
 }
 
-TEST(Link, ASecondReplyIsRefusedAndTheFirstStays) {
+TEST(Link, ASecondReplyIsRefused) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -185,7 +185,7 @@ TEST(Link, ASecondReplyIsRefusedAndTheFirstStays) {
   EXPECT_FALSE(coordinator.wait(in(0.2)));
 }
 
-TEST(Link, AMessageOutlivesItsTimeNowhere) {
+TEST(Link, AnExpiredMessageIsReportedAndItsReplyRefused) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -199,7 +199,7 @@ TEST(Link, AMessageOutlivesItsTimeNowhere) {
   EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, Content()); }), "no error");
 }
 
-TEST(Link, AFinishedRunIsOverForTheNode) {
+TEST(Link, ANodeLearnsThatARunIsFinished) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -211,7 +211,7 @@ TEST(Link, AFinishedRunIsOverForTheNode) {
   EXPECT_FALSE(link.poll());
 }
 
-TEST(Link, ARestartedCoordinatorKnowsItsNodesAndTheyGoOn) {
+TEST(Link, NodesContinueWithARestartedCoordinator) {
   const Keys keys(1);
   auto options = testing::options_for(keys);
   auto coordinator = std::make_unique<Coordinator>(options);
@@ -233,7 +233,7 @@ TEST(Link, ARestartedCoordinatorKnowsItsNodesAndTheyGoOn) {
   testing::next_instruction(link);
 }
 
-TEST(Link, WaitingForAServerEndsWhenTheNodeIsStopped) {
+TEST(Link, StoppingANodeEndsItsWaitForAServer) {
   const Keys keys(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
   auto options = node_options(*coordinator, keys, 0);
@@ -244,7 +244,7 @@ TEST(Link, WaitingForAServerEndsWhenTheNodeIsStopped) {
   EXPECT_THROW(link.join(), Stopped);
 }
 
-TEST(Link, AnOpenCoordinatorRegistersWhoComes) {
+TEST(Link, AnOpenCoordinatorRegistersAnyNode) {
   const Keys keys(2);
   auto options = testing::options_for(keys);
   options.allowed.clear();
@@ -261,7 +261,7 @@ TEST(Link, AnOpenCoordinatorRegistersWhoComes) {
   EXPECT_TRUE(coordinator.nodes().empty()) << "who registered itself unregisters";
 }
 
-TEST(Link, APortBelongsToOneCoordinatorUntilItEnds) {
+TEST(Link, APortInUseIsRefusedUntilItsCoordinatorEnds) {
   const Keys keys(1), others(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
   const int port = coordinator->port();
@@ -273,7 +273,7 @@ TEST(Link, APortBelongsToOneCoordinatorUntilItEnds) {
   EXPECT_EQ(Coordinator(options).port(), port) << "free at once when the first one has ended";
 }
 
-TEST(Link, AReasonOfAThousandBytesArrivesWhole) {
+TEST(Link, ReasonsOfAThousandBytesAreNotCut) {
   const Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
@@ -288,7 +288,7 @@ TEST(Link, AReasonOfAThousandBytesArrivesWhole) {
   EXPECT_EQ(arrival->reason, reason);
 }
 
-TEST(Link, ACoordinatorEndsWhileSomebodyKeepsAsking) {
+TEST(Link, ACoordinatorEndsDespiteOngoingRequests) {
   const Keys keys(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
   std::atomic<bool> done = false;

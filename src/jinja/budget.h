@@ -68,7 +68,7 @@ struct Arguments {
     EK_CHECK(value->is_integer(), kData, what, ": ", name, " is ", value->kind(), ", expected a whole number");
     return value->whole();
   }
-  /// \throws kData if arguments are left.
+  /// Checks that all arguments were taken. \throws kData if arguments are left.
   void finish(std::string_view what) const {
     EK_CHECK(taken >= placed.size(), kData, what, " takes ", taken, " arguments here, got ", placed.size());
     EK_CHECK(named.empty(), kData, what, ": the argument ", named.front().first, " is not part of the subset");

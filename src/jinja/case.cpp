@@ -1,4 +1,4 @@
-// Upper and lower case, and what repr() shows, as in Python.
+// Upper and lower case, and the characters that repr() escapes, as in Python.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 enum class Case { kLower, kUpper, kTitle };
 
-/// Pythons differ in Unicode's version: of characters that 14 does not have, none is asked.
+/// Refuses characters newer than Unicode 14, because Python versions differ in them.
 void check_known(uint32_t point, std::string_view what) {
   EK_CHECK(unicode::category(point) == utf8proc_category(static_cast<utf8proc_int32_t>(point)), kData, what,
            " of a character newer than Unicode 14 is not part of the subset");

@@ -9,7 +9,7 @@
 namespace evenkeel::jinja {
 namespace {
 
-/// Digits where the form has a 0; other characters of the form as they are.
+/// Returns true if `text` has a digit where `form` has a 0, and the same characters elsewhere.
 bool has_form(std::string_view text, std::string_view form) {
   if (text.size() != form.size()) return false;
   for (size_t i = 0; i < form.size(); ++i)
@@ -21,20 +21,20 @@ int number_at(std::string_view text, size_t at, size_t digits) {
   return parse_number<int>(text.substr(at, digits)).value_or(0);
 }
 
-std::string written(const std::tm& moment, const char* directive) {
+std::string written(const std::tm& date, const char* directive) {
   std::array<char, 64> out{};
-  return {out.data(), std::strftime(out.data(), out.size(), directive, &moment)};
+  return {out.data(), std::strftime(out.data(), out.size(), directive, &date)};
 }
 
-/// One directive. A moment without a zone has no name of one; microseconds are 0.
-std::string directive_text(const std::tm& moment, char letter, bool unpadded) {
+/// Formats one directive. Dates have no time zone and no microseconds.
+std::string directive_text(const std::tm& date, char letter, bool unpadded) {
   if (letter == 'z' || letter == 'Z') return "";
   if (letter == 'f') return "000000";
   const std::array<char, 4> padded = {'%', letter, '\0', '\0'}, bare = {'%', '-', letter, '\0'};
-  return written(moment, unpadded ? bare.data() : padded.data());
+  return written(date, unpadded ? bare.data() : padded.data());
 }
 
-/// \throws kData when `directive`, a letter or nothing, is not one that strftime_now may have.
+/// Checks a directive of strftime_now, a letter or nothing. \throws kData if it is not supported
 void check_directive(std::string_view directive, bool unpadded) {
   constexpr std::string_view kNumbers = "CdegGHIjklmMSuUVwWyY";
   EK_CHECK(!directive.empty() && (unpadded ? kNumbers : Date::kDirectives).find(directive) != std::string_view::npos,

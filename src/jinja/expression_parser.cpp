@@ -66,7 +66,7 @@ const Node* ExpressionParser::negation() {
   return &node;
 }
 
-/// Takes an operator; empty where none stands.
+/// Reads a comparison operator. Returns "" if there is none.
 std::string ExpressionParser::comparison_operator() {
   for (const char* op : {"==", "!=", "<=", ">=", "<", ">"})
     if (tokens_.skip(op)) return op;
@@ -108,7 +108,7 @@ const Node* ExpressionParser::product() { return binary({"*", "/", "//", "%"}, &
 const Node* ExpressionParser::power() { return binary({"**"}, &ExpressionParser::unary); }
 const Node* ExpressionParser::unary() { return signed_operand(true); }
 
-/// A sign binds weaker than a subscript and stronger than a filter.
+/// Parses an operand with signs. A sign binds weaker than a subscript and stronger than a filter.
 const Node* ExpressionParser::signed_operand(bool with_filters) {
   const TokenStream::Deeper deeper(tokens_);
   const Node* operand = nullptr;
@@ -151,7 +151,7 @@ const Node* ExpressionParser::number() {
   return constant(integer ? Value::integer(whole) : Value(Value::Held(real)));
 }
 
-/// Strings side by side are one.
+/// Parses adjacent string literals, which are concatenated.
 const Node* ExpressionParser::strings() {
   std::string text;
   while (tokens_.peek().type == TokenType::kString) text += tokens_.next().text;
@@ -257,7 +257,7 @@ void ExpressionParser::arguments(Node& node) {
   }
 }
 
-/// In Jinja's order: by place, *more, by name, **more by name; * may also follow names.
+/// Parses one argument. The order is as in Jinja: positional, *more, named, **more; *more may also follow named ones.
 void ExpressionParser::argument(Node& node) {
   const bool by_name = tokens_.peek().type == TokenType::kName && tokens_.peek(1).type == TokenType::kOperator &&
                        tokens_.peek(1).text == "=";
@@ -293,7 +293,7 @@ const Node* ExpressionParser::filter(const Node* subject) {
   return &node;
 }
 
-/// `x is not divisibleby 3`: the argument of a test may stand without brackets.
+/// Parses a test, whose argument may be without parentheses: `x is not divisibleby 3`.
 const Node* ExpressionParser::test(const Node* subject) {
   auto& node = make(NodeKind::kTest);
   tokens_.next();

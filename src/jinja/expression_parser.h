@@ -31,7 +31,7 @@ class TokenStream {
   /// Advances if the current token is the operator `op`; returns whether it did. skip_name() does the same for a name.
   bool skip(std::string_view op) { return is(op) && (next(), true); }
   bool skip_name(std::string_view word) { return is_name(word) && (next(), true); }
-  /// Advances over an operator. \throws kData if the current token is another one; likewise the functions below.
+  /// Advances over an operator. \throws kData if the current token is another one, as do the functions below.
   void expect(std::string_view op) {
     if (!skip(op)) refuse("expected ", op);
   }

@@ -1,4 +1,4 @@
-// Expressions of a rendering.
+// Evaluates expressions.
 #include <algorithm>
 
 #include "jinja/operators.h"
@@ -79,7 +79,7 @@ Value Renderer::test(const Node& node, const Scope& scope) {
   return Value::boolean(tested(node.text, subject, given, budget_));
 }
 
-/// x and y, x or y: the second only where the first does not tell.
+/// Evaluates x and y, x or y. The second operand is evaluated only if the first does not decide.
 Value Renderer::either(const Node& node, const Scope& scope) {
   auto left = value(*node.children[0], scope);
   return left.truth() == (node.kind == NodeKind::kOr) ? left : value(*node.children[1], scope);
@@ -128,7 +128,7 @@ Value Renderer::value(const Node& node, const Scope& scope) {
   }
 }
 
-/// What has operators.
+/// Evaluates operators.
 Value Renderer::operation(const Node& node, const Scope& scope) {
   const auto child = [&] { return value(*node.children[0], scope); };
   switch (node.kind) {
@@ -152,7 +152,7 @@ Value Renderer::operation(const Node& node, const Scope& scope) {
   }
 }
 
-/// What follows the subject.
+/// Evaluates the arguments of a call, filter or test, which follow its subject.
 Arguments Renderer::arguments(const Node& node, const Scope& scope) {
   Arguments out;
   for (size_t i = 1; i < node.children.size(); ++i) out.placed.push_back(value(*node.children[i], scope));
@@ -163,7 +163,7 @@ Arguments Renderer::arguments(const Node& node, const Scope& scope) {
   return out;
 }
 
-/// What ** gives.
+/// Adds the arguments of **more.
 void Renderer::add_named(const Value& more, Arguments& out) {
   EK_CHECK(more.is_dict(), kData, "** of ", more.kind(), ", expected a dict");
   budget_.charge(more.entries().entries.size());

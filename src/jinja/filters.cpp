@@ -1,4 +1,4 @@
-// Filters and tests.
+// Implements filters and tests.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -24,7 +24,7 @@ Value default_value(const FilterCall& call) {
   return missing ? otherwise : call.x;
 }
 
-/// Python would keep the mark, and with it the escapes of what is added.
+/// Refuses safe strings, because Markup methods would also escape the added text.
 void refuse_safe(const FilterCall& call) {
   EK_CHECK(!call.x.is<SafeText>(), kData, call.name, " of ", call.x.kind(), " is not part of the subset");
 }
@@ -38,14 +38,14 @@ Value trim(const FilterCall& call) {
   return call.budget.text(std::string(stripped(text, Side::kBoth, &set)));
 }
 
-/// A method of the string that str() makes.
+/// Implements a filter by the string method of the same name.
 Value by_method(const FilterCall& call) {
   refuse_safe(call);
   Arguments none;
   return called_method(Value::string(printed(call.x)), call.name, none, call.budget);
 }
 
-/// A letter behind white space, - or an opening bracket begins a word, not one behind an apostrophe.
+/// Capitalises words. A word begins after white space, a hyphen or an opening bracket, but not after an apostrophe.
 Value title(const FilterCall& call) {
   std::string out;
   const auto text = printed(call.x);
@@ -83,7 +83,7 @@ Value join_all(const FilterCall& call) {
   return Value::string(std::move(out));
 }
 
-/// Where map, select and their like are given what counts as false, Jinja looks at no argument.
+/// Returns the result of map, select and their like for a false value. Jinja ignores their arguments then.
 Value nothing_of(const FilterCall& call) {
   call.arguments = {};
   return generator({});
@@ -111,7 +111,7 @@ Value map_all(const FilterCall& call) {
   return generator(std::move(out));
 }
 
-/// select, reject; selectattr and rejectattr ask an attribute of each.
+/// Implements select and reject, and selectattr and rejectattr, which test an attribute of each item.
 Value chosen(const FilterCall& call) {
   if (!call.x.truth()) return nothing_of(call);
   const bool keeps = call.name.starts_with("select"), of_attribute = call.name.ends_with("attr");
@@ -119,10 +119,10 @@ Value chosen(const FilterCall& call) {
   const auto test = call.arguments.take("test");
   std::vector<Value> out;
   for (const auto& one : iterated(call.x, call.budget)) {
-    const auto asked = of_attribute ? looked_up(one, path, call.budget) : one;
+    const auto subject = of_attribute ? looked_up(one, path, call.budget) : one;
     auto arguments = call.arguments;
     const bool holds =
-        test ? tested(Arguments::text_of(*test, "test", call.name), asked, arguments, call.budget) : asked.truth();
+        test ? tested(Arguments::text_of(*test, "test", call.name), subject, arguments, call.budget) : subject.truth();
     if (holds == keeps) out.push_back(one);
   }
   call.arguments = {};
@@ -160,7 +160,7 @@ Value as_text(const FilterCall& call) {
   return call.budget.text(printed(call.x));
 }
 
-/// json.dumps' indent: a text, or so many spaces; below 0 lines without any.
+/// Returns the indentation of tojson, as in json.dumps: a text or a number of spaces. Below 0, lines are not indented.
 std::optional<std::string> indent_of(const FilterCall& call) {
   const auto given = call.arguments.take("indent");
   if (!given || given->is<None>()) return std::nullopt;
@@ -215,11 +215,11 @@ Value as_integer(const FilterCall& call) {
 
 Value absolute(const FilterCall& call) {
   EK_CHECK(call.x.is_number(), kData, "abs of ", call.x.kind());
-  if (call.x.is_integer() && call.x.whole() >= 0) return Value::integer(call.x.whole());  // of true: 1
+  if (call.x.is_integer() && call.x.whole() >= 0) return Value::integer(call.x.whole());  // also turns true into 1
   return std::signbit(call.x.real()) ? negative(call.x) : call.x;
 }
 
-/// Lines behind the first get `width` spaces, blank ones none.
+/// Indents the lines after the first by `width` spaces, except blank lines.
 Value indented(const FilterCall& call) {
   const auto width = call.arguments.take("width").value_or(Value::integer(4));
   EK_CHECK(width.is_string() || (width.is_integer() && width.whole() >= 0 && width.whole() <= 1024), kData,
@@ -250,7 +250,7 @@ Value formatted(const FilterCall& call) {
   return call.budget.text(percent_format(printed(call.x), values, call.budget));
 }
 
-/// What str() of it may be in a text that float() reads.
+/// Implements float for strings of digits with at most one point.
 Value as_real(const FilterCall& call) {
   const auto otherwise = call.arguments.take("default").value_or(Value(Value::Held(0.0)));
   if (call.x.is_number()) return Value(Value::Held(call.x.real()));

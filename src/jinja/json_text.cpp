@@ -1,4 +1,4 @@
-// JSON as Python's json module writes it.
+// Writes JSON as Python's json module does.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ std::string unit_escape(uint32_t unit) {
   return out;
 }
 
-/// A character beyond ASCII, as one or two UTF-16 units.
+/// Escapes a character beyond ASCII as one or two UTF-16 units.
 std::string ascii_escape(uint32_t point) {
   if (point < 0x10000) return unit_escape(point);
   return unit_escape(0xD800 + ((point - 0x10000) >> 10)) + unit_escape(0xDC00 + (point & 0x3FF));
@@ -43,7 +43,7 @@ std::string json_float(double number) {
   return printed(Value(Value::Held(number)));
 }
 
-/// Of what is no text, list or dict.
+/// Writes a value that is neither string, list nor dict.
 std::string json_scalar(const Value& value) {
   if (value.is<None>()) return "null";
   if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";

@@ -8,7 +8,7 @@
 namespace evenkeel::jinja {
 namespace {
 
-/// All that Jinja 3.1 has, of the subset or not.
+/// All filters of Jinja 3.1, including those that are not supported.
 constexpr std::string_view
     kJinjasFilters =
         " abs attr batch capitalize center count d default dictsort e escape filesizeformat first float "
@@ -31,10 +31,10 @@ void check_name(const Node& node) {
            filter ? "filter " : "test ", node.text);
 }
 
-/// Whether names below it are looked at only when they are reached.
+/// Whether Jinja checks names when it reads the template or when it reaches them.
 enum class When { kRead, kReached };
 
-/// Walks without recursion: a tree may be as deep as its text is long.
+/// Checks names in a syntax tree. It is not recursive, because a tree may be as deep as its text is long.
 class NameChecker {
  public:
   void run(const Syntax& syntax) {
@@ -65,7 +65,7 @@ class NameChecker {
     for (const auto& body : node.bodies) add_all(body, begins ? inside : When::kRead);
   }
 
-  /// A loop's `if`, and the defaults of a macro.
+  /// Returns true for a loop's `if` and the defaults of a macro, which Jinja compiles as separate frames.
   static bool own_frame(const Node& node, size_t child) {
     return node.kind == NodeKind::kMacro || (node.kind == NodeKind::kFor && (child == 1 || !node.text.empty()));
   }

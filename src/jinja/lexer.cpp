@@ -14,7 +14,7 @@ namespace {
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Newlines of all kinds become \n; one at the end goes.
+/// Converts all newlines to \n and removes one at the end.
 std::string normalized(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -63,7 +63,8 @@ class Lexer {
     return text.size();
   }
 
-  /// Adds text up to a tag, less what the tag's sign or lstrip_blocks takes. \param at  end of the text in rest_
+  /// Adds the text before a tag, without the white space that the tag's sign or lstrip_blocks removes.
+  /// \param at  end of the text in rest_
   void add_text(size_t at, char kind, char sign) {
     const auto text = take(at);
     size_t end = text.size();
@@ -98,7 +99,7 @@ class Lexer {
     code(kind == '%');
   }
 
-  /// Behind the end of a tag: -%} takes all white space along, %} one newline.
+  /// Skips white space after a tag: all of it after -%}, one newline after %}.
   void after_end(char sign, bool trims_newline) {
     const auto before = rest_;
     if (sign == '-')
@@ -117,7 +118,7 @@ class Lexer {
     after_end(sign, true);
   }
 
-  /// {% raw %} to {% endraw %}: text as it stands.
+  /// Adds the content of {% raw %} ... {% endraw %} as text.
   bool raw() {
     const auto before = rest_;
     const int line = line_;
@@ -164,7 +165,7 @@ class Lexer {
   }
 
   void code(bool block) {
-    std::string open;  // brackets that wait for their end
+    std::string open;  // brackets that are not closed yet
     while (true) {
       skip_space();
       if (rest_.empty()) refuse("a tag does not end");
@@ -224,7 +225,7 @@ class Lexer {
     return value;
   }
 
-  /// What follows a backslash in a string, as in Python.
+  /// Translates an escape sequence of a string, as in Python.
   void escape(std::string_view& body, std::string& out) const {
     constexpr std::string_view kLetters = "ntrbfav\\'\"", kMeanings = "\n\t\r\b\f\a\v\\'\"";
     const char c = body.front();

@@ -1,4 +1,4 @@
-// Methods of strings and dicts: those of Python that change nothing.
+// Implements the methods of strings and dicts that do not modify them.
 #include <algorithm>
 #include <array>
 
@@ -37,7 +37,7 @@ Value split(const MethodCall& call) {
   return Value::list(std::move(out));
 }
 
-/// One text, or any of a tuple.
+/// Implements startswith and endswith. The argument is a string or a tuple of strings.
 Value starts_or_ends(const MethodCall& call) {
   const auto wanted = call.arguments.need("prefix", call.name);
   const auto matches = [&](const Value& one) {

@@ -25,7 +25,8 @@ class StatementParser {
  private:
   Node& make(NodeKind kind) { return syntax_.nodes.emplace_back(Node{.kind = kind, .line = tokens_.peek().line}); }
 
-  /// Statements up to a tag named in `ends`, whose name is then next. Without any: to the end of the template.
+  /// Parses statements up to a tag named in `ends`, whose name is the next token. Without `ends`: to the end of the
+  /// template.
   Body body(std::initializer_list<std::string_view> ends) {
     Body out;
     const TokenStream::Deeper deeper(tokens_);
@@ -59,7 +60,7 @@ class StatementParser {
 
   void end_tag() { tokens_.expect(TokenType::kBlockEnd, "%}"); }
 
-  /// The rest of {% word %}, which body() stopped at.
+  /// Parses the rest of {% word %}, at which body() stopped.
   void close(std::string_view word) {
     tokens_.expect_name(word);
     end_tag();
@@ -180,7 +181,7 @@ class StatementParser {
     close(end);
   }
 
-  /// {% call(parameters) f(arguments) %}: the block is what f names caller.
+  /// Parses {% call(parameters) f(arguments) %}. Its block becomes the macro that f calls `caller`.
   const Node* call_block() {
     auto& node = make(NodeKind::kCallBlock);
     auto& caller = make(NodeKind::kMacro);

@@ -10,7 +10,7 @@
 namespace evenkeel::jinja {
 namespace {
 
-/// Between % and the letter.
+/// The flags, width and precision between % and the conversion letter.
 struct FormatSpec {
   bool left = false, plus = false, blank = false, zeros = false;
   size_t width = 0;
@@ -65,7 +65,7 @@ std::string_view sign_of(const FormatSpec& spec, bool negative) {
   return negative ? "-" : spec.plus ? "+" : spec.blank ? " " : "";
 }
 
-/// Text beyond the width stays; zeros stand between sign and digits.
+/// Pads text to the width, without cutting it. Zeros are put between the sign and the digits.
 std::string padded(const FormatSpec& spec, std::string_view sign, const std::string& body, bool zeros) {
   const size_t length = sign.size() + characters(body).size();
   const std::string gap(spec.width > length ? spec.width - length : 0, zeros && !spec.left ? '0' : ' ');

@@ -84,16 +84,16 @@ Renderer::Flow Renderer::choose(const Node& node, Scope& scope) {
 std::vector<Value> Renderer::loop_items(const Node& node, const Scope& scope, const Value& over) {
   auto items = iterated(over, budget_);
   if (!node.children[1]) return items;
-  std::vector<Value> kept;
+  std::vector<Value> selected;
   for (const auto& item : items) {
     Scope inner(&scope);
     name_parts(node.names, item, inner, budget_);
-    if (value(*node.children[1], inner).truth()) kept.push_back(item);
+    if (value(*node.children[1], inner).truth()) selected.push_back(item);
   }
-  return kept;
+  return selected;
 }
 
-/// \param recursion  how many loops of the same node it stands in
+/// Runs a loop. \param recursion  number of enclosing loops of the same node
 Renderer::Flow Renderer::loop(const Node& node, const Scope& scope, const Value& over, int recursion) {
   auto state = std::make_shared<Loop>();
   state->items = loop_items(node, scope, over);
@@ -150,7 +150,7 @@ void Renderer::assign(const Node& node, Scope& scope) {
   variables.put(Value::string(node.names[0]), std::move(given));
 }
 
-/// Names that are set inside stay inside, as in transformers.
+/// Renders {% generation %} and records its range. Variables that are set inside are local, as in transformers.
 void Renderer::generation(const Node& node, const Scope& scope) {
   EK_CHECK(out_ == &rendered_.text, kData, "{% generation %} inside of a macro or a block is not part of the subset");
   const size_t begin = out_->size();

@@ -52,7 +52,7 @@ class Renderer {
   int line() const { return line_; }
 
  private:
-  /// How a statement ended: normally, or with break or continue.
+  /// The end of a statement: normal, or by break or continue.
   enum class Flow { kOn, kBreak, kContinue };
   /// Counts one level of recursion during its lifetime. \throws kData beyond kDeepest.
   class Deeper {
@@ -82,7 +82,7 @@ class Renderer {
   void assign(const Node& node, Scope& scope);
   void set_block(const Node& node, Scope& scope);
   void generation(const Node& node, const Scope& scope);
-  /// Returns what `write` writes, instead of adding it to the output.
+  /// Calls `write` and returns the text that it outputs, instead of adding it to the output.
   template <typename Write>
   std::string captured(Write&& write) {
     std::string text;

@@ -1,4 +1,4 @@
-// Filters that sort, group and compare.
+// Implements filters that sort, group and compare.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct Keyed {
 
 bool is_given(const std::optional<Value>& flag) { return flag && flag->truth(); }
 
-/// A text in small letters, where case does not count.
+/// Returns text in lower case if case does not matter.
 Value without_case(const Value& value, bool case_sensitive) {
   EK_CHECK(!value.is<double>() || !std::isnan(value.real()), kData, "to sort what is not a number");
   EK_CHECK(!value.is<SafeText>(), kData, "to sort ", value.kind(), " is not part of the subset");
@@ -23,13 +23,13 @@ Value without_case(const Value& value, bool case_sensitive) {
   return Value::string(lowered(value.text(), "to sort without case"));
 }
 
-/// The value itself where no attribute is named.
+/// Returns the attribute `path` of a value, or the value itself if no attribute is given.
 Value key_of(const FilterCall& call, const Value& one, const std::optional<Value>& path, bool case_sensitive) {
   const bool whole = !path || path->is<None>();
   return without_case(whole ? one : looked_up(one, *path, call.budget), case_sensitive);
 }
 
-/// sort() takes several attributes with commas between them, and makes a list of keys even of one.
+/// Returns the sort keys as a list, because sort() accepts several attributes, separated by commas.
 Value keys_of(const FilterCall& call, const Value& one, const std::optional<Value>& paths, bool case_sensitive) {
   std::vector<Value> keys;
   if (!paths || !paths->is_string()) return Value::list({key_of(call, one, paths, case_sensitive)});
@@ -77,7 +77,7 @@ Value sorted_values(const FilterCall& call) {
   return Value::list(values_of(std::move(all)));
 }
 
-/// The values of each run of neighbours with equal keys.
+/// Groups neighbours with equal keys.
 std::vector<std::vector<Value>> runs_of_equal_keys(const std::vector<Keyed>& sorted) {
   std::vector<std::vector<Value>> runs;
   for (size_t i = 0; i < sorted.size(); ++i) {

@@ -1,4 +1,4 @@
-// What the subset does, and what it refuses; tests/parity/test_chat_template.py compares it with Jinja live.
+// Tests supported and refused constructs. tests/parity/test_chat_template.py compares with Jinja.
 #include "jinja/template.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Case {
   std::string_view source, text;
 };
 
-TEST(JinjaTemplate, WhitespaceAroundTagsGoesAsTransformersSetsIt) {
+TEST(JinjaTemplate, WhitespaceAroundTagsFollowsTransformersOptions) {
   for (const auto& [source, text] : std::initializer_list<Case>{{"a\n  {% if n %}\nb\n  {% endif %}\nc\n", "a\nb\nc"},
                                                                 {"a\n  {%+ if n %}b{% endif +%}\nc", "a\n  b\nc"},
                                                                 {"a \n {%- if n -%} \n b {%- endif %}", "ab"},
@@ -34,7 +34,7 @@ TEST(JinjaTemplate, WhitespaceAroundTagsGoesAsTransformersSetsIt) {
     EXPECT_EQ(rendered(source), text) << source;
 }
 
-TEST(JinjaTemplate, ExpressionsAreThoseOfPython) {
+TEST(JinjaTemplate, ExpressionsEqualPythons) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{{ 7 // -2 }} {{ -7 % 3 }} {{ 2 ** 3 + 1 }} {{ 7 / 2 }} {{ 1e16 }}", "-4 2 9 3.5 1e+16"},
            {"{{ messages[1].content | trim | length }}", "5"},
@@ -49,7 +49,7 @@ TEST(JinjaTemplate, ExpressionsAreThoseOfPython) {
     EXPECT_EQ(rendered(source), text) << source;
 }
 
-TEST(JinjaTemplate, ATupleIsNoList) {
+TEST(JinjaTemplate, TuplesDifferFromLists) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{{ (1, 2) == [1, 2] }} {{ (1, 2) == (1, 2) }} {{ (1, 2) in [[1, 2]] }} {{ (1, 2) != [1, 2] }}",
             "False True False True"},
@@ -65,7 +65,7 @@ TEST(JinjaTemplate, ATupleIsNoList) {
     EXPECT_THROW(rendered(source), Error) << source;
 }
 
-TEST(JinjaTemplate, GeneratorsRangesAndViewsAreNoLists) {
+TEST(JinjaTemplate, GeneratorsRangesAndViewsDifferFromLists) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{% for x in [1, 2] | select('odd') %}{{ loop.length }}{{ x }}{% endfor %}", "11"},
            {"{{ ([] | map('upper')) and 1 }} {{ [2, 1] | reverse | list }} {{ range(3)[-1] }}", "1 [1, 2] 2"},
@@ -81,7 +81,7 @@ TEST(JinjaTemplate, GeneratorsRangesAndViewsAreNoLists) {
     EXPECT_THROW(rendered(source), Error) << source;
 }
 
-TEST(JinjaTemplate, FiltersOfWhatCountsAsFalseGiveNothing) {
+TEST(JinjaTemplate, FiltersOfFalseValuesReturnNothing) {
   for (const char* filter : {"map('upper')", "map(attribute='x')", "select('odd')", "select", "reject('odd')",
                              "selectattr('x')", "rejectattr('x', 'equalto', 1)"})
     for (const char* given : {"none", "0", "false", "''", "[]", "{}", "nothing", "0.0"}) {
@@ -92,7 +92,7 @@ TEST(JinjaTemplate, FiltersOfWhatCountsAsFalseGiveNothing) {
     EXPECT_THROW(rendered(source), Error) << source;
 }
 
-TEST(JinjaTemplate, StatementsKeepTheirScopes) {
+TEST(JinjaTemplate, StatementsHaveScopes) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{% set a = 1 %}{% for m in messages %}{% set a = a + 1 %}{{ a }}{% endfor %}{{ a }}", "2221"},
            {"{% set s = namespace(a=1) %}{% for m in messages %}{% set s.a = s.a + 1 %}{% endfor %}{{ s.a }}", "4"},
@@ -106,14 +106,14 @@ TEST(JinjaTemplate, StatementsKeepTheirScopes) {
     EXPECT_EQ(rendered(source), text) << source;
 }
 
-TEST(JinjaTemplate, GenerationSaysWhichBytesItWrote) {
+TEST(JinjaTemplate, GenerationRecordsItsRanges) {
   const Template made("{% for m in messages %}[{% generation %}{{ m.content }}.{% endgeneration %}]{% endfor %}", "t");
   const auto out = made.render(variables());
   EXPECT_EQ(out.text, "[s.][ Grüße .][ok.]");
   EXPECT_EQ(out.generated, (std::vector<ByteSpan>{{1, 3}, {5, 15}, {17, 20}}));
 }
 
-TEST(JinjaTemplate, WhatIsOutsideIsRefusedByNameAndLine) {
+TEST(JinjaTemplate, UnsupportedConstructsAreReportedByNameAndLine) {
   for (const auto& [source, says] : std::initializer_list<Case>{
            {"\n{% include 'x' %}", "t: line 2: {% include %} is not part of the subset"},
            {"a\n\n{{ n | wordcount }}", "t line 3: the filter wordcount is not part of the subset"},
@@ -130,7 +130,7 @@ TEST(JinjaTemplate, WhatIsOutsideIsRefusedByNameAndLine) {
         << source << ": " << testing::refusal([&, s = source] { rendered(s); });
 }
 
-TEST(JinjaTemplate, WhatTakesTooMuchIsRefused) {
+TEST(JinjaTemplate, ExcessiveTemplatesAreRefused) {
   const std::string deep = std::string(500, '(') + "1" + std::string(500, ')');
   for (const std::string& source :
        {std::string("{% for a in range(9999999) %}{% endfor %}"), std::string("{{ 'abc' * 999999999 }}"),

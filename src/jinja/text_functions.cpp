@@ -8,28 +8,29 @@
 namespace evenkeel::jinja {
 namespace {
 
-/// One character off either end, while `goes` says so.
+/// Removes characters for which `removes` is true from one or both ends.
 template <typename Goes>
-std::string_view stripped_while(std::string_view text, Side side, Goes&& goes) {
+std::string_view stripped_while(std::string_view text, Side side, Goes&& removes) {
   while (side != Side::kRight && !text.empty()) {
     const auto first = unicode::decode(text.data());
-    if (!goes(first.value)) break;
+    if (!removes(first.value)) break;
     text.remove_prefix(first.length);
   }
   while (side != Side::kLeft && !text.empty()) {
     const auto last = unicode::decode_before(text.data(), text.data() + text.size());
-    if (!goes(last.value)) break;
+    if (!removes(last.value)) break;
     text.remove_suffix(last.length);
   }
   return text;
 }
 
-/// In front of each character and behind the last, as far as `most` goes.
-std::string between_all(std::string_view text, std::string_view put, int64_t most) {
+/// Inserts `inserted` before each character and at the end, at most `most` times; below 0: without limit.
+std::string between_all(std::string_view text, std::string_view inserted, int64_t most) {
   std::string out;
   int64_t done = 0;
-  for (const auto one : characters(text)) out.append(most < 0 || done++ < most ? put : std::string_view()).append(one);
-  return out.append(most < 0 || done < most ? put : std::string_view());
+  for (const auto one : characters(text))
+    out.append(most < 0 || done++ < most ? inserted : std::string_view()).append(one);
+  return out.append(most < 0 || done < most ? inserted : std::string_view());
 }
 
 }  // namespace

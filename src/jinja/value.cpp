@@ -24,7 +24,7 @@ int depth_around(const Values& values, ValueOf&& value_of) {
   return deeper(deepest);
 }
 
-/// Python's repr() of a float: the shortest digits that read back, an exponent from 1e16 and below 1e-4.
+/// Returns Python's repr() of a float: the shortest digits that read back; exponents from 1e16 and below 1e-4.
 std::string float_text(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   const double size = std::abs(value);
@@ -37,7 +37,7 @@ std::string float_text(double value) {
 
 constexpr std::string_view kHex = "0123456789abcdef";
 
-/// \\xe9, \\u2028 or \\U000e0001.
+/// Returns the escape of a character: \\xe9, \\u2028 or \\U000e0001.
 std::string escaped_point(uint32_t point) {
   const int digits = point < 0x100 ? 2 : point < 0x10000 ? 4 : 8;
   std::string out = digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U";
@@ -53,7 +53,7 @@ std::string quoted_character(std::string_view one, char quote) {
   return is_printable(point) ? std::string(one) : escaped_point(point);
 }
 
-/// Python's repr() of a string.
+/// Returns Python's repr() of a string.
 std::string quoted(const std::string& text) {
   const bool single = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
   const char quote = single ? '"' : '\'';
@@ -90,7 +90,7 @@ bool equal_lists(const std::vector<Value>& x, const std::vector<Value>& y) {
   return std::equal(x.begin(), x.end(), y.begin(), y.end(), equal);
 }
 
-/// The first items that differ decide; of equal ones the shorter list is less.
+/// Compares lists lexicographically.
 bool less_lists(const std::vector<Value>& x, const std::vector<Value>& y) {
   const auto [left, right] = std::mismatch(x.begin(), x.end(), y.begin(), y.end(), equal);
   return left == x.end() || right == y.end() ? x.size() < y.size() : less(*left, *right);
@@ -206,7 +206,7 @@ bool less(const Value& x, const Value& y) {
   if (x.is_number() && y.is_number()) return !is_nan(x) && !is_nan(y) && compare_numbers(x, y) < 0;
   if (x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return less_lists(x.items(), y.items());
   EK_CHECK(x.is_string() && y.is_string(), kData, x.kind(), " cannot be compared with ", y.kind());
-  return x.text() < y.text();  // the order of UTF-8 is that of code points
+  return x.text() < y.text();  // UTF-8 sorts like code points
 }
 
 std::string representation(const Value& value) {

@@ -17,7 +17,8 @@ std::vector<int64_t> stacked(int64_t experts, int64_t rows, int64_t columns) {
 
 bool is_finite(const at::Tensor& values) {
   if (!values.defined() || values.numel() == 0) return true;
-  const auto [low, high] = at::aminmax(values);  // NaN wins in both; no temporary of the tensor's size
+  // at::aminmax() returns NaN if any value is NaN, and needs no temporary tensor.
+  const auto [low, high] = at::aminmax(values);
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 const std::string kSite = "model.layers.0.mlp.experts.up_proj";
 
-TEST(AdapterTensors, WhatIsDefinedIsNamedAndFindsItsPlaceAgain) {
+TEST(AdapterTensors, DefinedTensorsAreNamedAndFoundByName) {
   const LoraFactors factors{
       .a = at::ones({5, 3, 7}), .b = at::ones({5, 11, 3}), .ranks = at::tensor({3, 1, 0, 2, 3}, at::kLong)};
   TensorMap named;
@@ -21,7 +21,7 @@ TEST(AdapterTensors, WhatIsDefinedIsNamedAndFindsItsPlaceAgain) {
   EXPECT_FALSE(again.core.defined());
 }
 
-TEST(AdapterTensors, ATensorOfNoFactorHasNoPlace) {
+TEST(AdapterTensors, ATensorThatIsNoFactorIsNotFound) {
   AdapterState read;
   for (const auto* name : {"a", "", "/", "s/", "s/c", "s/scaling", "s/a/x", "s/ranks "})
     EXPECT_FALSE(insert_factor(read, name, at::ones({2}))) << name;

@@ -14,7 +14,7 @@ namespace {
 const Site kDense{.experts = 0, .in = 7, .out = 5, .moe_layer = {}};
 const Site kStack{.experts = 3, .in = 9, .out = 4, .moe_layer = "model.layers.0.mlp"};
 
-TEST(MakeLora, StartsAsPeftDoes) {
+TEST(MakeLora, InitialisesLikePeft) {
   const auto f = make_lora("q", {.experts = 0, .in = 400, .out = 30, .moe_layer = {}}, 25, 0.5, 1);
   EXPECT_EQ(f.a.sizes(), (at::IntArrayRef{25, 400}));
   EXPECT_EQ(f.b.sizes(), (at::IntArrayRef{30, 25}));
@@ -25,7 +25,7 @@ TEST(MakeLora, StartsAsPeftDoes) {
   EXPECT_EQ(f.scaling, 0.5);
 }
 
-TEST(MakeLora, ADrawDependsOnSeedSiteAndExpertAlone) {
+TEST(MakeLora, RandomValuesDependOnlyOnSeedSiteAndExpert) {
   const auto whole = make_lora("up", kStack, 2, 1, 42);
   EXPECT_TRUE(at::equal(whole.a, make_lora("up", kStack, 2, 1, 42).a));
   EXPECT_FALSE(at::equal(whole.a, make_lora("up", kStack, 2, 1, 43).a));

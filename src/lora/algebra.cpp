@@ -21,8 +21,8 @@ at::Tensor with_core(const LoraFactors& factors) {
   return factors.core.defined() ? at::matmul(factors.b, factors.core) : factors.b;
 }
 
-/// Makes the entry of largest magnitude of each column of U positive (the first of them when there are several, up to
-/// rounding), and turns the rows of V^T along with it.
+/// Makes the entry of largest magnitude of each column of U positive, and changes the sign of the row of V^T with it.
+/// Among entries that are equal up to rounding, the first one counts.
 void fix_signs(ProductSvd& svd) {
   constexpr double kTie = 1 - 1e-9;
   const auto size = svd.u.abs();
@@ -36,7 +36,7 @@ void fix_signs(ProductSvd& svd) {
 
 int64_t expert_count(const LoraFactors& factors) { return factors.a.dim() == 3 ? factors.a.size(0) : 1; }
 
-/// One matrix's factors: expert e of a stack, or all there is.
+/// Returns the factors of expert e of a stack, or of the only matrix.
 LoraFactors expert(const LoraFactors& factors, int64_t e) {
   if (factors.a.dim() == 2) return factors;
   return {.a = factors.a[e],
@@ -45,14 +45,15 @@ LoraFactors expert(const LoraFactors& factors, int64_t e) {
           .scaling = factors.scaling};
 }
 
-/// One identity that all experts share.
+/// Returns one identity matrix that all experts share.
 at::Tensor identity_like(const at::Tensor& product, int64_t size) {
   auto sizes = product.sizes().vec();
   sizes[sizes.size() - 1] = sizes[sizes.size() - 2] = size;
   return at::eye(size, product.options()).expand(sizes);
 }
 
-/// B A, summed in float64, one expert at a time: a float64 copy of a whole stack would be large. float32 or wider.
+/// Computes B A in float64, one expert at a time, because a float64 copy of a whole stack would be large. The result
+/// has at least float32.
 at::Tensor exact_product(const LoraFactors& factors) {
   const auto product = [](const at::Tensor& b, const at::Tensor& a) {
     return at::mm(b.to(at::kDouble), a.to(at::kDouble)).to(at::promote_types(a.scalar_type(), at::kFloat));
@@ -63,11 +64,11 @@ at::Tensor exact_product(const LoraFactors& factors) {
   return at::stack(experts);
 }
 
-/// One factor of several parts, in a tensor that is made once and filled part by part.
-class Gathered {
+/// Concatenates one factor of several parts in a tensor that is allocated once.
+class Concatenation {
  public:
-  /// \param axis  that of ranks, of which all parts have `rank`
-  Gathered(int64_t axis, int64_t rank) : axis_(axis), rank_(rank) {}
+  /// \param axis  the rank axis  \param rank  sum of the parts' ranks
+  Concatenation(int64_t axis, int64_t rank) : axis_(axis), rank_(rank) {}
   void add(const at::Tensor& part) {
     if (!all_.defined()) {
       auto sizes = part.sizes().vec();
@@ -84,8 +85,8 @@ class Gathered {
   at::Tensor all_;
 };
 
-/// A stack at least as high as a side of its weight, as one product beside an identity.
-LoraFactors folded(const LoraFactors& stack) {
+/// Replaces a stack whose rank reaches a side of its weight by its product and an identity matrix.
+LoraFactors as_product(const LoraFactors& stack) {
   const int64_t in = stack.a.size(-1), out = stack.b.size(-2);
   const auto product = exact_product(stack);
   const auto identity = identity_like(product, std::min(in, out));
@@ -102,7 +103,7 @@ LoraFactors weighted(const LoraFactors& factors, double weight) {
 
 LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at) {
   const int64_t rank = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
-  Gathered a(-2, rank), b(-1, rank);
+  Concatenation a(-2, rank), b(-1, rank);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto part = part_at(i);
     EK_CHECK(part.rank() == ranks[i], kInternal, "side_by_side: rank ", part.rank(), ", said to be ", ranks[i]);
@@ -171,21 +172,21 @@ ProductSvd product_svd(const LoraFactors& factors) {
 
 namespace {
 
-constexpr int64_t kGramRank = 96;       // below, QR decompositions cost no more
-constexpr double kGramSmallest = 1e-4;  // of the largest value: its square is exact to 1e-8 in float64
+constexpr int64_t kGramRank = 96;       // below this rank, QR decompositions are as fast
+constexpr double kGramSmallest = 1e-4;  // relative to the largest value: in float64 its square is exact to 1e-8
 
 ProductSvd narrowed(const ProductSvd& svd, int64_t rank) {
   return {.u = svd.u.narrow(-1, 0, rank), .s = svd.s.narrow(-1, 0, rank), .vt = svd.vt.narrow(-2, 0, rank)};
 }
 
-constexpr int64_t kSide = 128;  // rows or columns of a product of which half is known
+constexpr int64_t kBlockRows = 128;  // rows or columns per block of a triangular product
 
-/// x x^T. Blocks above the diagonal are those below it, turned.
+/// Computes x x^T. Blocks above the diagonal are copied from those below.
 at::Tensor gram(const at::Tensor& x_RN) {
   const int64_t rank = x_RN.size(0);
   auto product_RR = at::empty({rank, rank}, x_RN.options());
-  for (int64_t begin = 0; begin < rank; begin += kSide) {
-    const int64_t count = std::min(kSide, rank - begin);
+  for (int64_t begin = 0; begin < rank; begin += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, rank - begin);
     const auto row = at::mm(x_RN.narrow(0, begin, count), x_RN.narrow(0, 0, begin + count).t());
     product_RR.narrow(0, begin, count).narrow(1, 0, begin + count).copy_(row);
     product_RR.narrow(1, begin, count).narrow(0, 0, begin + count).copy_(row.t());
@@ -193,18 +194,18 @@ at::Tensor gram(const at::Tensor& x_RN) {
   return product_RR;
 }
 
-/// b times a triangle, above which there are zeros.
+/// Computes b L for a lower triangular matrix L.
 at::Tensor times_lower(const at::Tensor& b_NR, const at::Tensor& lower_RR) {
   const int64_t rank = lower_RR.size(0);
   std::vector<at::Tensor> columns;
-  for (int64_t begin = 0; begin < rank; begin += kSide) {
-    const int64_t count = std::min(kSide, rank - begin), below = rank - begin;
+  for (int64_t begin = 0; begin < rank; begin += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, rank - begin), below = rank - begin;
     columns.push_back(at::mm(b_NR.narrow(1, begin, below), lower_RR.narrow(0, begin, below).narrow(1, begin, count)));
   }
   return at::cat(columns, 1);
 }
 
-/// b L with L L^T = x, also where x is singular.
+/// Computes b L with L L^T = x. x may be singular.
 at::Tensor times_square_root(const at::Tensor& b, const at::Tensor& x) {
   const auto [lower, info] = at::linalg_cholesky_ex(x);
   if (info.item<int64_t>() == 0) return times_lower(b, lower);
@@ -237,7 +238,7 @@ ProductSvd truncated_svd(const LoraFactors& stacked, const RankChoice& choose_ra
   return narrowed(svd, choose_rank(svd.s));
 }
 
-/// Of one matrix of a site, or of expert e of a stack.
+/// Returns the best factors of one matrix of a site, or of expert e of a stack.
 LoraFactors best_of(std::span<const LoraFactors> parts, std::span<const double> weights, int64_t e,
                     const RankChoice& choose_rank) {
   std::vector<LoraFactors> own;
@@ -247,8 +248,9 @@ LoraFactors best_of(std::span<const LoraFactors> parts, std::span<const double> 
   return {.a = svd.vt.to(stacked.a.scalar_type()), .b = (svd.u * svd.s).to(stacked.b.scalar_type())};
 }
 
-/// A stack of what was kept of each expert, filled up with zeros. Made in the type that it is held in.
-LoraFactors gathered(std::span<const LoraFactors> experts, const HeldAs& held_as) {
+/// Combines the experts' factors into a stack, padded with zeros to the highest rank, in the dtype that `held_as`
+/// returns.
+LoraFactors stack_of_experts(std::span<const LoraFactors> experts, const HeldAs& held_as) {
   std::vector<int64_t> ranks;
   for (const auto& one : experts) ranks.push_back(one.rank());
   const auto count = static_cast<int64_t>(experts.size()), rank = *std::max_element(ranks.begin(), ranks.end());
@@ -265,7 +267,8 @@ LoraFactors gathered(std::span<const LoraFactors> experts, const HeldAs& held_as
   return all;
 }
 
-constexpr size_t kMatricesAtOnce = 64;  // enough for all threads, and all that is held besides what is done
+// Enough for all threads; limits the memory for matrices that are being computed.
+constexpr size_t kMatricesAtOnce = 64;
 
 using SiteParts = std::map<std::string, std::vector<LoraFactors>>;
 
@@ -274,7 +277,7 @@ struct Matrix {
   int64_t expert;
 };
 
-/// Those of the next sites; moves `site` past them.
+/// Returns the matrices of the next sites and moves `site` past them.
 std::vector<Matrix> next_matrices(SiteParts::const_iterator& site, const SiteParts& parts) {
   std::vector<Matrix> matrices;
   for (; site != parts.end() && matrices.size() < kMatricesAtOnce; ++site) {
@@ -304,7 +307,7 @@ AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>&
     for (std::span rest(best); site != next; ++site) {
       const auto& first = site->second[0];
       const auto count = static_cast<size_t>(expert_count(first));
-      sites[site->first] = first.a.dim() == 3 ? gathered(rest.first(count), held_as) : held_as(rest[0]);
+      sites[site->first] = first.a.dim() == 3 ? stack_of_experts(rest.first(count), held_as) : held_as(rest[0]);
       rest = rest.subspan(count);
     }
     release_mapped_pages();
@@ -318,7 +321,7 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank) {
   const int64_t side = std::min(d.size(0), d.size(1)), width = std::min(side, rank + kOversampling);
   at::Tensor basis = at::eye(d.size(0), d.options()), core = d;
   if (side > kExactSide) {
-    // Columns spread over the matrix: a start that depends on nothing but the shape.
+    // The start is a set of columns spread evenly over the matrix. It depends on the shape only.
     auto start = d.index_select(1, at::arange(width) * d.size(1) / width);
     basis = std::get<0>(at::linalg_qr(start));
     for (int64_t i = 0; i < kIterations; ++i) basis = std::get<0>(at::linalg_qr(d.mm(d.t().mm(basis))));
@@ -333,13 +336,13 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank) {
 void add_to_base(AdapterState& base_change, const AdapterState& delta) {
   for (const auto& [site, part] : delta) {
     if (part.rank() == 0) continue;
-    const auto known = base_change.find(site);
-    const std::array parts{known == base_change.end() ? part : known->second, part};
-    const size_t count = known == base_change.end() ? 1 : 2;
+    const auto fast = base_change.find(site);
+    const std::array parts{fast == base_change.end() ? part : fast->second, part};
+    const size_t count = fast == base_change.end() ? 1 : 2;
     constexpr std::array kOnce{1.0, 1.0};
     auto total = stack(std::span(parts).last(count), std::span(kOnce).last(count));
     const bool high = total.rank() >= std::min(total.a.size(-1), total.b.size(-2));
-    base_change[site] = high ? folded(total) : std::move(total);
+    base_change[site] = high ? as_product(total) : std::move(total);
   }
 }
 
@@ -362,7 +365,7 @@ Joined::Joined(const AdapterState& base_change, AdapterState adapters)
   for (const auto& site : sites_) rank_ = std::max(rank_, rank_of(site));
 }
 
-/// As add_to_base() makes it.
+/// Returns the rank that add_to_base() would produce.
 int64_t Joined::rank_of(const std::string& site) const {
   int64_t rank = 0, most = 0;
   for (const AdapterState* state : {&base_change_, &adapters_}) {

@@ -55,7 +55,7 @@ struct ProductSvd {
 /// R^2 + R^3). The signs are fixed, so equal input gives equal bits.
 ProductSvd product_svd(const LoraFactors& factors);
 
-/// Converts finished factors to the form in which they are kept.
+/// Converts finished factors to the dtype in which they are stored.
 using HeldAs = std::function<LoraFactors(const LoraFactors& factors)>;
 
 /// Returns how many singular triplets of one matrix to keep, 0 .. k. \param s  [k] float64, descending

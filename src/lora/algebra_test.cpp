@@ -29,7 +29,7 @@ double difference(const at::Tensor& x, const at::Tensor& y) { return (x - y).abs
 
 at::Tensor product(const ProductSvd& svd) { return at::matmul(svd.u * svd.s.unsqueeze(-2), svd.vt); }
 
-TEST(Algebra, AStackIsTheWeightedSumOfProducts) {
+TEST(Algebra, StackingGivesTheWeightedSumOfProducts) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {
     const std::array parts{factors(2, 1, 2.0, experts), factors(3, 2, 0.5, experts)};
     constexpr std::array kWeights{0.3, 0.7};
@@ -50,7 +50,7 @@ TEST(Algebra, AStackHasTheWidestTypeOfItsParts) {
   EXPECT_EQ(stack(std::array{narrow, narrow}, kWeights).b.scalar_type(), at::kBFloat16);
 }
 
-TEST(Algebra, AWeightStandsOnAAndACoreGoesIntoB) {
+TEST(Algebra, WeightsScaleAAndCoresAreMultipliedIntoB) {
   auto part = factors(2, 1, 0.5, kExperts);
   EXPECT_TRUE(weighted(part, 2).a.is_same(part.a)) << "nothing changes";
   part.core = at::randn({kExperts, 2, 2}, part.a.options());
@@ -61,7 +61,7 @@ TEST(Algebra, AWeightStandsOnAAndACoreGoesIntoB) {
   EXPECT_LT(difference(delta_weight(one), 0.3 * delta_weight(part)), 1e-12);
 }
 
-TEST(Algebra, PartsSideBySideAreAskedForOnceInTurnAndHaveTheRanksTheySaid) {
+TEST(Algebra, SideBySideRequestsEachPartOnceAndChecksItsRank) {
   const std::array parts{factors(2, 1), factors(3, 2), factors(0, 3)};
   std::vector<size_t> asked;
   const auto all = side_by_side(std::array<int64_t, 3>{2, 3, 0}, [&](size_t i) {
@@ -73,7 +73,7 @@ TEST(Algebra, PartsSideBySideAreAskedForOnceInTurnAndHaveTheRanksTheySaid) {
   EXPECT_THROW(side_by_side(std::array<int64_t, 1>{3}, [&](size_t) { return parts[0]; }), Error);
 }
 
-TEST(Algebra, TwoClientsOfRankOneAsOnPaper) {
+TEST(Algebra, TwoClientsOfRankOneEqualTheHandComputedSum) {
   const auto d = at::TensorOptions().dtype(at::kDouble);
   const std::array parts{
       LoraFactors{.a = at::tensor({1., 2.}, d).view({1, 2}), .b = at::tensor({1., 0.}, d).view({2, 1})},
@@ -89,8 +89,8 @@ TEST(Algebra, TwoClientsOfRankOneAsOnPaper) {
   EXPECT_NEAR(std::sqrt(squared_product_norm(parts[1])), std::sqrt(10.0), 1e-12);
 }
 
-TEST(Algebra, TheSvdOfAProductIsThatOfTheDenseMatrix) {
-  for (const int64_t rank : {1, 4, 9}) {  // 9: more than either side
+TEST(Algebra, ProductSvdEqualsTheSvdOfTheDenseMatrix) {
+  for (const int64_t rank : {1, 4, 9}) {  // 9 is larger than both sides
     for (const int64_t experts : {int64_t{0}, kExperts}) {
       const auto f = factors(rank, 5, 1.7, experts);
       const auto svd = product_svd(f);
@@ -104,12 +104,12 @@ TEST(Algebra, TheSvdOfAProductIsThatOfTheDenseMatrix) {
   }
 }
 
-TEST(Algebra, AnUpdateOfNothingHasAnSvdOfZeros) {
+TEST(Algebra, AZeroUpdateHasZeroSingularValues) {
   const LoraFactors none{.a = at::zeros({2, kIn}), .b = at::zeros({kOut, 2})};
   EXPECT_EQ(product_svd(none).s.abs().max().item<double>(), 0);
 }
 
-/// Clients' factors of one site that share `same` of their A, as clients do that began alike.
+/// Returns clients' factors of one site. Their A share the fraction `same`, as clients that started with the same A do.
 std::vector<LoraFactors> clients_of(int64_t count, int64_t rank, double same, int64_t experts, at::ScalarType type) {
   at::manual_seed(31);
   const auto d = at::TensorOptions().dtype(at::kDouble);
@@ -125,8 +125,9 @@ std::vector<LoraFactors> clients_of(int64_t count, int64_t rank, double same, in
   return parts;
 }
 
-// Both ways, below and above the sum of ranks where one takes over, against the dense matrix in float64.
-TEST(Algebra, TheBestFactorsOfManyClientsAreThoseOfTheDenseMatrix) {
+// Compares both methods, below and above the sum of ranks at which the second one is used, with the dense matrix in
+// float64.
+TEST(Algebra, BestFactorsOfManyClientsEqualThoseOfTheDenseMatrix) {
   constexpr int64_t kKept = 5;
   for (const int64_t count : {3, 9})
     for (const double same : {0.0, 0.99, 1.0})
@@ -151,9 +152,9 @@ TEST(Algebra, TheBestFactorsOfManyClientsAreThoseOfTheDenseMatrix) {
       }
 }
 
-TEST(Algebra, WhatIsTooSmallForSquaresIsKeptExactly) {
+TEST(Algebra, SmallSingularValuesAreComputedWithoutSquares) {
   auto parts = clients_of(9, 12, 0, 0, at::kDouble);
-  parts[0].b *= 1e-9;  // twelve directions of next to nothing
+  parts[0].b *= 1e-9;  // the update has twelve negligible directions
   const std::vector<double> weights(9, 1.0);
   const auto all = best_factors({{"x", parts}}, weights, [](const at::Tensor& s) { return s.size(0); }).at("x");
   EXPECT_EQ(all.rank(), 108);
@@ -161,7 +162,7 @@ TEST(Algebra, WhatIsTooSmallForSquaresIsKeptExactly) {
   EXPECT_LT(difference(delta_weight(all), delta_weight(whole)), 1e-10);
 }
 
-TEST(Algebra, BestFactorsHaveTheSameBitsWithAnyNumberOfThreads) {
+TEST(Algebra, BestFactorsDoNotDependOnThreads) {
   const std::map<std::string, std::vector<LoraFactors>> parts{{"x", clients_of(9, 12, 0.5, kExperts, at::kFloat)},
                                                               {"y", clients_of(9, 12, 0.5, 0, at::kFloat)},
                                                               {"z", clients_of(2, 7, 0.5, kExperts, at::kFloat)}};
@@ -180,7 +181,7 @@ TEST(Algebra, BestFactorsHaveTheSameBitsWithAnyNumberOfThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(Algebra, AnExpertWithoutAnUpdateKeepsNothing) {
+TEST(Algebra, AnExpertWithoutAnUpdateHasRankZero) {
   auto parts = clients_of(9, 12, 0, kExperts, at::kFloat);
   for (auto& part : parts) part.b[1].zero_();
   const auto kept = [](const at::Tensor& s) { return s.gt(0).sum().item<int64_t>(); };
@@ -189,7 +190,7 @@ TEST(Algebra, AnExpertWithoutAnUpdateKeepsNothing) {
   EXPECT_EQ(best.b[1].abs().max().item<double>(), 0);
 }
 
-TEST(Algebra, CuttingUndoesPadding) {
+TEST(Algebra, CuttingInvertsPadding) {
   const auto f = factors(3, 8, 2.0, kExperts);
   const auto wide = padded(f, 6);
   EXPECT_EQ(wide.rank(), 6);
@@ -200,18 +201,18 @@ TEST(Algebra, CuttingUndoesPadding) {
   EXPECT_THROW(padded(f, 2), Error);
 }
 
-TEST(Algebra, AnotherScaleIsTheSameProduct) {
+TEST(Algebra, RescalingKeepsTheProduct) {
   const auto f = factors(3, 9, 3.0);
   EXPECT_LT(difference(delta_weight(rescaled(f, 0.4)), delta_weight(f)), 1e-12);
   EXPECT_EQ(rescaled(f, 0.4).scaling, 0.4);
 }
 
-TEST(Algebra, TheNormOfAProductNeedsNoProduct) {
+TEST(Algebra, NormOfAProductIsComputedFromFactors) {
   const auto f = factors(4, 10, 1.0, kExperts);
   EXPECT_NEAR(squared_product_norm(f), delta_weight(f).square().sum().item<double>(), 1e-9);
 }
 
-TEST(Algebra, TheNormOfAProductIsTakenOfWhatWasSentAtItsScale) {
+TEST(Algebra, NormOfAProductIncludesTheScaling) {
   auto sent = factors(4, 10, 2.5, kExperts);
   sent.a = sent.a.to(at::kBFloat16), sent.b = sent.b.to(at::kBFloat16);
   const LoraFactors wide{.a = sent.a.to(at::kDouble), .b = sent.b.to(at::kDouble), .scaling = sent.scaling};
@@ -219,8 +220,9 @@ TEST(Algebra, TheNormOfAProductIsTakenOfWhatWasSentAtItsScale) {
   EXPECT_NEAR(squared_product_norm(sent), exact, 1e-6 * exact);
 }
 
-// More matrices than are taken at once, stacks among them: each site is what it is alone, held as it was asked for.
-TEST(Algebra, BestFactorsOfManySitesAreThoseOfEachAlone) {
+// There are more matrices than are computed at once, and some are stacks. Each site must equal its separate
+// computation.
+TEST(Algebra, BestFactorsOfManySitesEqualThoseOfEachSite) {
   std::map<std::string, std::vector<LoraFactors>> parts;
   for (int64_t i = 0; i < 70; ++i) {
     const auto experts = i % 9 == 4 ? kExperts : int64_t{0};
@@ -240,8 +242,8 @@ TEST(Algebra, BestFactorsOfManySitesAreThoseOfEachAlone) {
   }
 }
 
-// The promise of decision 0014: fp32 factors, any number of rounds, bounded memory.
-TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
+// Checks decision 0014: float32 factors, any number of rounds, bounded memory.
+TEST(Algebra, AccumulatedBaseChangesEqualTheFloat64Sum) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {
     AdapterState base;
     at::Tensor sum;
@@ -257,7 +259,7 @@ TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
   }
 }
 
-TEST(Algebra, JoinedHoldsBaseChangeAdaptersAndCores) {
+TEST(Algebra, JoinedContainsBaseChangeAdaptersAndCores) {
   const auto change = factors(2, 20), adapter = factors(3, 21, 1.5);
   auto cored = factors(3, 22);
   cored.core = at::randn({3, 3}, cored.a.options());

@@ -21,16 +21,17 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums, and of some ten terms, stay in the nearest caches
-constexpr int64_t kBlocksAPiece = 64;         // one after another, so that the next can be asked for
-constexpr int64_t kCacheLine = 64;            // bytes
-constexpr size_t kPastCaches = 4 << 20;       // bytes of a result that is not met again in a cache
+constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums and some ten terms stay in the first-level cache
+constexpr int64_t kBlocksPerPiece = 64;  // processed in order by one thread, so that the next block can be prefetched
+constexpr int64_t kCacheLine = 64;       // bytes
+// Bytes from which a result is too large to be read from a cache afterwards.
+constexpr size_t kMinNontemporalBytes = 4 << 20;
 constexpr uint16_t kMagnitude16 = 0x7fff;
 constexpr uint32_t kMagnitude32 = 0x7fffffff;
 constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);
 
-/// Values as they are in memory, as they are computed with, and their magnitudes as bits, which are in the order of the
-/// magnitudes; what is not finite comes last.
+/// How values are stored, how they are converted to double, and how their magnitude is compared as an integer. The bits
+/// of magnitudes have the order of the magnitudes; infinity and NaN are the largest.
 struct AsDouble {
   using Stored = double;
   using Bits = uint64_t;
@@ -59,7 +60,7 @@ struct Largest {
   }
 };
 
-/// sum += round(x * factor), to the nearest, ties to even; `first`: without what was there.
+/// Computes sum += round(x * factor), to nearest, ties to even. `first` overwrites instead of adding.
 template <typename As>
 struct Add {
   static EK_INLINE void run(const typename As::Bits* x, double factor, bool first, int64_t* sum, int64_t count) {
@@ -77,20 +78,20 @@ struct Write {
   }
 };
 
-/// Calls do_it(As{}) for what the values are stored as.
+/// Calls do_it(As{}) with the description of the storage type.
 template <typename DoIt>
-auto as_stored(at::ScalarType type, const DoIt& do_it) {
+auto as_stored(at::ScalarType type, const DoIt& f) {
   switch (type) {
     case at::kDouble:
-      return do_it(AsDouble{});
+      return f(AsDouble{});
     case at::kBFloat16:
-      return do_it(AsBFloat16{});
+      return f(AsBFloat16{});
     default:
-      return do_it(AsFloat{});
+      return f(AsFloat{});
   }
 }
 
-/// A term as it is read: `of` elements under each weight.
+/// One term of the sum. Each weight applies to `of` consecutive elements.
 class Operand {
  public:
   Operand(const Term& term, size_t index, const std::string& who) : index_(index) {
@@ -99,10 +100,10 @@ class Operand {
     values_ = (known ? term.values : term.values.to(at::kFloat)).contiguous();
     weights_ = {term.weight};
     if (term.weights_E.defined()) {
-      const auto plain_E = term.weights_E.contiguous();
-      EK_CHECK(values_.dim() > 1 && plain_E.numel() == values_.size(0) && plain_E.scalar_type() == at::kDouble, kShape,
-               who, " is ", values_.sizes(), ", its weights ", plain_E.sizes());
-      const std::span all(plain_E.const_data_ptr<double>(), static_cast<size_t>(plain_E.numel()));
+      const auto weights_E = term.weights_E.contiguous();
+      EK_CHECK(values_.dim() > 1 && weights_E.numel() == values_.size(0) && weights_E.scalar_type() == at::kDouble,
+               kShape, who, " is ", values_.sizes(), ", its weights ", weights_E.sizes());
+      const std::span all(weights_E.const_data_ptr<double>(), static_cast<size_t>(weights_E.numel()));
       weights_.assign(all.begin(), all.end());
       for (double& weight : weights_) weight *= term.weight;
     }
@@ -113,7 +114,7 @@ class Operand {
   size_t index() const { return index_; }
   const at::Tensor& values() const { return values_; }
 
-  /// max |weight x| over [begin, end); not finite where a value is not.
+  /// Returns max |weight x| over [begin, end), or infinity if a value is not finite.
   double largest(int64_t begin, int64_t end) const {
     double most = 0;
     each_weight(begin, end, [&](int64_t first, int64_t last, double weight) {
@@ -125,9 +126,9 @@ class Operand {
     return most;
   }
 
-  /// Whether [begin, end) can be an Addend.
+  /// Returns whether [begin, end) can be an Addend.
   template <typename As>
-  bool of_registers(int64_t begin, int64_t end) const {
+  bool fits_registers(int64_t begin, int64_t end) const {
     return values_.scalar_type() == c10::CppTypeToScalarType<typename As::Stored>::value &&
            (end - begin) % kRegisterStep == 0 && begin / of_ == (end - 1) / of_;
   }
@@ -135,24 +136,24 @@ class Operand {
   Addend<typename As::Bits> addend(int64_t begin, double scale) const {
     return {at<As>(begin), weight_at(begin) * scale};
   }
-  /// As largest() of the block that begins there, from what sum_in_registers() saw.
+  /// Returns largest() of the block that begins at `begin`, from the magnitude that sum_in_registers() found.
   template <typename As>
   double largest(int64_t begin, const Addend<typename As::Bits>& seen) const {
     return magnitude(As::read(seen.largest), weight_at(begin));
   }
 
-  /// Asks for [begin, end), what there is of it, before it is read.
+  /// Prefetches the elements of [begin, end) that exist.
   void prefetch(int64_t begin, int64_t end) const {
     const auto* bytes = static_cast<const char*>(data_);
     const int64_t size = values_.element_size(), last = std::min(end, values_.numel()) * size;
     for (int64_t i = begin * size; i < last; i += kCacheLine) __builtin_prefetch(bytes + i);
   }
 
-  /// sum[i - begin] += round(2^exponent weight x[i]).
-  void add(int64_t begin, int64_t end, int exponent, bool to_nothing, int64_t* sum) const {
+  /// Computes sum[i - begin] += round(2^exponent weight x[i]). `to_nothing` overwrites instead of adding.
+  void add(int64_t begin, int64_t end, int exponent, bool overwrite, int64_t* sum) const {
     each_weight(begin, end, [&](int64_t first, int64_t last, double weight) {
       as_stored(values_.scalar_type(), [&](auto as) {
-        vectorised<Add<decltype(as)>>(at<decltype(as)>(first), std::ldexp(weight, exponent), to_nothing,
+        vectorised<Add<decltype(as)>>(at<decltype(as)>(first), std::ldexp(weight, exponent), overwrite,
                                       sum + (first - begin), last - first);
       });
     });
@@ -160,7 +161,7 @@ class Operand {
 
  private:
   static double magnitude(double largest, double weight) {
-    const double weighted = largest * std::abs(weight);  // not a number where 0 would hide an infinity
+    const double weighted = largest * std::abs(weight);  // NaN for an infinity with weight 0
     return std::isfinite(weighted) ? weighted : HUGE_VAL;
   }
   double weight_at(int64_t i) const { return weights_[static_cast<size_t>(i / of_)]; }
@@ -184,7 +185,8 @@ class Operand {
   size_t index_;
 };
 
-/// What everybody must agree on before anything is added: shape and type of the sum, and the largest magnitude.
+/// The values that all processes must agree on before anything is added: shape and type of the sum, and the largest
+/// magnitude.
 class Header {
  public:
   static constexpr size_t kAxes = 6;
@@ -219,37 +221,37 @@ class Header {
 
 std::string who_of(const Terms& terms, size_t i) { return terms.who ? terms.who(i) : concat("term ", i, " of a sum"); }
 
-/// \param header  of all of them, without a magnitude
+/// \param header  set to the common shape and type of the terms, without a magnitude
 std::vector<Operand> operands_of(const Terms& terms, Header& header) {
   std::vector<Operand> operands;
   for (size_t i = 0; i < terms.here; ++i) {
     const auto term = terms.at(i);
     if (!term.values.defined()) continue;
-    const auto own = Header::of(term.values, who_of(terms, i));
-    EK_CHECK(header.empty() || own.fits(header), kShape, who_of(terms, i), " is ", own.sizes(), ", others are ",
-             header.sizes());
-    header = own;
+    const auto term_header = Header::of(term.values, who_of(terms, i));
+    EK_CHECK(header.empty() || term_header.fits(header), kShape, who_of(terms, i), " is ", term_header.sizes(),
+             ", others are ", header.sizes());
+    header = term_header;
     operands.emplace_back(term, i, who_of(terms, i));
   }
   return operands;
 }
 
-/// The e of the scale. Beyond 2^960 a factor would overflow; nothing is that small.
+/// Returns the exponent e of the scale 2^e. Above 2^960 a factor would overflow; no sum needs such a scale.
 int exponent_of(double magnitude, size_t terms) {
   int above = 0;  // magnitude < 2^above
   std::frexp(magnitude, &above);
   return std::min(62 - above - static_cast<int>(std::bit_width(std::max<size_t>(terms, 1) - 1)), 960);
 }
 
-at::Tensor untouched(at::IntArrayRef sizes, at::ScalarType type) {
+at::Tensor uninitialised(at::IntArrayRef sizes, at::ScalarType type) {
   auto values = at::empty(sizes, type);
   wish_huge_pages(values.mutable_data_ptr(), values.nbytes());
   return values;
 }
 
-/// Where sums go: to where they are wanted, or as integers to where others add theirs.
+/// The destination of sums: the final values, or int64 sums to which other processes add theirs.
 struct Output {
-  at::Tensor values;  ///< of the header's type, or int64
+  at::Tensor values;  ///< of the header's type, or int64 for partial sums
 
   void write(int64_t begin, int64_t end, const int64_t* sum, int exponent) const {
     const double factor = std::ldexp(1.0, -exponent);
@@ -263,7 +265,7 @@ struct Output {
 
  private:
   void write_floats(const int64_t* sum, double factor, float* out, int64_t count) const {
-    const bool large = values.nbytes() >= kPastCaches;
+    const bool large = values.nbytes() >= kMinNontemporalBytes;
     if (large && has_sum_in_registers() && is_whole_lines(out, count))
       store_nontemporal({sum, static_cast<size_t>(count)}, factor, out);
     else
@@ -271,32 +273,32 @@ struct Output {
   }
 };
 
-/// Sums block by block. The scale depends on the largest magnitude of all blocks; each block is summed on the scale of
-/// those seen by then, which is hardly ever another, and again where it was.
+/// Sums block by block. The scale depends on the largest magnitude of all blocks, which is known only at the end. Each
+/// block is first summed with the scale known so far, which is nearly always final, and is summed again otherwise.
 class BlockedSum {
  public:
   BlockedSum(std::vector<Operand> operands, size_t global_term_count, Output output)
       : operands_(std::move(operands)),
-        everywhere_(global_term_count),
+        global_term_count_(global_term_count),
         output_(std::move(output)),
         not_finite_(operands_.size()),
         exponents_(static_cast<size_t>((output_.values.numel() + kBlock - 1) / kBlock), kNone) {}
 
-  /// \return the largest magnitude. \throws kNumeric as fixed_point_sum()
+  /// Sums all blocks with provisional scales. \return the largest magnitude. \throws kNumeric as fixed_point_sum()
   double sum_as_seen(const Terms& terms) {
     raise(largest_of_some());
     each_block([&](size_t block, int64_t begin, int64_t end) {
-      if (sum_and_see(block, begin, end)) return;
+      if (sum_in_one_pass(block, begin, end)) return;
       const double seen = see([&](size_t i) { return operands_[i].largest(begin, end); });
-      if (std::isfinite(seen)) sum(block, begin, end, exponent_of(seen, everywhere_));
+      if (std::isfinite(seen)) sum(block, begin, end, exponent_of(seen, global_term_count_));
     });
     for (size_t i = 0; i < operands_.size(); ++i)
       EK_CHECK(!not_finite_[i], kNumeric, who_of(terms, operands_[i].index()), " holds a value that is not finite");
     return magnitude_;
   }
 
-  /// All blocks on that scale.
-  void settle(int exponent) {
+  /// Sums the blocks again that used another scale.
+  void finish(int exponent) {
     if (std::all_of(exponents_.begin(), exponents_.end(), [&](int own) { return own == exponent; })) return;
     each_block([&](size_t block, int64_t begin, int64_t end) {
       if (exponents_[block] != exponent) sum(block, begin, end, exponent);
@@ -309,22 +311,22 @@ class BlockedSum {
 
   template <typename Work>
   void each_block(const Work& work) const {
-    for_each_range(static_cast<int64_t>(exponents_.size()), kBlocksAPiece, [&](int64_t first, int64_t last) {
+    for_each_range(static_cast<int64_t>(exponents_.size()), kBlocksPerPiece, [&](int64_t first, int64_t last) {
       for (int64_t block = first; block < last; ++block)
         work(static_cast<size_t>(block), block * kBlock, std::min((block + 1) * kBlock, output_.values.numel()));
     });
   }
 
-  /// Of some values of one block in kBlocksAPiece: a scale to begin with, which is hardly ever raised.
+  /// Returns the largest magnitude in a sample of one block in kBlocksAPiece. The resulting scale rarely changes later.
   double largest_of_some() const {
     double largest = 0;
-    for (int64_t begin = 0; begin < output_.values.numel(); begin += kBlocksAPiece * kBlock)
+    for (int64_t begin = 0; begin < output_.values.numel(); begin += kBlocksPerPiece * kBlock)
       for (const auto& operand : operands_)
         largest = std::max(largest, operand.largest(begin, std::min(begin + kBlock / 4, output_.values.numel())));
     return largest;
   }
 
-  /// \return the largest magnitude that any thread has seen
+  /// Raises the largest magnitude. \return the largest magnitude that any thread has seen
   double raise(double magnitude) {
     double known = magnitude_;
     while (known < magnitude && !magnitude_.compare_exchange_weak(known, magnitude)) {
@@ -332,7 +334,7 @@ class BlockedSum {
     return std::max(known, magnitude);
   }
 
-  /// Takes in the largest magnitude of each operand in a block. \return as raise()
+  /// Raises the largest magnitude to those of all operands in a block. \return as raise()
   template <typename LargestOf>
   double see(const LargestOf& largest_of) {
     double largest = 0;
@@ -344,31 +346,32 @@ class BlockedSum {
     return raise(largest);
   }
 
-  /// Sums a block in one pass on the scale of what was seen before it; false where that cannot be, or was too fine.
-  bool sum_and_see(size_t block, int64_t begin, int64_t end) {
-    return all_of_registers<AsBFloat16>(begin, end) ? sum_and_see_as<AsBFloat16>(block, begin, end)
-           : all_of_registers<AsFloat>(begin, end)  ? sum_and_see_as<AsFloat>(block, begin, end)
-                                                    : false;
+  /// Sums a block in one pass with the scale known so far. Returns false if the block has to be summed in another way,
+  /// because its types are not supported or it needs another scale.
+  bool sum_in_one_pass(size_t block, int64_t begin, int64_t end) {
+    return all_fit_registers<AsBFloat16>(begin, end) ? sum_in_one_pass_as<AsBFloat16>(block, begin, end)
+           : all_fit_registers<AsFloat>(begin, end)  ? sum_in_one_pass_as<AsFloat>(block, begin, end)
+                                                     : false;
   }
 
   template <typename As>
-  bool sum_and_see_as(size_t block, int64_t begin, int64_t end) {
+  bool sum_in_one_pass_as(size_t block, int64_t begin, int64_t end) {
     const double known = magnitude_;
     if (known == 0 || !std::isfinite(known)) return false;
-    const int exponent = exponent_of(known, everywhere_);
+    const int exponent = exponent_of(known, global_term_count_);
     Sums sums;
     const auto addends = sum_in_registers_as<As>(begin, end, exponent, sums);
     const double seen = see([&](size_t i) { return operands_[i].template largest<As>(begin, addends[i]); });
-    if (!std::isfinite(seen) || exponent_of(seen, everywhere_) != exponent) return false;
+    if (!std::isfinite(seen) || exponent_of(seen, global_term_count_) != exponent) return false;
     output_.write(begin, end, sums.data(), exponent);
     exponents_[block] = exponent;
     return true;
   }
 
   template <typename As>
-  bool all_of_registers(int64_t begin, int64_t end) const {
+  bool all_fit_registers(int64_t begin, int64_t end) const {
     return has_sum_in_registers() && std::all_of(operands_.begin(), operands_.end(), [&](const Operand& operand) {
-             return operand.of_registers<As>(begin, end);
+             return operand.fits_registers<As>(begin, end);
            });
   }
 
@@ -392,9 +395,9 @@ class BlockedSum {
 
   void sum(size_t block, int64_t begin, int64_t end, int exponent) {
     Sums sums;
-    if (all_of_registers<AsBFloat16>(begin, end))
+    if (all_fit_registers<AsBFloat16>(begin, end))
       sum_in_registers_as<AsBFloat16>(begin, end, exponent, sums);
-    else if (all_of_registers<AsFloat>(begin, end))
+    else if (all_fit_registers<AsFloat>(begin, end))
       sum_in_registers_as<AsFloat>(begin, end, exponent, sums);
     else
       sum_term_by_term(begin, end, exponent, sums);
@@ -403,21 +406,21 @@ class BlockedSum {
   }
 
   std::vector<Operand> operands_;
-  size_t everywhere_;
+  size_t global_term_count_;
   Output output_;
-  std::vector<std::atomic<bool>> not_finite_;  // by operand
-  std::vector<int> exponents_;                 // that each block was summed on
+  std::vector<std::atomic<bool>> not_finite_;  // per operand
+  std::vector<int> exponents_;                 // the scale with which each block was summed
   std::atomic<double> magnitude_{0};
 };
 
-/// Of those whose terms are all here.
-at::Tensor sum_here(const Terms& terms) {
+/// Computes a sum whose terms are all in this process.
+at::Tensor sum_in_process(const Terms& terms) {
   Header header;
   auto operands = operands_of(terms, header);
   if (header.empty()) return {};
-  const Output out{untouched(header.sizes(), header.type())};
+  const Output out{uninitialised(header.sizes(), header.type())};
   BlockedSum sum(std::move(operands), terms.global_term_count, out);
-  sum.settle(exponent_of(sum.sum_as_seen(terms), terms.global_term_count));
+  sum.finish(exponent_of(sum.sum_as_seen(terms), terms.global_term_count));
   return out.values;
 }
 
@@ -434,11 +437,11 @@ at::Tensor sum_with(const Terms& terms, const Reduction& others) {
   if (all.empty()) return {};
   if (all.magnitude() == 0) return at::zeros(all.sizes(), all.type());
   const int exponent = exponent_of(all.magnitude(), terms.global_term_count);
-  if (any) sum.settle(exponent);
+  if (any) sum.finish(exponent);
   const auto total = any ? integers.values : at::zeros(all.sizes(), at::kLong);
   others.sum({total.mutable_data_ptr<int64_t>(), static_cast<size_t>(total.numel())});
   const Output out{at::empty(all.sizes(), all.type())};
-  at::parallel_for(0, total.numel(), kBlock * kBlocksAPiece, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, total.numel(), kBlock * kBlocksPerPiece, [&](int64_t begin, int64_t end) {
     out.write(begin, end, total.const_data_ptr<int64_t>() + begin, exponent);
   });
   return out.values;
@@ -446,7 +449,7 @@ at::Tensor sum_with(const Terms& terms, const Reduction& others) {
 
 }  // namespace
 
-at::Tensor fixed_point_sum(const Terms& terms) { return sum_here(terms); }
+at::Tensor fixed_point_sum(const Terms& terms) { return sum_in_process(terms); }
 at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others) { return sum_with(terms, others); }
 
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights) {

@@ -21,7 +21,7 @@ at::Tensor normal(at::IntArrayRef sizes, uint64_t key, double scale = 1) {
   return draw;
 }
 
-/// The sum of `parts` as processes make it that hold parts[begin, end) of each of `shares`.
+/// Returns the results of `shares` threads that act as processes, each of which has a range of `parts`.
 std::vector<at::Tensor> apart(const std::vector<at::Tensor>& parts, const std::vector<double>& weights,
                               const std::vector<std::vector<size_t>>& shares) {
   testing::Meeting meeting(shares.size());
@@ -49,19 +49,19 @@ TEST(WeightedMean, EqualsTheSumInDoubleAndKeepsTheDtype) {
   EXPECT_TRUE(at::equal(mean, at::full({2, 3}, 3.25f)));
 }
 
-TEST(WeightedMean, SmallTermsSurviveLargeOnes) {
+TEST(WeightedMean, SmallTermsAreNotLostNextToLargeOnes) {
   const std::vector<at::Tensor> parts = {at::full({1}, 1e8f), at::full({1}, 1.0f), at::full({1}, -1e8f)};
   EXPECT_EQ(weighted_mean(parts, std::vector<double>{1, 1, 1}).item<float>(), 1.0f);
 }
 
-TEST(WeightedMean, RefusesPartsThatDoNotFit) {
+TEST(WeightedMean, RejectsPartsOfDifferentShapes) {
   const std::vector<at::Tensor> parts = {at::zeros({2, 3}), at::zeros({3, 2})};
   EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5, 0.5}), Error);
   EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5}), Error);
   EXPECT_THROW(weighted_mean({}, {}), Error);
 }
 
-TEST(FixedPointSum, HasTheSameBitsInEveryOrderWhereSumsOfDoublesHaveNot) {
+TEST(FixedPointSum, BitsDoNotDependOnTheOrderOfTerms) {
   std::vector<at::Tensor> parts;
   std::vector<double> weights;
   for (uint64_t c = 0; c < 5; ++c)
@@ -79,7 +79,7 @@ TEST(FixedPointSum, HasTheSameBitsInEveryOrderWhereSumsOfDoublesHaveNot) {
   EXPECT_TRUE(forth.allclose(doubles_forth, 1e-12, 1e-15));
 }
 
-TEST(FixedPointSum, HasTheSameBitsHoweverTheTermsAreSharedOut) {
+TEST(FixedPointSum, BitsDoNotDependOnHowTermsAreDistributed) {
   std::vector<at::Tensor> parts;
   const std::vector<double> weights = {0.4, 0.1, 0.3, 0.2};
   for (uint64_t c = 0; c < 4; ++c) parts.push_back(normal({3, 11, 5}, c, c == 2 ? 1e3 : 1e-2).to(at::kBFloat16));
@@ -90,7 +90,7 @@ TEST(FixedPointSum, HasTheSameBitsHoweverTheTermsAreSharedOut) {
     for (const auto& sum : apart(parts, weights, shares)) EXPECT_TRUE(sum.equal(together)) << shares.size();
 }
 
-TEST(FixedPointSum, StaysWithinItsErrorAndNeverOverflows) {
+TEST(FixedPointSum, ErrorIsBoundedAndNothingOverflows) {
   for (const double scale : {1e-250, 1e-30, 1.0, 1e30, 1e306}) {
     const std::vector<at::Tensor> parts(7, at::full({3}, scale, at::kDouble));
     EXPECT_NEAR(weighted_mean(parts, std::vector<double>(7, 1.0))[0].item<double>() / scale, 7, 1e-14) << scale;
@@ -99,7 +99,7 @@ TEST(FixedPointSum, StaysWithinItsErrorAndNeverOverflows) {
       weighted_mean(std::vector<at::Tensor>(2, at::zeros({2, 3})), std::vector<double>{1, 1}).equal(at::zeros({2, 3})));
 }
 
-TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
+TEST(FixedPointSum, NamesTheTermThatIsNotFinite) {
   for (const float bad : {NAN, INFINITY, -INFINITY})
     for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
       auto values = at::ones({4, 9}).to(type);
@@ -120,8 +120,8 @@ TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
     }
 }
 
-// A stack's factors of 9 clients, whose largest value comes last: blocks are summed before it is seen.
-TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargestValueIs) {
+// Uses a stack's factors of 9 clients. The largest value comes last, so blocks are summed before it is known.
+TEST(FixedPointSum, ScaleCoversTheLargestValueInAnyBlock) {
   std::vector<at::Tensor> parts;
   for (uint64_t c = 0; c < 9; ++c) parts.push_back(normal({5, 90, 701}, c).to(at::kBFloat16));
   const std::vector<double> weights(9, 1.0 / 9);
@@ -133,11 +133,11 @@ TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargest
                                         return Term{parts[i], weights[i]};
                                       }});
     EXPECT_EQ(asked, std::vector<int>(9, 1));
-    // 2^62 / (16 * 2^above) as a scale, in plain arithmetic
+    // Computes the expected scale, 2^62 / (16 * 2^above), from its definition.
     const double scale = std::ldexp(1.0, 62 - 4 - (std::ilogb(parts[4][4][89][700].item<double>() / 9) + 1));
     auto expected = at::zeros({5, 90, 701}, at::kLong);
     for (const auto& part : parts) expected += (part.to(at::kDouble) * (scale / 9)).round().to(at::kLong);
-    const bool seen = std::abs(largest) > 10;  // else another value is the largest
+    const bool seen = std::abs(largest) > 10;  // otherwise another value is the largest
     if (seen) {
       EXPECT_TRUE(sum.equal((expected.to(at::kDouble) / scale).to(at::kFloat))) << largest;
     }
@@ -145,7 +145,7 @@ TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargest
   }
 }
 
-TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplied) {
+TEST(FixedPointSum, WeightsPerMatrixEqualMultipliedTerms) {
   const auto x = normal({4, 3, 50}, 1), y = normal({4, 3, 50}, 2);
   const auto v_E = at::tensor({0.3, 0.0, 0.9, 0.2}, at::kDouble), w_E = at::tensor({0.7, 1.0, 0.1, 0.8}, at::kDouble);
   const std::vector<Term> given{{.values = x, .weights_E = v_E}, {.values = y, .weights_E = w_E}};
@@ -160,11 +160,11 @@ TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplie
       Error);
 }
 
-// In 16 and in 32 bits they are summed in registers where the processor can, in 64 term after term.
-TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour) {
+// 16-bit and 32-bit values are summed in registers if the processor can. 64-bit values are summed term by term.
+TEST(FixedPointSum, SumsOf16BitValuesEqualThoseIn32And64Bits) {
   std::vector<at::Tensor> narrow, wide, widest;
   std::vector<double> weights;
-  for (uint64_t c = 0; c < 19; ++c) {  // more than are added at once
+  for (uint64_t c = 0; c < 19; ++c) {  // more terms than are added at once
     narrow.push_back(normal({7, 4100}, c, std::exp2(double(c % 5))).to(at::kBFloat16));
     narrow.back()[6][4099 - int64_t(c)] = 1e4 * double(c);  // the scale changes late
     wide.push_back(narrow.back().to(at::kFloat));
@@ -185,12 +185,12 @@ TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour
   for (auto* parts : {&narrow, &wide}) {
     (*parts)[11][6][100] = -HUGE_VAL;
     EXPECT_THROW(weighted_mean(*parts, weights), Error);
-    (*parts)[11][6][100] = 0, (*parts)[3][0][1] = NAN;  // of weight 0
+    (*parts)[11][6][100] = 0, (*parts)[3][0][1] = NAN;  // terms of weight 0
     EXPECT_THROW(weighted_mean(*parts, weights), Error);
   }
 }
 
-TEST(FixedPointSum, OfFullMantissasIsThatOfTheSameNumbersInSixtyFourBits) {
+TEST(FixedPointSum, SumsOfFullMantissasEqualThoseIn64Bits) {
   std::vector<at::Tensor> wide, widest;
   std::vector<double> weights;
   for (uint64_t c = 0; c < 18; ++c) {
@@ -201,8 +201,8 @@ TEST(FixedPointSum, OfFullMantissasIsThatOfTheSameNumbersInSixtyFourBits) {
   EXPECT_TRUE(weighted_mean(wide, weights).equal(weighted_mean(widest, weights).to(at::kFloat)));
 }
 
-TEST(FixedPointSum, OfMoreThanCachesHoldIsExactWhereItCanBe) {
-  std::vector<at::Tensor> parts;  // whole numbers, and weights that are powers of two: every sum is exact
+TEST(FixedPointSum, LargeSumsOfIntegersAreExact) {
+  std::vector<at::Tensor> parts;  // integers, with powers of two as weights, so every sum is exact
   for (uint64_t i = 0; i < 3; ++i) parts.push_back(normal({1237, 1031}, i, 40).round_().to(at::kBFloat16));
   const auto mean = weighted_mean(parts, std::vector<double>{0.5, 0.25, 2});
   const auto exact = parts[0].to(at::kFloat) * 0.5 + parts[1].to(at::kFloat) * 0.25 + parts[2].to(at::kFloat) * 2;

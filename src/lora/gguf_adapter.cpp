@@ -10,7 +10,7 @@ namespace {
 
 double alpha_of(const LoraFactors& factors) { return factors.scaling * static_cast<double>(factors.rank()); }
 
-/// Output rows as a rotary embedding of neighbours wants them: of each head the two halves, one row of each in turn.
+/// Permutes output rows for a rotary embedding of adjacent pairs: in each head, rows of the two halves alternate.
 at::Tensor interleaved(const at::Tensor& b, int64_t heads) {
   return b.view({heads, 2, -1, b.size(-1)}).transpose(1, 2).reshape(b.sizes());
 }

@@ -30,7 +30,7 @@ class GgufAdapter : public ::testing::Test {
     save_gguf_adapter(file_, adapters, sites, "olmoe");
     return read_file(file_);
   }
-  /// The values of the tensor that lies last in the file.
+  /// Returns the values of the last tensor of the file.
   static at::Tensor last(const std::string& bytes, at::IntArrayRef sizes) {
     auto tensor = at::empty(sizes, at::kFloat);
     const size_t size = tensor.nbytes(), end = bytes.size() - (32 - size % 32) % 32;
@@ -42,7 +42,7 @@ class GgufAdapter : public ::testing::Test {
   const fs::path file_ = temporary_.path() / "adapter.gguf";
 };
 
-TEST_F(GgufAdapter, AFileOfOneKeyAndOneTensorHasTheBytesOfTheSpecification) {
+TEST_F(GgufAdapter, FileWithOneKeyAndOneTensorMatchesTheSpecification) {
   save_gguf(file_, {{"k", "v"}}, {{"t", at::tensor({1.0F, 2.0F, 3.0F}).view({3, 1})}});
   const auto bytes = read_file(file_);
   const std::string head(
@@ -55,28 +55,28 @@ TEST_F(GgufAdapter, AFileOfOneKeyAndOneTensorHasTheBytesOfTheSpecification) {
   EXPECT_TRUE(at::equal(last(bytes, {3}), at::tensor({1.0F, 2.0F, 3.0F})));
 }
 
-TEST_F(GgufAdapter, FactorsThatShareAnAlphaAreWrittenAsTheyAre) {
+TEST_F(GgufAdapter, FactorsWithACommonAlphaAreWrittenUnchanged) {
   const auto bytes = written(gguf_adapters());
   EXPECT_NE(bytes.find("blk.0.attn_k.weight.lora_a"), std::string::npos);
   EXPECT_TRUE(at::equal(last(bytes, {3, 4, 2}), gguf_adapters().at(kGgufStack).b));
 }
 
-TEST_F(GgufAdapter, AScalingOfItsOwnIsMultipliedIntoB) {
+TEST_F(GgufAdapter, ADifferentScalingIsMultipliedIntoB) {
   auto adapters = gguf_adapters();
-  adapters.at(kGgufStack).scaling = 4.5;  // the file's alpha is that of kGgufStack, the first by name
+  adapters.at(kGgufStack).scaling = 4.5;  // the file's alpha is that of kGgufStack, which is the first by name
   Sites sites = kGgufSites;
   sites.at(kGgufHeads).gguf = {.tensor = "blk.1.last.weight"};
   EXPECT_TRUE(at::allclose(last(written(adapters, sites), {8, 2}), adapters.at(kGgufHeads).b / 3));
 }
 
-TEST_F(GgufAdapter, RowsOfHeadsAreInterleavedWhereTheFamilySaysSo) {
+TEST_F(GgufAdapter, RowsOfHeadsAreInterleavedForRotaryPairs) {
   auto adapters = gguf_adapters();
   adapters.erase(kGgufStack);
   EXPECT_TRUE(at::equal(last(written(adapters), {8, 2}).select(1, 0) / 2,
                         at::tensor({0.0F, 2.0F, 1.0F, 3.0F, 4.0F, 6.0F, 5.0F, 7.0F})));
 }
 
-TEST_F(GgufAdapter, ASiteWithoutATensorOfLlamaCppIsRefusedByName) {
+TEST_F(GgufAdapter, RejectsASiteUnknownToLlamaCpp) {
   Sites sites = kGgufSites;
   sites.at(kGgufHeads).gguf = {};
   EXPECT_THROW(

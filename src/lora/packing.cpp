@@ -33,7 +33,7 @@ std::string_view layer_of(std::string_view site) {
   return site;
 }
 
-/// Names are "<kind>/<site>/<factor>", of extras "<kind>/<site>.<noun>".
+/// Returns the name of the array of a tensor. Tensor names are "<kind>/<site>/<factor>" or "<kind>/<site>.<noun>".
 std::string array_of(std::string_view name, int64_t axes, at::ScalarType type) {
   const size_t kind = std::min(name.find('/'), name.size());
   const size_t last = name.rfind(name.starts_with("extra/") ? '.' : '/');

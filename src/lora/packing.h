@@ -1,4 +1,4 @@
-/// \file  Divides a payload into few large arrays, for transports that carry named arrays and charge for each. There is
+/// \file  Divides a payload into few large arrays, for transports with named arrays and a cost per array. There is
 /// one array per layer and factor (A, B, core), with the experts of a layer stacked, and one per dtype for small
 /// tensors. A payload stores its tensors array by array (lora/payload.h), so the arrays are views of its bytes and
 /// nothing is converted. The head of a payload describes everything but the numbers.

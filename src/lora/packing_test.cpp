@@ -41,7 +41,7 @@ std::vector<std::string> names_of(const Packing& packing) {
   return names;
 }
 
-TEST(Packing, HasOneArrayPerLayerAndFactorAndOnePerDtypeForTheRest) {
+TEST(Packing, HasOneArrayPerLayerAndFactor) {
   const auto packing = pack_payload(text_of(payload_of(sites_of(2, 3), 2).bytes), "a test");
   EXPECT_EQ(names_of(packing),
             (std::vector<std::string>{"vectors/Double", "adapter/model.layers.0/a", "adapter/model.layers.0/b",
@@ -64,7 +64,7 @@ TEST(Packing, CoversEveryByteOnce) {
   }
 }
 
-TEST(Packing, NeedsTheHeadOfAPayloadAlone) {
+TEST(Packing, NeedsOnlyTheHeaderOfAPayload) {
   const auto payload = payload_of(sites_of(2, 3), 2);
   const auto whole = pack_payload(text_of(payload.bytes), "a test");
   const auto of_head = pack_payload(whole.head, "a test");
@@ -73,7 +73,7 @@ TEST(Packing, NeedsTheHeadOfAPayloadAlone) {
   EXPECT_EQ(names_of(of_head), names_of(whole));
 }
 
-TEST(Packing, LayoutTellsShapesApartAndNotNumbers) {
+TEST(Packing, LayoutDependsOnShapesNotValues) {
   const auto layout = [](const EncodedPayload& payload) { return pack_payload(text_of(payload.bytes), "x").layout; };
   auto other = payload_of(sites_of(2, 3), 2);
   other.bytes = other.bytes.clone();
@@ -83,7 +83,7 @@ TEST(Packing, LayoutTellsShapesApartAndNotNumbers) {
   EXPECT_NE(layout(payload_of(sites_of(2, 3), 2, TransportDtype::kBFloat16)), layout(payload_of(sites_of(2, 3), 2)));
 }
 
-TEST(Packing, NamesOfArraysDependOnTheSitesAlone) {
+TEST(Packing, NamesOfArraysDependOnlyOnSites) {
   const auto names = [](int64_t rank, TransportDtype dtype) {
     return names_of(pack_payload(text_of(payload_of(sites_of(2, 3), rank, dtype).bytes), "a test"));
   };
@@ -92,7 +92,7 @@ TEST(Packing, NamesOfArraysDependOnTheSitesAlone) {
   EXPECT_EQ(sorted(names(2, TransportDtype::kFloat32)), sorted(names(2, TransportDtype::kBFloat16)));
 }
 
-TEST(Packing, OfWhatIsNoPayloadIsRefused) {
+TEST(Packing, RejectsBytesThatAreNotAPayload) {
   const auto payload = payload_of(sites_of(2, 3), 2);
   const auto head = pack_payload(text_of(payload.bytes), "a test").head;
   EXPECT_THROW(pack_payload(head.substr(0, head.size() / 2), "a test"), Error);

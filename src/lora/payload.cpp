@@ -24,14 +24,14 @@ at::ScalarType wire_type(const at::Tensor& tensor, TransportDtype dtype) {
   return dtype == TransportDtype::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-/// What a receiver makes of a tensor: floating-point ones are widened to float32, the rest stay.
+/// Returns a tensor as a receiver decodes it: floating-point tensors become float32, others do not change.
 at::Tensor received(const at::Tensor& sent) {
   const auto type = sent.scalar_type();
   return type == at::kBFloat16 || type == at::kHalf ? sent.to(at::kFloat) : sent;
 }
 
-/// The rows of a stack that carry something, of all experts on top of each other: [E, r, n] and ranks [E] to [sum, n].
-at::Tensor packed(const at::Tensor& stack_ERN, const at::Tensor& ranks_E) {
+/// Concatenates the used rows of all experts: [E, r, n] with ranks [E] becomes [sum of ranks, n].
+at::Tensor used_rows(const at::Tensor& stack_ERN, const at::Tensor& ranks_E) {
   std::vector<at::Tensor> rows;
   for (int64_t e = 0; e < ranks_E.size(0); ++e) rows.push_back(stack_ERN[e].narrow(0, 0, ranks_E[e].item<int64_t>()));
   return at::cat(rows);
@@ -49,21 +49,22 @@ at::Tensor unpacked(const at::Tensor& rows_SN, const at::Tensor& ranks_E) {
   return stack_ERN;
 }
 
-/// What travels of a site: of a stack whose experts differ in rank, the rows that carry something.
-LoraFactors packed(const LoraFactors& f) {
+/// Returns the factors of a site as they are sent. If experts of a stack differ in rank, only the used rows are sent.
+LoraFactors used_rows(const LoraFactors& f) {
   if (!f.ranks.defined()) return f;
-  return {.a = packed(f.a, f.ranks), .b = packed(f.b.transpose(-1, -2), f.ranks), .core = f.core, .ranks = f.ranks};
+  return {
+      .a = used_rows(f.a, f.ranks), .b = used_rows(f.b.transpose(-1, -2), f.ranks), .core = f.core, .ranks = f.ranks};
 }
 
-/// The file's tensors, each made by `convert(tensor, type on the wire)`.
+/// Builds the tensors of the file. `convert(tensor, type on the wire)` creates each.
 template <typename Convert>
 TensorMap file_tensors(const Payload& payload, TransportDtype dtype, Convert convert) {
   TensorMap tensors;
   const auto add = [&](std::string name, const at::Tensor& tensor) {
     if (tensor.defined()) tensors.emplace(std::move(name), convert(tensor, wire_type(tensor, dtype)));
   };
-  for (const auto& [site, f] : payload.adapters) add_factors(concat(kAdapter, site), packed(f), add);
-  for (const auto& [site, f] : payload.base_delta) add_factors(concat(kBaseDelta, site), packed(f), add);
+  for (const auto& [site, f] : payload.adapters) add_factors(concat(kAdapter, site), used_rows(f), add);
+  for (const auto& [site, f] : payload.base_delta) add_factors(concat(kBaseDelta, site), used_rows(f), add);
   for (const auto& [name, tensor] : payload.extras) add(concat(kExtra, name), tensor);
   return tensors;
 }
@@ -86,7 +87,7 @@ TensorMap shapes_on_the_wire(const Payload& payload, TransportDtype dtype) {
   });
 }
 
-/// Array by array, so that each is one run of bytes.
+/// Returns the sort key of a tensor. It keeps the tensors of an array adjacent, so that an array is one range of bytes.
 std::string array_key(const std::string& name, const at::Tensor& tensor) {
   return array_of(name, tensor.dim(), tensor.scalar_type());
 }
@@ -96,7 +97,7 @@ bool is_router(const Sites& sites, std::string_view name) {
   return site != sites.end() && site->second.role == SiteRole::kRouter;
 }
 
-/// What a tensor of the file counts as.
+/// Returns the category of a tensor for the size statistics.
 std::string part_of(std::string_view name, const Sites& sites) {
   const auto path = name.substr(name.find('/') + 1);
   if (name.starts_with(kExtra)) return std::string(path.substr(path.rfind('.') + 1));
@@ -105,7 +106,7 @@ std::string part_of(std::string_view name, const Sites& sites) {
   return concat(router ? "router_" : "", name.starts_with(kAdapter) ? "adapters" : "base_delta");
 }
 
-/// \param size  of the whole file: what no tensor takes is its header
+/// Returns the bytes per category. \param size  of the whole file; bytes that belong to no tensor are the header
 std::map<std::string, int64_t> parts_of(const TensorMap& shapes, int64_t size, const Sites& sites) {
   std::map<std::string, int64_t> parts{{"header", size}};
   for (const auto& [name, tensor] : shapes) {
@@ -116,7 +117,8 @@ std::map<std::string, int64_t> parts_of(const TensorMap& shapes, int64_t size, c
   return parts;
 }
 
-/// Whether ranks [E] are numbers of rows that have `rows` as their sum, which may not be computed: it could overflow.
+/// Returns whether `ranks` [E] are valid and add up to `rows`. The sum is not computed first, because it could
+/// overflow.
 bool are_ranks(const at::Tensor& ranks, int64_t rows) {
   if (ranks.dim() != 1 || ranks.numel() == 0 || ranks.scalar_type() != at::kLong) return false;
   const auto plain_E = ranks.contiguous();
@@ -136,7 +138,7 @@ void unpack(LoraFactors& factors, const std::string& site, const std::string& fi
   factors.b = unpacked(factors.b, factors.ranks).transpose(-1, -2).contiguous();
 }
 
-/// Scalings, and stacks whose experts differ in rank back in their full form.
+/// Sets the scalings, and expands stacks whose experts differ in rank to their full shape.
 void complete(AdapterState& adapters, const Metadata& metadata, std::string_view key, const std::string& file) {
   const auto text = metadata.find(std::string(key));
   EK_CHECK(text != metadata.end(), kCheckpoint, file, ": not a payload: its metadata has no ", key);

@@ -40,12 +40,12 @@ void expect_equal(const at::Tensor& x, const at::Tensor& y, const std::string& w
   EXPECT_TRUE(at::equal(x, y)) << what;
 }
 
-/// The payload on the other side.
+/// Returns the payload after encoding and decoding.
 Payload arrived(const Payload& payload, TransportDtype dtype) {
   return received(decode(encode(payload, dtype, {}).bytes, "the wire"));
 }
 
-TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
+TEST_F(PayloadTest, FileRoundTripAndReportedSizeAreExact) {
   for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
     const auto encoded = encode(example(), dtype, {});
     EXPECT_EQ(encoded.size(), payload_size(example(), dtype));
@@ -67,7 +67,7 @@ TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
   }
 }
 
-TEST_F(PayloadTest, WhatIsEncodedLaterIsTheSame) {
+TEST_F(PayloadTest, DeferredEncodingGivesTheSameBytes) {
   for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
     const auto now = encode(example(), dtype, {});
     const DeferredPayload late(example(), dtype, {}), made(now);
@@ -83,13 +83,13 @@ TEST_F(PayloadTest, WhatIsEncodedLaterIsTheSame) {
   }
 }
 
-TEST_F(PayloadTest, WhatIsDecodedKeepsItsBytesAlive) {
+TEST_F(PayloadTest, DecodedTensorsKeepTheirBytesAlive) {
   const auto original = example();
   const auto decoded = decode(encode(original, TransportDtype::kFloat32, {}).bytes.clone(), "gone");
   for (const auto& [site, f] : original.adapters) EXPECT_TRUE(at::equal(decoded.adapters.at(site).a, f.a));
 }
 
-TEST_F(PayloadTest, ThePartsAreTheWhole) {
+TEST_F(PayloadTest, PartsAddUpToTheFileSize) {
   auto payload = example();
   payload.adapters["model.layers.0.mlp.gate"] = make_lora("gate", {0, 7, 3, {}}, 2, 1.0, 1);
   payload.base_delta["model.layers.0.mlp.gate"] = make_lora("gate", {0, 7, 3, {}}, 1, 1.0, 1);
@@ -128,19 +128,19 @@ TEST_F(PayloadTest, Float32KeepsEveryBitAndBFloat16Rounds) {
   EXPECT_EQ(rounded.extras.at("model.layers.0.mlp.phi")[0].item<double>(), 1.0 / 3);
 }
 
-TEST_F(PayloadTest, RoundingTwiceChangesNothingMore) {
+TEST_F(PayloadTest, RoundingTwiceEqualsRoundingOnce) {
   const auto once = arrived(example(), TransportDtype::kBFloat16);
   const auto twice = arrived(once, TransportDtype::kBFloat16);
   for (const auto& [site, f] : once.adapters) EXPECT_TRUE(at::equal(f.a, twice.adapters.at(site).a));
 }
 
-TEST_F(PayloadTest, GradientsStayBehind) {
+TEST_F(PayloadTest, GradientsAreNotEncoded) {
   auto payload = example();
   for (auto& [site, f] : payload.adapters) f.a.requires_grad_();
   EXPECT_FALSE(arrived(payload, TransportDtype::kFloat32).adapters.begin()->second.a.requires_grad());
 }
 
-TEST_F(PayloadTest, FilesThatAreNoPayloadAreRefused) {
+TEST_F(PayloadTest, RejectsFilesThatAreNotPayloads) {
   const auto a = at::ones({2, 7}), b = at::ones({5, 2});
   save_safetensors(file_, {{"adapter/q/a", a}, {"adapter/q/b", b}});
   EXPECT_THROW(load_payload(file_), Error);
@@ -154,7 +154,7 @@ TEST_F(PayloadTest, FilesThatAreNoPayloadAreRefused) {
   EXPECT_NO_THROW(load_payload(file_));
 }
 
-TEST_F(PayloadTest, RanksThatAreNotTheRowsOfAStackAreRefused) {
+TEST_F(PayloadTest, RejectsRanksThatDoNotMatchTheRows) {
   const auto a = at::ones({5, 7}), b = at::ones({5, 3});
   const auto refusal = [&](const at::Tensor& ranks_E, const at::Tensor& rows_a, const at::Tensor& rows_b) {
     save_safetensors(file_, {{"adapter/q/a", rows_a}, {"adapter/q/b", rows_b}, {"adapter/q/ranks", ranks_E}},
@@ -170,7 +170,8 @@ TEST_F(PayloadTest, RanksThatAreNotTheRowsOfAStackAreRefused) {
   for (const auto& ranks : {at::tensor({2, 0, 4}, at::kLong), at::tensor({6, -1, 0}, at::kLong),
                             at::tensor({2, 0, 3}, at::kInt), at::ones({5, 1}, at::kLong), at::empty({0}, at::kLong)})
     EXPECT_NE(refusal(ranks, a, b).find("do not fit their ranks"), std::string::npos) << ranks.sizes();
-  const int64_t most = std::numeric_limits<int64_t>::max();  // twice, and 7, are 5 in 64 bits
+  // In 64-bit arithmetic, twice this number plus 7 overflows to 5.
+  const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_NE(refusal(at::tensor({most, most, int64_t{7}}, at::kLong), a, b).find("do not fit"), std::string::npos);
   EXPECT_NE(refusal(at::empty({0}, at::kLong), at::empty({0, 7}), at::empty({0, 3})).find("do not fit"),
             std::string::npos);

@@ -22,7 +22,7 @@ using peft::kPrefix;
 
 std::string_view last_name(std::string_view module) { return module.substr(module.rfind('.') + 1); }
 
-/// The sites an adapter file touches. \throws kCheckpoint on a name that is not a LoRA factor of a known site.
+/// Returns the sites of an adapter file. \throws kCheckpoint on a name that is not a LoRA factor of a known site.
 std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites, const std::string& file) {
   const auto known = parts_by_module(sites);
   std::set<std::string> touched;
@@ -37,13 +37,14 @@ std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites
   return touched;
 }
 
-/// The parameter that holds a site where experts are fused; empty: there is none.
+/// Returns the fused expert parameter that contains a site, or an empty string.
 std::string parameter_of(const Site& site) {
   const auto& place = site.fused;
   return place.module.empty() ? std::string() : concat(place.module, '.', last_name(place.parameter));
 }
 
-/// Under what name PEFT looked up rank and alpha of a module: of a router that it adapted as a parameter, that one's.
+/// Returns the name under which PEFT looked up rank and alpha of a module. For a router adapted as a parameter it is
+/// the parameter's name.
 std::string name_in_patterns(const Site& site, const std::string& module, const peft::AdapterConfig& config) {
   const auto parameter = site.experts > 0 ? std::string() : parameter_of(site);
   return !parameter.empty() && config.adapts_parameter(parameter) ? parameter : module;
@@ -53,7 +54,7 @@ bool holds_factors(const TensorMap& tensors, const std::string& module) {
   return tensors.contains(concat(kPrefix, module, kA)) || tensors.contains(concat(kPrefix, module, kB));
 }
 
-/// A router is called otherwise where the block that it is in is: back to the name that the model has for it.
+/// Replaces the block's names of routers in the file by the model's names.
 void rename_routers(TensorMap& tensors, const Sites& sites) {
   for (const auto& [site_name, site] : sites) {
     const auto& there = site.fused.module;
@@ -66,7 +67,7 @@ void rename_routers(TensorMap& tensors, const Sites& sites) {
   }
 }
 
-/// Compares what the config says is adapted with the tensors that are there.
+/// Compares the config's list of adapted modules with the tensors in the file.
 class Completeness {
  public:
   Completeness(const TensorMap& tensors, const peft::AdapterConfig& config, const std::string& file)
@@ -110,7 +111,7 @@ class Completeness {
   std::string first_missing_{};
 };
 
-/// PEFT 0.21 warns of what is missing, and leaves it without effect; so does this.
+/// PEFT 0.21 warns of missing tensors and gives them no effect. This function does the same.
 void check_completeness(const TensorMap& tensors, const Sites& sites, const peft::AdapterConfig& config,
                         const std::string& file) {
   if (!config.targets.known()) return;
@@ -119,7 +120,7 @@ void check_completeness(const TensorMap& tensors, const Sites& sites, const peft
   completeness.report();
 }
 
-/// The linears of a site that the file has, with their ranks and scalings. Experts may differ in both.
+/// The linear layers of a site that the file contains, with their ranks and scalings. Experts may differ in both.
 struct SiteShape {
   std::vector<size_t> linears;
   std::vector<int64_t> ranks;
@@ -138,10 +139,11 @@ struct SiteShape {
   bool one_scaling() const { return std::equal(scalings.begin() + 1, scalings.end(), scalings.begin()); }
 };
 
-/// Lower ranks are padded with zeros, and unequal scalings move into B. An expert that the file leaves out has zeros.
+/// Reads the factors of a site. Lower ranks are padded with zeros, and unequal scalings are multiplied into B. An
+/// expert that is missing in the file gets zeros.
 LoraFactors read_site(TensorMap& left, const Site& site, const peft::AdapterConfig& config, const std::string& file) {
   const SiteShape shape(left, site, config);
-  std::vector<at::Tensor> a, b;  // whose shapes are known before anything of the rank that a file asks for is made
+  std::vector<at::Tensor> a, b;  // shapes are checked before memory of the file's rank is allocated
   for (size_t i = 0; i < shape.linears.size(); ++i) {
     const auto& module = site.modules[shape.linears[i]];
     a.push_back(peft::take_factor(left, concat(kPrefix, module, kA), {shape.ranks[i], site.in}, file));
@@ -173,7 +175,7 @@ void check_values(const AdapterState& adapters, const std::string& file) {
   }
 }
 
-/// The sites made last: tensors of a layer's three stacks take turns in the file.
+/// Caches the sites that were computed last, because tensors of a layer's three stacks alternate in the file.
 class LastSites {
  public:
   LastSites(const Joined& adapter, const PeftInfo& info) : adapter_(adapter), info_(info) {}

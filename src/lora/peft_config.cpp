@@ -11,11 +11,11 @@
 namespace evenkeel::peft {
 namespace {
 
-/// OrderedJson looks at all keys of an object for each that it adds. A rank and an alpha for every linear of
-/// OLMoE-1B-7B are 13,000 keys and values.
+/// The time of OrderedJson is quadratic in the number of keys of an object. A rank and an alpha for every linear layer
+/// of OLMoE-1B-7B are 13,000 keys and values.
 constexpr JsonLimits kLimits{.values = 100'000, .unique_keys = true};
 
-/// What a key of adapter_config.json may hold for the adapter to be plain LoRA.
+/// The values of a key of adapter_config.json that describe a plain LoRA adapter.
 struct KnownKey {
   std::string_view name, allowed;
   bool (*is_plain)(const OrderedJson& value);
@@ -39,13 +39,13 @@ bool are_texts(const OrderedJson& value) {
 }
 bool is_text(const OrderedJson& value) { return value.is_null() || value.is_string(); }
 
-/// Other ways to start change the base model as well.
-bool starts_plainly(const OrderedJson& value) {
+/// Returns whether the initialisation leaves the base model unchanged.
+bool starts_with_unchanged_base(const OrderedJson& value) {
   return value.is_boolean() || value == "gaussian" || value == "orthogonal";
 }
 
-/// Every key that PEFT 0.17 to 0.21 writes; a key that is missing means its plain value. Names, dropout and versions do
-/// not change what saved factors mean. What says which modules are adapted is checked where it is read (ModuleTargets).
+/// Every key that PEFT 0.17 to 0.21 writes. A missing key has its default value. Names, dropout and versions do not
+/// affect saved factors. Keys that select modules are checked where they are read (ModuleTargets).
 constexpr KnownKey kKnownKeys[] = {
     {"peft_type", "\"LORA\"", [](const OrderedJson& value) { return value == "LORA"; }},
     {"r", "a whole number from 1 to 65536", is_rank},
@@ -53,7 +53,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"use_rslora", "true or false", is_boolean},
     {"bias", "\"none\"", [](const OrderedJson& value) { return value == "none"; }},
     {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
-     starts_plainly},
+     starts_with_unchanged_base},
     {"fan_in_fan_out", "false", is_false},
     {"use_dora", "false", is_false},
     {"use_qalora", "false", is_false},
@@ -128,8 +128,8 @@ T first_match(const Patterns<T>& patterns, std::string_view name, T otherwise) {
   return otherwise;
 }
 
-/// Letters, digits, _ and -, which mean themselves, and dots, which mean any character.
-bool means_itself(std::string_view text) {
+/// Returns whether a pattern has only letters, digits, _, - and dots, which match any character.
+bool is_literal(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
 }
@@ -142,8 +142,8 @@ bool ends_at_a_dot(std::string_view name, std::string_view end) {
 
 }  // namespace
 
-NamePattern::NamePattern(std::string text, const std::string& place) : text_(std::move(text)) {
-  if (!means_itself(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", place);
+NamePattern::NamePattern(std::string text, const std::string& origin) : text_(std::move(text)) {
+  if (!is_literal(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", origin);
 }
 
 bool NamePattern::matches(std::string_view name) const {
@@ -165,7 +165,7 @@ bool AdapterConfig::adapts_parameter(std::string_view name) const {
 }
 
 AdapterConfig read_adapter_config(const fs::path& file) {
-  const auto json = load_json<OrderedJson>(file, kCheckpoint, kLimits);  // patterns are tried in order
+  const auto json = load_json<OrderedJson>(file, kCheckpoint, kLimits);  // patterns are tried in file order
   require_plain_lora(json, file.string());
   AdapterConfig config{.rank = json["r"].get<int64_t>(),
                        .alpha = json["lora_alpha"].get<double>(),

@@ -17,14 +17,14 @@ namespace evenkeel::peft {
 /// after a dot.
 class NamePattern {
  public:
-  /// \param place  the place of the pattern, for errors. \throws kCheckpoint when it is malformed
-  NamePattern(std::string text, const std::string& place);
+  /// \param origin  the file and key of the pattern, for error messages. \throws kCheckpoint when it is malformed
+  NamePattern(std::string text, const std::string& origin);
   /// Returns true when the pattern matches `name`. \throws kCheckpoint when matching takes too many steps.
   bool matches(std::string_view name) const;
 
  private:
   std::string text_;
-  std::optional<Regex> regex_;  // none where the text means itself
+  std::optional<Regex> regex_;  // unset for a literal text
 };
 
 /// Values by pattern. The first pattern that matches decides.

@@ -13,7 +13,7 @@ using peft::kA;
 using peft::kB;
 using peft::kPrefix;
 
-/// A parameter that several linears share, in the order of their outputs. Null: a share that is not adapted.
+/// A parameter that several linear layers share, in the order of their outputs. Null: the layer is not adapted.
 struct FusedParameter {
   std::string name;
   std::vector<const LoraFactors*> parts;
@@ -23,10 +23,10 @@ struct FusedParameter {
   }
 };
 
-/// Those of one module, in their order.
+/// The fused parameters of one module, in PEFT's order.
 using FusedModule = std::map<int64_t, FusedParameter>;
 
-/// All parts as one pair of factors. A part that is not adapted has no ranks and no rows in B.
+/// The factors of all layers of a parameter as one pair. A layer that is not adapted has rank 0 and zero rows of B.
 struct StackedParts {
   at::Tensor a, b;  // [*, n r, in], [*, parts out, n r]
 };
@@ -56,14 +56,14 @@ StackedParts stack_parts(const FusedParameter& parameter) {
   return fused;
 }
 
-/// Experts move into the rank axis: slowest in A, fastest in B.
+/// Moves the expert axis into the rank axis: slowest in A, fastest in B.
 void add_factors_of(TensorMap& tensors, const std::string& module, const at::Tensor& a, const at::Tensor& b) {
   const bool stack = a.dim() == 3;
   tensors.emplace(concat(kPrefix, module, kA), stack ? a.flatten(0, 1) : a);
   tensors.emplace(concat(kPrefix, module, kB), stack ? b.permute({1, 2, 0}).flatten(1, 2) : b);
 }
 
-/// PEFT wraps a module once per adapted parameter, in their order: the first lies deepest.
+/// PEFT wraps a module once per adapted parameter, in their order. The first parameter is the innermost wrapper.
 void add_module(TensorMap& tensors, const std::string& module, const FusedModule& parameters) {
   std::string wrapped = module;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
@@ -73,10 +73,10 @@ void add_module(TensorMap& tensors, const std::string& module, const FusedModule
   }
 }
 
-/// What of a model's modules the adapter touches, by PEFT's two kinds of targets.
+/// The adapted modules of a model, as PEFT's two kinds of targets.
 struct FusedTargets {
   std::set<std::string> modules, parameters;
-  std::map<std::string, int64_t> parts;  ///< of parameters that hold several adapted linears: how many
+  std::map<std::string, int64_t> parts;  ///< number of adapted linear layers per parameter, for parameters with several
 };
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }

@@ -7,15 +7,15 @@
 namespace evenkeel::peft {
 namespace {
 
-/// A linear of a parameter; null where the model's sites at hand lack it.
+/// A linear layer of a parameter; null if the selected sites do not contain it.
 struct Share {
   std::string name;
   const Site* site = nullptr;
 };
 
-/// A parameter that holds the experts of one or several linears of a layer.
+/// A parameter that contains the experts of one or several linear layers.
 struct Stack {
-  std::string name;  // of its module, a dot, its own
+  std::string name;  // module name, dot, parameter name
   std::vector<Share> shares;
 
   const Site& any() const {
@@ -23,7 +23,7 @@ struct Stack {
   }
 };
 
-/// The stacks of each module, in PEFT's order.
+/// Returns the stacks of each module, in PEFT's order.
 std::map<std::string, std::map<int64_t, Stack>> stacks_by_module(const Sites& sites) {
   std::map<std::string, std::map<int64_t, Stack>> modules;
   for (const auto& [name, site] : sites) {
@@ -37,7 +37,7 @@ std::map<std::string, std::map<int64_t, Stack>> stacks_by_module(const Sites& si
   return modules;
 }
 
-/// What PEFT wraps around a module for each adapted parameter, the outermost first.
+/// Returns the name prefixes of PEFT's wrappers of a module, one per adapted parameter, outermost first.
 std::vector<std::string> wrappers(const TensorMap& tensors, const std::string& module) {
   std::vector<std::string> names;
   for (auto name = concat(kPrefix, module); tensors.contains(concat(name, kA)) || tensors.contains(concat(name, kB));
@@ -46,8 +46,8 @@ std::vector<std::string> wrappers(const TensorMap& tensors, const std::string& m
   return names;
 }
 
-/// Both factors of a stack, [E, r, in] and [E, n out, r]: in the file experts lie in the rank axis, slowest in A,
-/// fastest in B.
+/// Returns both factors of a stack, [E, r, in] and [E, n out, r]. In the file experts are part of the rank axis,
+/// slowest in A and fastest in B.
 LoraFactors take_stack(TensorMap& left, const std::string& wrapper, const Stack& stack, const AdapterConfig& config,
                        const std::string& file) {
   const auto& site = stack.any();
@@ -61,12 +61,12 @@ LoraFactors take_stack(TensorMap& left, const std::string& wrapper, const Stack&
 
 bool is_zero(const at::Tensor& tensor) { return tensor.numel() == 0 || tensor.abs().max().item<float>() == 0; }
 
-/// The share of B that is its own when B is block-diagonal.
+/// Returns the diagonal block of a layer if B is block-diagonal.
 at::Tensor own_block(const at::Tensor& rows, size_t share, int64_t rank) {
   return rows.narrow(2, static_cast<int64_t>(share) * rank, rank);
 }
 
-/// Each linear's rows of B, [E, out, r].
+/// Returns the rows of B of each layer, [E, out, r].
 std::vector<at::Tensor> rows_by_share(const LoraFactors& whole, size_t shares) {
   return whole.b.chunk(static_cast<int64_t>(shares), 1);
 }

@@ -1,5 +1,5 @@
-/// \file  Matches the regular expressions of an adapter_config.json. PEFT uses Python's `re`; this file uses PCRE2 and
-/// accepts only constructs that both read alike. Private to lora/peft*.cpp.
+/// \file  Matches the regular expressions of an adapter_config.json. PEFT uses Python's `re`. This file uses PCRE2 and
+/// accepts only constructs that have the same meaning in both. Private to lora/peft*.cpp.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,17 @@ namespace evenkeel::peft {
 class Regex {
  public:
   /// \param text  the pattern of the file
-  /// \param before, after  what PEFT adds around the pattern
-  /// \param place  the place of the pattern, for errors
-  /// \throws kCheckpoint when it is malformed, too long, or has a construct that Python and PCRE2 read differently.
-  Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& place);
+  /// \param before, after  text that PEFT adds around the pattern
+  /// \param origin  the file and key of the pattern, for error messages
+  /// \throws kCheckpoint when the pattern is malformed, too long, or has a construct that Python and PCRE2 read
+  /// differently.
+  Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& origin);
   /// Returns the text of the group named `group`, or of the whole match if `group` is null; nothing when there is no
   /// match. \throws kCheckpoint when matching takes too many steps.
   std::optional<std::string> match(std::string_view subject, const char* group = nullptr) const;
 
  private:
-  std::string text_, place_;
+  std::string text_, origin_;
   std::shared_ptr<void> code_;
 };
 

@@ -9,7 +9,7 @@
 namespace evenkeel::peft {
 namespace {
 
-constexpr size_t kMostLayerPatterns = 100;  // each is matched with every module
+constexpr size_t kMaxLayerPatterns = 100;  // each pattern is matched with every module
 constexpr std::string_view kNumber = R"(\.(?P<idx>\d+)\.)";
 
 const OrderedJson& member(const OrderedJson& config, const char* key) {
@@ -24,14 +24,14 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// One value or a list of values.
+/// Returns the elements of a list, or the single value.
 std::vector<OrderedJson> each(const OrderedJson& value) {
   if (value.is_null()) return {};
   return value.is_array() ? value.get<std::vector<OrderedJson>>() : std::vector<OrderedJson>{value};
 }
 
-[[noreturn]] void refuse_value(const std::string& place, const OrderedJson& value, std::string_view allowed) {
-  fail(kCheckpoint, place, " is ", shown(Json(value)), ", allowed: ", allowed);
+[[noreturn]] void refuse_value(const std::string& origin, const OrderedJson& value, std::string_view allowed) {
+  fail(kCheckpoint, origin, " is ", shown(Json(value)), ", allowed: ", allowed);
 }
 
 bool is_all_linear(const OrderedJson& value) {
@@ -40,15 +40,15 @@ bool is_all_linear(const OrderedJson& value) {
 
 }  // namespace
 
-NameList::NameList(const OrderedJson& value, const std::string& place) {
+NameList::NameList(const OrderedJson& value, const std::string& origin) {
   if (value.is_string()) {
     const auto text = value.get<std::string>();
-    if (!text.empty() && !is_all_linear(value)) pattern_.emplace(text, "(?:", ")\\z", place);
+    if (!text.empty() && !is_all_linear(value)) pattern_.emplace(text, "(?:", ")\\z", origin);
     return;
   }
-  if (!value.is_null() && !value.is_array()) refuse_value(place, value, "a text, a list of texts, null");
+  if (!value.is_null() && !value.is_array()) refuse_value(origin, value, "a text, a list of texts, null");
   for (const auto& name : value) {
-    if (!name.is_string()) refuse_value(place, value, "a text, a list of texts, null");
+    if (!name.is_string()) refuse_value(origin, value, "a text, a list of texts, null");
     names_.insert(name.get<std::string>());
   }
 }
@@ -80,8 +80,8 @@ void ModuleTargets::read_layers(const OrderedJson& config, const std::string& fi
     if (!layers_) layers_.emplace();
     layers_->insert(number.get<int64_t>());
   }
-  EK_CHECK(each(patterns).size() <= kMostLayerPatterns, kCheckpoint, file, ": layers_pattern has ", patterns.size(),
-           " entries, allowed: up to ", kMostLayerPatterns);
+  EK_CHECK(each(patterns).size() <= kMaxLayerPatterns, kCheckpoint, file, ": layers_pattern has ", patterns.size(),
+           " entries, allowed: up to ", kMaxLayerPatterns);
   for (const auto& pattern : each(patterns)) {
     if (!pattern.is_string()) refuse_value(file + ": layers_pattern", patterns, "texts, null");
     if (!pattern.get<std::string>().empty())
@@ -92,7 +92,7 @@ void ModuleTargets::read_layers(const OrderedJson& config, const std::string& fi
   if (layer_patterns_.empty()) layer_patterns_.emplace_back("", R"(.*?\.[^.]*)", kNumber, file);
 }
 
-/// The first pattern that finds a number decides.
+/// The first pattern that matches a layer number decides.
 bool ModuleTargets::in_layers(std::string_view module) const {
   for (const auto& pattern : layer_patterns_) {
     const auto number = pattern.match(module, "idx");

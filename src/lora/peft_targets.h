@@ -13,11 +13,14 @@
 
 namespace evenkeel::peft {
 
-/// A list of names, each of a whole module or of its end after a dot, or one regular expression for whole names.
+/// A list of module names, or one regular expression. A name matches a whole module name, or the part of one after a
+/// dot. The regular expression must match the whole module name.
 class NameList {
  public:
-  /// \param value  null, a string or a list of strings. \param place  its place, for errors
-  NameList(const OrderedJson& value, const std::string& place);
+  /// Reads the value of a key.
+  /// \param value  null, a string or a list of strings
+  /// \param origin  the file and key of the value, for error messages
+  NameList(const OrderedJson& value, const std::string& origin);
   bool empty() const { return names_.empty() && !pattern_; }
   bool has(std::string_view module) const;
   bool has_whole(std::string_view module) const { return names_.contains(module); }
@@ -31,9 +34,10 @@ class NameList {
 /// check_target_module_exists of PEFT 0.21.
 class ModuleTargets {
  public:
-  /// \throws kCheckpoint on values that PEFT refuses too.
+  /// Reads the four keys. \throws kCheckpoint on values that PEFT rejects too.
   ModuleTargets(const OrderedJson& config, const std::string& file);
-  /// Returns false when the file has no target_modules. Then only its tensors show what is adapted.
+  /// Returns false when the file has no target_modules. Then only the names of its tensors show which modules are
+  /// adapted.
   bool known() const { return known_; }
   bool has(std::string_view module) const;
 
@@ -44,7 +48,7 @@ class ModuleTargets {
   bool known_ = false, everything_ = false;
   NameList names_, excluded_;
   std::optional<std::set<int64_t>> layers_{};  // none: all
-  std::vector<Regex> layer_patterns_{};        // what comes before a layer's number
+  std::vector<Regex> layer_patterns_{};        // the pattern of the name before the layer number
 };
 
 }  // namespace evenkeel::peft

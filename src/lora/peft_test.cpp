@@ -76,8 +76,8 @@ TEST_F(Peft, ARoundTripGivesTheSameFactors) {
   }
 }
 
-// Changes of a base in 16 bits, one of them folded, on some sites only; the rest of the sites have an adapter alone.
-TEST_F(Peft, WhatIsJoinedWhileItIsWrittenIsWhatIsJoinedBefore) {
+// The change of the base is in 16 bits, one site's change is a product, and only some sites have one.
+TEST_F(Peft, JoiningWhileWritingEqualsJoiningBefore) {
   AdapterState changes;
   auto adapters = example_adapters();
   for (const auto& site : {kQuery, kUp})
@@ -94,7 +94,7 @@ TEST_F(Peft, WhatIsJoinedWhileItIsWrittenIsWhatIsJoinedBefore) {
   EXPECT_EQ(read_file(folder_ / "plain/adapter_model.safetensors"), read_file(folder_ / "adapter_model.safetensors"));
 }
 
-TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
+TEST_F(Peft, NamesHaveOneLinearPerExpert) {
   const auto saved = tensors();
   EXPECT_EQ(saved.size(), 2u * (1 + 1 + 3 + 3));
   EXPECT_TRUE(at::equal(saved.at("base_model.model.model.layers.0.mlp.experts.2.up_proj.lora_B.weight"),
@@ -107,8 +107,9 @@ TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
   EXPECT_EQ(config["lora_alpha"], 4);
 }
 
-/// Mixtral's checkpoints call them w1, w3 and w2 below block_sparse_moe; sites and targets keep their names.
-TEST_F(Peft, ModulesAreNamedAsTheFamilySays) {
+/// Mixtral's checkpoints call these modules w1, w3 and w2 of block_sparse_moe. Sites and targets keep the project's
+/// names.
+TEST_F(Peft, ModulesAreNamedAsInTheFamily) {
   Site up = stack(7, 4, "up_proj", kGateUp);
   for (int64_t e = 0; e < 3; ++e) up.modules[static_cast<size_t>(e)] = concat("layers.0.moe.", 2 - e, ".w3");
   const AdapterState adapters{{kUp, example_adapters().at(kUp)}};
@@ -119,12 +120,12 @@ TEST_F(Peft, ModulesAreNamedAsTheFamilySays) {
   EXPECT_EQ(refusal(), "tensor base_model.model.layers.0.moe.0.w3.lora_A.weight adapts a module the model lacks");
 }
 
-TEST_F(Peft, RankStabilisedScalingDividesByTheRoot) {
+TEST_F(Peft, RankStabilisedScalingDividesByTheSquareRoot) {
   set_config("use_rslora", true);
   EXPECT_DOUBLE_EQ(load_peft_adapter(folder_, kSites).at(kQuery).scaling, 4 / std::sqrt(2.0));
 }
 
-TEST_F(Peft, AnAdapterMayCoverSomeSitesOnlyAndBeOfAnotherDtype) {
+TEST_F(Peft, AnAdapterMayCoverSomeSitesInAnotherDtype) {
   auto few = tensors();
   std::erase_if(few, [](const auto& entry) { return entry.first.find("q_proj") == std::string::npos; });
   for (auto& [name, tensor] : few) tensor = tensor.to(at::kBFloat16);
@@ -134,7 +135,7 @@ TEST_F(Peft, AnAdapterMayCoverSomeSitesOnlyAndBeOfAnotherDtype) {
   EXPECT_EQ(loaded.at(kQuery).a.scalar_type(), at::kFloat);
 }
 
-TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
+TEST_F(Peft, RejectsOtherKindsOfAdapters) {
   const std::vector<std::pair<std::string, Json>> bad = {{"peft_type", "IA3"},
                                                          {"use_dora", true},
                                                          {"bias", "all"},
@@ -157,8 +158,8 @@ TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
   }
 }
 
-TEST_F(Peft, EveryKeyThatPeftWritesByDefaultIsKnown) {
-  // PEFT 0.17.1 and 0.21.2, LoraConfig(target_modules=...).save_pretrained: what ours leaves out.
+TEST_F(Peft, AcceptsEveryDefaultKeyOfPeft) {
+  // Keys that PEFT 0.17.1 and 0.21.2 write for LoraConfig(target_modules=...) and this program does not.
   for (const auto* key :
        {"alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "eva_config", "exclude_modules",
         "kasa_config", "layer_replication", "lora_ga_config", "megatron_config", "monteclora_config",
@@ -172,7 +173,7 @@ TEST_F(Peft, EveryKeyThatPeftWritesByDefaultIsKnown) {
   EXPECT_EQ(refusal(), "no error");
 }
 
-TEST_F(Peft, WrongTypesAreNamedWithWhatIsExpected) {
+TEST_F(Peft, ErrorsNameTheExpectedType) {
   const std::vector<std::pair<std::string, Json>> bad = {{"r", "two"},
                                                          {"r", 0},
                                                          {"r", int64_t{1'000'000'000'000}},
@@ -186,7 +187,7 @@ TEST_F(Peft, WrongTypesAreNamedWithWhatIsExpected) {
   }
 }
 
-TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
+TEST_F(Peft, RejectsMissingUnexpectedMisshapenAndNonFiniteTensors) {
   const std::string name = "base_model.model.model.layers.0.mlp.experts.1.up_proj.lora_A.weight";
   const auto whole = tensors();
   auto changed = whole;
@@ -213,14 +214,14 @@ TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
   EXPECT_EQ(refusal(), "the adapter of " + kUp + " holds a value that is not finite");
 }
 
-TEST_F(Peft, WhatPeftCannotHoldIsNotWritten) {
+TEST_F(Peft, DoesNotWriteWhatPeftCannotRepresent) {
   auto adapters = example_adapters();
   adapters.at(kQuery).scaling = 3;
   EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kSites, kInfo), Error);
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
-/// Expert e's product from a fused pair: A is expert slowest, B expert fastest.
+/// Returns the product of expert e from a fused pair. Experts are slowest in A and fastest in B.
 at::Tensor fused_delta(const at::Tensor& a, const at::Tensor& b, int64_t experts, int64_t expert) {
   const int64_t rank = a.size(0) / experts;
   return at::matmul(b.view({b.size(0), rank, experts}).select(2, expert), a.view({experts, rank, -1})[expert]);
@@ -252,7 +253,7 @@ TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
   EXPECT_EQ(config["alpha_pattern"]["gate_up_proj"], 8);
 }
 
-TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
+TEST_F(Peft, AnAdapterOfGateOnlyLeavesUpUnchanged) {
   save_fused_peft_adapter(folder_, {{kUp, example_adapters().at(kUp)}}, kSites, kInfo);
   const auto saved = tensors();
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
@@ -262,7 +263,7 @@ TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
   EXPECT_TRUE(load_json(folder_ / "adapter_config.json")["rank_pattern"].empty());
 }
 
-/// The routed linears of a layer, all of them, and a dense one.
+/// All routed linear layers of a layer, and a dense one.
 class FusedPeft : public Peft {
  protected:
   static Sites whole() {
@@ -289,7 +290,7 @@ void expect_equal(const AdapterState& read, const AdapterState& written) {
   }
 }
 
-TEST_F(FusedPeft, OurOwnIsReadBackBitForBitWhicheverTargetsItHas) {
+TEST_F(FusedPeft, WrittenAdaptersAreReadBackBitForBit) {
   for (const std::vector<std::string>& without : {std::vector<std::string>{},
                                                   {kGate},
                                                   {kGate, kUp},
@@ -303,7 +304,7 @@ TEST_F(FusedPeft, OurOwnIsReadBackBitForBitWhicheverTargetsItHas) {
   }
 }
 
-TEST_F(FusedPeft, LinearsThatShareOneAAreReadExactlyAtItsRank) {
+TEST_F(FusedPeft, LinearsThatShareAAreReadAtItsRank) {
   const auto sites = whole();
   save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
   auto shared = tensors();
@@ -320,7 +321,7 @@ TEST_F(FusedPeft, LinearsThatShareOneAAreReadExactlyAtItsRank) {
   EXPECT_EQ(read.at(kQuery).rank(), 2);
 }
 
-TEST_F(FusedPeft, WhatDoesNotFitIsNamed) {
+TEST_F(FusedPeft, ErrorsNameTensorsOfWrongShape) {
   const auto sites = whole();
   save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
   set_config("target_parameters", {"mlp.experts.gate_up_proj", "mlp.gate.weight"});
@@ -334,12 +335,12 @@ TEST_F(FusedPeft, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(refusal(), "share 0 of model.layers.0.mlp.experts.gate_up_proj is adapted, which the model lacks");
 }
 
-TEST_F(Peft, PatternsMatchTheEndsOfNamesFromADotOnTheFirstFirst) {
+TEST_F(Peft, PatternsMatchNameSuffixesInOrder) {
   auto changed = tensors();
   changed["base_model.model." + kQuery + ".lora_A.weight"] = at::full({3, 7}, 0.5);
   changed["base_model.model." + kQuery + ".lora_B.weight"] = at::full({5, 3}, 0.25);
   set_tensors(changed);
-  // {pattern, r or nothing where it must not match}
+  // pattern, expected rank or nothing if it must not match
   for (const auto& [pattern, matches] :
        std::vector<std::pair<std::string, bool>>{{"q_proj", true},
                                                  {"self_attn.q_proj", true},
@@ -367,7 +368,7 @@ TEST_F(Peft, PatternsMatchTheEndsOfNamesFromADotOnTheFirstFirst) {
   }
 }
 
-TEST_F(Peft, ScalingsFollowTheirOwnRankAndAlpha) {
+TEST_F(Peft, ScalingsUseTheRankAndAlphaOfTheirPattern) {
   set_config("alpha_pattern", {{"q_proj", 6}});
   auto read = load_peft_adapter(folder_, kSites);
   EXPECT_EQ(read.at(kQuery).scaling, 3);
@@ -390,14 +391,14 @@ TEST_F(Peft, ExpertsOfUnequalRankAndScalingAreStacked) {
   EXPECT_TRUE(delta_weight(read)[2].allclose(delta_weight(example_adapters().at(kUp))[2], 1e-5, 1e-6));
 }
 
-TEST_F(Peft, APatternThatIsNoneOrNeverEndsIsRefused) {
+TEST_F(Peft, RejectsInvalidAndCatastrophicPatterns) {
   set_config("rank_pattern", {{"q_proj(", 3}});
   EXPECT_NE(refusal().find("rank_pattern: q_proj( is no regular expression"), std::string::npos) << refusal();
   set_config("rank_pattern", {{"((a|[a-z_.0-9])*)*[XY]", 3}});
   EXPECT_NE(refusal().find("takes too many steps"), std::string::npos) << refusal();
 }
 
-TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneOfEach) {
+TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneRankAndScaling) {
   const auto sites = whole();
   expect_equal(with_one_rank(adapters(sites)), adapters(sites));
   auto unequal = adapters(sites);
@@ -414,7 +415,7 @@ TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneOfEach) {
   }
 }
 
-TEST_F(FusedPeft, LayersAreMadeWholeWithZeros) {
+TEST_F(FusedPeft, MissingLayersAreFilledWithZeros) {
   const auto sites = whole();
   AdapterState partial{{kQuery, adapters(sites).at(kQuery)}};
   EXPECT_EQ(with_whole_layers(partial, sites).size(), 1u) << "attention alone needs no experts";

@@ -7,7 +7,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#if !defined(__clang__)  // g++ 12 takes the intrinsics' own undefined operands for ours (GCC bug 105593)
+#if !defined(__clang__)  // g++ 12 warns about undefined operands inside its own intrinsics (GCC bug 105593)
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -21,11 +21,11 @@ namespace evenkeel {
 
 namespace {
 
-constexpr int kAhead = 2048;    // bytes
-constexpr size_t kLine = 64;    // bytes
-constexpr size_t kFloats = 16;  // of a line
+constexpr int kPrefetchBytes = 2048;  // bytes
+constexpr size_t kLineBytes = 64;     // bytes
+constexpr size_t kLineFloats = 16;    // floats per line
 
-/// Four registers of eight sums, in the order in which a step's low() and high() give values.
+/// Four registers of eight sums, in the order of the values of low() and high().
 struct Sums {
   __m512i eight[4];
 };
@@ -34,13 +34,13 @@ EK_AVX512 inline __m512i rounded(__m256 x, __m512d factor) {
   return _mm512_cvtpd_epi64(_mm512_mul_pd(_mm512_cvtps_pd(x), factor));
 }
 
-/// Sixteen values to two registers of sums.
+/// Adds sixteen values to two registers of sums.
 EK_AVX512 inline void add_half(__m512 x, __m512d factor, __m512i& low, __m512i& high) {
   low = _mm512_add_epi64(low, rounded(_mm512_castps512_ps256(x), factor));
   high = _mm512_add_epi64(high, rounded(_mm512_extractf32x8_ps(x, 1), factor));
 }
 
-/// A step's values of a term, as they lie.
+/// Loaded values of a term in 16 bits.
 struct Narrow {
   using Bits = uint16_t;
   static constexpr int kRegisters = 1;
@@ -48,7 +48,7 @@ struct Narrow {
 
   EK_AVX512 static __m512i magnitude(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff)); }
   EK_AVX512 static __m512i larger(__m512i x, __m512i y) { return _mm512_max_epu16(x, y); }
-  // Every other value, from the first and from the second: one instruction each.
+  // Returns every second value, from the first or from the second. Each takes one instruction.
   EK_AVX512 __m512 low() const { return _mm512_castsi512_ps(_mm512_slli_epi32(all[0], 16)); }
   EK_AVX512 __m512 high() const {
     return _mm512_castsi512_ps(_mm512_and_si512(all[0], _mm512_set1_epi32(static_cast<int>(0xffff0000))));
@@ -95,7 +95,7 @@ struct Wide {
   }
 };
 
-/// Largest magnitudes of a term so far, lane by lane.
+/// The largest magnitudes of a term so far, per lane.
 template <typename Step>
 using Lanes = std::array<typename Step::Bits, kRegisterStep>;
 
@@ -103,8 +103,8 @@ template <typename Step>
 EK_AVX512 inline Step load(const typename Step::Bits* values) {
   Step step;
   for (int i = 0; i < Step::kRegisters; ++i) {
-    const auto* line = reinterpret_cast<const char*>(values) + static_cast<size_t>(i) * kLine;
-    __builtin_prefetch(line + kAhead);
+    const auto* line = reinterpret_cast<const char*>(values) + static_cast<size_t>(i) * kLineBytes;
+    __builtin_prefetch(line + kPrefetchBytes);
     step.all[i] = _mm512_loadu_si512(line);
   }
   return step;
@@ -113,7 +113,7 @@ EK_AVX512 inline Step load(const typename Step::Bits* values) {
 template <typename Step>
 EK_AVX512 inline void see(const Step& step, Lanes<Step>& largest) {
   for (int i = 0; i < Step::kRegisters; ++i) {
-    auto* lanes = reinterpret_cast<char*>(largest.data()) + static_cast<size_t>(i) * kLine;
+    auto* lanes = reinterpret_cast<char*>(largest.data()) + static_cast<size_t>(i) * kLineBytes;
     _mm512_storeu_si512(lanes, Step::larger(_mm512_loadu_si512(lanes), Step::magnitude(step.all[i])));
   }
 }
@@ -141,10 +141,10 @@ EK_AVX512 void sum_few(std::span<Addend<typename Step::Bits>> addends, bool firs
 
 template <typename Step>
 void sum_all(std::span<Addend<typename Step::Bits>> addends, std::span<int64_t> sum) {
-  constexpr size_t kTogether = 16;  // as many streams as a processor follows
-  for (size_t begin = 0; begin < addends.size(); begin += kTogether) {
-    const auto some = addends.subspan(begin, std::min(kTogether, addends.size() - begin));
-    std::array<Lanes<Step>, kTogether> largest{};
+  constexpr size_t kMaxStreams = 16;  // as many memory streams as a processor prefetches
+  for (size_t begin = 0; begin < addends.size(); begin += kMaxStreams) {
+    const auto some = addends.subspan(begin, std::min(kMaxStreams, addends.size() - begin));
+    std::array<Lanes<Step>, kMaxStreams> largest{};
     sum_few<Step>(some, begin == 0, sum, largest.data());
     for (size_t i = 0; i < some.size(); ++i) some[i].largest = *std::max_element(largest[i].begin(), largest[i].end());
   }
@@ -158,17 +158,17 @@ void sum_in_registers(std::span<Addend<uint16_t>> addends, std::span<int64_t> su
 void sum_in_registers(std::span<Addend<uint32_t>> addends, std::span<int64_t> sum) { sum_all<Wide>(addends, sum); }
 
 bool is_whole_lines(const float* out, int64_t count) {
-  return reinterpret_cast<uintptr_t>(out) % kLine == 0 && count % kFloats == 0;
+  return reinterpret_cast<uintptr_t>(out) % kLineBytes == 0 && count % kLineFloats == 0;
 }
 
 EK_AVX512 void store_nontemporal(std::span<const int64_t> sum, double factor, float* out) {
   const __m512d factors = _mm512_set1_pd(factor);
-  for (size_t j = 0; j < sum.size(); j += kFloats) {
+  for (size_t j = 0; j < sum.size(); j += kLineFloats) {
     const __m256 low = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_loadu_si512(&sum[j])), factors));
     const __m256 high = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_loadu_si512(&sum[j + 8])), factors));
     _mm512_stream_ps(out + j, _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
   }
-  _mm_sfence();  // such writes are in no order with those of a thread that says it is done
+  _mm_sfence();  // non-temporal stores need a fence before another thread reads them
 }
 
 #else

@@ -48,8 +48,8 @@ int64_t rank_above_tau(const at::Tensor& s, const Config& config) {
   if (total.item<double>() == 0) return 0;
   // For tau = 1, keep all components: squares of small components vanish in the sum before the components do.
   const auto rank = config.tau < 1 ? energy.lt(total * config.tau).sum() + 1 : s.gt(0).sum();
-  const int64_t most = config.max_rank > 0 ? std::min(config.max_rank, s.size(0)) : s.size(0);
-  return std::min(rank.item<int64_t>(), most);
+  const int64_t max_rank = config.max_rank > 0 ? std::min(config.max_rank, s.size(0)) : s.size(0);
+  return std::min(rank.item<int64_t>(), max_rank);
 }
 
 /// Returns the mean of p over all modules. Each expert counts as one module.

@@ -9,8 +9,8 @@
 namespace evenkeel {
 namespace {
 
-/// `given` in front of `fresh`, at the scale of `fresh`.
-LoraFactors in_front(const LoraFactors& given, const LoraFactors& fresh, const std::string& site) {
+/// Puts the rows of `given` before the remaining rows of `fresh`, with the scale of `fresh`.
+LoraFactors prepend(const LoraFactors& given, const LoraFactors& fresh, const std::string& site) {
   const int64_t rank = given.rank(), all = fresh.rank();
   EK_CHECK(rank <= all, kConfig, "lora.init has rank ", rank, " at ", site, ", allowed: up to ", all,
            ", the largest rank of any client");
@@ -31,7 +31,7 @@ AdapterState fresh_adapters(const ServerView& server, double scaling) {
 AdapterState first_adapters(const ServerView& server) {
   auto adapters = fresh_adapters(server, server.scale.of(server.rank));
   if (!server.start) return adapters;
-  for (const auto& [site, given] : *server.start) adapters.at(site) = in_front(given, adapters.at(site), site);
+  for (const auto& [site, given] : *server.start) adapters.at(site) = prepend(given, adapters.at(site), site);
   return adapters;
 }
 
@@ -43,7 +43,7 @@ AdapterState first_best_adapters(const ServerView& server) {
   const std::vector<double> whole{1.0};
   const auto best = best_factors(parts, whole, [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
   for (const auto& [site, given] : best)
-    adapters.at(site) = in_front(truncated(given, server.rank), adapters.at(site), site);
+    adapters.at(site) = prepend(truncated(given, server.rank), adapters.at(site), site);
   return adapters;
 }
 

@@ -16,7 +16,7 @@ LoraFactors detach(const LoraFactors& factors) {
           factors.scaling};
 }
 
-/// Too low to be folded into a product (lora/algebra.h).
+/// Returns whether the rank is too low for a replacement by the product (lora/algebra.h).
 bool is_stack(const LoraFactors& factors) { return factors.rank() < std::min(factors.a.size(-1), factors.b.size(-2)); }
 
 }  // namespace
@@ -32,7 +32,7 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
     auto& base_change = next.common.base_change;
     const bool first = !base_change.contains(site) && !delta.core.defined();
     if (first && is_stack(delta) && delta.scaling == 1) {
-      delta.a = delta.a.contiguous();  // what a decomposition made may lie the other way
+      delta.a = delta.a.contiguous();  // decompositions may return transposed strides
       delta.b = delta.b.contiguous();
       base_change[site] = {.a = delta.a, .b = delta.b};
       continue;
@@ -40,7 +40,7 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
     add_to_base(base_change, {{site, delta}});
     const auto& all = base_change.at(site);
     if (!is_stack(all) || delta.scaling != 1) continue;
-    // The end of the stack: held once.
+    // `delta` becomes a view of the last ranks of the stack, so its numbers are stored once.
     delta.a = all.a.narrow(-2, all.rank() - delta.rank(), delta.rank());
     delta.b = all.b.narrow(-1, all.rank() - delta.rank(), delta.rank());
   }

@@ -44,9 +44,9 @@ std::vector<std::string> MethodEntry::rank_eval_modes(std::span<const std::strin
 std::span<const MethodEntry> methods() { return table(); }
 
 void add_method(const MethodEntry& entry) {
-  const auto taken = [&](const MethodEntry& known) { return known.name == entry.name; };
+  const auto same_name = [&](const MethodEntry& known) { return known.name == entry.name; };
   EK_CHECK(entry.make && entry.write, kInternal, "method ", entry.name, " has no make or no write: use method_entry()");
-  EK_CHECK(std::none_of(table().begin(), table().end(), taken), kConfig, "method ", entry.name,
+  EK_CHECK(std::none_of(table().begin(), table().end(), same_name), kConfig, "method ", entry.name,
            " is in the table already: choose another name");
   table().push_back(entry);
 }

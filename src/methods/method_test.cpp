@@ -35,11 +35,11 @@ ServerView view(const Sites& sites) {
           .seed = 3};
 }
 
-TEST(Uploads, OfMappedFilesLeaveMemoryAsTheyAreSummed) {
+TEST(Uploads, MappedPayloadsAreReleasedWhileTheyAreSummed) {
   constexpr int64_t kMiB = 1 << 20;
   const testing::TemporaryFolder folder;
   std::vector<ClientUpdate> updates;
-  const std::vector<std::string> sites{"first", "second", "third"};  // 40 MiB of two clients each
+  const std::vector<std::string> sites{"first", "second", "third"};  // three sites with 40 MiB for each of two clients
   for (const int64_t id : {0, 1}) {
     ClientUpdate whole = update(id, at::zeros({1, 3}), at::zeros({2, 1}));
     for (const auto& site : sites)
@@ -58,7 +58,7 @@ TEST(Uploads, OfMappedFilesLeaveMemoryAsTheyAreSummed) {
   EXPECT_LT(most_kib, 64 * 1024);
 }
 
-TEST(Methods, ARowWithoutAMethodOrWithAKnownNameIsRefused) {
+TEST(Methods, RejectsEntriesWithoutAMethodOrWithADuplicateName) {
   EXPECT_THROW(add_method({.name = "empty",
                            .title = "",
                            .paper = "",
@@ -83,7 +83,7 @@ TEST(Fedit, AveragesTheFactorsSeparatelyWithTheGivenWeights) {
   EXPECT_TRUE(mean.b.equal(at::tensor({0.25f, 3.f}).view({2, 1}))) << mean.b;
 }
 
-TEST(Fedit, PreparesACopyOfWhatWasSent) {
+TEST(Fedit, PrepareCopiesTheBroadcast) {
   const auto sites = one_site();
   const auto method = fedit();
   const auto state = method->initialize(view(sites));
@@ -98,7 +98,7 @@ TEST(Fedit, PreparesACopyOfWhatWasSent) {
   EXPECT_TRUE(download.adapters.at(kSite).b.equal(before));
 }
 
-TEST(Aggregate, NamesTheClientThatLeftASiteOut) {
+TEST(Aggregate, ErrorsNameTheClientWithAMissingSite) {
   const auto sites = one_site();
   const auto method = fedit();
   const auto state = method->initialize(view(sites));
@@ -114,7 +114,7 @@ TEST(Aggregate, NamesTheClientThatLeftASiteOut) {
   }
 }
 
-TEST(Metrics, OfTensorsCountOnceTheyAreRead) {
+TEST(Metrics, TensorMetricsCountAfterRead) {
   Metrics metrics;
   metrics.add("x", 1, 1);
   metrics.add("x", at::scalar_tensor(4.0f));

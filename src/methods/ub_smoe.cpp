@@ -22,7 +22,7 @@
 namespace evenkeel::ubsmoe {
 namespace {
 
-constexpr double kLiteralGamma = 0.4;  // R12: the setup's local epochs, read as a number of iterations
+constexpr double kLiteralGamma = 0.4;  // R12: the paper's number of local epochs, used as a number of iterations
 
 std::string phi_of(const std::string& layer) { return layer + ".phi"; }
 std::string counts_of(const std::string& layer) { return layer + ".counts"; }
@@ -32,7 +32,7 @@ constexpr const char* kMaxTopK = "k_max";
 
 at::Tensor scalar(double value) { return at::scalar_tensor(value, at::kDouble); }
 
-/// Kbar = sum_c p_c K_c over the participants (R8).
+/// Returns Kbar = sum_c p_c K_c over the participants (R8).
 double mean_top_k(const RoundView& round) {
   double mean = 0;
   for (size_t c = 0; c < round.participants.size(); ++c)
@@ -40,7 +40,7 @@ double mean_top_k(const RoundView& round) {
   return mean;
 }
 
-/// u_i = sum_c p_c a_ci / n_c: sums to Kbar over the experts of a layer (R7).
+/// Returns u_i = sum_c p_c a_ci / n_c. Its sum over the experts of a layer is Kbar (R7).
 at::Tensor utilization_E(const std::string& layer, const RoundView& round, const Uploads& uploads) {
   return uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
     const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
@@ -48,7 +48,7 @@ at::Tensor utilization_E(const std::string& layer, const RoundView& round, const
   });
 }
 
-/// Gamma: optimiser steps of a client, in the mean (R12).
+/// Returns Gamma: the mean number of optimiser steps of a client (R12).
 double mean_steps(const RoundView& round, const Uploads& uploads) {
   const auto mean = uploads.sum(round.weights, [](const ClientUpdate& update, double weight) {
     return scalar(weight * static_cast<double>(update.steps));
@@ -197,7 +197,7 @@ class UbSmoe : public FederatedMethod {
            (phi_E - options_.phi_range[1]).relu().square().sum();
   }
 
-  /// (1 - zeta) phit + zeta phi, phit = tanh(u* / (u + eps) - 1) scaled to the range (R4).
+  /// Returns (1 - zeta) phit + zeta phi with phit = tanh(u* / (u + eps) - 1), scaled to the range (R4).
   at::Tensor updated_phi_E(const at::Tensor& phi_E, const at::Tensor& u_E, double kbar) const {
     const double target = kbar / static_cast<double>(u_E.numel());
     const auto pull_E = (target / (u_E + options_.util_eps) - 1).tanh();

@@ -280,8 +280,8 @@ at::Tensor PseudoGradients::clip_limit(const StepView& step, const std::string& 
                           : options_.pg_clip * median_of(expert_norms(step.engine, measures), used_E);
 }
 
-/// Records the shares of a layer's experts that were idle and that got a nonzero pseudo-gradient, its norm, and the
-/// share of those that were clipped.
+/// Records four metrics of a layer: the shares of experts that were idle, that got a nonzero pseudo-gradient and that
+/// were clipped, and the mean norm.
 void PseudoGradients::report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E,
                              const at::Tensor& clipped_E) const {
   const auto idle_E = share_E.gt(0);

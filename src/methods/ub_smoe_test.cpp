@@ -1,4 +1,4 @@
-// UB-SMoE worked out by hand: the server's two updates, and every way a client can read its pseudo-gradients.
+// Compares UB-SMoE with hand-computed values: the server's two updates, and every mode of the pseudo-gradients.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,8 @@ std::unique_ptr<FederatedMethod> method(const std::string& toml = "") {
   return find_method("ub-smoe").make(config::Table::parse(toml, "test"));
 }
 
-/// Pseudo-gradients as gradients of norm 2.0 or less, whatever those of others are.
+/// Returns a method that adds pseudo-gradients to the gradients before AdamW, clipped per expert unless `toml` sets a
+/// mode.
 std::unique_ptr<FederatedMethod> through_adamw(const std::string& toml = "") {
   const bool says_how = toml.find("pg_clip_mode") != std::string::npos;
   return method(concat("pg_apply = \"adam_grad\"\n", says_how ? "" : "pg_clip_mode = \"per_expert_norm\"\n", toml));
@@ -59,10 +60,10 @@ RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
   return {{kLayer, {.router_logits = {}, .counts = at::tensor(counts, at::kLong), .tokens = tokens}}};
 }
 
-/// One client in the middle of a step, with zero gradients.
+/// A client during a step, with zero gradients.
 struct Client {
-  Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& who)
-      : profile(who),
+  Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& client_profile)
+      : profile(client_profile),
         download(sent),
         view{profile, sites(), common, {}, GateNorm::kRenormSelected, 0, 1, memory},
         setup(method.prepare(download, view)) {
@@ -87,7 +88,7 @@ struct Client {
   Engine engine = Engine::kKernels;
 };
 
-/// A state whose pseudo-gradients are `value` global_term_count.
+/// Returns a state in which all pseudo-gradients are `value`.
 ServerState state_with(const FederatedMethod& method, double value) {
   auto state = method.initialize(server());
   for (auto& [name, tensor] : state.global.extras)
@@ -95,13 +96,15 @@ ServerState state_with(const FederatedMethod& method, double value) {
   return state;
 }
 
-/// Norm of one expert's pseudo-gradient when all its values are 1.
+/// Returns the norm of one expert's pseudo-gradient if all its values are 1.
 double unit_norm() { return std::sqrt(2.0 * kRank * (3 + 5)); }
 
-ClientUpdate update_of(const FederatedMethod& method, const ServerState& state, const ClientProfile& who,
+ClientUpdate update_of(const FederatedMethod& method, const ServerState& state, const ClientProfile& client_profile,
                        const RoundView& round, const RoutingByLayer& counts, int64_t steps = 1) {
-  Client mine(method, method.broadcast(state, who, round), who);
-  return {.client = who, .payload = method.upload(mine.download, mine.setup, counts, mine.view), .steps = steps};
+  Client local(method, method.broadcast(state, client_profile, round), client_profile);
+  return {.client = client_profile,
+          .payload = method.upload(local.download, local.setup, counts, local.view),
+          .steps = steps};
 }
 
 // M = 4, p = (.5, .5), K = (1, 2), counts (6, 2, 1, 1) and (8, 6, 4, 2) of 10 tokens each.
@@ -132,8 +135,8 @@ TEST(UbSmoeServer, ScalesPhiToItsRangeOnEachSideOfZero) {
   EXPECT_TRUE(phi.to(at::kDouble).allclose(expected, 0, 1e-7)) << phi;
 }
 
-// theta 1.0 -> 0.9, eta .01: 5 steps in the mean give 2.0, the literal 0.4 gives 25.
-TEST(UbSmoeServer, TurnsTheRoundsMoveIntoAPseudoGradient) {
+// theta moves from 1.0 to 0.9 with eta = .01. A mean of 5 steps gives 2.0, the literal 0.4 gives 25.
+TEST(UbSmoeServer, PseudoGradientIsTheMoveOfTheRoundPerStep) {
   for (const auto& [toml, expected] : {std::pair{"", 2.0}, std::pair{"pg_gamma = \"literal_0.4\"", 25.0}}) {
     const auto ub = method(toml);
     const auto round = round_of({1, 2});
@@ -154,7 +157,7 @@ TEST(UbSmoeServer, TurnsTheRoundsMoveIntoAPseudoGradient) {
   }
 }
 
-TEST(UbSmoeServer, SendsPseudoGradientsOnlyToThoseWhoTrainAndPhiOnlyWhereItIsUsed) {
+TEST(UbSmoeServer, SendsPseudoGradientsToTrainingClientsAndPhiWhereItIsUsed) {
   const auto count = [](const Payload& payload, std::string_view end) {
     return std::count_if(payload.extras.begin(), payload.extras.end(), [&](auto& e) { return e.first.ends_with(end); });
   };
@@ -169,7 +172,7 @@ TEST(UbSmoeServer, SendsPseudoGradientsOnlyToThoseWhoTrainAndPhiOnlyWhereItIsUse
   EXPECT_TRUE(bare->broadcast(bare->initialize(server()), client(0, 1), round_of({1})).extras.empty());
 }
 
-TEST(UbSmoeServer, RefusesADenseModelAndMoreCandidatesThanExperts) {
+TEST(UbSmoeServer, RejectsADenseModelAndMoreCandidatesThanExperts) {
   auto dense = server();
   dense.num_experts = 0;
   EXPECT_THROW(method()->initialize(dense), Error);
@@ -177,12 +180,12 @@ TEST(UbSmoeServer, RefusesADenseModelAndMoreCandidatesThanExperts) {
   EXPECT_THROW(method("dmr_mode = \"candidate_wide\"\nnum_candidates = 2")->initialize(server()), Error);
 }
 
-TEST(UbSmoeRouting, TakesItsOptionsFromTheReading) {
+TEST(UbSmoeRouting, RouterOptionsFollowTheConfig) {
   const auto options = [](const std::string& toml, bool trains = true) {
     const auto ub = method(toml);
-    Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 3, trains), round_of({3})),
-                client(0, 3, trains));
-    return mine.setup.router;
+    Client local(*ub, ub->broadcast(ub->initialize(server()), client(0, 3, trains), round_of({3})),
+                 client(0, 3, trains));
+    return local.setup.router;
   };
   const auto plain = options("");
   EXPECT_EQ(plain.top_k, 3);
@@ -197,17 +200,17 @@ TEST(UbSmoeRouting, TakesItsOptionsFromTheReading) {
   EXPECT_TRUE(options("phi_at_eval = false", false).modulation.empty());
 }
 
-// s = (2.0, 1.8, 1.0, 0.5), phi = (-.7, .1, .9, .2), N_p = 2, and the experts each reading selects, with their weights
-// at K = 3.
-TEST(UbSmoeRouting, SelectsAndWeighsAsWorkedOutByHand) {
+// s = (2.0, 1.8, 1.0, 0.5), phi = (-.7, .1, .9, .2), N_p = 2. The cases list the experts that each mode selects, and
+// their weights at K = 3.
+TEST(UbSmoeRouting, SelectionAndWeightsEqualTheHandComputedValues) {
   const auto logits = at::tensor({2.0, 1.8, 1.0, 0.5}, at::kDouble).view({1, 4});
   const auto select = [&](const std::string& toml, int64_t top_k) {
     const auto ub = method(toml);
     auto state = ub->initialize(server());
     state.global.extras.at(kLayer + ".phi").copy_(at::tensor({-.7f, .1f, .9f, .2f}));
-    const auto who = client(0, top_k);
-    Client mine(*ub, ub->broadcast(state, who, round_of({top_k})), who);
-    return route(logits, mine.setup.router, mine.setup.router.modulation.at(kLayer).to(at::kDouble), false);
+    const auto client_profile = client(0, top_k);
+    Client local(*ub, ub->broadcast(state, client_profile, round_of({top_k})), client_profile);
+    return route(logits, local.setup.router, local.setup.router.modulation.at(kLayer).to(at::kDouble), false);
   };
   const auto ids = [](std::vector<int64_t> values) { return at::tensor(values, at::kLong).view({1, -1}); };
   EXPECT_TRUE(select("", 1).experts.equal(ids({1})));
@@ -223,7 +226,7 @@ TEST(UbSmoeRouting, SelectsAndWeighsAsWorkedOutByHand) {
   EXPECT_TRUE(std::get<0>(select("num_candidates = 4", 2).experts.sort(1)).equal(ids({1, 2})));
 }
 
-// rho at K_c = 1 and a mean K of 1.5, or the model's 8. Gt = 1e-3 stays below the clip.
+// rho at K_c = 1 with a mean K of 1.5, or with the model's K of 8. Gt = 1e-3 stays below the clip.
 TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
   const std::vector<std::pair<std::string, double>> cases{{"", std::sqrt(1.5)},
                                                           {"rho_fn = \"none\"", 1.0},
@@ -234,21 +237,22 @@ TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
   for (const auto& [toml, rho] : cases) {
     const auto ub = through_adamw(toml);
     const auto round = round_of({1, 2});
-    Client mine(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
-    mine.micro_batches = {routing({5, 0, 5, 0}, 10)};
-    ub->edit_gradients(mine.step());
-    for (const auto& grad : {mine.grad_a(kUp), mine.grad_b(kUp), mine.grad_a(kDown), mine.grad_b(kDown)}) {
+    Client local(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
+    local.micro_batches = {routing({5, 0, 5, 0}, 10)};
+    ub->edit_gradients(local.step());
+    for (const auto& grad : {local.grad_a(kUp), local.grad_b(kUp), local.grad_a(kDown), local.grad_b(kDown)}) {
       EXPECT_NEAR(grad[1].min().item<double>(), rho * 1e-3, 1e-9) << toml;
       EXPECT_NEAR(grad[3].max().item<double>(), rho * 1e-3, 1e-9) << toml;
       EXPECT_EQ(grad[0].abs().max().item<double>(), 0) << toml;
     }
-    EXPECT_EQ(mine.grad_a(kQuery).abs().max().item<double>(), 0);
-    EXPECT_DOUBLE_EQ(mine.metrics.means().at("pg_share"), 0.5);
+    EXPECT_EQ(local.grad_a(kQuery).abs().max().item<double>(), 0);
+    EXPECT_DOUBLE_EQ(local.metrics.means().at("pg_share"), 0.5);
   }
 }
 
-// Expert 0 in both micro-batches, 1 in the first alone, 2 in none, 3 in the second alone. 8 and 12 tokens.
-TEST(UbSmoeClient, ReadsIdlenessByStepByTokenOrByMicroBatch) {
+// Expert 0 is used in both micro-batches, 1 in the first only, 2 in none, 3 in the second only. They have 8 and 12
+// tokens.
+TEST(UbSmoeClient, IdlenessIsByStepByTokenOrByMicroBatch) {
   const std::vector<std::pair<std::string, std::vector<double>>> cases{
       {"step_union", {0, 0, 1, 0}},
       {"token_weighted", {1 - 15.0 / 20, 1 - 3.0 / 20, 1, 1 - 2.0 / 20}},
@@ -256,12 +260,12 @@ TEST(UbSmoeClient, ReadsIdlenessByStepByTokenOrByMicroBatch) {
   for (const auto& [activity, share] : cases) {
     const auto ub = through_adamw("pg_activity = \"" + activity + "\"");
     const auto round = round_of({1});
-    Client mine(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
-    for (auto& [name, factors] : mine.setup.adapters) factors.a.mutable_grad().fill_(0.25);
-    mine.micro_batches = {routing({5, 3, 0, 0}, 8), routing({10, 0, 0, 2}, 12)};
-    ub->edit_gradients(mine.step());
+    Client local(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
+    for (auto& [name, factors] : local.setup.adapters) factors.a.mutable_grad().fill_(0.25);
+    local.micro_batches = {routing({5, 3, 0, 0}, 8), routing({10, 0, 0, 2}, 12)};
+    ub->edit_gradients(local.step());
     for (int64_t e = 0; e < kExperts; ++e)
-      EXPECT_NEAR(mine.grad_a(kUp)[e].mean().item<double>(), 0.25 + share[static_cast<size_t>(e)] * 1e-3, 1e-7)
+      EXPECT_NEAR(local.grad_a(kUp)[e].mean().item<double>(), 0.25 + share[static_cast<size_t>(e)] * 1e-3, 1e-7)
           << activity << " expert " << e;
   }
 }
@@ -270,12 +274,12 @@ TEST(UbSmoeClient, ClipsByExpertByElementOrAsAWhole) {
   const auto run = [](const std::string& toml) {
     const auto ub = through_adamw(toml);
     const auto round = round_of({1});
-    auto mine = std::make_unique<Client>(*ub, ub->broadcast(state_with(*ub, 3.0), round.participants[0], round),
-                                         round.participants[0]);
-    mine->setup.adapters.at(kQuery).a.mutable_grad().fill_(4.0);
-    mine->micro_batches = {routing({5, 5, 0, 0}, 5)};
-    ub->edit_gradients(mine->step());
-    return mine;
+    auto local = std::make_unique<Client>(*ub, ub->broadcast(state_with(*ub, 3.0), round.participants[0], round),
+                                          round.participants[0]);
+    local->setup.adapters.at(kQuery).a.mutable_grad().fill_(4.0);
+    local->micro_batches = {routing({5, 5, 0, 0}, 5)};
+    ub->edit_gradients(local->step());
+    return local;
   };
   const auto by_expert = run("");
   EXPECT_NEAR(by_expert->grad_b(kDown)[2].max().item<double>(), 2.0 / unit_norm(), 1e-6);
@@ -291,7 +295,7 @@ TEST(UbSmoeClient, ClipsByExpertByElementOrAsAWhole) {
   EXPECT_EQ(whole->metrics.means().at("pg_clipped"), 1.0);
 }
 
-// Experts 0, 1 and 3 are in use; the pseudo-gradients have norms 1, 7, 10 and 3 times that of ones.
+// Experts 0, 1 and 3 are used. The pseudo-gradients have 1, 7, 10 and 3 times the norm of ones.
 TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
   const auto sizes = at::tensor({1.f, 7.f, 10.f, 3.f}).view({-1, 1, 1});
   const auto injected = [&](const std::string& toml, double real, Metrics* metrics) {
@@ -300,17 +304,17 @@ TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
     for (auto& [name, tensor] : state.global.extras)
       if (name.find("pseudo_grad") != std::string::npos) tensor = tensor * sizes;
     const auto round = round_of({1});
-    Client mine(*ub, ub->broadcast(state, round.participants[0], round), round.participants[0]);
+    Client local(*ub, ub->broadcast(state, round.participants[0], round), round.participants[0]);
     for (const auto* site : {&kUp, &kDown})
-      for (auto* tensor : {&mine.setup.adapters.at(*site).a, &mine.setup.adapters.at(*site).b})
+      for (auto* tensor : {&local.setup.adapters.at(*site).a, &local.setup.adapters.at(*site).b})
         tensor->mutable_grad().copy_((sizes * real).expand_as(*tensor))[2].zero_();
-    const double before = mine.setup.adapters.at(kUp).b[2][0][0].item<double>();
-    mine.micro_batches = {routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)};
-    ub->edit_gradients(mine.step(0.01));
-    ub->edit_parameters(mine.step(0.01));
-    *metrics = mine.metrics;
-    const double moved = mine.setup.adapters.at(kUp).b[2][0][0].item<double>() - before;
-    return toml.find("adam_grad") == std::string::npos ? moved / -0.01 : mine.grad_b(kUp)[2][0][0].item<double>();
+    const double before = local.setup.adapters.at(kUp).b[2][0][0].item<double>();
+    local.micro_batches = {routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)};
+    ub->edit_gradients(local.step(0.01));
+    ub->edit_parameters(local.step(0.01));
+    *metrics = local.metrics;
+    const double moved = local.setup.adapters.at(kUp).b[2][0][0].item<double>() - before;
+    return toml.find("adam_grad") == std::string::npos ? moved / -0.01 : local.grad_b(kUp)[2][0][0].item<double>();
   };
   Metrics metrics;
   EXPECT_NEAR(injected("", 1e-3, &metrics), 2.0 * 3, 1e-3);
@@ -320,7 +324,7 @@ TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
   EXPECT_NEAR(injected("pg_apply = \"adam_grad\"", 0.1, &metrics), 2.0 * 0.3, 1e-5);
 }
 
-/// Gradients and parameters after a step's edits, and what was reported.
+/// Gradients and parameters after the edits of a step, and the reported metrics.
 struct Edited {
   std::vector<at::Tensor> tensors;
   std::map<std::string, double> metrics;
@@ -333,24 +337,24 @@ Edited edited(const std::string& toml, Engine engine, const std::vector<RoutingB
   at::manual_seed(21);
   for (auto& [name, tensor] : state.global.extras)
     if (name.find("pseudo_grad") != std::string::npos) tensor = at::randn_like(tensor);
-  Client mine(*ub, ub->broadcast(state, round.participants[0], round), round.participants[0]);
-  mine.engine = engine;
-  for (auto& [name, factors] : mine.setup.adapters)
+  Client local(*ub, ub->broadcast(state, round.participants[0], round), round.participants[0]);
+  local.engine = engine;
+  for (auto& [name, factors] : local.setup.adapters)
     for (auto* tensor : {&factors.a, &factors.b}) tensor->mutable_grad().copy_(at::randn_like(*tensor) * 0.2);
   for (int64_t step = 0; step < 2; ++step) {
-    mine.micro_batches = micro_batches;
-    ub->edit_gradients(mine.step());
-    ub->edit_parameters(mine.step());
+    local.micro_batches = micro_batches;
+    ub->edit_gradients(local.step());
+    ub->edit_parameters(local.step());
   }
-  mine.metrics.read();
-  Edited result{.tensors = {}, .metrics = mine.metrics.means()};
-  for (const auto& [name, factors] : mine.setup.adapters)
+  local.metrics.read();
+  Edited result{.tensors = {}, .metrics = local.metrics.means()};
+  for (const auto& [name, factors] : local.setup.adapters)
     for (const auto* tensor : {&factors.a, &factors.b})
       result.tensors.insert(result.tensors.end(), {tensor->detach(), tensor->grad()});
   return result;
 }
 
-TEST(UbSmoeClient, ByOperatorsEditsAsItsKernelsDo) {
+TEST(UbSmoeClient, EnginesGiveTheSameEdits) {
   const std::vector<std::vector<RoutingByLayer>> steps{{routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)},
                                                        {routing({0, 0, 0, 0}, 4)},
                                                        {routing({4, 3, 2, 1}, 5), routing({0, 0, 5, 1}, 5)}};
@@ -371,32 +375,33 @@ TEST(UbSmoeClient, ByOperatorsEditsAsItsKernelsDo) {
         }
 }
 
-TEST(UbSmoeClient, LeavesTheGradientAloneWhenPseudoGradientsBypassTheOptimiser) {
+TEST(UbSmoeClient, DecoupledPseudoGradientsDoNotChangeTheGradient) {
   const auto ub = method("pg_apply = \"decoupled_sgd\"");
   const auto round = round_of({1});
-  Client mine(*ub, ub->broadcast(state_with(*ub, 0.01), round.participants[0], round), round.participants[0]);
-  mine.micro_batches = {routing({5, 0, 0, 0}, 5)};
-  ub->edit_gradients(mine.step(0.1));
-  EXPECT_EQ(mine.grad_a(kUp).abs().max().item<double>(), 0);
-  ub->edit_parameters(mine.step(0.1));
-  const auto moved = mine.setup.adapters.at(kUp).a.detach() - mine.download.adapters.at(kUp).a;
+  Client local(*ub, ub->broadcast(state_with(*ub, 0.01), round.participants[0], round), round.participants[0]);
+  local.micro_batches = {routing({5, 0, 0, 0}, 5)};
+  ub->edit_gradients(local.step(0.1));
+  EXPECT_EQ(local.grad_a(kUp).abs().max().item<double>(), 0);
+  ub->edit_parameters(local.step(0.1));
+  const auto moved = local.setup.adapters.at(kUp).a.detach() - local.download.adapters.at(kUp).a;
   EXPECT_EQ(moved[0].abs().max().item<double>(), 0);
   EXPECT_TRUE(moved.slice(0, 1).allclose(at::full({3, kRank, 3}, -0.001), 1e-3)) << moved;
 }
 
-// Experts no client ever uses under plain SGD: Gt grows by sum_c p_c rho_c per round.
-TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
+// No client ever uses some experts, under plain SGD. Gt grows by sum_c p_c rho_c per round.
+TEST(UbSmoeDynamics, UnusedExpertsDivergeByTheMeanRho) {
   for (const auto& [toml, factor] : {std::pair{"", 1.239674}, std::pair{"rho_ref = \"kmax\"\n", 1.810660}}) {
     const auto ub = method(std::string(toml) + "pg_apply = \"decoupled_sgd\"\npg_clip_mode = \"off\"");
     const auto round = round_of({1, 2, 4, 8});
     auto state = state_with(*ub, 0.5);
     for (int64_t t = 1; t <= 3; ++t) {
       std::vector<ClientUpdate> updates;
-      for (const auto& who : round.participants) {
-        Client mine(*ub, ub->broadcast(state, who, round), who);
-        mine.micro_batches = {routing({0, 0, 0, 0}, 5)};
-        for (int64_t step = 0; step < 3; ++step) ub->edit_parameters(mine.step());
-        updates.push_back({who, ub->upload(mine.download, mine.setup, mine.micro_batches[0], mine.view), 3});
+      for (const auto& client_profile : round.participants) {
+        Client local(*ub, ub->broadcast(state, client_profile, round), client_profile);
+        local.micro_batches = {routing({0, 0, 0, 0}, 5)};
+        for (int64_t step = 0; step < 3; ++step) ub->edit_parameters(local.step());
+        updates.push_back(
+            {client_profile, ub->upload(local.download, local.setup, local.micro_batches[0], local.view), 3});
       }
       state = ub->aggregate(server(), state, round, updates);
       const double grown = state.global.extras.at(kUp + ".pseudo_grad_b").mean().item<double>();
@@ -405,22 +410,23 @@ TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
   }
 }
 
-// The same, beside experts that every round moves by 1 per step: no expert is moved by more than twice as much.
-TEST(UbSmoeDynamics, TheRelativeClipEndsTheRun) {
+// The same run with other experts that move by 1 per step in every round. No expert moves by more than twice as much.
+TEST(UbSmoeDynamics, RelativeClipBoundsUnusedExperts) {
   const auto ub = method();
   const auto round = round_of({1, 2, 4, 8});
   auto state = state_with(*ub, 1.0);
   for (int64_t t = 1; t <= 12; ++t) {
     std::vector<ClientUpdate> updates;
-    for (const auto& who : round.participants) {
-      Client mine(*ub, ub->broadcast(state, who, round), who);
-      mine.micro_batches = {routing({5, 5, 5, 0}, 5)};
+    for (const auto& client_profile : round.participants) {
+      Client local(*ub, ub->broadcast(state, client_profile, round), client_profile);
+      local.micro_batches = {routing({5, 5, 5, 0}, 5)};
       for (int64_t step = 0; step < 3; ++step) {
-        for (auto& [site, factors] : mine.setup.adapters)
+        for (auto& [site, factors] : local.setup.adapters)
           factors.a.detach().slice(0, 0, 3).sub_(0.01), factors.b.detach().slice(0, 0, 3).sub_(0.01);
-        ub->edit_parameters(mine.step());
+        ub->edit_parameters(local.step());
       }
-      updates.push_back({who, ub->upload(mine.download, mine.setup, mine.micro_batches[0], mine.view), 3});
+      updates.push_back(
+          {client_profile, ub->upload(local.download, local.setup, local.micro_batches[0], local.view), 3});
     }
     state = ub->aggregate(server(), state, round, updates);
     const auto& gt = state.global.extras.at(kUp + ".pseudo_grad_b");
@@ -432,20 +438,21 @@ TEST(UbSmoeDynamics, TheRelativeClipEndsTheRun) {
   }
 }
 
-TEST(UbSmoePhi, IsTrainedSentAndAveragedOnlyWhenAsked) {
+TEST(UbSmoePhi, PhiIsSentAndAveragedOnlyIfConfigured) {
   const auto round = round_of({1, 1});
   for (const std::string mode : {"off", "local_discard", "local_fedavg"}) {
     const auto ub = method("phi_update = \"off\"\nphi_train = \"" + mode + "\"");
     const auto state = ub->initialize(server());
     std::vector<ClientUpdate> updates;
-    for (const auto& who : round.participants) {
-      Client mine(*ub, ub->broadcast(state, who, round), who);
-      EXPECT_EQ(mine.setup.extra_trainables.size(), mode == "off" ? 0u : 1u);
-      for (auto& [name, phi] : mine.setup.extra_trainables) {
-        phi.fill_(who.id == 0 ? 0.2 : 0.4);
-        EXPECT_EQ(mine.setup.router.modulation.at(kLayer)[0].item<float>(), phi[0].item<float>());
+    for (const auto& client_profile : round.participants) {
+      Client local(*ub, ub->broadcast(state, client_profile, round), client_profile);
+      EXPECT_EQ(local.setup.extra_trainables.size(), mode == "off" ? 0u : 1u);
+      for (auto& [name, phi] : local.setup.extra_trainables) {
+        phi.fill_(client_profile.id == 0 ? 0.2 : 0.4);
+        EXPECT_EQ(local.setup.router.modulation.at(kLayer)[0].item<float>(), phi[0].item<float>());
       }
-      updates.push_back({who, ub->upload(mine.download, mine.setup, routing({1, 1, 1, 1}, 4), mine.view), 1});
+      updates.push_back(
+          {client_profile, ub->upload(local.download, local.setup, routing({1, 1, 1, 1}, 4), local.view), 1});
       EXPECT_EQ(updates.back().payload.extras.contains(kLayer + ".phi"), mode == "local_fedavg");
     }
     const auto phi = ub->aggregate(server(), state, round, updates).global.extras.at(kLayer + ".phi");
@@ -453,28 +460,28 @@ TEST(UbSmoePhi, IsTrainedSentAndAveragedOnlyWhenAsked) {
   }
 }
 
-TEST(UbSmoePhi, IsTrainedAndForgottenByDefault) {
+TEST(UbSmoePhi, PhiIsTrainedButNotSentByDefault) {
   const auto ub = method();
-  Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 2), round_of({2})), client(0, 2));
-  EXPECT_EQ(mine.setup.extra_trainables.size(), 1u);
+  Client local(*ub, ub->broadcast(ub->initialize(server()), client(0, 2), round_of({2})), client(0, 2));
+  EXPECT_EQ(local.setup.extra_trainables.size(), 1u);
   EXPECT_FALSE(
-      ub->upload(mine.download, mine.setup, routing({1, 1, 1, 1}, 2), mine.view).extras.contains(kLayer + ".phi"));
+      ub->upload(local.download, local.setup, routing({1, 1, 1, 1}, 2), local.view).extras.contains(kLayer + ".phi"));
 }
 
-TEST(UbSmoePhi, IsPenalisedOutsideItsRangeOrByItsSquare) {
+TEST(UbSmoePhi, PhiIsPenalisedOutsideItsRangeOrByItsSquare) {
   for (const auto& [penalty, expected] :
        {std::pair{"hinge", 0.5 * (0.25 + 1.0)}, std::pair{"l2", 0.5 * (2.25 + 4.0)}}) {
     const auto ub = method(concat("phi_train = \"local_discard\"\nlambda_phi = 0.5\nphi_penalty = \"", penalty, "\""));
-    Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
-    mine.setup.extra_trainables.at(kLayer + ".phi").copy_(at::tensor({1.5f, -2.f, 0.f, 0.f}));
-    EXPECT_NEAR(ub->extra_loss(mine.step()).item<double>(), expected, 1e-6) << penalty;
+    Client local(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
+    local.setup.extra_trainables.at(kLayer + ".phi").copy_(at::tensor({1.5f, -2.f, 0.f, 0.f}));
+    EXPECT_NEAR(ub->extra_loss(local.step()).item<double>(), expected, 1e-6) << penalty;
   }
   const auto ub = method("phi_train = \"off\"");
-  Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
-  EXPECT_FALSE(ub->extra_loss(mine.step()).defined());
+  Client local(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
+  EXPECT_FALSE(ub->extra_loss(local.step()).defined());
 }
 
-TEST(UbSmoeConfig, NamesTheKeyAndWhatIsAllowed) {
+TEST(UbSmoeConfig, ErrorsNameTheKeyAndAllowedValues) {
   for (const std::string toml : {"phi_momentum = 1.5", "phi_range = [0.5, 1.0]", "phi_range = [1.0]", "pg_clip = 0.0",
                                  "util_eps = 0.0", "lambda_phi = -1.0", "num_candidates = -1", "momentum = 0.9",
                                  "rho_fn = \"cube\"", "pg_apply = \"decoupled_sgd\"\npg_clip_mode = \"global_norm\""}) {
@@ -487,7 +494,7 @@ TEST(UbSmoeConfig, NamesTheKeyAndWhatIsAllowed) {
   }
 }
 
-TEST(UbSmoeConfig, WritesItsKeysSoThatTheyReadBackEqual) {
+TEST(UbSmoeConfig, WrittenKeysAreReadBackEqual) {
   const auto write = [](const std::string& toml) {
     config::Writer writer;
     find_method("ub-smoe").write(config::Table::parse(toml, "test"), writer);

@@ -40,17 +40,17 @@ struct ClientUpdate {
 /// \throws kShape when a client did not send A and B of a site
 std::map<std::string, std::vector<LoraFactors>> parts_of(const Sites& sites, std::span<const ClientUpdate> updates);
 
-/// Describes which uploads of a round are on this rank, and how to sum with the other ranks.
+/// Describes which uploads of a round are in this process, and how to sum with the other processes of a cluster.
 struct UploadShare {
   std::vector<size_t> places{};       ///< position of each local update in the order of the round
   size_t of = 0;                      ///< number of uploads of the round
-  const Reduction* others = nullptr;  ///< sums over the other ranks; null: all uploads are here
+  const Reduction* others = nullptr;  ///< sums over the other processes; null: all uploads are here
 };
 
 /// Gives access to the uploads of a round as sums or one by one. It borrows the updates.
-/// Sums are enough for most methods. They are the same to the bit on any number of ranks and in any order
-/// (lora/fixed_point.h). Memory for mapped files is released during summation: at most 64 MiB, or one site of all
-/// clients, is resident.
+/// Sums are enough for most methods. They are the same to the bit on any number of processes and in any order
+/// (lora/fixed_point.h). Mapped files are released during summation: at most 64 MiB, or one site of all clients, is in
+/// memory.
 /// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers release mapped pages
 /// themselves.
 /// The argument `weights` always holds p_c of all clients of the round, in the order of the round.
@@ -61,11 +61,12 @@ class Uploads {
   explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one);
   /// Wraps the uploads of all clients and allows each(). The conversion is implicit on purpose.
   Uploads(const std::vector<ClientUpdate>& updates) : Uploads(updates, true) {}  // NOLINT(google-explicit-constructor)
-  /// Wraps the uploads of some clients. All ranks must ask for the same sums in the same order. each() is not allowed.
-  /// \throws kInternal when `share` has another number of places than there are updates
+  /// Wraps the uploads of some clients. All processes must ask for the same sums in the same order. each() is not
+  /// allowed.
+  /// \throws kInternal when `share.places` and `updates` differ in size
   Uploads(std::span<const ClientUpdate> updates, UploadShare share);
 
-  /// Returns the number of clients of the round on all ranks.
+  /// Returns the number of clients of the round in all processes.
   size_t size() const { return share_.of; }
 
   /// Computes sum_c p_c theta_c for one factor of one site, in float32, or in float64 if the factors are float64.

@@ -19,7 +19,7 @@ enum class QkNorm {
   kPerHead,    ///< over each head, weights [P]
 };
 
-/// Module names relative to the attention module. Site names always use the default names.
+/// Module names in the checkpoint, relative to the attention module. The site names of adapters do not depend on them.
 struct AttentionNames {
   std::string q = "q_proj", k = "k_proj", v = "v_proj", o = "o_proj", q_norm = "q_norm", k_norm = "k_norm";
 };

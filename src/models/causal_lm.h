@@ -29,14 +29,14 @@ namespace evenkeel {
 struct GateRule {
   bool renormalise = false;  ///< whether the weights are renormalised to a sum of 1
   std::string key{};         ///< key of config.json that sets `renormalise`; empty: the family fixes it
-  /// Value of `renormalise` that llama.cpp, vLLM and SGLang use whatever the key is; nullopt: they obey the key.
+  /// The value of `renormalise` that llama.cpp, vLLM and SGLang always use; nullopt: they follow the key.
   std::optional<bool> servers{};
 };
 
 /// Describes how llama.cpp stores a family in GGUF files.
 struct GgufRule {
   std::string architecture{};  ///< value of general.architecture; empty: llama.cpp does not support the family
-  /// Whether query and key rows are reordered, because llama.cpp rotates adjacent pairs.
+  /// Whether query and key rows are permuted, because llama.cpp rotates adjacent pairs.
   bool interleaves_heads = false;
 };
 

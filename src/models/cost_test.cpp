@@ -11,7 +11,7 @@ namespace {
 
 ModelSpec spec_of(const Json& config) { return load_shape(testing::TemporaryFile(config.dump()).path())->spec(); }
 
-/// OLMoE-1B-7B (Muennighoff et al. 2024), as its config.json says.
+/// The config of OLMoE-1B-7B (Muennighoff et al. 2024).
 const Json kOlmoe{{"model_type", "olmoe"},       {"vocab_size", 50304},     {"hidden_size", 2048},
                   {"intermediate_size", 1024},   {"num_hidden_layers", 16}, {"num_attention_heads", 16},
                   {"num_key_value_heads", 16},   {"num_experts", 64},       {"num_experts_per_tok", 8},
@@ -19,7 +19,7 @@ const Json kOlmoe{{"model_type", "olmoe"},       {"vocab_size", 50304},     {"hi
 
 ModelSpec olmoe() { return spec_of(kOlmoe); }
 
-/// Of the same widths, its blocks of 8192.
+/// Returns a dense model of the same widths, with MLPs of width 8192.
 ModelSpec olmo() {
   auto config = kOlmoe;
   config.update({{"model_type", "olmo"}, {"intermediate_size", 8192}});
@@ -54,7 +54,7 @@ TEST(Cost, TrainingFlopsOfOlmoeByTopK) {
   EXPECT_EQ(training_total(8, 20), 1277215899648.0);
 }
 
-TEST(Cost, RankChangesTrainingFlopsLittle) {
+TEST(Cost, TrainingFlopsDependLittleOnRank) {
   EXPECT_NEAR(training_total(8, 6), 1.2462e12, 5e7);
   EXPECT_NEAR(training_total(8, 8), 1.2506e12, 5e7);
   EXPECT_NEAR(training_total(8, 12), 1.2595e12, 5e7);
@@ -111,7 +111,7 @@ TEST(Cost, DenseModelHasAnMlpAndNoRouter) {
   EXPECT_EQ(forward_cost(spec, {10, 10, 0}, sites, 12).lora_mlp, 10.0 * 16 * 12 * 3 * (2048 + 8192));
 }
 
-TEST(Cost, AdaptersCostTheirFactorsPerTokenAndExpert) {
+TEST(Cost, AdaptersCostFactorsPerTokenAndExpert) {
   const auto model = testing::random_model(31);
   const auto& spec = model->spec();
   const std::vector<std::string> targets{"q_proj", "v_proj", "up_proj", "down_proj", "gate"};

@@ -17,7 +17,7 @@ const Json kFiveLayers{{"model_type", "made_up"},  {"vocab_size", 11},       {"h
 
 ModelConfig five_layers() { return ModelConfig::load(testing::TemporaryFile(kFiveLayers.dump()).path()); }
 
-/// A model of that config, its description changed.
+/// Returns a model with a changed description.
 std::unique_ptr<CausalLm> changed(const std::function<void(DecoderSpec& spec)>& change) {
   const auto config = five_layers();
   auto spec = read_decoder(config);
@@ -28,7 +28,7 @@ std::unique_ptr<CausalLm> changed(const std::function<void(DecoderSpec& spec)>& 
 
 using testing::refusal;
 
-TEST(Decoder, WithoutOptionsHasTheLeavesAndNothingElse) {
+TEST(Decoder, WithoutOptionsHasOnlyTheStandardTensors) {
   const auto model = changed([](DecoderSpec&) {});
   const auto weights = model->parameters();
   EXPECT_EQ(weights.size(), 3u + 5 * (2 + 4 + 1 + 4 * 3));
@@ -36,18 +36,18 @@ TEST(Decoder, WithoutOptionsHasTheLeavesAndNothingElse) {
   EXPECT_EQ(model->hidden(pack_ids(testing::kSequences), {}).sizes(), at::IntArrayRef({11, 12}));
 }
 
-TEST(Decoder, BiasesAreAddedWhereAnOptionSaysSo) {
+TEST(Decoder, OptionsAddBiases) {
   const auto plain = changed([](DecoderSpec&) {});
   const auto biased = changed([](DecoderSpec& spec) { spec.attention.qkv_bias = true; });
   auto weights = biased->parameters();
   EXPECT_EQ(weights.size(), plain->parameters().size() + 5 * 3);
   const auto batch = pack_ids(testing::kSequences);
-  EXPECT_TRUE(at::equal(biased->hidden(batch, {}), plain->hidden(batch, {})));  // biases begin at zero
+  EXPECT_TRUE(at::equal(biased->hidden(batch, {}), plain->hidden(batch, {})));  // biases are initialised to zero
   weights.at("model.layers.2.self_attn.v_proj.bias").fill_(0.5);
   EXPECT_FALSE(at::allclose(biased->hidden(batch, {}), plain->hidden(batch, {})));
 }
 
-TEST(Decoder, ASharedExpertIsADenseBlockBesideTheRoutedOnes) {
+TEST(Decoder, ASharedExpertIsADenseBlockAddedToTheRoutedOnes) {
   const auto model = changed([](DecoderSpec& spec) {
     auto mixture = std::get<MixtureSpec>(spec.feed_forward(0));
     mixture.shared = SharedExpert{.width = 9, .gated = true};
@@ -62,7 +62,7 @@ TEST(Decoder, ASharedExpertIsADenseBlockBesideTheRoutedOnes) {
   EXPECT_EQ(model->spec().work.experts, 5.0 * 3 * 12 * 7);
 }
 
-TEST(Decoder, ExpertsOfAnotherActivationAreRefusedByName) {
+TEST(Decoder, UnknownActivationsOfExpertsAreReportedByName) {
   const auto said = refusal([] {
     changed([](DecoderSpec& spec) {
       auto mixture = std::get<MixtureSpec>(spec.feed_forward(0));
@@ -73,7 +73,7 @@ TEST(Decoder, ExpertsOfAnotherActivationAreRefusedByName) {
   EXPECT_EQ(said, "[config] family made_up: experts with activation gelu, supported: silu");
 }
 
-TEST(Decoder, MixturesThatDisagreeAreOurMistake) {
+TEST(Decoder, InconsistentMixturesAreInternalErrors) {
   const auto said = refusal([] {
     changed([](DecoderSpec& spec) {
       const auto mixture = std::get<MixtureSpec>(spec.feed_forward(0));
@@ -87,7 +87,7 @@ TEST(Decoder, MixturesThatDisagreeAreOurMistake) {
   EXPECT_NE(said.find("model.layers.1.mlp has 5 experts"), std::string::npos) << said;
 }
 
-TEST(Families, FromOutsideNeedANameOfTheirOwnAndSomethingThatMakesThem) {
+TEST(Families, AddedFamiliesNeedAUniqueNameAndAFactory) {
   ModelEntry entry{.family = "olmoe", .has_experts = true, .source = "here", .example = "{}"};
   EXPECT_NE(refusal([&] { add_family(entry); }).find("olmoe has no make"), std::string::npos);
   entry.make = model_families()[0].make;

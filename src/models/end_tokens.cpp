@@ -21,9 +21,9 @@ std::vector<int64_t> ids_of(const ModelConfig& config) {
 
 std::vector<int64_t> ends_of_generation(const ModelConfig& config) {
   const std::filesystem::path file = config.origin();
-  const auto beside = file.parent_path() / "generation_config.json";
-  if (file.filename() != "config.json" || !path_exists(beside)) return ids_of(config);
-  return ids_of(ModelConfig::load(beside));
+  const auto generation_config = file.parent_path() / "generation_config.json";
+  if (file.filename() != "config.json" || !path_exists(generation_config)) return ids_of(config);
+  return ids_of(ModelConfig::load(generation_config));
 }
 
 int64_t end_behind_texts(const ModelConfig& config) {

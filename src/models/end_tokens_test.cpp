@@ -11,7 +11,7 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 
-/// What a folder of these two files says; an empty text: the file is not there.
+/// A folder with the two files. An empty text means that the file does not exist.
 struct EndsOf {
   EndsOf(std::string_view config, std::string_view generation) {
     const testing::TemporaryFolder folder;
@@ -25,7 +25,7 @@ struct EndsOf {
   int64_t behind;
 };
 
-TEST(EndTokens, AreOneIdOrAListOfConfigJson) {
+TEST(EndTokens, AreAnIdOrAListInConfigJson) {
   EXPECT_EQ(EndsOf(R"({"eos_token_id": 3})", "").generated, Ids{3});
   EXPECT_EQ(EndsOf(R"({"eos_token_id": [3, 200, 3]})", "").generated, (Ids{3, 200}));
   EXPECT_EQ(EndsOf(R"({"eos_token_id": [3, 200]})", "").behind, 3);
@@ -35,7 +35,7 @@ TEST(EndTokens, AreOneIdOrAListOfConfigJson) {
   }
 }
 
-TEST(EndTokens, OfGenerationConfigGoBeforeThoseOfConfigJson) {
+TEST(EndTokens, GenerationConfigTakesPrecedence) {
   const EndsOf both(R"({"eos_token_id": 3})", R"({"eos_token_id": [5, 7]})");
   EXPECT_EQ(both.generated, (Ids{5, 7}));
   EXPECT_EQ(both.behind, 3);
@@ -43,14 +43,14 @@ TEST(EndTokens, OfGenerationConfigGoBeforeThoseOfConfigJson) {
   EXPECT_EQ(EndsOf("{}", R"({"eos_token_id": [5, 7]})").behind, 5);
 }
 
-TEST(EndTokens, AreNoneWhereGenerationConfigNamesNone) {
+TEST(EndTokens, AreEmptyIfGenerationConfigHasNone) {
   for (const auto* file : {"{}", R"({"max_length": 20})", R"({"eos_token_id": null})"}) {
     EXPECT_EQ(EndsOf(R"({"eos_token_id": 3})", file).generated, Ids{}) << file;
     EXPECT_EQ(EndsOf(R"({"eos_token_id": 3})", file).behind, 3) << file;
   }
 }
 
-TEST(EndTokens, AreWholeNumbers) {
+TEST(EndTokens, MustBeIntegers) {
   EXPECT_THROW(EndsOf(R"({"eos_token_id": "3"})", ""), Error);
   EXPECT_THROW(EndsOf(R"({"eos_token_id": [3, 1.5]})", ""), Error);
   EXPECT_THROW(EndsOf(R"({"eos_token_id": 3})", R"({"eos_token_id": true})"), Error);

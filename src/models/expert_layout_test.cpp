@@ -41,7 +41,7 @@ class ExpertLayouts : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Sparse, ExpertLayouts, ::testing::Values("olmoe", "qwen3_moe", "mixtral", "granitemoe"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(ExpertLayouts, BothAreTheSameModel) {
+TEST_P(ExpertLayouts, BothLayoutsGiveTheSameModel) {
   const auto expected = hidden(written(ExpertLayout::kOriginal));
   EXPECT_TRUE(at::equal(hidden(written(ExpertLayout::kFused)), expected));
   EXPECT_TRUE(at::equal(hidden(written(ExpertLayout::kFused, 900)), expected)) << "in shards";
@@ -56,7 +56,7 @@ TEST_P(ExpertLayouts, ExpertsOfAFusedTensorAreViewsOfIt) {
   }
 }
 
-TEST_P(ExpertLayouts, AnInt8BaseIsTheSameOfBoth) {
+TEST_P(ExpertLayouts, BothLayoutsGiveTheSameInt8Base) {
   const auto int8 = [&](const fs::path& folder, const fs::path& cache) {
     BaseStorage storage;
     storage.format = BaseFormat::kInt8;
@@ -70,13 +70,13 @@ TEST_P(ExpertLayouts, AnInt8BaseIsTheSameOfBoth) {
   EXPECT_TRUE(at::equal(int8(fused, root_ / "cache"), expected)) << "read";
 }
 
-TEST_P(ExpertLayouts, WhatIsSavedIsTheOriginalLayout) {
+TEST_P(ExpertLayouts, SavingWritesTheOriginalLayout) {
   const auto original = written(ExpertLayout::kOriginal);
   save_model(*load_model(written(ExpertLayout::kFused)), root_ / "saved");
   EXPECT_EQ(read_file(root_ / "saved/model.safetensors"), read_file(original / "model.safetensors"));
 }
 
-TEST(ExpertLayout, OfGraniteIsOneTensorForAllExpertsEitherWay) {
+TEST(ExpertLayout, GraniteIsFusedInEitherLayout) {
   const auto sites = testing::make_model("granitemoe", BaseDtype::kFloat32)->all_sites();
   const auto original = fused_tensors(sites, ExpertLayout::kOriginal),
              fused = fused_tensors(sites, ExpertLayout::kFused);
@@ -88,7 +88,7 @@ TEST(ExpertLayout, OfGraniteIsOneTensorForAllExpertsEitherWay) {
   EXPECT_EQ(fused.size(), 6u);
 }
 
-TEST(ExpertLayout, OfDenseModelsIsNoQuestion) {
+TEST(ExpertLayout, DenseModelsHaveNoFusedTensors) {
   const auto sites = testing::make_model("olmo", BaseDtype::kFloat32)->all_sites();
   EXPECT_TRUE(fused_tensors(sites, ExpertLayout::kFused).empty());
 }

@@ -13,7 +13,7 @@ namespace {
 using testing::kSequences;
 using testing::make_model;
 
-TEST(Qwen3Moe, ReadsTheSizesThatHaveKeysOfTheirOwn) {
+TEST(Qwen3Moe, ReadsHeadWidthAndExpertWidth) {
   const auto weights = make_model("qwen3_moe", BaseDtype::kFloat32, {{"head_dim", 4}})->parameters();
   EXPECT_EQ(weights.at("model.layers.0.self_attn.q_proj.weight").sizes(), at::IntArrayRef({6 * 4, 12}));
   EXPECT_EQ(weights.at("model.layers.0.self_attn.o_proj.weight").sizes(), at::IntArrayRef({12, 6 * 4}));
@@ -21,7 +21,7 @@ TEST(Qwen3Moe, ReadsTheSizesThatHaveKeysOfTheirOwn) {
   EXPECT_EQ(weights.at("model.layers.1.mlp.experts.5.up_proj.weight").sizes(), at::IntArrayRef({5, 12}));
 }
 
-TEST(Qwen3Moe, IsDenseBetweenItsSparseLayersAndWhereItIsNamed) {
+TEST(Qwen3Moe, HasDenseLayersBetweenSparseOnesAndWhereListed) {
   const Json five{{"num_hidden_layers", 5}};
   const auto model = make_model("qwen3_moe", BaseDtype::kFloat32, five);
   EXPECT_EQ(model->spec().moe_layers, (std::vector<std::string>{"model.layers.1.mlp", "model.layers.3.mlp"}));
@@ -37,7 +37,7 @@ TEST(Qwen3Moe, RefusesASlidingWindow) {
   EXPECT_THROW(make_model("qwen3_moe", BaseDtype::kFloat32, {{"use_sliding_window", true}}), Error);
 }
 
-TEST(Mixtral, CallsItsSitesAsTheOthersDoAndItsModulesAsItsCheckpoints) {
+TEST(Mixtral, UsesCommonSiteNamesAndItsCheckpointsModuleNames) {
   const auto model = make_model("mixtral", BaseDtype::kFloat32);
   const auto& up = model->all_sites().at("model.layers.1.block_sparse_moe.experts.up_proj");
   EXPECT_EQ(up.modules[4], "model.layers.1.block_sparse_moe.experts.4.w3");
@@ -45,12 +45,12 @@ TEST(Mixtral, CallsItsSitesAsTheOthersDoAndItsModulesAsItsCheckpoints) {
   EXPECT_TRUE(model->spec().gates.renormalise);
 }
 
-TEST(Mixtral, TakesAWindowThatLeavesNothingOut) {
+TEST(Mixtral, AcceptsAWindowThatCoversAllPositions) {
   EXPECT_NO_THROW(make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 32}}));
   EXPECT_THROW(make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 31}}), Error);
 }
 
-TEST(GraniteMoe, DividesItsLogitsAndMultipliesItsScores) {
+TEST(GraniteMoe, AppliesItsScalingFactors) {
   const auto batch = pack_ids(kSequences);
   const auto hidden = [&](const Json& change) {
     return make_model("granitemoe", BaseDtype::kFloat64, change)->hidden(batch, {});
@@ -61,7 +61,7 @@ TEST(GraniteMoe, DividesItsLogitsAndMultipliesItsScores) {
     EXPECT_GT(testing::max_difference(hidden({{"logits_scaling", 1.0}, {key, 1.7}}), plain), 1e-3) << key;
 }
 
-/// What a tensor of Mixtral is called by Granite.
+/// Returns Granite's name of a tensor of Mixtral.
 std::string granite_name(std::string name) {
   for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{{".w1.", ".gate_proj."},
                                                                                  {".w3.", ".up_proj."},
@@ -71,8 +71,8 @@ std::string granite_name(std::string name) {
   return name;
 }
 
-// 6 heads of width 2: a scale of one over the root of two is what other families have.
-TEST(GraniteMoe, WithoutItsFactorsIsMixtral) {
+// There are 6 heads of width 2. Other families scale scores by 1 / sqrt(2).
+TEST(GraniteMoe, EqualsMixtralWithoutItsFactors) {
   const auto batch = pack_ids(kSequences);
   const auto granite = make_model("granitemoe", BaseDtype::kFloat64,
                                   {{"embedding_multiplier", 1},

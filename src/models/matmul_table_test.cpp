@@ -1,5 +1,5 @@
-// That the kernels of a call reach every product with the base. Weights below 2^18 elements never take a kernel that
-// rounds activations, so the sizes here choose whose products can differ.
+// Tests that the kernels of a call are used for every product with the base. Weights below 2^18 elements never use a
+// kernel that rounds activations, so the sizes determine which products can differ.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).norm() / y.norm()).item<double>(); }
 
-TEST(MatmulTables, OfACallReachTheFeedForwardBlocks) {
+TEST(MatmulTables, ApplyToFeedForwardBlocks) {
   const c10::NoGradGuard no_grad;
   for (const std::string_view family : {"olmoe", "olmo"}) {
     const auto model = model_of(family, 1030, 11);
@@ -44,7 +44,7 @@ TEST(MatmulTables, OfACallReachTheFeedForwardBlocks) {
   }
 }
 
-TEST(MatmulTables, OfACallReachTheHead) {
+TEST(MatmulTables, ApplyToTheHead) {
   const c10::NoGradGuard no_grad;
   const auto model = model_of("olmo", 7, 1030);
   const auto batch = pack_ids(testing::kSequences);

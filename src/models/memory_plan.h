@@ -17,7 +17,7 @@ namespace evenkeel {
 struct MemoryPart {
   std::string what;  ///< description, as in "activations of micro-batches of up to 2048 tokens at once"
   int64_t bytes = 0;
-  std::string lower;  ///< config keys that reduce the part; empty: none
+  std::string lower;  ///< config keys that reduce the part when their values are lowered; empty: none
 };
 
 /// An estimate.

@@ -17,27 +17,25 @@ machine::Memory machine_with(int64_t available, int64_t address_space = kNoLimit
   return {.physical = 64 * kGiB, .available = available, .address_space = address_space, .limited_by = "free memory"};
 }
 
-/// 4 GiB of memory, 3 of them movable, and 10 GiB of files.
+/// A plan of 4 GiB of memory, 3 of which can be reduced, and 10 GiB of files.
 const MemoryPlan kPlan{.parts = {{"the program", kGiB, ""},
                                  {"adapters", kGiB, "lora.rank"},
                                  {"activations", 2 * kGiB, "train.batch_size"}},
                        .mapped = 10 * kGiB};
 
-TEST(MemoryPlan, FitsWhenThereIsRoomForAllOfItAndTheFiles) {
-  EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB)), MemoryVerdict::kFits);
-}
+TEST(MemoryPlan, FitsIfPartsAndFilesFit) { EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB)), MemoryVerdict::kFits); }
 
-TEST(MemoryPlan, IsTightWhenFilesOrATenthAreMissing) {
+TEST(MemoryPlan, IsTightIfFilesOrATenthDoNotFit) {
   EXPECT_EQ(verdict(kPlan, machine_with(13 * kGiB)), MemoryVerdict::kTight);
   EXPECT_EQ(verdict({kPlan.parts, 0}, machine_with(4 * kGiB + kGiB / 4)), MemoryVerdict::kTight);
 }
 
-TEST(MemoryPlan, IsTooLargeForTheMemoryOrForTheAddressSpace) {
+TEST(MemoryPlan, IsTooLargeForMemoryOrAddressSpace) {
   EXPECT_EQ(verdict(kPlan, machine_with(4 * kGiB - 1)), MemoryVerdict::kTooLarge);
   EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB, 13 * kGiB)), MemoryVerdict::kTooLarge);
 }
 
-TEST(MemoryPlan, ARefusalSaysWhatIsNeededWhatThereIsAndWhatToLower) {
+TEST(MemoryPlan, ARefusalNamesNeedAvailabilityAndAKeyToReduce) {
   try {
     require_memory(kPlan, machine_with(3 * kGiB, 12 * kGiB), "the run");
     FAIL();
@@ -51,7 +49,7 @@ TEST(MemoryPlan, ARefusalSaysWhatIsNeededWhatThereIsAndWhatToLower) {
   require_memory(kPlan, machine_with(20 * kGiB), "the run");
 }
 
-TEST(MemoryPlan, SizesBeyond64BitsAreSimplyTooLarge) {
+TEST(MemoryPlan, SizesBeyond64BitsAreTooLarge) {
   const ModelSpec spec{.family = "olmoe",
                        .vocab_size = 50304,
                        .hidden_size = int64_t{1} << 28,
@@ -69,14 +67,14 @@ TEST(MemoryPlan, SizesBeyond64BitsAreSimplyTooLarge) {
   EXPECT_EQ(verdict(plan, machine_with(int64_t{1} << 60)), MemoryVerdict::kTooLarge);
 }
 
-/// The published size; 2,048 tokens as a micro-batch of the paper has. docs/results.md compares whole runs with
-/// measurement.
-TEST(MemoryPlan, KeepsOfOlmoeWhatItsShapesSay) {
+/// The sizes are OLMoE-1B-7B's, with a micro-batch of 2048 tokens as in the paper. docs/results.md compares whole runs
+/// with measurements.
+TEST(MemoryPlan, KeptBytesOfOlmoeFollowItsShapes) {
   const testing::TemporaryFile config(R"({"model_type": "olmoe", "vocab_size": 50304, "hidden_size": 2048,
     "intermediate_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 16, "num_experts": 64,
     "num_experts_per_tok": 8})");
   const auto olmoe = load_shape(config.path())->spec();
-  // Per token and layer 8 hidden rows, 4 values per expert, and two inner rows of each active expert; 4 bytes.
+  // 4-byte values per token and layer: 8 hidden rows, 4 values per expert, and two inner rows per active expert.
   EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 1}),
             int64_t{4} * 16 * 2048 * (16384 + 256 + 2048));
   EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 8}),

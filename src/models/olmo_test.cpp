@@ -10,7 +10,7 @@ namespace {
 
 std::unique_ptr<CausalLm> make_olmo() { return testing::make_model("olmo", BaseDtype::kFloat32); }
 
-TEST(Olmo, NamesItsSitesLikeTheCheckpoint) {
+TEST(Olmo, SitesHaveTheCheckpointsNames) {
   const auto model = make_olmo();
   const auto sites = model->all_sites();
   EXPECT_EQ(sites.size(), 14u);
@@ -24,7 +24,7 @@ TEST(Olmo, NamesItsSitesLikeTheCheckpoint) {
   EXPECT_THROW(model->sites(std::vector<std::string>{"gate"}), Error);
 }
 
-TEST(Olmo, HasNoNormWeightsNoExpertsAndNoRouting) {
+TEST(Olmo, HasNoNormWeightsAndNoExperts) {
   const auto model = make_olmo();
   for (const auto& [name, tensor] : model->parameters()) EXPECT_EQ(tensor.dim(), 2) << name;
   EXPECT_EQ(model->parameters().size(), 1u + 2 * 7);

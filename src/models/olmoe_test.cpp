@@ -12,7 +12,7 @@ using testing::kSequences;
 
 std::unique_ptr<CausalLm> make_olmoe() { return testing::make_model("olmoe", BaseDtype::kFloat32); }
 
-TEST(Olmoe, NamesItsSitesLikeTheCheckpoint) {
+TEST(Olmoe, SitesHaveTheCheckpointsNames) {
   const auto model = make_olmoe();
   const auto sites = model->all_sites();
   EXPECT_EQ(sites.size(), 16u);
@@ -32,7 +32,7 @@ TEST(Olmoe, NamesItsSitesLikeTheCheckpoint) {
   EXPECT_THROW(model->sites(std::vector<std::string>{"lm_head"}), Error);
 }
 
-TEST(Olmoe, NeverUsesMoreExpertsThanTheBudgetAndCountsEveryToken) {
+TEST(Olmoe, UsesAsManyExpertsAsTheBudgetAndCountsEveryToken) {
   const auto model = make_olmoe();
   const PackedBatch batch = pack_ids(kSequences);
   for (const int64_t k : {0, 1, 2, 6}) {
@@ -50,7 +50,7 @@ TEST(Olmoe, NeverUsesMoreExpertsThanTheBudgetAndCountsEveryToken) {
   }
 }
 
-TEST(Olmoe, PhiReachesTheRouterOfItsLayer) {
+TEST(Olmoe, PhiAppliesToTheRouterOfItsLayer) {
   const auto model = make_olmoe();
   RoutingByLayer routing;
   ForwardOptions options;

@@ -39,7 +39,7 @@ class QuantizedBase : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(QuantizedBase, HoldsWhatTokensAreMultipliedWithInInt8AndTheRestAsItIs) {
+TEST_F(QuantizedBase, QuantisesLinearsExpertsAndHeadOnly) {
   const auto model = load();
   for (const auto& [name, tensor] : model->parameters()) {
     const bool is_exact =
@@ -50,7 +50,7 @@ TEST_F(QuantizedBase, HoldsWhatTokensAreMultipliedWithInInt8AndTheRestAsItIs) {
   EXPECT_EQ(model->head().values_OI.scalar_type(), at::kChar);
 }
 
-TEST_F(QuantizedBase, IsCloseToTheCheckpointAndTheSameFromTheFileAsInMemory) {
+TEST_F(QuantizedBase, IsCloseToTheCheckpointAndEqualFromFileAndInMemory) {
   const auto exact = hidden(*load_model(folder_.path() / "model")), mapped = hidden(*load());
   EXPECT_TRUE(at::equal(mapped, hidden(*load("model", ""))));
   const double apart = ((mapped - exact).norm() / exact.norm()).item<double>();
@@ -58,7 +58,7 @@ TEST_F(QuantizedBase, IsCloseToTheCheckpointAndTheSameFromTheFileAsInMemory) {
   EXPECT_LT(apart, 0.05);
 }
 
-TEST_F(QuantizedBase, IsMadeOnceAndUsedAgain) {
+TEST_F(QuantizedBase, IsWrittenOnce) {
   const auto first = hidden(*load());
   ASSERT_EQ(cached().size(), 1u);
   const auto made = fs::last_write_time(cached()[0]);
@@ -66,14 +66,14 @@ TEST_F(QuantizedBase, IsMadeOnceAndUsedAgain) {
   EXPECT_EQ(fs::last_write_time(cached()[0]), made);
 }
 
-TEST_F(QuantizedBase, OfAnotherCheckpointIsAnotherFile) {
+TEST_F(QuantizedBase, DependsOnTheCheckpoint) {
   const auto first = hidden(*load());
   save("other", 2);
   EXPECT_FALSE(at::equal(hidden(*load("other")), first));
   EXPECT_EQ(cached().size(), 2u);
 }
 
-TEST_F(QuantizedBase, ThatIsDamagedIsMadeAgain) {
+TEST_F(QuantizedBase, ADamagedFileIsWrittenAgain) {
   const auto first = hidden(*load());
   const auto file = cached().at(0);
   auto bytes = read_file(file);
@@ -82,11 +82,11 @@ TEST_F(QuantizedBase, ThatIsDamagedIsMadeAgain) {
   write_file_atomic(file, bytes);
   EXPECT_TRUE(at::equal(hidden(*load()), first));
   EXPECT_EQ(read_file(file), whole);
-  remove_path(fs::path(file).replace_extension(".json"));  // a file that nothing vouches for
+  remove_path(fs::path(file).replace_extension(".json"));  // a file without a checksum
   EXPECT_TRUE(at::equal(hidden(*load()), first));
 }
 
-TEST_F(QuantizedBase, IsForeseenByItsBytes) {
+TEST_F(QuantizedBase, ShapesHaveTheBytesOfTheTensors) {
   BaseStorage storage;
   storage.format = BaseFormat::kInt8;
   const auto shape = load_shape(folder_.path() / "model", storage)->parameters(), real = load()->parameters();

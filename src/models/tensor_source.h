@@ -1,4 +1,4 @@
-/// \file  The interface through which a model under construction gets its tensors.
+/// \file  Defines the interface through which a model under construction gets its tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -31,7 +31,7 @@ Json config_of(std::string_view family) {
           {"hidden_dropout_prob", 0.1}};
 }
 
-/// Every tensor of an encoder by its name in the file, none of them zero or one.
+/// The tensors of an encoder by their names in the file. No value is zero or one.
 class Weights {
  public:
   Weights() {
@@ -89,7 +89,7 @@ class Encoder : public ::testing::Test {
   Weights weights_;
 };
 
-/// One sequence, written down plainly in float64.
+/// A float64 reference for one sequence.
 class Plain {
  public:
   explicit Plain(const Weights& weights) : weights_(weights) {}
@@ -136,8 +136,8 @@ class Plain {
   const Weights& weights_;
 };
 
-TEST_F(Encoder, RobertaEqualsThePlainFormulasAtEveryLayer) {
-  // Pad is id 1: positions begin at 2, and the pad inside the last sequence has position 1 and is not counted.
+TEST_F(Encoder, RobertaEqualsAFloat64ReferenceAtEveryLayer) {
+  // The pad id is 1. Positions begin at 2; a pad token within a sequence has position 1 and is not counted.
   const Sequences positions{{2, 3, 4, 5, 6}, {2, 3}, {2, 3, 4, 1, 5, 6, 7, 8}};
   for (int64_t layer = 0; layer <= kLayers; ++layer) {
     std::vector<at::Tensor> expected;
@@ -152,14 +152,14 @@ TEST_F(Encoder, BertCountsPositionsFromZero) {
   EXPECT_LT(max_difference(hidden({kTexts[2]}), expected), 1e-11);
 }
 
-TEST_F(Encoder, ASequenceIsTheSameAloneAndAmongOthers) {
+TEST_F(Encoder, BatchingDoesNotChangeASequence) {
   const auto all = hidden(kTexts);
   ASSERT_EQ(all.sizes(), at::IntArrayRef({15, kHidden}));
   EXPECT_LT(max_difference(all.slice(0, 5, 7), hidden({kTexts[1]})), 1e-12);
   EXPECT_LT(max_difference(all.slice(0, 0, 5), hidden({kTexts[1], kTexts[0]}).slice(0, 2)), 1e-12);
 }
 
-TEST_F(Encoder, SixteenBitWeightsAreComputedInFloat32) {
+TEST_F(Encoder, SixteenBitWeightsAreConvertedToFloat32) {
   TensorMap narrow;
   for (const auto& [name, tensor] : weights_.all) narrow[name] = tensor.to(at::kBFloat16);
   save("roberta", narrow);
@@ -168,7 +168,7 @@ TEST_F(Encoder, SixteenBitWeightsAreComputedInFloat32) {
   EXPECT_LT(max_difference(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kTexts)), 1e-4);
 }
 
-TEST_F(Encoder, NamesMayHaveThePrefixAndTheHeadOfAFineTunedModel) {
+TEST_F(Encoder, AcceptsThePrefixAndHeadOfAFineTunedModel) {
   const auto expected = hidden(kTexts);
   TensorMap prefixed{{"lm_head.dense.weight", random_tensor({3, 4}, 1)}, {"lm_head.bias", random_tensor({3}, 1)}};
   for (const auto& [name, tensor] : weights_.all) prefixed["roberta." + name] = tensor;
@@ -178,7 +178,7 @@ TEST_F(Encoder, NamesMayHaveThePrefixAndTheHeadOfAFineTunedModel) {
   EXPECT_LT(max_difference(hidden(kTexts), expected), 1e-12);
 }
 
-TEST_F(Encoder, OldNamesOfNormsAreKnown) {
+TEST_F(Encoder, AcceptsOldNamesOfNorms) {
   const auto expected = hidden(kTexts);
   TensorMap old;
   for (const auto& [name, tensor] : weights_.all) {
@@ -190,7 +190,7 @@ TEST_F(Encoder, OldNamesOfNormsAreKnown) {
   EXPECT_LT(max_difference(hidden(kTexts), expected), 1e-12);
 }
 
-TEST_F(Encoder, LayersAboveTheOneAskedForAreNotNeeded) {
+TEST_F(Encoder, HigherLayersMayBeMissing) {
   const auto expected = hidden(kTexts, 1);
   for (auto it = weights_.all.begin(); it != weights_.all.end();)
     it = it->first.starts_with("encoder.layer.2.") ? weights_.all.erase(it) : std::next(it);
@@ -199,7 +199,7 @@ TEST_F(Encoder, LayersAboveTheOneAskedForAreNotNeeded) {
   expect_refused(kCheckpoint, "encoder.layer.2.", [&] { hidden(kTexts); });
 }
 
-TEST_F(Encoder, AMisshapenOrUnknownTensorIsRefusedByName) {
+TEST_F(Encoder, UnknownTensorsAndWrongShapesAreReportedByName) {
   weights_.all["encoder.layer.1.attention.self.gate.weight"] = random_tensor({2}, 1);
   save("roberta", weights_.all);
   expect_refused(kCheckpoint, "encoder.layer.1.attention.self.gate.weight", [&] { hidden(kTexts); });
@@ -221,7 +221,7 @@ TEST_F(Encoder, UnsupportedSettingsAreRefused) {
   expect_refused(kConfig, "layer 4 is asked for, allowed: 0 .. 3", [&] { hidden(kTexts, 4); });
 }
 
-TEST_F(Encoder, SequencesEndWherePositionsEndAndIdsWhereTheVocabularyEnds) {
+TEST_F(Encoder, LimitsPositionsAndIds) {
   const auto encoder = TextEncoder::load(folder_, 1);
   EXPECT_EQ(encoder.spec().max_tokens, kPositions - 2);
   EXPECT_NO_THROW(encoder.hidden(Sequences{std::vector<int64_t>(12, 3)}));

@@ -1,4 +1,4 @@
-/// \file  Gradients against central differences in float64, for the tests of this room and those above it.
+/// \file  Compares gradients with central differences in float64, for the tests of this room and of rooms above it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,19 +12,20 @@
 
 namespace evenkeel::testing {
 
-/// Normal numbers, the same for the same seed.
+/// Returns normal random numbers that depend only on the seed.
 inline at::Tensor random_tensor(at::IntArrayRef sizes, uint64_t seed, at::ScalarType dtype = at::kDouble) {
   at::manual_seed(seed);
   return at::randn(sizes, at::kDouble).to(dtype);
 }
 
-/// Where tests of engine aten compute: EVENKEEL_TEST_DEVICE, else a processor. What they compare with is made there.
+/// Returns the device for tests of engine aten: EVENKEEL_TEST_DEVICE, or the CPU. Expected values are always computed
+/// on the CPU.
 inline c10::Device test_device() {
   const char* name = std::getenv("EVENKEEL_TEST_DEVICE");
   return c10::Device(name ? name : "cpu");
 }
 
-/// |x - y| / |y|, Euclidean, in float64 on a processor.
+/// Returns |x - y| / |y| with Euclidean norms, in float64 on the CPU.
 inline double apart_by_norm(const at::Tensor& x, const at::Tensor& y) {
   const auto wide = [](const at::Tensor& t) { return t.detach().to(at::kCPU, at::kDouble); };
   const double size = wide(y).norm().item<double>();
@@ -35,8 +36,8 @@ inline double max_difference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0.0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-/// One thread while it lives: thousands of tiny products gain nothing from more, and wait for each other on a busy
-/// machine.
+/// Limits LibTorch to one thread for its lifetime. Thousands of tiny products gain nothing from more threads, and
+/// waiting for them is slow on a busy machine.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
@@ -50,7 +51,7 @@ class OneThread {
 
 using TensorFunction = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
-/// Compares d sum(f * fixed random numbers) / d input of every input with central differences.
+/// Compares the gradients of sum(f * fixed random numbers) with central differences, for every element of every input.
 inline void expect_gradients_match(const TensorFunction& f, std::vector<at::Tensor> inputs, double tolerance = 1e-6) {
   const OneThread one_thread;
   for (auto& input : inputs) input = input.detach().clone().contiguous().requires_grad_(true);
@@ -64,12 +65,12 @@ inline void expect_gradients_match(const TensorFunction& f, std::vector<at::Tens
     const auto grad = inputs[i].grad().contiguous();
     double* x = inputs[i].mutable_data_ptr<double>();
     for (int64_t j = 0; j < inputs[i].numel(); ++j) {
-      const double kept = x[j];
-      x[j] = kept + kStep;
+      const double original = x[j];
+      x[j] = original + kStep;
       const double above = value();
-      x[j] = kept - kStep;
+      x[j] = original - kStep;
       const double below = value();
-      x[j] = kept;
+      x[j] = original;
       const double numeric = (above - below) / (2 * kStep);
       ASSERT_NEAR(grad.const_data_ptr<double>()[j], numeric, tolerance * (1 + std::abs(numeric)))
           << "input " << i << ", element " << j;

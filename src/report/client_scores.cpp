@@ -19,14 +19,14 @@ std::string who_of(const ClientOfScore& client) {
   return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
 }
 
-/// What a score rests on.
+/// Returns the number of questions that a score is based on.
 int64_t questions_of(const TaskScore& score) {
   return std::max<int64_t>(1, score.questions > 0 ? score.questions : score.rows);
 }
 
 bool is_likelihood(const TaskScore& score) { return score.kind == AnswerKind::kLikelihood; }
 
-/// Above 0: better by more than one question; below 0: worse. A likelihood is of no questions.
+/// Returns 1 or -1 if a score has changed by more than one question, or a likelihood by any amount; else 0.
 int direction(double gain, const TaskScore& score) {
   const double one = is_likelihood(score) ? 0.0 : 100.0 / static_cast<double>(questions_of(score)) + 1e-9;
   return gain > one ? 1 : gain < -one ? -1 : 0;
@@ -43,7 +43,7 @@ std::string gain_text(std::optional<double> gain, const std::optional<TaskScore>
   return concat(*gain > 0 ? "+" : "", number_text(*gain, *score));
 }
 
-/// The best first, whatever is not scored last.
+/// Returns the sort key: the gain, or the score if there is no gain. Clients without scores come last.
 double order_of(const ClientResult& one) {
   if (const auto gain = one.gain()) return *gain;
   return one.own ? (is_likelihood(*one.own) ? -1 : 1) * headline(*one.own) : kLast;
@@ -70,7 +70,7 @@ std::string mean_of(std::span<const ClientResult> results, std::optional<TaskSco
   return any != nullptr ? number_text(sum / count, *any) : "-";
 }
 
-/// Results of one task and reading: "files", "files (b)".
+/// Returns the title of a task and reading, such as "files" or "files (b)".
 std::string title_of(const ClientResult& one) {
   return one.reading.empty() ? one.task : concat(one.task, " (", one.reading, ")");
 }
@@ -104,7 +104,7 @@ std::string grid_of(std::span<const ClientResult> results) {
   return concat(title_of(results[0]), ": ", summary_of(results), '\n', grid.text());
 }
 
-/// One reading of one run, to stand beside others.
+/// The results of one reading of one run.
 struct Side {
   std::string label;
   std::vector<ClientResult> results;  // with scores on own rows
@@ -131,7 +131,7 @@ std::vector<Side> sides_of(std::span<const RunRecords> runs) {
   return sides;
 }
 
-/// A client of the first side, and what it gains on the others.
+/// A client of the first side with the same client on the other sides.
 struct Compared {
   const ClientResult* first;
   std::vector<const ClientResult*> others;
@@ -142,7 +142,7 @@ struct Compared {
   }
 };
 
-/// The largest gain on the last side first.
+/// Returns the clients in descending order of the gain on the last side.
 std::vector<Compared> compared(std::span<const Side> sides) {
   std::vector<Compared> rows;
   for (const auto& one : sides[0].results) {
@@ -163,7 +163,7 @@ std::vector<std::string> titles_of(std::span<const Side> sides) {
   return titles;
 }
 
-/// Own rows of all sides, each against the first.
+/// Compares the scores on own rows of the first side with those of the others.
 std::string side_by_side(std::span<const Side> sides) {
   TextGrid grid(titles_of(sides));
   std::vector<Counts> counts(sides.size() - 1);

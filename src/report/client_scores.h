@@ -1,5 +1,6 @@
-/// \file  Compares clients by the scores of `evaluate.per_client`: which clients gain from the run and which lose. "Own
-/// rows" are a client's own test rows; "all rows" are those of all clients. Both are scored at the client's budget.
+/// \file  Compares clients by the scores of `evaluate.per_client`: which clients have better and which have worse
+/// scores after the run. "Own rows" are a client's own test rows; "all rows" are those of all clients. Both are scored
+/// at the client's budget.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ struct Said {
   RowsOf rows = RowsOf::kOwn;
 };
 
-/// Clients 0 to 2; 0 is "north". Ten questions each, 30 in all.
+/// Returns a run of clients 0 to 2, of which 0 is named "north". Each has ten questions of its own, 30 together.
 RunRecords run_of(std::string label, std::initializer_list<Said> all) {
   RunRecords run;
   run.label = std::move(label);
@@ -42,7 +42,7 @@ RunRecords first_run() {
 
 RunRecords second_run() { return run_of("second", {{2, 0, 0.7}, {2, 1, 0.5}, {2, 2, 0.4}}); }
 
-TEST(ClientScores, AreSortedByWhatTheRoundsBrought) {
+TEST(ClientScores, AreSortedByGain) {
   const auto results = client_results(first_run().evaluations);
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[0].who, "1");
@@ -52,8 +52,8 @@ TEST(ClientScores, AreSortedByWhatTheRoundsBrought) {
   EXPECT_FALSE(results[1].all);
 }
 
-/// A difference of one question of ten is not called a loss.
-TEST(ClientScores, ADifferenceOfOneQuestionIsNeitherGainNorLoss) {
+/// A difference of one question out of ten is not a loss.
+TEST(ClientScores, ADifferenceOfOneQuestionIsNoChange) {
   EXPECT_EQ(clients_summary(first_run()),
             "3 clients at their own budgets, files: 1 gain, 0 lose, 2 within one question; mean on own rows 36.7 "
             "before, 43.3 now, on all rows 55.0\n");
@@ -62,7 +62,7 @@ TEST(ClientScores, ADifferenceOfOneQuestionIsNeitherGainNorLoss) {
   EXPECT_EQ(clients_summary(run_of("none", {})), "");
 }
 
-TEST(ClientScores, TheTableShowsBothSidesOfEveryClientAndTheRunsBesideEachOther) {
+TEST(ClientScores, TheTableComparesClientsBeforeAndNowAndAcrossRuns) {
   const auto text = client_scores_table(std::vector{first_run(), second_run()});
   EXPECT_NE(text.find("1           0.500        50.0     80.0       +30.0      60.0        10         10"),
             std::string::npos)
@@ -92,8 +92,8 @@ TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {
       << clients_summary(run);
 }
 
-/// A method without readings stands beside each reading of a rank method.
-TEST(ClientScores, ReadingsOfARankMethodAreComparedEach) {
+/// A method without readings is compared with each reading of a rank method.
+TEST(ClientScores, EachReadingOfARankMethodIsCompared) {
   auto ranks = second_run();
   for (auto& evaluation : ranks.evaluations) evaluation.score.reading = "b";
   const auto text = client_scores_table(std::vector{first_run(), ranks});
@@ -101,12 +101,12 @@ TEST(ClientScores, ReadingsOfARankMethodAreComparedEach) {
       << text;
 }
 
-TEST(ClientScores, ARunWithoutThemSaysSo) {
+TEST(ClientScores, RunsWithoutClientScoresAreReported) {
   EXPECT_NE(client_scores_table(std::vector{run_of("none", {})}).find("none: nothing is scored per client"),
             std::string::npos);
 }
 
-TEST(ClientScores, StandInNoOtherTable) {
+TEST(ClientScores, AreInNoOtherTable) {
   const auto run = first_run();
   EXPECT_TRUE(run.scores(2).empty());
   std::vector<TaskScore> scores;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kUnknown = "not known";
 
-/// A text within nested objects; "not known" where there is none.
+/// Returns the string at a path of nested objects; "not known" if there is none.
 std::string text_at(const Json& json, std::initializer_list<const char*> path) {
   const Json* at = &json;
   for (const auto* key : path) {
@@ -30,7 +30,7 @@ std::string config_text(const RunRecords& run, const char* table, const char* ke
   return config::Table::parse(run.config, run.label).table(table).string(key).value_or(std::string(kUnknown));
 }
 
-/// With the kernels of each list, where they were measured: "measured: own own widen ...".
+/// Returns the arithmetic, with the kernels if they were measured: "measured: own own widen ...".
 std::string arithmetic_of(const RunRecords& run) {
   auto text = config_text(run, "model", "compute_dtype");
   const auto products = config::Table::parse(run.config, run.label).table("model").table("products");
@@ -49,13 +49,13 @@ std::string program_of(const RunRecords& run) {
   return concat(text_at(run.manifest, {"version"}), ", git ", text_at(run.manifest, {"git"}).substr(0, 12));
 }
 
-/// Two names of one thing are no difference: a checkpoint may renormalise by itself.
+/// Returns what the run did, not the names in its config, because a checkpoint may renormalise by itself.
 std::string gating_of(const RunRecords& run) {
   if (run.rounds.empty() || !run.rounds.back().gates_sum_to_one) return std::string(kUnknown);
   return *run.rounds.back().gates_sum_to_one ? "renormalised" : "not renormalised";
 }
 
-/// "boolq 100, obqa 98 in 100": as many as a task has different questions, in how many rows.
+/// Returns the numbers of questions and rows of each task: "boolq 100, obqa 98 in 100".
 std::string rows_of(const RunRecords& run) {
   std::map<std::string, std::string> counts;
   for (const auto& score : run.scores(run.last_evaluated()))
@@ -67,7 +67,7 @@ std::string rows_of(const RunRecords& run) {
   return all.empty() ? "nothing is evaluated" : join(all);
 }
 
-/// A line of a resolved config with the newest names of the keys that simulated time is made of.
+/// Replaces renamed keys of simulated time in a line of a settled config by their newest names.
 std::string newest(std::string line) {
   constexpr std::array<std::array<std::string_view, 2>, 3> kRenamed{
       {{"[devices", "[client_profiles"}, {"[clients.devices", "[clients.profiles"}, {"devices =", "profiles ="}}};
@@ -76,22 +76,22 @@ std::string newest(std::string line) {
   return line;
 }
 
-/// The lines of a resolved config that say which machines clients run on in simulated time.
+/// Returns the lines of a settled config that determine simulated time.
 std::string profile_lines(const RunRecords& run) {
   std::istringstream lines(run.config);
-  std::string said, section;
+  std::string result, section;
   for (std::string line; std::getline(lines, line);) {
     line = newest(std::move(line));
     if (line.starts_with('[')) section = line;
     const bool of_clients = section == "[clients]" && (line.starts_with("profiles") || line.starts_with("deadline") ||
                                                        line.starts_with("quorum"));
     if (of_clients || section.starts_with("[client_profiles") || section.starts_with("[clients.profiles"))
-      said += line + '\n';
+      result += line + '\n';
   }
-  return said;
+  return result;
 }
 
-/// "box, phone (1a2b3c4d)": the names of the client profiles, and the fingerprint of all their keys.
+/// Returns the names of the client profiles and a fingerprint of their keys: "box, phone (1a2b3c4d)".
 std::string profiles_of(const RunRecords& run) {
   if (run.rounds.empty() || !run.rounds.back().simulated) return "no simulated time";
   const auto profiles = config::Table::parse(profile_lines(run), run.label).table("client_profiles");
@@ -104,19 +104,19 @@ template <typename Value>
 void add(std::vector<Difference>& all, std::string what, std::span<const RunRecords> runs, const Value& value) {
   Difference found{std::move(what), {}};
   for (const auto& run : runs) {
-    const std::string mine = value(run);
+    const std::string text = value(run);
     auto side =
-        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == mine; });
-    if (side == found.sides.end()) side = found.sides.insert(side, {mine, {}});
+        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == text; });
+    if (side == found.sides.end()) side = found.sides.insert(side, {text, {}});
     side->runs.push_back(run.label);
   }
   if (found.sides.size() > 1) all.push_back(std::move(found));
 }
 
-/// File name -> fingerprints of the input files of that name, in the manifest's order.
+/// Maps file names to the fingerprints of the input files of that name, in the manifest's order.
 using Fingerprints = std::map<std::string, std::string>;
 
-/// The digest of an entry of a manifest, by either name (base/format/fingerprint.h).
+/// Returns the digest of a manifest entry, of either kind (base/format/fingerprint.h).
 std::string digest_of(const Json& file) {
   return file.is_object() && file.contains(kTreeDigest) ? text_at(file, {kTreeDigest.data()})
                                                         : text_at(file, {kWholeDigest.data()});
@@ -133,7 +133,7 @@ Fingerprints files_of(const RunRecords& run, bool of_models) {
   return found;
 }
 
-/// Names of the files that are not the same in every run.
+/// Returns the names of files that differ or are missing in some run.
 std::set<std::string> unlike_files(std::span<const RunRecords> runs, bool of_models) {
   std::map<std::string, std::set<std::string>> fingerprints;
   std::map<std::string, size_t> holders;
@@ -158,7 +158,7 @@ void add_files(std::vector<Difference>& all, const char* what, std::span<const R
   });
 }
 
-/// The resolved config without what repeats of one arm differ in: name, seed and folder.
+/// Returns the settled config without what differs between repeats of an experiment arm: name, seed and folder.
 std::string arm_of(const RunRecords& run) {
   std::istringstream lines(run.config);
   std::string arm, section;
@@ -170,7 +170,7 @@ std::string arm_of(const RunRecords& run) {
   return arm;
 }
 
-/// The seeds that the arm of a run was run with, among `runs`.
+/// Returns the seeds of the runs of this run's experiment arm.
 std::string seeds_of(std::span<const RunRecords> runs, const RunRecords& run) {
   std::set<int64_t> seeds;
   for (const auto& other : runs)

@@ -10,12 +10,12 @@
 namespace evenkeel {
 namespace {
 
-/// JSON strings are YAML's quoted ones.
+/// Quotes text for YAML, which accepts JSON strings.
 std::string quoted(const std::string& text) {
   return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-/// A cell or a list item: nothing of a stranger's text becomes markup.
+/// Removes characters that would be markup in a table cell or a list item.
 std::string plain(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '|' || c == '\n' || c == '`' || c == '<'; }, ' ');
@@ -38,7 +38,7 @@ std::string header(const RunRecords& run, const CardSubject& subject) {
   return concat(text, "- ", quoted(run.method), "\n---\n\n");
 }
 
-/// "2 of 0.125, 2 of 1".
+/// Counts values: "2 of 0.125, 2 of 1".
 std::string counted(std::span<const double> values) {
   std::map<double, int64_t> counts;
   for (const double value : values) ++counts[value];
@@ -91,7 +91,7 @@ constexpr std::array kHeadlines{
     Headline{"F1 of words in percent", AnswerKind::kText, &TaskScore::f1},
     Headline{"Negative log-likelihood of a token of the answers", AnswerKind::kLikelihood, &TaskScore::nll, 1, 3}};
 
-/// One row per budget, one column per way of serving and reading.
+/// Returns a table with one row per budget and one column per way of serving and reading.
 std::string scores_of(std::span<const TaskScore> scores, const Headline& headline) {
   using Column = std::pair<ServedBy, std::string>;
   std::map<double, std::map<Column, std::pair<double, double>>> sums;
@@ -139,7 +139,8 @@ std::string served_section(const CardSubject& subject) {
   return text + '\n';
 }
 
-/// Where the base model's config.json says how gates are weighed, it says what the run did: ", norm_topk_prob=True".
+/// Returns the config argument for the gates, such as ", norm_topk_prob=True", if the model's config.json has such a
+/// key.
 std::string gate_argument(const CardSubject& subject) {
   const auto& gates = subject.facts.gates;
   if (gates.key.empty()) return {};

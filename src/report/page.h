@@ -16,10 +16,10 @@ struct StudyOfPage {
 };
 
 /// Makes the page. It groups runs by method, one run per seed, or by arm if the runs belong to a study. Its sections
-/// are: differences between the runs (report/differences.h); scores by budget with 95 % intervals over seeds, and paired
-/// differences to the reference arm, for each task; the runs; scores against rounds, bytes, FLOPs and time; clients at
-/// their own budgets; training; expert utilisation as maps of layer x expert, its entropy and Gini, and phi against it;
-/// cost; the meaning of each measure; the resolved configs. Sections without content are hidden.
+/// are: differences between the runs (report/differences.h); scores by budget with 95 % intervals over seeds, and
+/// paired differences to the reference arm, for each task; the runs; scores against rounds, bytes, FLOPs and time;
+/// clients at their own budgets; training; expert utilisation as maps of layer x expert, its entropy and Gini, and phi
+/// against it; cost; the meaning of each measure; the resolved configs. Sections without content are hidden.
 std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study = std::nullopt);
 
 /// Writes the page of run folders atomically. Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// Complete lines of a file as versions without checksums wrote it.
+/// Reads complete lines of a file that was written before lines had checksums.
 SealedLines unsealed_lines(const fs::path& file) {
   SealedLines result;
   if (!path_exists(file)) return result;
@@ -67,7 +67,7 @@ void read_unsealed(RunRecords& run) {
 }
 
 void read_sealed_run(RunRecords& run) {
-  run_config(run.folder);  // checks it against the manifest
+  run_config(run.folder);  // checks the config against the manifest
   run.manifest = read_manifest(run.folder);
   run.config = read_file(run.folder / "config.toml");
   read_config(run);

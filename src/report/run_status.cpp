@@ -13,9 +13,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kLogTail = 4096;  // bytes of a log in which its last line is looked for
+constexpr size_t kLogTail = 4096;  // bytes at the end of a log in which its last line is searched
 
-/// A server may score nothing (evenkeel serve --no-evaluation).
+/// Returns true if the run is complete. The server of a federation may not evaluate (evenkeel serve --no-evaluation).
 bool is_done(const RunRecords& run, int64_t rounds) {
   const bool scored = run.last_evaluated() >= rounds || path_exists(run.folder / "federation");
   return static_cast<int64_t>(run.rounds.size()) >= rounds && scored;
@@ -33,7 +33,7 @@ std::string worker_line(const fs::path& folder, bool done) {
   return done ? "done\n" : concat("no process works on it; go on with: ", resume_command(folder), '\n');
 }
 
-/// By the mean of the rounds that are done; without evaluations. Records of older versions have no such time.
+/// Estimates the remaining time from the mean of the completed rounds, without evaluations. Old records have no times.
 std::string time_line(const RunRecords& run, int64_t rounds) {
   double seconds = 0;
   int64_t timed = 0;
@@ -54,7 +54,7 @@ std::string last_log_line(const fs::path& file) {
   return text.empty() ? text : concat("log: ", text.substr(text.rfind('\n') + 1), '\n');
 }
 
-/// Clients whose uploads of the round under way have arrived.
+/// Returns the number of clients that have replied in the current round.
 std::string arrived_line(const fs::path& folder, size_t rounds_done) {
   const auto uploads = Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);
   if (!is_folder(uploads)) return {};

@@ -24,26 +24,26 @@ std::string share_text(std::optional<double> share, int width) {
   return text;
 }
 
-/// In four digits, as wide as two shares.
+/// Formats a number with four digits.
 std::string plain_text(std::optional<double> value, int width) {
   char text[32];
   std::snprintf(text, sizeof text, "%*.4g", width, value.value_or(0));
   return text;
 }
 
-/// A number in a table, empty where a score has none.
+/// A column of a table. Cells are empty if a score has no such number.
 struct Column {
   std::string_view head;
   std::optional<double> (*value)(const TaskScore&);
 };
 
-/// What a kind of task shows: numbers per budget, numbers per task, and what they are.
+/// The tables of one kind of task: numbers per budget, numbers per task, and a legend.
 struct Layout {
   AnswerKind kind;
   std::vector<Column> block, tail;
   std::string_view legend;
   std::string (*text)(std::optional<double> value, int width) = share_text;
-  int width = kNumber;  ///< of a number in a block
+  int width = kNumber;  ///< width of a number in a block
 };
 
 const std::array<Layout, 3>& layouts() {
@@ -87,7 +87,7 @@ const TaskScore* find(std::span<const TaskScore> scores, const std::string& task
   return nullptr;
 }
 
-/// The unweighted mean over tasks, of those that have the number.
+/// Returns the unweighted mean over the scores that have the number.
 std::optional<double> mean(std::span<const TaskScore* const> scores, const Column& column) {
   double sum = 0, count = 0;
   for (const auto* score : scores)
@@ -95,7 +95,7 @@ std::optional<double> mean(std::span<const TaskScore* const> scores, const Colum
   return count > 0 ? std::optional(sum / count) : std::nullopt;
 }
 
-/// One task, or the mean of several.
+/// Formats the numbers of one task, or their means over several tasks.
 std::string block(const Layout& layout, std::span<const TaskScore* const> scores) {
   if (scores.empty()) return padded(" |", kBlockPageWidth);
   std::string text = " |";
@@ -169,7 +169,7 @@ std::string mean_over_budgets(const Layout& layout, std::span<const TaskScore> s
   return text + "\n";
 }
 
-/// All tasks and budgets of one reading and kind, in tables that fit the page.
+/// Returns tables of all tasks and budgets of one reading and kind, which fit the page width.
 std::string tables_of(const Layout& layout, std::span<const TaskScore> scores) {
   const auto tasks = distinct(scores, &TaskScore::task);
   const auto budgets = distinct(scores, &TaskScore::budget);
@@ -191,7 +191,7 @@ std::string counted(const TaskScore& score) {
   return concat(score.task, ' ', score.questions, " in ", score.rows, " rows");
 }
 
-/// "questions: boolq 100, obqa 98 in 100 rows", in lines that fit the page.
+/// Returns the numbers of questions and rows, wrapped to the page width: "questions: boolq 100, obqa 98 in 100 rows".
 std::string counts(std::span<const TaskScore> scores) {
   std::vector<std::string> all;
   for (const auto& score : scores)
@@ -208,7 +208,8 @@ std::string counts(std::span<const TaskScore> scores) {
   return text + '\n';
 }
 
-/// The first number of a kind, mean over tasks: in the run and as others serve its adapter, budgets across.
+/// Returns a table of the first number of a kind, averaged over tasks: one row per way of serving, one column per
+/// budget.
 std::string served_table(const Layout& layout, std::span<const TaskScore> scores) {
   const auto served = distinct(scores, &TaskScore::served_by);
   const auto budgets = distinct(scores, &TaskScore::budget);
@@ -219,10 +220,10 @@ std::string served_table(const Layout& layout, std::span<const TaskScore> scores
   for (const auto by : served) {
     std::vector<std::string> row = {served_name(by)};
     for (const double budget : budgets) {
-      std::vector<const TaskScore*> those;
+      std::vector<const TaskScore*> selected;
       for (const auto& score : scores)
-        if (score.served_by == by && score.budget == budget) those.push_back(&score);
-      row.push_back(layout.text(mean(those, layout.block.front()), 0));
+        if (score.served_by == by && score.budget == budget) selected.push_back(&score);
+      row.push_back(layout.text(mean(selected, layout.block.front()), 0));
     }
     grid.add(row);
   }
@@ -243,7 +244,7 @@ std::string reading_title(const std::string& reading) {
   return "";
 }
 
-/// What to make of answers of which most cannot be read; empty where most can.
+/// Returns a note if most answers cannot be read; "" otherwise.
 std::string unreadable_note(std::span<const TaskScore> scores) {
   double invalid = 0;
   for (const auto& score : scores) invalid += score.kind == AnswerKind::kChoice ? score.invalid_rate : 0;
@@ -251,7 +252,7 @@ std::string unreadable_note(std::span<const TaskScore> scores) {
   return "most answers cannot be read (inv): acc says nothing yet; train longer, or compare lik\n";
 }
 
-/// The scores of one kind, reading by reading; empty when there are none.
+/// Returns the tables of one kind, reading by reading; "" if there are no scores.
 std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores) {
   std::string text;
   std::vector<TaskScore> same, shown;
@@ -274,7 +275,7 @@ std::string served_name(ServedBy by) {
 }
 
 std::string score_table(std::span<const TaskScore> scores) {
-  std::vector<TaskScore> of_all;  // those of single clients have a table of their own
+  std::vector<TaskScore> of_all;  // scores of single clients are in another table
   std::copy_if(scores.begin(), scores.end(), std::back_inserter(of_all), [](const auto& s) { return !s.client; });
   std::string text;
   for (const auto& layout : layouts()) {

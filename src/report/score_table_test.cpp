@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
+TEST(ScoreTable, FreeTextHasASeparateTable) {
   std::vector<TaskScore> scores = {
       {.task = "arc_c", .rows = 10, .accuracy = 0.5},
       {.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
@@ -21,7 +21,7 @@ TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
   EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
 }
 
-TEST(ScoreTable, AnswersThatCannotBeReadAreExplained) {
+TEST(ScoreTable, ANoteExplainsUnreadableAnswers) {
   const auto table = [](double first, double second) {
     return score_table(std::vector<TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
                                               {.task = "boolq", .rows = 10, .invalid_rate = second}});
@@ -35,7 +35,7 @@ TEST(ScoreTable, AnswersThatCannotBeReadAreExplained) {
   EXPECT_EQ(score_table(text).find(kNote), std::string::npos);
 }
 
-TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
+TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 1.0})
     for (const auto by : {ServedBy::kRun, ServedBy::kTransformers, ServedBy::kNativeGates})
@@ -55,7 +55,7 @@ TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
   EXPECT_EQ(score_table(scores).find("exported"), std::string::npos);
 }
 
-TEST(ScoreTable, LikelihoodsAreNumbersAndNoPercentages) {
+TEST(ScoreTable, LikelihoodsAreNotPercentages) {
   const std::vector<TaskScore> scores = {
       {.task = "files:notes", .rows = 4, .kind = AnswerKind::kLikelihood, .nll = 2.34567, .perplexity = 10.4401}};
   const auto text = score_table(scores);
@@ -63,7 +63,7 @@ TEST(ScoreTable, LikelihoodsAreNumbersAndNoPercentages) {
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
 }
 
-TEST(ScoreTable, ShowsTasksBudgetsAndMeansInANarrowTable) {
+TEST(ScoreTable, FitsTasksBudgetsAndMeansIntoThePageWidth) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 0.25, 0.5, 1.0})
     for (const auto* task : {"arc_c", "builtin:a-long-name"})

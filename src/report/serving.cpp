@@ -10,18 +10,18 @@ namespace {
 
 enum class Reads { kNo, kYes, kWithFlags };
 
-/// One row per program, found by running it where `was_run`, else by reading its release. All read `peft` and `merged`.
+/// What a program supports. Found by running it if `was_run`, else by reading its source. All read `peft` and `merged`.
 struct Program {
   std::string_view name;
   bool was_run = false;
   Reads fused = Reads::kNo, gguf = Reads::kNo;
-  std::string_view refusal = {};  ///< of the fused layout: what happens
-  std::string_view asks = {};     ///< of every adapter
-  bool obeys_gate_key = false;    ///< else it computes the family's gates whatever config.json says
+  std::string_view refusal = {};  ///< what happens with the fused layout
+  std::string_view asks = {};     ///< what the user must set for every adapter
+  bool obeys_gate_key = false;    ///< false: it computes the family's gates whatever config.json says
   bool router_lora = true;
   bool takes_gate_alone = true;   ///< gate_proj without up_proj
-  bool takes_part_layers = true;  ///< some projections of the experts
-  bool fixed_ranks = false;       ///< the largest rank is one of a list
+  bool takes_part_layers = true;  ///< only some projections of the experts
+  bool fixed_ranks = false;       ///< the largest rank must be in a list
   bool takes_tied = true;         ///< a sparse model whose head is its embedding
 };
 constexpr std::array kPrograms{
@@ -65,8 +65,8 @@ void add_routing(const Program& program, ExportFormat format, const ServingFacts
   const bool sum_to_one = renormalises(facts.router.gate_norm, facts.gates.renormalise);
   if (!program.obeys_gate_key && facts.gates.servers && *facts.gates.servers != sum_to_one)
     served.lost.emplace_back(lost_gates(sum_to_one));
-  const bool told = format == ExportFormat::kMerged && !facts.gates.key.empty();  // in the config.json that is written
-  if (!program.obeys_gate_key || facts.gates.renormalise == sum_to_one || told) return;
+  const bool in_config = format == ExportFormat::kMerged && !facts.gates.key.empty();  // by the written config.json
+  if (!program.obeys_gate_key || facts.gates.renormalise == sum_to_one || in_config) return;
   if (facts.gates.key.empty())
     served.lost.emplace_back(lost_gates(sum_to_one));
   else
@@ -127,7 +127,8 @@ Served serve(const Program& program, ExportFormat format, const ServingFacts& fa
 ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, const RouterOptions& router) {
   ServingFacts facts{.gates = base.spec().gates, .router = router};
   const auto& sites = base.all_sites();
-  std::map<std::string, std::map<int64_t, int64_t>> parts;  // of each parameter, by module and order: adapted linears
+  // Number of adapted linears of each parameter, by module and order.
+  std::map<std::string, std::map<int64_t, int64_t>> parts;
   for (const auto& [name, factors] : adapters) {
     const auto& site = sites.at(name);
     facts.router_lora |= site.role == SiteRole::kRouter;

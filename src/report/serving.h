@@ -29,7 +29,7 @@ struct ServingFacts {
   bool experts = false;        ///< experts are adapted
   bool whole_layers = true;    ///< in each adapted layer all projections of the experts are adapted
   bool gate_with_up = true;    ///< gate_proj and up_proj are adapted together, or neither is
-  bool tied_experts = false;   ///< the base model is sparse and its head shares the embedding
+  bool tied_experts = false;   ///< the base model has experts, and its head and embedding are one tensor
   bool llama_cpp = true;       ///< llama.cpp has an architecture for the base model
   bool expert_modules = true;  ///< each expert of the base model is a module of its own in checkpoints
   int64_t rank = 0;            ///< LoRA rank of the per-expert layout
@@ -47,7 +47,7 @@ struct Served {
   bool was_run = false;           ///< true: found by running the program in a test; false: found in its source
   bool reads = false;             ///< the program reads the export
   std::vector<std::string> lost;  ///< parts that the program ignores; empty: its results are exact
-  std::vector<std::string> asks;  ///< flags and settings that the program needs
+  std::vector<std::string> asks;  ///< flags and settings with which the program must be started
 };
 /// Lists how programs serve an export. For GGUF the list holds only llama.cpp.
 std::vector<Served> serving(ExportFormat format, const ServingFacts& facts);

@@ -12,7 +12,7 @@ namespace {
 
 class Serving : public ::testing::Test {
  protected:
-  /// Of a small OLMoE with the last names `targets` adapted at rank 20.
+  /// Returns the facts of a small OLMoE whose projections `targets` have adapters of rank 20.
   ServingFacts facts(const std::vector<std::string>& targets, RouterOptions router = {},
                      bool renormalise = false) const {
     const auto file = folder_.path() / "config.json";
@@ -36,7 +36,7 @@ class Serving : public ::testing::Test {
 
 const std::vector<std::string> kAll{"q_proj", "gate_proj", "up_proj", "down_proj", "gate"};
 
-TEST_F(Serving, WhatIsExactIsCalledExact) {
+TEST_F(Serving, ExactServingIsReported) {
   const auto plain = facts({"q_proj", "gate_proj", "up_proj", "down_proj"});
   for (const auto* program : {"transformers 4.57", "transformers 5", "llama.cpp"})
     EXPECT_NE(line(ExportFormat::kPeft, plain, program).find(": exact"), std::string::npos) << program;
@@ -44,7 +44,7 @@ TEST_F(Serving, WhatIsExactIsCalledExact) {
   for (const auto& served : serving(ExportFormat::kMerged, plain)) EXPECT_TRUE(served.lost.empty()) << served.program;
 }
 
-TEST_F(Serving, PhiTheRescalerAndGatesAreLostWhereTheyAre) {
+TEST_F(Serving, LossOfPhiRescalerAndGatesIsReported) {
   RouterOptions router{.gate_norm = GateNorm::kRenormSelected, .modulation = {{"model.layers.0.mlp", at::Tensor()}}};
   const auto ours = facts(kAll, router);
   EXPECT_EQ(line(ExportFormat::kMerged, ours, "transformers 5"), "transformers 5 + PEFT 0.21 (run): without phi");
@@ -58,7 +58,7 @@ TEST_F(Serving, PhiTheRescalerAndGatesAreLostWhereTheyAre) {
             "experts; --lora-strict-loading, or it may skip weights");
 }
 
-TEST_F(Serving, ABaseThatRenormalisesIsMisreadByServersWhoeverTrainedOnIt) {
+TEST_F(Serving, RenormalisingBasesAreReportedForServersThatIgnoreTheKey) {
   const auto native = facts(kAll, {}, true), served = facts(kAll, {.gate_norm = GateNorm::kSoftmaxAll}, true);
   EXPECT_NE(line(ExportFormat::kPeft, native, "llama.cpp").find("gates renormalised"), std::string::npos);
   EXPECT_NE(line(ExportFormat::kPeft, served, "llama.cpp").find(": exact"), std::string::npos);
@@ -66,7 +66,7 @@ TEST_F(Serving, ABaseThatRenormalisesIsMisreadByServersWhoeverTrainedOnIt) {
   EXPECT_NE(line(ExportFormat::kMerged, served, "transformers 5").find(": exact"), std::string::npos);
 }
 
-TEST_F(Serving, LayoutsAndGapsAreRefusedWhereTheyAre) {
+TEST_F(Serving, UnsupportedLayoutsAndTargetsAreReported) {
   const auto gate = facts({"gate_proj"}), down = facts({"q_proj", "down_proj"}),
              attention = facts({"q_proj", "v_proj"});
   for (const auto* program : {"transformers 5", "vLLM", "llama.cpp"})
@@ -85,7 +85,7 @@ TEST_F(Serving, LayoutsAndGapsAreRefusedWhereTheyAre) {
     EXPECT_NE(fused.find(part), std::string::npos) << fused;
 }
 
-TEST_F(Serving, GgufIsLlamaCppsAndTakesPartLayers) {
+TEST_F(Serving, GgufIsForLlamaCppOnly) {
   const auto all = serving(ExportFormat::kGguf, facts({"down_proj"}));
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(serving_line(all[0]), "llama.cpp (run): exact");
@@ -95,7 +95,7 @@ TEST_F(Serving, GgufIsLlamaCppsAndTakesPartLayers) {
             "llama.cpp (run): not readable there (the head of this base model is its embedding)");
 }
 
-TEST_F(Serving, ACardHasAColumnForEveryWayOfServingAndNothingOfItIsMarkup) {
+TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
   RunRecords run;
   run.label = "a|b<i>";
   run.method = "ub-smoe";
@@ -114,7 +114,7 @@ TEST_F(Serving, ACardHasAColumnForEveryWayOfServingAndNothingOfItIsMarkup) {
   ExperimentConfig config;
   config.settle({});
   const auto card = model_card(run, config, {.facts = facts(kAll), .scale = {}, .targets = kAll});
-  EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // a path of whoever trained it
+  EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // no path of the training machine
   for (const auto* part : {"---\nlibrary_name: peft\n", "from_pretrained(\"<the base model>\", ", "# a b i>\n",
                            "## Scores after round 2\n", "| budget | K | in the run | exported: native gates |\n",
                            "| 1 | 4 | 75.0 | 50.0 |\n", "| 1 | 4 | 1.250 | 1.250 |\n",
@@ -122,7 +122,7 @@ TEST_F(Serving, ACardHasAColumnForEveryWayOfServingAndNothingOfItIsMarkup) {
     EXPECT_NE(card.find(part), std::string::npos) << part << "\n" << card;
 }
 
-TEST(HubName, IsOneThatTheHubTakes) {
+TEST(HubName, IsAValidRepositoryName) {
   for (const auto* good : {"gpt2", "allenai/OLMoE-1B-7B-0924", "a/b", "Foo-BAR_foo.bar123", "_a/b_", "123"})
     EXPECT_TRUE(is_hub_name(good)) << good;
   for (const auto* bad : {"", "/", "a/", "/a", "a/b/c", "a--b", "a..b", "x.git", ".a", "a.", "-a", "a-", "a b",

@@ -25,8 +25,8 @@ std::string budget_title(double budget) {
   return text.data();
 }
 
-/// A run's scores at its last evaluated round, those of one kind, one reading of its budgets (empty but for rank
-/// methods) and of who serves the adapter; the run itself first.
+/// A run's scores at its last evaluated round, of one kind, one reading (empty except for rank methods) and one way of
+/// serving.
 struct Scored {
   const RunRecords* run;
   std::string label;
@@ -34,7 +34,7 @@ struct Scored {
   std::vector<double> budgets;
 };
 
-/// "demo (b, exported: native gates)"
+/// Returns the label of a column group, such as "demo (b, exported: native gates)".
 std::string label_of(const RunRecords& run, const std::string& reading, ServedBy by) {
   std::string aspect = reading;
   if (by != ServedBy::kRun) aspect += (aspect.empty() ? "" : ", ") + served_name(by);
@@ -66,14 +66,14 @@ const TaskScore* find(const Scored& from, const std::string& task, double budget
   return nullptr;
 }
 
-/// Tasks of all runs in order of appearance.
+/// Returns the tasks of all runs in order of appearance.
 std::vector<std::string> all_tasks(std::span<const Scored> runs) {
   std::vector<TaskScore> every;
   for (const auto& run : runs) every.insert(every.end(), run.scores.begin(), run.scores.end());
   return distinct(every, &TaskScore::task);
 }
 
-/// A number of a score; nothing where it was not measured.
+/// Selects a number of a score; nothing if it was not measured.
 using Measure = std::optional<double> (*)(const TaskScore&);
 
 template <auto kMember>
@@ -93,14 +93,14 @@ std::optional<double> mean(const Scored& run, std::span<const std::string> tasks
 
 std::string percent_cell(std::optional<double> share) { return share ? percent(*share) : "-"; }
 
-/// In four digits.
+/// Formats a number with four digits.
 std::string plain_cell(std::optional<double> value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.4g", value.value_or(0));
   return value ? text.data() : "-";
 }
 
-/// Chance or majority of a task, from the first run that has it.
+/// Returns the chance level or majority level of a task, from the first run that has the task.
 std::optional<double> level(std::span<const Scored> runs, const std::string& task, Measure measured) {
   for (const auto& run : runs)
     for (const auto& score : run.scores)
@@ -128,7 +128,7 @@ void add_cells(std::vector<std::string>& row, const Scored& run, const std::stri
   }
 }
 
-/// What guessing gives; free text cannot be guessed.
+/// A baseline of guessing. (Tasks with free text have none.)
 struct Level {
   std::string_view title;
   Measure measured;
@@ -139,7 +139,7 @@ std::span<const Level> levels_of(AnswerKind kind) {
   return std::span(kLevels).first(kind == AnswerKind::kChoice ? kLevels.size() : 0);
 }
 
-/// What a task's scores rest on, from the first run that has it.
+/// Returns the numbers of rows and questions of a task, from the first run that has the task.
 std::array<std::string, 2> counts(std::span<const Scored> runs, const std::string& task) {
   for (const auto& run : runs)
     for (const auto& score : run.scores)
@@ -167,7 +167,7 @@ constexpr std::array kTaskTables{
     TaskTable{"perplexity", "perplexity of the answers", AnswerKind::kLikelihood, measure<&TaskScore::perplexity>,
               plain_cell}};
 
-/// Several runs in one grid.
+/// Returns a table with several runs side by side.
 std::string task_grid(std::span<const Scored> runs, std::span<const std::string> tasks, const TaskTable& table) {
   std::vector<std::string> titles = {"task"}, means = {"mean"};
   for (const auto& run : runs)
@@ -209,7 +209,7 @@ std::string_view what_is_asked(AnswerKind kind) {
   return kind == AnswerKind::kChoice ? "choices" : "likelihoods";
 }
 
-/// In place of a table of that kind of answers, of which there are none.
+/// Returns a text that says which kinds of tasks were evaluated instead of `wanted`.
 std::string what_there_is(std::span<const RunRecords> runs, AnswerKind wanted) {
   std::vector<std::string_view> kinds, names;
   for (const auto kind : {AnswerKind::kChoice, AnswerKind::kText, AnswerKind::kLikelihood}) {
@@ -222,14 +222,14 @@ std::string what_there_is(std::span<const RunRecords> runs, AnswerKind wanted) {
   return concat("the tasks that were evaluated ask for ", join(kinds, " and "), "; there are: ", join(names));
 }
 
-/// As many runs in a grid as fit beside each other.
+/// Returns tables with as many runs side by side as fit the page width.
 std::string task_table(std::span<const RunRecords> runs, const TaskTable& table) {
   const auto all = scored(runs, table.kind);
   if (all.empty()) return concat(table.title, ": ", what_there_is(runs, table.kind), '\n');
   const auto tasks = all_tasks(all);
   std::string out = concat(table.title, ", by budget, after the last evaluated round\n");
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
-    size_t used = 57;  // names, chance, majority, rows, questions
+    size_t used = 57;  // width of name, chance, majority, rows and questions
     for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kPageWidth); ++end)
       used += columns_of(all[end]);
     if (first > 0) out += '\n';
@@ -245,7 +245,7 @@ double sum_of(const RunRecords& run, T RoundMeasures::*member) {
   return sum;
 }
 
-/// The mean over all tasks of a kind and all budgets, of a run's first reading.
+/// Returns the mean over all tasks of a kind and all budgets, for a run's first reading.
 std::string overall(std::span<const Scored> all, const RunRecords& run, Measure measured) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Scored& s) { return s.run == &run; });
   if (found == all.end()) return "-";
@@ -289,7 +289,7 @@ std::string rounds_table(std::span<const RunRecords> runs) {
                 grid.text());
 }
 
-/// Bytes of the whole run by content.
+/// Returns the bytes of the whole run by content.
 std::map<std::string, double> traffic(const RunRecords& run, Traffic RoundMeasures::*parts) {
   std::map<std::string, double> sum;
   for (const auto& round : run.rounds)
@@ -335,7 +335,7 @@ std::string clients_table(std::span<const RunRecords> runs) {
   return concat("clients of the last round\n", grid.text());
 }
 
-/// All clients where a screen holds them, else what they come to.
+/// Returns the scores of all clients if they fit a screen, else summaries.
 std::string clients_part(std::span<const RunRecords> runs) {
   constexpr size_t kScreen = 40;
   size_t rows = 0;
@@ -349,7 +349,7 @@ std::string clients_part(std::span<const RunRecords> runs) {
   return concat('\n', summaries, "client by client: --table client-scores\n");
 }
 
-/// Whether some run has the measure; before anything is evaluated, choices are shown to say so.
+/// Returns true if some run has the measure. Before the first evaluation, the measures of choices are shown.
 bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
   const auto all = scored(runs, table.kind);
   const bool measured = std::any_of(all.begin(), all.end(), [&](const Scored& run) {

@@ -19,8 +19,8 @@ std::vector<std::string_view> table_names();
 /// \throws kConfig listing the names when `name` is unknown
 std::string table(std::span<const RunRecords> runs, std::string_view name);
 
-/// Formats what `evenkeel report` prints: the runs, the task tables with measured values, and the clients that gain and
-/// lose.
+/// Formats what `evenkeel report` prints: the runs, the task tables with measured values, and the numbers of clients
+/// whose scores became better or worse.
 std::string default_tables(std::span<const RunRecords> runs);
 
 }  // namespace evenkeel

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kGap = "  ";
 
-/// Columns a UTF-8 text takes: its bytes without continuation bytes.
+/// Returns the number of columns of UTF-8 text: its bytes without continuation bytes.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }

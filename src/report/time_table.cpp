@@ -12,13 +12,13 @@ namespace {
 
 constexpr double kMostTargets = 10;
 
-/// The share of rows answered rightly, of free text the F1 of words.
+/// Returns the accuracy, or F1 for free text.
 std::optional<double> score_to_reach(const TaskScore& score) {
   if (score.kind == AnswerKind::kLikelihood) return std::nullopt;
   return score.kind == AnswerKind::kText ? score.f1 : score.accuracy;
 }
 
-/// Over tasks and budgets, of the first reading of budgets, as the run itself routes.
+/// Returns the mean score over tasks and budgets, for the first reading and the run's own routing.
 std::optional<double> mean_score(const RunRecords& run, int64_t round) {
   double sum = 0, count = 0;
   const auto scores = run.scores(round);
@@ -54,19 +54,19 @@ std::string round_by_round(std::span<const RunRecords> runs) {
       grid.text());
 }
 
-/// What is to be reached: a score or more, or a training loss or less.
+/// A target: a score to exceed or a training loss to fall below.
 struct Goal {
   std::optional<double> Standing::*value;
   bool falls;
   std::string_view title;
   double scale;
   bool met(const Standing& at, double target) const {
-    const auto here = at.*value;
-    return here && (falls ? *here <= target : *here >= target);
+    const auto current = at.*value;
+    return current && (falls ? *current <= target : *current >= target);
   }
 };
 
-/// 1, 2 or 5 times a power of ten, at most kMostTargets of which lie between.
+/// Returns a step of 1, 2 or 5 times a power of ten with at most kMostTargets steps between `low` and `high`.
 double step_between(double low, double high) {
   const double raw = (high - low) / kMostTargets, power = std::pow(10, std::floor(std::log10(raw)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -74,7 +74,7 @@ double step_between(double low, double high) {
   return 10 * power;
 }
 
-/// Even numbers within what the runs came through.
+/// Returns round target values within the range of the runs.
 std::vector<double> targets(std::span<const std::vector<Standing>> all, const Goal& goal) {
   std::vector<double> seen;
   for (const auto& run : all)

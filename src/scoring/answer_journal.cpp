@@ -18,8 +18,8 @@ AnswerJournal::AnswerJournal(fs::path file) : file_(std::move(file)) {
   if (read.damage) log::warning("[evaluate] ", read.damage->what(), "; answers from that line on are made again");
   for (const auto& line : read.lines) {
     auto batch = record::read<AnsweredBatch>(line.view());
-    auto place = std::pair(batch.key, batch.first);
-    batches_.insert_or_assign(std::move(place), std::move(batch));
+    auto position = std::pair(batch.key, batch.first);
+    batches_.insert_or_assign(std::move(position), std::move(batch));
   }
   shorten_file(file_, read.bytes());
 }
@@ -31,8 +31,8 @@ const AnsweredBatch* AnswerJournal::find(const std::string& key, int64_t first) 
 
 const AnsweredBatch& AnswerJournal::add(AnsweredBatch batch) {
   append_sealed(file_, record::write(batch));
-  auto place = std::pair(batch.key, batch.first);
-  return batches_.insert_or_assign(std::move(place), std::move(batch)).first->second;
+  auto position = std::pair(batch.key, batch.first);
+  return batches_.insert_or_assign(std::move(position), std::move(batch)).first->second;
 }
 
 void AnswerJournal::finish() {

@@ -19,7 +19,7 @@ namespace evenkeel {
 /// Answers of the rows that ran through the model together, before they are scored.
 struct AnsweredBatch {
   std::string key;
-  /// Index of the first row; Scoring::kNll: index among the rows that are not cut before their answer.
+  /// Index of the first row; Scoring::kNll: index among the rows whose answer was not truncated.
   int64_t first = 0;
   int64_t context_cut = 0;
   double seconds = 0;

@@ -23,7 +23,7 @@ struct Batch {
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
   PromptNames names;
-  std::vector<bool> is_cut;  // contexts that lost their tail
+  std::vector<bool> is_cut;  // contexts that were truncated
 };
 
 /// Returns the rows from `first` on, at most `count`.
@@ -45,11 +45,11 @@ Batch batch_of(const PreparedTask& task, size_t first, int64_t count) {
   return batch;
 }
 
-int64_t room_of(const Batch& batch, int64_t max_new_tokens) {
-  size_t room = static_cast<size_t>(max_new_tokens);
+int64_t new_tokens_of(const Batch& batch, int64_t max_new_tokens) {
+  size_t new_tokens = static_cast<size_t>(max_new_tokens);
   for (const auto& answers : batch.answer_tokens)
-    for (const auto& ids : answers) room = std::max(room, ids.size());
-  return static_cast<int64_t>(room);
+    for (const auto& ids : answers) new_tokens = std::max(new_tokens, ids.size());
+  return static_cast<int64_t>(new_tokens);
 }
 
 void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
@@ -132,7 +132,7 @@ struct Answering {
   std::vector<Prediction> answer(const Batch& batch) {
     std::vector<Prediction> predictions(batch.rows.size());
     auto run = run_prompts(model, forward, batch.prompts,
-                           {.room = room_of(batch, options.max_new_tokens),
+                           {.max_new_tokens = new_tokens_of(batch, options.max_new_tokens),
                             .names = batch.names,
                             .cache = options.cache,
                             .prefix = &task_prefix()});

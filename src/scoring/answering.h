@@ -23,7 +23,7 @@ struct EvaluatedModel {
 /// Answers to the rows of a task.
 struct TaskAnswers {
   std::vector<Prediction> predictions;  ///< one per row: output, gold; if ranked, also ranked, nll, answer_tokens
-  int64_t context_cut = 0;              ///< number of rows whose context was cut
+  int64_t context_cut = 0;              ///< number of rows whose context was truncated
   double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };
 

@@ -15,9 +15,9 @@ std::vector<int64_t> top_indices(std::span<const float> values, size_t k) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (top.size() == k && !(values[i] > values[top.back()])) continue;
     if (top.size() == k) top.pop_back();
-    const auto place = std::upper_bound(top.begin(), top.end(), values[i],
-                                        [&](float value, int64_t other) { return value > values[other]; });
-    top.insert(place, static_cast<int64_t>(i));
+    const auto position = std::upper_bound(top.begin(), top.end(), values[i],
+                                           [&](float value, int64_t other) { return value > values[other]; });
+    top.insert(position, static_cast<int64_t>(i));
   }
   return top;
 }
@@ -32,24 +32,24 @@ bool BeamSearch::ends(int64_t token) const { return std::find(ends_.begin(), end
 std::vector<BeamSearch::Candidate> BeamSearch::candidates(const at::Tensor& logprobs_WV) const {
   const auto rows = logprobs_WV.contiguous();
   const auto vocab = static_cast<size_t>(rows.size(1));
-  const size_t wanted = std::max<size_t>(2, 1 + ends_.size()) * width_;
+  const size_t count = std::max<size_t>(2, 1 + ends_.size()) * width_;
   std::vector<Candidate> all;
   for (size_t beam = 0; beam < running_.size(); ++beam) {
     const std::span row(rows.const_data_ptr<float>() + beam * vocab, vocab);
-    for (const int64_t token : top_indices(row, wanted))
+    for (const int64_t token : top_indices(row, count))
       all.push_back({running_[beam].score + row[token], static_cast<int64_t>(beam), token});
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& x, const auto& y) { return x.score > y.score; });
-  if (all.size() > wanted) all.resize(wanted);
+  if (all.size() > count) all.resize(count);
   return all;
 }
 
 void BeamSearch::end(const Candidate& candidate) {
   Hypothesis hypothesis{running_[candidate.parent].tokens, candidate.score / static_cast<float>(length_)};
   if (!ends(candidate.token)) hypothesis.tokens.push_back(candidate.token);
-  const auto place = std::upper_bound(ended_.begin(), ended_.end(), hypothesis.score,
-                                      [](float score, const Hypothesis& other) { return score > other.score; });
-  ended_.insert(place, std::move(hypothesis));
+  const auto position = std::upper_bound(ended_.begin(), ended_.end(), hypothesis.score,
+                                         [](float score, const Hypothesis& other) { return score > other.score; });
+  ended_.insert(position, std::move(hypothesis));
   if (ended_.size() > width_) ended_.pop_back();
 }
 

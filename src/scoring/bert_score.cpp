@@ -16,12 +16,13 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kEmptyTokens = 2;  // a text with only special tokens
+constexpr size_t kEmptyTokens = 2;  // a text that has only special tokens
 
 int64_t layer_of(const fs::path& folder, const BertScoreOptions& options) {
   if (options.layer >= 0) return options.layer;
   std::error_code error;
-  const auto path = fs::absolute(folder, error).lexically_normal();  // keeps the name of a symbolic link
+  // Does not resolve symbolic links, whose name is used.
+  const auto path = fs::absolute(folder, error).lexically_normal();
   const auto name = (path.has_filename() ? path : path.parent_path()).filename().string();
   const auto layer = default_layer(name);
   EK_CHECK(layer, kConfig, "no layer is given, and \"", name, "\" is no encoder of the BERTScore table");
@@ -160,15 +161,15 @@ void BertScorer::score(std::span<const ComparedText> texts,
   const auto pairs = pairs_of(texts);
   const auto weights = options_.idf ? idf_weights(texts) : plain_weights();
   std::optional<BertScore> best;
-  for (std::span<const Pair> rest = pairs; !rest.empty();) {
-    const auto batch = encode(rest, weights);
-    for (const auto& pair : rest.first(batch.pairs)) {
+  for (std::span<const Pair> remaining = pairs; !remaining.empty();) {
+    const auto batch = encode(remaining, weights);
+    for (const auto& pair : remaining.first(batch.pairs)) {
       best = best ? largest(*best, batch.score(pair)) : batch.score(pair);
       if (!pair.is_last) continue;
       if (baseline_) best->rescaled = rescaled(best->raw, *baseline_);
       on_score(pair.text, *std::exchange(best, std::nullopt));
     }
-    rest = rest.subspan(batch.pairs);
+    remaining = remaining.subspan(batch.pairs);
   }
 }
 

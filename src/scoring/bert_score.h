@@ -51,7 +51,7 @@ struct BertScore {
   MatchScore raw;
   std::optional<MatchScore> rescaled;  ///< only with a baseline
   bool is_empty = false;               ///< whether the candidate is blank
-  bool is_cut = false;                 ///< whether a text was too long for the encoder and was cut at its end
+  bool is_cut = false;                 ///< whether a text was too long for the encoder and was truncated
 };
 
 /// Options of BertScorer::load(). The texts of visit() explain the keys.

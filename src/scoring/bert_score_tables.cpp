@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 struct LayerEntry {
-  std::string_view name;  // name without the owner
+  std::string_view name;  // model name without the owner
   int64_t layer;
 };
 
@@ -62,19 +62,19 @@ std::vector<std::string_view> fields_of(std::string_view line) {
   return fields;
 }
 
-double number_of(std::string_view field, const std::string& place) {
+double number_of(std::string_view field, const std::string& origin) {
   const auto value = parse_number<double>(field);
-  EK_CHECK(value, kData, place, ": \"", shown(field), "\" is not a number");
+  EK_CHECK(value, kData, origin, ": \"", shown(field), "\" is not a number");
   return *value;
 }
 
-double baseline_of(std::string_view field, const std::string& place) {
-  const double value = number_of(field, place);
-  EK_CHECK(std::isfinite(value) && value < 1, kData, place, ": a baseline is ", value, ", allowed: below 1");
+double baseline_of(std::string_view field, const std::string& origin) {
+  const double value = number_of(field, origin);
+  EK_CHECK(std::isfinite(value) && value < 1, kData, origin, ": a baseline is ", value, ", allowed: below 1");
   return value;
 }
 
-/// Reads the next line without its end, which may be \r\n.
+/// Reads the next line without its line end, \n or \r\n.
 bool read_line(std::istream& lines, std::string& line) {
   if (!std::getline(lines, line)) return false;
   if (line.ends_with('\r')) line.pop_back();
@@ -91,17 +91,17 @@ std::optional<int64_t> default_layer(std::string_view name) {
 }
 
 MatchScore load_baseline(const std::filesystem::path& file, int64_t layer) {
-  constexpr size_t kMostBytes = 1 << 20;
-  std::istringstream lines(read_file(file, kMostBytes));
+  constexpr size_t kMaxBytes = 1 << 20;
+  std::istringstream lines(read_file(file, kMaxBytes));
   std::string line;
   EK_CHECK(read_line(lines, line) && line == kHeader, kData, file.string(), ": the first line is \"", shown(line),
            "\", expected \"", kHeader, "\"");
   for (int64_t number = 2; read_line(lines, line); ++number) {
-    const auto place = concat(file.string(), " line ", number);
+    const auto origin = concat(file.string(), " line ", number);
     const auto fields = fields_of(line);
-    EK_CHECK(fields.size() == 4, kData, place, ": ", fields.size(), " fields, expected 4: ", kHeader);
-    if (number_of(fields[0], place) != static_cast<double>(layer)) continue;
-    return {baseline_of(fields[1], place), baseline_of(fields[2], place), baseline_of(fields[3], place)};
+    EK_CHECK(fields.size() == 4, kData, origin, ": ", fields.size(), " fields, expected 4: ", kHeader);
+    if (number_of(fields[0], origin) != static_cast<double>(layer)) continue;
+    return {baseline_of(fields[1], origin), baseline_of(fields[2], origin), baseline_of(fields[3], origin)};
   }
   fail(kData, file.string(), " has no row for layer ", layer);
 }

@@ -30,16 +30,16 @@ void expect_score(const MatchScore& score, double precision, double recall, doub
   EXPECT_NEAR(score.f1, f1, 1e-12);
 }
 
-// Special tokens stand first and last and weigh nothing, but may be matched: (0, 0, 1) and (0, 0, -1).
+// The first and last tokens are special: (0, 0, 1) and (0, 0, -1). Their weight is 0, but others may match them.
 TEST(Match, HandComputedCase) {
   const auto candidate = vectors({{0, 0, 1}, {1, 0, 0}, {0.6, 0.8, 0}, {0, 0, -1}}, {0, 1, 1, 0});
   const auto reference = vectors({{0, 0, 1}, {0, 1, 0}, {-0.6, 0, 0.8}, {0, 0.6, 0.8}, {0, 0, -1}}, {0, 1, 1, 1, 0});
-  // Candidate tokens find at best 0 (the first special token) and 0.8; reference tokens 0.8, 0.8 and 0.8, the last two
-  // in the first special token.
+  // The best matches of the candidate's tokens are 0 (the first special token) and 0.8. Those of the reference's tokens
+  // are 0.8, 0.8 and 0.8, the last two with the first special token.
   expect_score(match(candidate, reference), 0.4, 0.8, 2 * 0.4 * 0.8 / 1.2);
 }
 
-TEST(Match, WeightsCountRelativeToTheirSum) {
+TEST(Match, WeightsAreRelativeToTheirSum) {
   const auto candidate = vectors({{0, 1}, {1, 0}, {0.6, 0.8}}, {0, 3, 1});
   const auto reference = vectors({{0.6, 0.8}, {0, 1}, {0.8, 0.6}}, {0, 10, 30});
   // P: (3 * 0.8 + 1 * 1) / 4; R: (10 * 1 + 30 * 0.96) / 40
@@ -47,7 +47,7 @@ TEST(Match, WeightsCountRelativeToTheirSum) {
   expect_score(match(candidate, reference), p, r, 2 * p * r / (p + r));
 }
 
-TEST(Match, ATextEqualsItselfAndOrderDoesNotMatter) {
+TEST(Match, EqualTextsScoreOneAndOrderDoesNotMatter) {
   auto x = random_tensor({7, 5}, 1), w = random_tensor({7}, 2).abs();
   x = x / x.norm(2, 1, true);
   expect_score(match({x, w}, {x, w}), 1, 1, 1);
@@ -61,7 +61,7 @@ TEST(Match, ATextEqualsItselfAndOrderDoesNotMatter) {
   expect_score(swapped, plain.recall, plain.precision, plain.f1);
 }
 
-TEST(Match, EmptyTextsAndTextsWithoutWeightCountZero) {
+TEST(Match, EmptyTextsAndTextsWithoutWeightScoreZero) {
   const auto two = vectors({{1, 0}, {0, 1}}, {0, 0}), three = vectors({{1, 0}, {0, 1}, {0.6, 0.8}}, {0, 1, 0});
   expect_score(match(two, three), 0, 0, 0);
   expect_score(match(three, two), 0, 0, 0);
@@ -74,7 +74,7 @@ TEST(Match, NegativeSimilaritiesStayNegative) {
   expect_score(match(a, b), -1, -1, -1);
 }
 
-TEST(Rescaled, MovesTheBaselineToZeroAndKeepsOne) {
+TEST(Rescaled, MapsTheBaselineToZeroAndOneToOne) {
   expect_score(rescaled({0.9, 0.5, 1.0}, {0.8, 0.8, 0.6}), 0.5, -1.5, 1.0);
 }
 
@@ -88,7 +88,7 @@ TEST(DefaultLayer, IsFoundByTheNameWithOrWithoutItsOwner) {
 
 constexpr int64_t kVocabulary = 261, kHidden = 12, kWidth = 20, kPositions = 18;  // 16 tokens: pad is 1
 
-/// A folder with a random RoBERTa of two layers over bytes.
+/// A folder with a random two-layer RoBERTa over bytes.
 class Scorer : public ::testing::Test {
  protected:
   Scorer() {
@@ -173,7 +173,7 @@ TEST_F(Scorer, OneScorePerTextInOrder) {
   EXPECT_FALSE(all[0].is_cut);
 }
 
-TEST_F(Scorer, TheBestOfSeveralReferencesCountsForEachMeasure) {
+TEST_F(Scorer, ReturnsTheBestReferenceForEachMeasure) {
   const auto together = scores({kTexts[0]}).front().raw;
   const auto first = scores({{"the cat", {"a cat sat"}}}).front().raw,
              second = scores({{"the cat", {"the dog"}}}).front().raw;
@@ -182,7 +182,7 @@ TEST_F(Scorer, TheBestOfSeveralReferencesCountsForEachMeasure) {
   EXPECT_NEAR(together.f1, std::max(first.f1, second.f1), 1e-6);
 }
 
-TEST_F(Scorer, TheSizeOfBatchesChangesNothing) {
+TEST_F(Scorer, ScoresDoNotDependOnTheBatchSize) {
   const auto whole = scores(kTexts);
   for (const int64_t batch_tokens : {1, 20, 45}) {
     const auto parts = scores(kTexts, {.batch_tokens = batch_tokens});
@@ -194,9 +194,9 @@ TEST_F(Scorer, TheSizeOfBatchesChangesNothing) {
   }
 }
 
-// Ids of bytes are the byte plus 4; every reference begins with a space. "ab" and "ac" share all but b and c, so b and
-// c alone weigh, and equally.
-TEST_F(Scorer, IdfWeighsWhatIsRareInTheReferences) {
+// The id of a byte is the byte plus 4, and every reference begins with a space. "ab" and "ac" differ in b and c only,
+// so only b and c have weight, and equal weight.
+TEST_F(Scorer, IdfWeighsTokensThatAreRareInTheReferences) {
   const auto idf = scores({{"ab", {"ab"}}, {"bbb", {"ac"}}}, {.idf = true});
   EXPECT_NEAR(idf[0].raw.f1, 1, 1e-6);
   const auto encoder = TextEncoder::load(folder_, 2);
@@ -208,7 +208,7 @@ TEST_F(Scorer, IdfWeighsWhatIsRareInTheReferences) {
   EXPECT_NEAR(idf[1].raw.recall, similarity.select(1, 3).max().item<double>(), 1e-6);
 }
 
-TEST_F(Scorer, RescalesByTheRowOfItsLayer) {
+TEST_F(Scorer, RescalesWithTheBaselineOfItsLayer) {
   const auto file = folder_ / "baseline.tsv";
   write_file_atomic(file, "LAYER,P,R,F\r\n0,0.1,0.2,0.3\r\n1,0.4,0.5,0.6\r\n2,0.7,0.8,-0.5\r\n");
   const auto plain = scores(kTexts), both = scores(kTexts, {.baseline = file});
@@ -222,7 +222,7 @@ TEST_F(Scorer, RescalesByTheRowOfItsLayer) {
   }
 }
 
-TEST_F(Scorer, BadBaselinesAreRefusedWithTheirLine) {
+TEST_F(Scorer, RejectsInvalidBaselinesWithTheirLine) {
   const auto file = folder_ / "baseline.tsv";
   const auto error = [&](std::string_view content) -> std::string {
     write_file_atomic(file, content);
@@ -243,7 +243,7 @@ TEST_F(Scorer, BadBaselinesAreRefusedWithTheirLine) {
   expect(error("LAYER,P,R,F\n2,0.1,1,0.3\n"), "allowed: below 1");
 }
 
-TEST_F(Scorer, RefusesATextWithoutReferencesAndAnUnknownName) {
+TEST_F(Scorer, RejectsATextWithoutReferencesAndAnUnknownName) {
   EXPECT_THROW(scores({{"a", {}}}), Error);
   try {
     BertScorer::load(folder_, {});

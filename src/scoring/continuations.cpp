@@ -29,8 +29,8 @@ TokenIds shared_prefix(std::span<const TokenIds> continuations) {
   return shared;
 }
 
-/// Returns the common beginning of each prompt's continuations. Every sequence of a pass needs a new token, so if one
-/// prompt has no common beginning, all results are empty.
+/// Returns the common prefix of each prompt's continuations. Every sequence of a pass needs a new token. Therefore all
+/// results are empty if one prompt has no common prefix.
 std::vector<TokenIds> shared_prefixes(std::span<const std::vector<TokenIds>> continuations) {
   std::vector<TokenIds> shared;
   for (const auto& some : continuations) shared.push_back(shared_prefix(some));
@@ -57,10 +57,10 @@ void check_finite(std::span<const std::vector<double>> sums, const PromptNames& 
 /// \param logits_NV  logits of the rows from `first` on
 /// \return [queries] float64
 at::Tensor logprobs_of(const at::Tensor& logits_NV, int64_t first, std::span<const Query> queries) {
-  std::vector<int64_t> places;
-  for (const auto& query : queries) places.push_back((query.row - first) * logits_NV.size(1) + query.target);
+  std::vector<int64_t> indices;
+  for (const auto& query : queries) indices.push_back((query.row - first) * logits_NV.size(1) + query.target);
   const auto logprobs_NV = at::log_softmax(logits_NV.to(at::kDouble), 1);
-  const auto index = at::tensor(places, at::kLong).to(logprobs_NV.device());
+  const auto index = at::tensor(indices, at::kLong).to(logprobs_NV.device());
   return logprobs_NV.view({-1}).index_select(0, index).to(at::kCPU);
 }
 
@@ -86,49 +86,49 @@ TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, cons
   return likeliest;
 }
 
-/// A continuation with more than one token after the common beginning.
+/// A continuation with more than one token after the common prefix.
 struct Branch {
   size_t prompt;
-  TokenIds suffix;  // tokens after the common beginning
+  TokenIds suffix;  // tokens after the common prefix
   double* owner;
 };
 
-/// Result of running the common beginnings after the prompts.
+/// The result of running the common prefixes after the prompts.
 struct SharedPass {
-  KvCache cache;                ///< the prompts with it
-  std::vector<TokenIds> ids{};  ///< of each prompt
-  TokenIds likeliest{};         ///< behind each prompt, then behind each token of `ids`, prompt after prompt
+  KvCache cache;                ///< the prompts with their common prefixes
+  std::vector<TokenIds> ids{};  ///< common prefix of each prompt
+  TokenIds likeliest{};         ///< after each prompt, then after each token of `ids`, in the order of the prompts
 };
 
-/// Appends tokens of `guess` for as long as they are the likeliest ones. The first token of the guess is known to be.
-/// \param likeliest  likeliest token after each token of the guess except the last; -1: not computed
+/// Appends tokens of `guess` while they are the likeliest ones. The first token of the guess must be. \param likeliest
+/// likeliest token after each token of the guess except the last; -1: not computed
 void follow(const TokenIds& guess, std::span<const int64_t> likeliest, TokenIds& tokens) {
   for (size_t i = 0; i < likeliest.size() && tokens.back() == guess[i] && likeliest[i] >= 0; ++i)
     tokens.push_back(likeliest[i]);
 }
 
-/// Returns what is known of greedy decoding after the common beginnings have run.
-/// \param behind  index in `likeliest` of the first common token of prompt b
-KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size_t b, size_t behind) {
+/// Returns the known greedy tokens after the common prefixes have run. \param first_row  index in `likeliest` of the
+/// first common token of prompt b
+KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size_t b, size_t first_row) {
   KnownBeginning known;
   const int64_t first = shared.likeliest[b];
   if (first < 0) return known;
   known.tokens = {first};
-  follow(shared.ids[b], std::span(shared.likeliest).subspan(behind, shared.ids[b].size()), known.tokens);
+  follow(shared.ids[b], std::span(shared.likeliest).subspan(first_row, shared.ids[b].size()), known.tokens);
   const auto cached = prompts.sequences[b].length() + static_cast<int64_t>(known.tokens.size()) - 1;
   known.cached = shared.cache.sequences[b].prefix(cached);
   return known;
 }
 
-/// Returns how many branches to run together: about kPassTokens tokens, at least one branch.
-size_t branches_together(std::span<const Branch> branches, size_t first) {
+/// Returns how many branches to run in one pass: about kPassTokens tokens, at least one branch.
+size_t branches_per_pass(std::span<const Branch> branches, size_t first) {
   size_t end = first, tokens = 0;
   do tokens += branches[end++].suffix.size() - 1;
   while (end < branches.size() && tokens + branches[end].suffix.size() - 1 <= static_cast<size_t>(kPassTokens));
   return end - first;
 }
 
-/// Scores suffix[1..] of the branches, after the cached prompts and common beginnings, and extends the known greedy
+/// Scores suffix[1..] of the branches, after the cached prompts and common prefixes, and extends the known greedy
 /// tokens.
 void add_branches(const CausalLm& model, const ForwardOptions& forward, const SharedPass& shared,
                   std::span<const Branch> branches, std::span<KnownBeginning> known) {
@@ -150,17 +150,17 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Sh
     const size_t common = shared.ids[branch.prompt].size();
     if (best.tokens.size() <= common || best.tokens[common] != branch.suffix[0]) continue;
     TokenIds tokens(best.tokens.begin(), best.tokens.begin() + static_cast<std::ptrdiff_t>(common) + 1);
-    auto own = tail(tokens, common);
-    follow(branch.suffix, std::span(likeliest).subspan(row, pieces[i].size()), own);
-    if (common + own.size() <= best.tokens.size()) continue;
-    tokens.insert(tokens.end(), own.begin() + 1, own.end());
-    const auto cached = shared.cache.sequences[branch.prompt].length() + static_cast<int64_t>(own.size()) - 1;
+    auto known_tail = tail(tokens, common);
+    follow(branch.suffix, std::span(likeliest).subspan(row, pieces[i].size()), known_tail);
+    if (common + known_tail.size() <= best.tokens.size()) continue;
+    tokens.insert(tokens.end(), known_tail.begin() + 1, known_tail.end());
+    const auto cached = shared.cache.sequences[branch.prompt].length() + static_cast<int64_t>(known_tail.size()) - 1;
     best = {std::move(tokens), forks.sequences[i].prefix(cached)};
   }
 }
 
-/// Runs the common beginnings of the continuations.
-/// \return hidden states after the prompts, followed by those after each common token
+/// Runs the common prefixes of the continuations. \return hidden states after the prompts, followed by those after each
+/// common token
 at::Tensor run_shared(const CausalLm& model, const ForwardOptions& forward, const PromptRun& run, SharedPass& shared) {
   if (shared.ids.empty() || shared.ids.front().empty()) return run.last_BD;
   for (size_t b = 0; b < shared.ids.size(); ++b) shared.cache.open(b, static_cast<int64_t>(shared.ids[b].size()));
@@ -179,23 +179,23 @@ std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, co
   std::vector<std::vector<double>> sums(continuations.size());
   std::vector<Query> queries;
   std::vector<Branch> branches;
-  std::vector<size_t> behind{continuations.size()};  // first row of the states after shared.ids[b]
+  std::vector<size_t> first_row{continuations.size()};  // first row of the states after shared.ids[b]
   for (size_t b = 0; b < continuations.size(); ++b) {
     sums[b].assign(continuations[b].size(), 0.0);
     const size_t common = shared.ids[b].size();
     for (size_t i = 0; i < continuations[b].size(); ++i) {
       const auto& ids = continuations[b][i];
       for (size_t t = 0; t < std::min(ids.size(), common + 1); ++t)
-        queries.push_back({static_cast<int64_t>(t == 0 ? b : behind[b] + t - 1), ids[t], &sums[b][i]});
+        queries.push_back({static_cast<int64_t>(t == 0 ? b : first_row[b] + t - 1), ids[t], &sums[b][i]});
       if (ids.size() > common + 1) branches.push_back({b, tail(ids, common), &sums[b][i]});
     }
-    behind.push_back(behind[b] + common);
+    first_row.push_back(first_row[b] + common);
   }
   shared.likeliest = add_logprobs(model, forward, states_ND, std::move(queries));
   run.known.clear();
-  for (size_t b = 0; b < continuations.size(); ++b) run.known.push_back(known_from(shared, run.cache, b, behind[b]));
+  for (size_t b = 0; b < continuations.size(); ++b) run.known.push_back(known_from(shared, run.cache, b, first_row[b]));
   for (size_t first = 0, count = 0; first < branches.size(); first += count) {
-    count = branches_together(branches, first);
+    count = branches_per_pass(branches, first);
     add_branches(model, forward, shared, std::span(branches).subspan(first, count), run.known);
   }
   check_finite(sums, run.names);

@@ -1,5 +1,5 @@
-/// \file  Computes the likelihood of given continuations of prompts. The same passes also find the beginning of the
-/// greedy continuation, if it is among the given ones.
+/// \file  Computes the likelihood of given continuations of prompts. The same passes also find the first tokens of the
+/// greedy continuation, if they are a prefix of a given one.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace evenkeel {
 
-/// Computes the log-probability (natural log) of each of continuations[b] after prompt b. Beginnings that continuations
-/// of a prompt share are computed once, and answers that differ in the last token only need no extra forward pass.
-/// The prompts in `run` are not changed. A beginning of the greedy continuation that was found is stored in
-/// `run.known`, and generate() continues from it.
+/// Computes the log-probability (natural log) of each of continuations[b] after prompt b. A common prefix of the
+/// continuations of a prompt is computed once. Answers that differ only in the last token need no extra forward pass.
+/// The prompts in `run` are not changed. Known tokens of the greedy continuation are stored in `run.known`, and
+/// generate() continues after them.
 /// It needs KvShape::token_bytes() of memory for every token of a continuation that is not shared, except its last one.
-/// REQUIRES PromptOptions::room >= the longest continuation.
+/// REQUIRES PromptOptions::max_new_tokens >= the longest continuation.
 std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
                                                        PromptRun& run,
                                                        std::span<const std::vector<TokenIds>> continuations);

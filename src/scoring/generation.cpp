@@ -49,7 +49,7 @@ size_t shared_tokens(const TokenIds& x, const TokenIds& y) {
 }
 
 /// Returns how many tokens of a prompt the prefix provides. At least one token remains to be run.
-int64_t given_tokens(const TokenIds& prompt, const PromptPrefix* prefix) {
+int64_t tokens_from_prefix(const TokenIds& prompt, const PromptPrefix* prefix) {
   return prefix ? static_cast<int64_t>(std::min(shared_tokens(prefix->ids, prompt), prompt.size() - 1)) : 0;
 }
 
@@ -57,7 +57,7 @@ int64_t given_tokens(const TokenIds& prompt, const PromptPrefix* prefix) {
 /// \param prompt_of  returns the prompt of a row of logits
 template <typename PromptOf>
 at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
-  const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // NaN and infinity are the largest
+  const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // abs().amax() propagates NaN and infinity
   const bool* finite = finite_N.const_data_ptr<bool>();
   int64_t first = -1;
   for (int64_t row = 0; row < finite_N.numel(); ++row)
@@ -66,8 +66,9 @@ at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptO
   return logits_NV;
 }
 
-/// Checks that the memory suffices for the cache. Prompt lengths are known only when the prompts are tokenised.
-void check_room(const KvShape& shape, int64_t prompts, int64_t tokens) {
+/// Checks that the memory suffices for the cache. It cannot be checked earlier, because it depends on the prompts'
+/// tokens.
+void check_memory(const KvShape& shape, int64_t prompts, int64_t tokens) {
   require_memory({.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
                              cache_bytes(shape, tokens), "the number of prompts run at once"}},
                   .mapped = 0},
@@ -97,8 +98,8 @@ class NextTokens {
   /// \param live  the prompt of each row of logits
   TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
     if (!sampling_) return best_tokens(logits_BV);
-    const auto probabilities_BV =
-        kept_probabilities(logits_BV.to(at::kCPU), *sampling_);  // a sum along a row has one order there
+    // On the CPU, the order of a sum does not depend on the batch.
+    const auto probabilities_BV = kept_probabilities(logits_BV.to(at::kCPU), *sampling_);
     TokenIds drawn;
     for (size_t i = 0; i < live.size(); ++i)
       drawn.push_back(
@@ -111,7 +112,7 @@ class NextTokens {
   std::vector<RandomStream> streams_;
 };
 
-/// Returns the tokens that end a sequence: eos tokens first, then the stops.
+/// Returns the tokens that end a sequence: eos tokens first, then the stop tokens.
 TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
   TokenIds ends;
   for (const auto* ids : {options.eos ? &*options.eos : &model_eos, &options.stops})
@@ -120,8 +121,8 @@ TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
   return ends;
 }
 
-/// Sequences during generation, one token at a time.
-struct Going {
+/// The sequences of a call of generate(), which are extended by one token at a time.
+struct Sequences {
   const CausalLm& model;
   const ForwardOptions& forward;
   PromptRun run;
@@ -135,7 +136,7 @@ struct Going {
   /// Appends the next token of each prompt in `of`.
   /// \return the indices in `of` of the prompts that continue
   TokenIds take(const TokenIds& of, const TokenIds& tokens) {
-    TokenIds places;
+    TokenIds continuing;
     for (size_t i = 0; i < of.size(); ++i) {
       const auto prompt = static_cast<size_t>(of[i]);
       auto& output = outputs[prompt];
@@ -143,9 +144,9 @@ struct Going {
       output.push_back(tokens[i]);
       if (static_cast<int64_t>(output.size()) == options.max_new_tokens) continue;
       if (options.is_enough && options.is_enough(prompt, output)) continue;
-      places.push_back(static_cast<int64_t>(i));
+      continuing.push_back(static_cast<int64_t>(i));
     }
-    return places;
+    return continuing;
   }
 
   at::Tensor logits(const at::Tensor& hidden_ND, const TokenIds& prompts) const {
@@ -153,7 +154,7 @@ struct Going {
                          [&](int64_t row) { return prompts[static_cast<size_t>(row)]; });
   }
 
-  /// Chooses the first token of the prompts without a known beginning, from their last hidden states.
+  /// Chooses the first token of prompts without known tokens, from their last hidden states.
   void begin(NextTokens& next) {
     outputs.resize(run.cache.sequences.size());
     TokenIds unknown;
@@ -161,9 +162,9 @@ struct Going {
       if (run.known.empty() || run.known[b].tokens.empty()) unknown.push_back(static_cast<int64_t>(b));
     if (!unknown.empty()) {
       const auto tokens = next.of(logits(select_rows(run.last_BD, unknown), unknown), unknown);
-      for (const int64_t place : take(unknown, tokens)) {
-        live.push_back(unknown[static_cast<size_t>(place)]);
-        last.push_back(tokens[static_cast<size_t>(place)]);
+      for (const int64_t index : take(unknown, tokens)) {
+        live.push_back(unknown[static_cast<size_t>(index)]);
+        last.push_back(tokens[static_cast<size_t>(index)]);
       }
     }
     for (size_t b = 0; b < run.known.size(); ++b) begin_with(b, run.known[b]);
@@ -188,26 +189,26 @@ struct Going {
   void step(NextTokens& next) {
     const auto hidden_BD = extend(model, forward, run.cache, single_tokens(last));
     const auto tokens = next.of(logits(hidden_BD, live), live);
-    const auto places = take(live, tokens);
-    if (places.size() < live.size()) run.cache.select(places);
-    TokenIds still, after;
-    for (const int64_t place : places) {
-      still.push_back(live[static_cast<size_t>(place)]);
-      after.push_back(tokens[static_cast<size_t>(place)]);
+    const auto continuing = take(live, tokens);
+    if (continuing.size() < live.size()) run.cache.select(continuing);
+    TokenIds next_live, next_last;
+    for (const int64_t index : continuing) {
+      next_live.push_back(live[static_cast<size_t>(index)]);
+      next_last.push_back(tokens[static_cast<size_t>(index)]);
     }
-    live = std::move(still);
-    last = std::move(after);
+    live = std::move(next_live);
+    last = std::move(next_last);
   }
 };
 
 std::vector<TokenIds> one_by_one(const CausalLm& model, const ForwardOptions& forward, PromptRun run, TokenIds ends,
                                  const GenerationOptions& options) {
-  Going going{model, forward, std::move(run), std::move(ends), options};
-  if (options.sampling) going.run.known.clear();
-  NextTokens next(options.sampling, going.run.cache.sequences.size());
-  going.begin(next);
-  while (!going.live.empty()) going.step(next);
-  return std::move(going.outputs);
+  Sequences sequences{model, forward, std::move(run), std::move(ends), options};
+  if (options.sampling) sequences.run.known.clear();
+  NextTokens next(options.sampling, sequences.run.cache.sequences.size());
+  sequences.begin(next);
+  while (!sequences.live.empty()) sequences.step(next);
+  return std::move(sequences.outputs);
 }
 
 std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
@@ -249,12 +250,13 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
 
 }  // namespace
 
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names) {
+void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
+                   const PromptNames& names) {
   for (size_t b = 0; b < prompts.size(); ++b) {
     const auto length = static_cast<int64_t>(prompts[b].size());
     EK_CHECK(length > 0, kData, names.of(b), " has no tokens");
-    EK_CHECK(length + room <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ", room,
-             " new ones more than the model's ", spec.max_positions, " positions");
+    EK_CHECK(length + max_new_tokens <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ",
+             max_new_tokens, " new ones more than the model's ", spec.max_positions, " positions");
     for (const int64_t id : prompts[b])
       EK_CHECK(id >= 0 && id < spec.vocab_size, kData, names.of(b), " holds token id ", id, ", allowed: 0 .. ",
                spec.vocab_size - 1);
@@ -312,19 +314,19 @@ PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, To
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                       const PromptOptions& options) {
   const at::NoGradGuard no_grad;
-  check_prompts(model.spec(), prompts, options.room, options.names);
+  check_prompts(model.spec(), prompts, options.max_new_tokens, options.names);
   PromptRun run{KvCache(kv_shape(model, options.cache, forward.compute)), {}, options.names};
-  std::vector<TokenIds> own;
+  std::vector<TokenIds> suffixes;
   int64_t tokens = 0;
   for (const auto& prompt : prompts) {
-    const int64_t given = given_tokens(prompt, options.prefix);
-    run.cache.sequences.push_back(given > 0 ? options.prefix->cached.prefix(given) : KvSequence());
-    own.emplace_back(prompt.begin() + given, prompt.end());
-    tokens += static_cast<int64_t>(own.back().size()) + options.room;
+    const int64_t cached_tokens = tokens_from_prefix(prompt, options.prefix);
+    run.cache.sequences.push_back(cached_tokens > 0 ? options.prefix->cached.prefix(cached_tokens) : KvSequence());
+    suffixes.emplace_back(prompt.begin() + cached_tokens, prompt.end());
+    tokens += static_cast<int64_t>(suffixes.back().size()) + options.max_new_tokens;
   }
-  check_room(run.cache.shape(), static_cast<int64_t>(prompts.size()), tokens);
-  for (size_t b = 0; b < own.size(); ++b) run.cache.open(b, static_cast<int64_t>(own[b].size()));
-  if (!prompts.empty()) run.last_BD = extend(model, forward, run.cache, own, /*last_only=*/true);
+  check_memory(run.cache.shape(), static_cast<int64_t>(prompts.size()), tokens);
+  for (size_t b = 0; b < suffixes.size(); ++b) run.cache.open(b, static_cast<int64_t>(suffixes[b].size()));
+  if (!prompts.empty()) run.last_BD = extend(model, forward, run.cache, suffixes, /*last_only=*/true);
   return run;
 }
 
@@ -344,7 +346,8 @@ std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forw
 
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                                const GenerationOptions& options) {
-  return generate(model, forward, run_prompts(model, forward, prompts, {.room = options.max_new_tokens}), options);
+  return generate(model, forward, run_prompts(model, forward, prompts, {.max_new_tokens = options.max_new_tokens}),
+                  options);
 }
 
 }  // namespace evenkeel

@@ -1,10 +1,10 @@
 /// \file  Generates continuations of prompts with a key/value cache: greedily, by sampling or by beam search.
-/// Several prompts run together. The prompts are packed into forward passes of about kPassTokens tokens; after them,
-/// each pass adds one token to every sequence that has not ended. A common beginning of the prompts is computed once.
+/// Several prompts run together. The prompts are packed into forward passes of about kPassTokens tokens. After them,
+/// each pass adds one token to every sequence that has not ended. A common prefix of the prompts is computed once.
 /// scoring/continuations.h ranks given answers with the same cache.
 /// Dimension names: B sequences, T tokens, D hidden, V vocabulary.
 ///
-/// Example:  auto run = run_prompts(model, forward, prompts, {.room = 32});
+/// Example:  auto run = run_prompts(model, forward, prompts, {.max_new_tokens = 32});
 ///           auto ranked = continuation_logprobs(model, forward, run, answers);   // generate() may reuse its passes
 ///           auto texts = generate(model, forward, std::move(run), {.max_new_tokens = 32});
 #pragma once
@@ -49,24 +49,24 @@ struct PromptNames {
 /// Approximate number of tokens per forward pass. A pass has whole sequences, at least one.
 constexpr int64_t kPassTokens = 4096;
 
-/// Holds a common beginning of prompts and its cached keys and values. It has no tokens if there is no such beginning.
+/// Holds a common prefix of prompts and its cached keys and values. It has no tokens if there is no common prefix.
 struct PromptPrefix {
   TokenIds ids{};
   KvSequence cached{};
 };
 
-/// Returns the longest common beginning of `prompts`, without the last token of the shortest one. It is empty for fewer
+/// Returns the longest common prefix of `prompts`, without the last token of the shortest one. It is empty for fewer
 /// than two prompts.
 TokenIds common_prefix(std::span<const TokenIds> prompts);
-/// Runs a beginning through the model and returns it with its keys and values.
+/// Runs a prefix through the model and returns it with its keys and values.
 PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type);
 
 /// Options of run_prompts().
 struct PromptOptions {
-  int64_t room = 32;  ///< largest number of tokens that will follow a prompt
+  int64_t max_new_tokens = 32;  ///< largest number of tokens that will follow a prompt
   PromptNames names{};
   KvType cache = KvType::kExact;
-  /// Cached common beginning, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
+  /// Cached common prefix, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
   const PromptPrefix* prefix = nullptr;
 };
 
@@ -85,27 +85,28 @@ struct PromptRun {
 };
 
 /// Checks that prompts can be run.
-/// \throws kData naming the first prompt that is empty, that is longer with `room` new tokens than the model's
-/// positions, or that has an id outside the vocabulary
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names);
+/// \throws kData naming the first prompt that is empty, that is longer with `max_new_tokens` new tokens than the
+/// model's positions, or that has an id outside the vocabulary
+void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
+                   const PromptNames& names);
 
 /// Runs the prompts once and caches their keys and values. It needs KvShape::token_bytes() of memory for every token
 /// outside the prefix. All functions of this file ignore `forward.cache` and `forward.routing`.
-/// \throws kData as check_prompts() with options.room; kNumeric naming the first prompt whose logits are not finite,
-/// here and in the functions below
+/// \throws kData as check_prompts() with options.max_new_tokens; kNumeric naming the first prompt whose logits are not
+/// finite, here and in the functions below
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                       const PromptOptions& options);
 
 /// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
 /// the lowest id, and a sampled token depends on the seed, the number of its prompt and its position only. REQUIRES
-/// PromptOptions::room >= max_new_tokens.
+/// that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                                const GenerationOptions& options);
 
 /// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. The sequences must
-/// have room for the pieces.
+/// have capacity for the pieces.
 /// \param last_only  return the hidden state of each piece's last token only
 /// \return [T, D], or [B, D] with last_only
 at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,

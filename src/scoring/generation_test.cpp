@@ -40,7 +40,7 @@ TokenIds joined(TokenIds first, const TokenIds& second) {
   return first;
 }
 
-TEST(Generate, GreedyEqualsRunningTheWholeTextForEveryToken) {
+TEST(Generate, GreedyEqualsAFullForwardPassPerToken) {
   const auto model = testing::random_model(3);
   for (const int64_t top_k : {1, 3, 5}) {
     ForwardOptions forward;
@@ -51,7 +51,7 @@ TEST(Generate, GreedyEqualsRunningTheWholeTextForEveryToken) {
   }
 }
 
-TEST(Generate, ASequenceThatEndsLeavesTheOthersAsTheyWere) {
+TEST(Generate, AFinishedSequenceDoesNotChangeTheOthers) {
   const auto model = testing::random_model(4);
   const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}});
   for (const int64_t eos : {full[0][2], full[1][0], full[2][14]}) {
@@ -61,7 +61,7 @@ TEST(Generate, ASequenceThatEndsLeavesTheOthersAsTheyWere) {
   }
 }
 
-TEST(Generate, BeamsOfPromptsTogetherEqualBeamsOfEachAlone) {
+TEST(Generate, BeamsOfABatchEqualBeamsOfSinglePrompts) {
   const auto model = testing::random_model(5);
   const GenerationOptions options{.max_new_tokens = 9, .beams = 3, .eos = TokenIds{11}};
   const auto together = generate(*model, {}, kPrompts, options);
@@ -69,7 +69,7 @@ TEST(Generate, BeamsOfPromptsTogetherEqualBeamsOfEachAlone) {
     EXPECT_EQ(together[i], generate(*model, {}, std::span(kPrompts).subspan(i, 1), options).front());
 }
 
-TEST(Generate, WiderBeamsFindTextsThatAreAtLeastAsLikelyHere) {
+TEST(Generate, WiderBeamsFindTextsThatAreAtLeastAsLikely) {
   const auto model = testing::random_model(6);
   const auto narrow = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 1, .eos = TokenIds{1000}});
   const auto wide = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 24, .eos = TokenIds{1000}});
@@ -78,7 +78,7 @@ TEST(Generate, WiderBeamsFindTextsThatAreAtLeastAsLikelyHere) {
               logprob_of(*model, {}, joined(kPrompts[i], narrow[i])));
 }
 
-TEST(Generate, RefusesPromptsThatDoNotFit) {
+TEST(Generate, RejectsPromptsThatDoNotFit) {
   const auto model = testing::random_model(7);
   const std::vector<TokenIds> empty{{3}, {}}, foreign{{67}}, longest{TokenIds(500, 3)};
   EXPECT_THROW(generate(*model, {}, empty, {}), Error);
@@ -90,15 +90,15 @@ TEST(Generate, RefusesPromptsThatDoNotFit) {
 TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
   const auto model = testing::random_model(8);
   const std::vector<std::vector<TokenIds>> continuations{
-      {{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 6, 7, 8}},  // share a beginning
-      {{9}, {10}},                                       // share nothing
-      {{20, 21}, {20, 21, 22}, {20}},                    // one begins another
+      {{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 6, 7, 8}},  // have a common prefix
+      {{9}, {10}},                                       // have none
+      {{20, 21}, {20, 21, 22}, {20}},                    // one is a prefix of another
       {{30, 31, 32}},
   };
-  auto run = run_prompts(*model, {}, kPrompts, {.room = 8});
+  auto run = run_prompts(*model, {}, kPrompts, {.max_new_tokens = 8});
   const auto together = continuation_logprobs(*model, {}, run, continuations);
   for (size_t b = 0; b < kPrompts.size(); ++b) {
-    auto run_alone = run_prompts(*model, {}, std::span(kPrompts).subspan(b, 1), {.room = 8});
+    auto run_alone = run_prompts(*model, {}, std::span(kPrompts).subspan(b, 1), {.max_new_tokens = 8});
     const auto alone = continuation_logprobs(*model, {}, run_alone, std::span(continuations).subspan(b, 1)).front();
     const double prompt = logprob_of(*model, {}, kPrompts[b]);
     for (size_t i = 0; i < continuations[b].size(); ++i) {
@@ -109,11 +109,11 @@ TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
   }
 }
 
-TEST(ContinuationLogprobs, LeaveTheRunAsItWas) {
+TEST(ContinuationLogprobs, DoNotChangeTheRun) {
   const auto model = testing::random_model(9);
   const std::vector<std::vector<TokenIds>> continuations(kPrompts.size(), {{1, 2, 3}, {1, 2, 4}, {1, 5, 6, 7, 8}});
   const GenerationOptions options{.max_new_tokens = 10, .eos = TokenIds{1000}};
-  auto run = run_prompts(*model, {}, kPrompts, {.room = 10});
+  auto run = run_prompts(*model, {}, kPrompts, {.max_new_tokens = 10});
   const auto first = continuation_logprobs(*model, {}, run, continuations);
   EXPECT_EQ(continuation_logprobs(*model, {}, run, continuations), first);
   EXPECT_EQ(generate(*model, {}, std::move(run), options), generate(*model, {}, kPrompts, options));
@@ -125,18 +125,18 @@ TokenIds first_of(const TokenIds& ids, size_t count, std::initializer_list<int64
   return some;
 }
 
-TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
+TEST(ContinuationLogprobs, ReuseGreedyTokensWhileTheGuessIsRight) {
   const auto model = testing::random_model(9);
   const auto greedy = generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = TokenIds{1000}});
   const auto wrong = [&](size_t b, size_t at) { return (greedy[b][at] + 1) % 67; };
   const std::vector<std::vector<TokenIds>> guesses{
       {first_of(greedy[0], 5), first_of(greedy[0], 3, {wrong(0, 3), 2})},  // the first branch is right
-      {first_of(greedy[1], 6)},                                            // alone, and right
+      {first_of(greedy[1], 6)},                                            // a single guess, which is right
       {first_of(greedy[2], 2, {wrong(2, 2), 7}),
-       first_of(greedy[2], 2, {wrong(2, 2), 8, 9})},                            // wrong from the third on
-      {first_of(greedy[3], 1, {wrong(3, 1)}), first_of(greedy[3], 4, {5, 6})},  // the second, for four tokens
+       first_of(greedy[2], 2, {wrong(2, 2), 8, 9})},                            // wrong from the third token on
+      {first_of(greedy[3], 1, {wrong(3, 1)}), first_of(greedy[3], 4, {5, 6})},  // the second is right for four tokens
   };
-  auto run = run_prompts(*model, {}, kPrompts, {.room = 8});
+  auto run = run_prompts(*model, {}, kPrompts, {.max_new_tokens = 8});
   continuation_logprobs(*model, {}, run, guesses);
   const std::vector<size_t> right{5, 6, 3, 5};
   for (size_t b = 0; b < kPrompts.size(); ++b) {
@@ -152,24 +152,24 @@ TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
             generate(*model, {}, kPrompts, {.max_new_tokens = 3, .eos = TokenIds{1000}}));
 }
 
-TEST(PromptPrefix, IsWhatAllPromptsBeginWithAndLeavesEachAToken) {
+TEST(PromptPrefix, IsTheCommonPrefixAndLeavesOneTokenPerPrompt) {
   EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3, 4}, {1, 2, 3, 5, 6}}), (TokenIds{1, 2, 3}));
   EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3}, {1, 2, 3, 5}}), (TokenIds{1, 2}));
   EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3}}), TokenIds());
   EXPECT_EQ(common_prefix(kPrompts), TokenIds());
 }
 
-TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {
+TEST(PromptPrefix, DoesNotChangeResults) {
   for (const auto dtype : {BaseDtype::kFloat32, BaseDtype::kFloat64}) {
     const auto model = testing::random_model(12, 67, dtype);
     const TokenIds beginning{4, 8, 15, 16, 23, 42};
     std::vector<TokenIds> prompts;
     for (const auto& prompt : kPrompts) prompts.push_back(joined(beginning, prompt));
-    prompts.push_back({4, 8, 15, 3});  // parts with the prefix early
+    prompts.push_back({4, 8, 15, 3});  // differs from the prefix early
     prompts.push_back(beginning);
     const auto prefix = run_prefix(*model, {}, beginning, KvType::kExact);
-    const auto shared = run_prompts(*model, {}, prompts, {.room = 9, .prefix = &prefix});
-    const auto alone = run_prompts(*model, {}, prompts, {.room = 9});
+    const auto shared = run_prompts(*model, {}, prompts, {.max_new_tokens = 9, .prefix = &prefix});
+    const auto alone = run_prompts(*model, {}, prompts, {.max_new_tokens = 9});
     EXPECT_LT((shared.last_BD - alone.last_BD).abs().max().item<double>(), dtype == BaseDtype::kFloat64 ? 1e-12 : 2e-5);
     EXPECT_EQ(shared.cache.lengths(), alone.cache.lengths());
     for (const int64_t beams : {1, 3}) {
@@ -179,7 +179,7 @@ TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {
   }
 }
 
-TEST(Generate, EndsWhereItIsEnough) {
+TEST(Generate, StopsWhenIsEnoughReturnsTrue) {
   const auto model = testing::random_model(4);
   const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}});
   const auto enough =
@@ -190,12 +190,12 @@ TEST(Generate, EndsWhereItIsEnough) {
   for (size_t b = 0; b < full.size(); ++b) EXPECT_EQ(enough[b], first_of(full[b], b + 2));
 }
 
-TEST(Generate, PromptsBeyondOnePassAreTheSameAsAlone) {
+TEST(Generate, PromptsInSeveralPassesEqualSinglePrompts) {
   const auto model = testing::random_model(14);
   std::vector<TokenIds> prompts;
   for (int64_t b = 0; b < 24; ++b) {
     auto& prompt = prompts.emplace_back();
-    for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in all
+    for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in total
   }
   const auto together = generate(*model, {}, prompts, {.max_new_tokens = 4, .eos = TokenIds{1000}});
   for (const size_t b : {size_t{0}, size_t{13}, size_t{23}})
@@ -209,7 +209,7 @@ at::Tensor logprobs(std::initializer_list<std::vector<float>> rows) {
   return at::stack(tensors);
 }
 
-TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
+TEST(BeamSearch, KeepsABeamThatBecomesTheBest) {
   BeamSearch search(2, {0}, 2);
   const auto first = search.advance(logprobs({{0.01F, 0.5F, 0.4F, 0.09F}}));
   ASSERT_EQ(first.size(), 2u);
@@ -219,17 +219,17 @@ TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
   EXPECT_EQ(search.best(), (TokenIds{2, 3}));
 }
 
-TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
+TEST(BeamSearch, DividesTheScoreByTheLengthIncludingEos) {
   BeamSearch search(2, {0}, 3);
   ASSERT_EQ(search.advance(logprobs({{0.45F, 0.5F, 0.05F}})).size(), 2u);  // eos at once: ln 0.45
-  // Then eos: ln(0.5 * 0.5) / 2 is better, and no running beam is better than either.
+  // Then eos: ln(0.5 * 0.5) / 2 is better than ln 0.45, and no running beam is better than either.
   EXPECT_TRUE(search.advance(logprobs({{0.5F, 0.3F, 0.2F}, {0.3F, 0.4F, 0.3F}})).empty());
   EXPECT_EQ(search.best(), (TokenIds{1}));
 }
 
-TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
+TEST(BeamSearch, ContinuesWhileARunningBeamIsBetterThanTheWorstFinished) {
   BeamSearch search(1, {0}, 3);
-  ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width`
+  ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width` tokens
   ASSERT_EQ(search.advance(logprobs({{0.1F, 0.9F}})).size(), 1u);
   EXPECT_TRUE(search.advance(logprobs({{0.2F, 0.8F}})).empty());
   EXPECT_EQ(search.best(), (TokenIds{1, 1, 1}));
@@ -249,7 +249,7 @@ TEST(BeamSearch, BreaksTiesByTheEarlierBeamAndTheLowerId) {
   }
 }
 
-TEST(Generate, EveryIdOfAListEndsASequenceAndAnEmptyListNone) {
+TEST(Generate, EveryEosIdEndsASequence) {
   const auto model = testing::random_model(4);
   const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{}});
   EXPECT_EQ(full, generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}}));
@@ -262,7 +262,7 @@ TEST(Generate, EveryIdOfAListEndsASequenceAndAnEmptyListNone) {
   for (const auto& ids : unended) EXPECT_EQ(ids.size(), 6u);
 }
 
-TEST(Generate, AStopEndsASequenceAsEosDoes) {
+TEST(Generate, AStopTokenEndsASequenceLikeEos) {
   const auto model = testing::random_model(4);
   const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}});
   const int64_t eos = full[2][9], stop = full[0][2];
@@ -277,7 +277,7 @@ TEST(Generate, AStopEndsASequenceAsEosDoes) {
   }
 }
 
-TEST(Generate, DrawnTokensRepeatAndFollowTheirOdds) {
+TEST(Generate, SampledTokensAreReproducibleAndFollowTheirProbabilities) {
   const auto model = testing::random_model(5);
   const GenerationOptions options{
       .max_new_tokens = 6, .eos = TokenIds{1000}, .sampling = Sampling{.temperature = 1.5, .seed = 7}};
@@ -291,7 +291,7 @@ TEST(Generate, DrawnTokensRepeatAndFollowTheirOdds) {
   EXPECT_THROW(generate(*model, {}, kPrompts, beams), Error);
 }
 
-TEST(TokenSampling, KeepsTheLikeliestTokensThatHoldTopP) {
+TEST(TokenSampling, KeepsTheLikeliestTokensWithProbabilityTopP) {
   const auto logits_NV = at::log(at::tensor({0.5F, 0.25F, 0.125F, 0.125F, 0.1F, 0.2F, 0.3F, 0.4F}).view({2, 4}));
   const auto kept = [&](const Sampling& sampling) { return kept_probabilities(logits_NV, sampling); };
   const auto near = [](const at::Tensor& x, std::vector<float> wanted) {
@@ -304,7 +304,7 @@ TEST(TokenSampling, KeepsTheLikeliestTokensThatHoldTopP) {
   EXPECT_TRUE(near(kept({.temperature = 0.5, .top_k = 2}), {0.8F, 0.2F, 0, 0, 0, 0, 0.36F, 0.64F}));
 }
 
-TEST(TokenSampling, ATokenIsDrawnByItsShare) {
+TEST(TokenSampling, TokensAreSampledByProbability) {
   const auto probabilities_V = at::tensor({0.0F, 0.25F, 0.0F, 0.75F, 0.0F});
   EXPECT_EQ(drawn_token(probabilities_V, 0.0), 1);
   EXPECT_EQ(drawn_token(probabilities_V, 0.2499), 1);
@@ -312,7 +312,7 @@ TEST(TokenSampling, ATokenIsDrawnByItsShare) {
   EXPECT_EQ(drawn_token(probabilities_V, 0.9999999), 3);
 }
 
-TEST(Score, SaysWhichTokensWereTheLikeliest) {
+TEST(Score, ReturnsWhichTokensWereTheLikeliest) {
   const auto model = testing::random_model(6);
   const auto answer =
       generate(*model, {}, std::vector<TokenIds>{kPrompts[0]}, {.max_new_tokens = 3, .eos = TokenIds{1000}}).at(0);

@@ -52,13 +52,13 @@ bool is_said(const std::string& output, std::span<const std::string> references)
 
 /// Scores free text.
 /// \param to_the_letter  whether an exact match compares the texts without normalising them
-void compare_texts(std::span<const Row> rows, bool to_the_letter, std::span<Prediction> predictions, TaskScore& score) {
+void compare_texts(std::span<const Row> rows, bool exact, std::span<Prediction> predictions, TaskScore& score) {
   const double weight = 1.0 / static_cast<double>(predictions.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
     auto& one = predictions[i];
     one.references = rows[i].references;
     const auto match = best_match(one.output, one.references);
-    one.exact_match = to_the_letter ? is_said(one.output, one.references) : match.exact_match;
+    one.exact_match = exact ? is_said(one.output, one.references) : match.exact_match;
     one.f1 = match.f1;
     score.exact_match += weight * one.exact_match;
     score.f1 += weight * match.f1;
@@ -117,9 +117,10 @@ ItemScores items_of(AnswerKind kind, std::span<const Prediction> predictions) {
 
 using Clock = std::chrono::steady_clock;
 
-/// Computes the likelihoods of rows [first, first + count) of those that kept an answer, as predictions.
-AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
-                    std::span<const Example> examples, size_t first) {
+/// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
+/// predictions.
+AnsweredBatch likelihoods_of(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
+                             std::span<const Example> examples, size_t first) {
   const auto together = examples.subspan(first, rows_together(examples.subspan(first)));
   AnsweredBatch batch{.key = {}, .answers = {}};
   try {

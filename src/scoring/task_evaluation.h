@@ -31,8 +31,8 @@ struct RowOutputs {
 /// Evaluates a model on a task.
 /// Each prompt runs once. Its cache is used to rank the answers by total log-probability (ties go to the answer named
 /// first), and then to generate. If greedy decoding begins with one of the answers, generation continues after it. A
-/// common beginning of the prompts is computed once. Prompt and answer are tokenised together, as in training. A
-/// context that is too long loses its tail.
+/// common prefix of the prompts is computed once. Prompt and answer are tokenised together, as in training. A context
+/// that is too long is truncated at its end.
 /// Answers are ranked as continuations of the text that precedes the first option in the row's output, whichever answer
 /// is correct. Of free text the likelihood of the first reference is computed.
 /// Greedy outputs end early, where no further text can change the extracted answer, unless predictions are asked for.

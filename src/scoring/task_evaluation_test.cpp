@@ -43,7 +43,7 @@ std::vector<Row> some_rows(size_t count) {
   return rows;
 }
 
-TEST(RowAnswers, AreThoseOfTheAnswerFormatLine) {
+TEST(RowAnswers, AreReadFromTheAnswerFormatLine) {
   const auto& task = find_task("arc_c");
   EXPECT_EQ(row_answers(task, row("q", "answer1/answer2/answer3", "answer1")),
             (std::vector<std::string>{"answer1", "answer2", "answer3"}));
@@ -58,7 +58,7 @@ void expect_same(std::span<const Prediction> one, std::span<const Prediction> ot
     EXPECT_EQ(record::write(one[i]).dump(), record::write(other[i]).dump()) << "row " << i;
 }
 
-TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
+TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(11);
   auto nll = find_task("boolq");
@@ -80,8 +80,8 @@ TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
       testing::evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     }
     const auto text = read_file(file);
-    if (task.scoring == Scoring::kChoice)  // of several batches: the last line as a kill leaves it
-      write_file_atomic(file, text.substr(0, text.size() - 9));
+    // If there are several batches, truncate the last line, as a killed process would.
+    if (task.scoring == Scoring::kChoice) write_file_atomic(file, text.substr(0, text.size() - 9));
     AnswerJournal journal(file);
     EXPECT_EQ(journal.find("another", 0), nullptr);
     ASSERT_NE(journal.find(task.scoring == Scoring::kNll ? "one" : "one; with likelihoods", 0), nullptr);
@@ -96,7 +96,7 @@ TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
   }
 }
 
-TEST(EvaluateTask, BelievesItsJournal) {
+TEST(EvaluateTask, UsesTheAnswersOfTheJournal) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(5);
   const testing::TemporaryFolder folder;
@@ -114,7 +114,7 @@ TEST(EvaluateTask, BelievesItsJournal) {
   EXPECT_FALSE(path_exists(folder.path() / "answers.jsonl"));
 }
 
-TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
+TEST(EvaluateTask, SmallCachesGiveTheSameAnswersInSmallerBatches) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);
   std::vector<Prediction> few, many;
@@ -130,7 +130,7 @@ TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
   expect_same(few, many);
 }
 
-TEST(EvaluateTask, ScoresAreThoseOfWholeOutputsWhereNobodyReadsThem) {
+TEST(EvaluateTask, StoppingEarlyDoesNotChangeScores) {
   for (const uint64_t seed : {21, 22, 23}) {
     const auto model = testing::random_model(seed, 400);
     const auto rows = some_rows(8);
@@ -143,7 +143,7 @@ TEST(EvaluateTask, ScoresAreThoseOfWholeOutputsWhereNobodyReadsThem) {
   }
 }
 
-TEST(EvaluateTask, ABFloat16CacheHardlyChangesWhatIsRanked) {
+TEST(EvaluateTask, ABFloat16CacheHardlyChangesRankings) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);
   std::vector<Prediction> exact, rounded;
@@ -224,7 +224,7 @@ TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
   EXPECT_EQ(items.correct.size(), 3u);
 }
 
-TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
+TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
   const auto model = testing::random_model(23, 400);
   std::vector<Prediction> predictions;
   const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
@@ -236,7 +236,7 @@ TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
   for (const auto& one : predictions) EXPECT_TRUE(one.extracted.empty() && one.ranked.empty());
 }
 
-TEST(EvaluateTask, RefusesNoRows) {
+TEST(EvaluateTask, RejectsAnEmptyListOfRows) {
   const auto model = testing::random_model(24, 400);
   EXPECT_THROW(testing::evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
 }
@@ -276,7 +276,7 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   EXPECT_FALSE(score.bert_score);
 }
 
-TEST(EvaluateTask, OfFreeTextTheLikelihoodOfTheFirstReferenceIsComputed) {
+TEST(EvaluateTask, LikelihoodOfFreeTextIsThatOfTheFirstReference) {
   const auto model = testing::random_model(25, 400);
   auto set = some_questions();
   set.rows[0].references = {" ", "word3 "};
@@ -298,7 +298,7 @@ TEST(EvaluateTask, OfFreeTextTheLikelihoodOfTheFirstReferenceIsComputed) {
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
 }
 
-TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {
+TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {
   const auto model = testing::random_model(26, 400);  // 512 positions
   const auto set = some_questions();
   const auto cut = [&](int64_t cutoff) {
@@ -315,7 +315,7 @@ TaskInfo own_task(Scoring scoring) {
   return {.name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
 }
 
-TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
+TEST(EvaluateTask, ExactMatchCanCompareWithoutNormalisation) {
   const auto model = testing::random_model(27, 400);
   auto set = some_questions();
   std::vector<Prediction> predictions;
@@ -334,7 +334,7 @@ TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
       1);
 }
 
-TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
+TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
   const auto model = testing::random_model(28, 400);
   std::vector<Row> rows;
   for (int i = 0; i < 4; ++i) {
@@ -365,7 +365,7 @@ TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
   EXPECT_DOUBLE_EQ(score.majority, 0.5);
 }
 
-TEST(CheckTestRows, RefusesWhatNoScoreMayRestOn) {
+TEST(CheckTestRows, RejectsRowsThatCannotBeScored) {
   const auto refuses = [](const TaskInfo& task, const Row& bad) {
     EXPECT_THROW(check_test_rows(task, std::vector{bad}), Error) << bad.answer;
   };
@@ -390,7 +390,7 @@ TEST(CheckTestRows, RefusesWhatNoScoreMayRestOn) {
   refuses(own_task(Scoring::kNll), {.instruction = "q", .input = "", .output = "\n", .answer = ""});
 }
 
-TEST(EvaluateTask, APromptThatIsTooLongIsToldBeforeAnyIsAnswered) {
+TEST(EvaluateTask, ReportsATooLongPromptBeforeAnyAnswer) {
   const auto model = testing::random_model(30, 400);
   auto rows = some_rows(6);
   rows[4].instruction += std::string(4000, 'x');
@@ -402,7 +402,7 @@ TEST(EvaluateTask, APromptThatIsTooLongIsToldBeforeAnyIsAnswered) {
   EXPECT_EQ(answered, 0);
 }
 
-TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
+TEST(EvaluateTask, ATrailingSpaceOfAPlainPromptBelongsToTheAnswer) {
   const auto model = testing::random_model(31, 400);
   const auto scored = [&](const std::string& behind_prompt, const std::string& before_answer) {
     std::vector<Row> rows;
@@ -424,7 +424,7 @@ TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
   EXPECT_EQ(scored(" ", ""), scored("", " "));
 }
 
-TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
+TEST(EvaluateTask, LikelihoodIsThatOfTheAnswerTokensAfterThePrompt) {
   const auto model = testing::random_model(29, 400);
   const auto set = some_questions();
   std::vector<Prediction> predictions;
@@ -436,7 +436,7 @@ TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   EXPECT_GT(score.cut, 0);
   double sum = 0;
   int64_t tokens = 0;
-  for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row alone
+  for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row in a batch of its own
     const auto loss = model->loss(pack(std::span(&whole.examples[i], 1)), {});
     const auto& one = predictions[static_cast<size_t>(whole.rows[i])];
     EXPECT_EQ(one.answer_tokens, loss.count);
@@ -450,7 +450,7 @@ TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   EXPECT_NEAR(score.log_likelihood.value(), -sum / static_cast<double>(whole.examples.size()), 1e-3);
 }
 
-TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
+TEST(EvaluateTask, RecordsContainTheMeasuresOfTheirScoring) {
   TaskScore text{.task = "telequad", .kind = AnswerKind::kText, .exact_match = 0.25, .f1 = 0.5};
   EXPECT_FALSE(record::write(text).contains("accuracy") || record::write(text).contains("bert_score"));
   EXPECT_EQ(record::write(text)["f1"], 0.5);

@@ -42,12 +42,13 @@ struct EvaluationOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  bool lowercase = false;  ///< compute the headline accuracy from lower-cased output; both variants are always recorded
-  bool likelihood = true;  ///< also compute the likelihood of the answers, and rank the allowed ones
+  bool lowercase =
+      false;  ///< computes the headline accuracy from lower-cased output; both variants are always recorded
+  bool likelihood = true;         ///< also computes the likelihood of the answers, and ranks the allowed ones
   int64_t batch_size = 128;       ///< prompts generated together
   KvType cache = KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
   double cache_gib = 6;  ///< memory limit of the cache in GiB; reduces the batch to the prompts that fit, at least one
-  /// Longest prompt in tokens, for prompts with a context, whose tail is cut; 0: the model's positions.
+  /// Longest prompt in tokens, for prompts with a context, which is truncated; 0: the model's positions.
   int64_t cutoff = 0;
   const BertScorer* bert_scorer = nullptr;  ///< scores free text too, borrowed; null: no BERTScore
   /// Stores answered batches, borrowed. Batches that it holds under `journal_key` are not computed again. Null: no
@@ -108,11 +109,12 @@ struct TaskScore {
   int64_t top_k = 0;
   int64_t rows = 0;
   int64_t questions = 0;          ///< number of distinct questions among the rows; 0 in older records
-  double accuracy = 0;            ///< headline: correct answers / rows; an unreadable answer is wrong
+  double accuracy = 0;            ///< headline: correct answers / rows; an output without an allowed answer is wrong
   double accuracy_cased = 0;      ///< accuracy from the unchanged output
   double accuracy_lowercase = 0;  ///< accuracy from the lower-cased output
   double invalid_rate = 0;        ///< share of rows whose output contains no allowed answer
-  double accuracy_valid = 0;      ///< correct answers / rows with a readable answer; 0 if there are none
+  /// Correct answers / rows whose output contains an allowed answer; 0 if there are none.
+  double accuracy_valid = 0;
   double accuracy_likelihood =
       0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
   double chance = 0, majority = 0;
@@ -125,11 +127,11 @@ struct TaskScore {
   std::optional<double> bert_score =
       {};                     ///< mean F1 over rows, rescaled if the scorer has a baseline; absent without a scorer
   double empty_rate = 0;      ///< share of rows with an empty answer
-  int64_t context_cut = 0;    ///< rows whose context was cut
+  int64_t context_cut = 0;    ///< rows whose context was truncated
   double nll = 0;             ///< mean negative log-likelihood (natural log) per answer token, over all rows
   double perplexity = 0;      ///< exp(nll)
   int64_t answer_tokens = 0;  ///< number of answer tokens
-  int64_t cut = 0;            ///< rows cut at the cutoff or at the model's positions
+  int64_t cut = 0;            ///< rows truncated at the cutoff or at the model's positions
   std::optional<ClientOfScore> client = {};  ///< client of the score; absent: not the score of a single client
   std::vector<int64_t> missing_clients =
       {};  ///< ids of the clients whose rows are missing, because their nodes were lost
@@ -217,7 +219,7 @@ struct Prediction {
   double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};
   double nll = 0;  ///< sum of the negative log-likelihood over the correct answer's tokens
-  /// Tokens of the correct answer, of free text of the first reference; 0: its likelihood is not known.
+  /// Tokens of the correct answer, or of the first reference for free text. 0: its likelihood is not known.
   int64_t answer_tokens = 0;
 
   void visit(auto& field) {  // base/format/record.h

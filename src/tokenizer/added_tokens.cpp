@@ -96,8 +96,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& out) co
     if (begin < end) out.push_back({text.substr(begin, end - begin), -1});
   };
   if (!empty()) {
-    // The search goes on from the end of the bare match, even where stripping took more: a later token may lie in
-    // there.
+    // The search continues at the end of the match itself, even if stripping took more, because a later token may begin
+    // within the stripped space.
     for (auto match = find(text, 0); match.token >= 0; match = find(text, match.end)) {
       const auto& token = tokens_[match.token];
       if (token.is_text) continue;
@@ -107,7 +107,7 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& out) co
       size_t begin = match.begin, end = match.end;
       if (token.lstrip) begin = std::max(spaces_begin_at_end(text.substr(0, begin), std::min(done, begin)), done);
       if (token.rstrip) end += spaces_at_start(text.substr(end));
-      if (begin >= end) continue;  // all of it went to the token before
+      if (begin >= end) continue;  // the whole match was stripped by the token before
       other(done, begin);
       out.push_back({text.substr(begin, end - begin), token.id});
       done = end;

@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// Up to here a scan over all pairs beats a heap; quadratic cost is bounded by the constant.
+// Up to this length, scanning all pairs is faster than a heap.
 constexpr size_t kShortWord = 48;
 
 uint64_t mix(uint64_t x) {
@@ -75,7 +75,7 @@ std::string token_of_bytes(std::string_view bytes) {
   return out;
 }
 
-/// Direct-mapped: a new word takes the slot of an old one, so the size never changes. A slot is one cache line.
+/// A direct-mapped cache: a new word replaces the old one in its slot. A slot is one cache line.
 struct BytePairEncoder::WordCache {
   static constexpr size_t kSlots = size_t{1} << 15;
   static constexpr size_t kBytes = 30, kIds = 8;
@@ -152,7 +152,7 @@ void BytePairEncoder::read_characters(const Vocabulary& vocabulary, bool byte_fa
   }
 }
 
-/// A pair listed twice keeps its last rank, as in the library.
+/// Inserts a merge. A pair that is listed twice has its last rank, as in the tokenizers library.
 void BytePairEncoder::insert(Merge merge) {
   uint64_t at = mix(merge.pair) & mask_;
   while (table_[at].pair != kNoPair && table_[at].pair != merge.pair) at = (at + 1) & mask_;
@@ -180,7 +180,7 @@ void BytePairEncoder::symbols_of(std::string_view word, std::vector<uint32_t>& i
   }
 }
 
-/// Bytes of a character, where all of them have tokens.
+/// Appends the byte tokens of a character. Returns false if some byte has no token.
 bool BytePairEncoder::append_bytes(std::string_view character, std::vector<uint32_t>& ids) const {
   for (const char byte : character)
     if (byte_ids_[static_cast<unsigned char>(byte)] == kNoId) return false;
@@ -188,24 +188,25 @@ bool BytePairEncoder::append_bytes(std::string_view character, std::vector<uint3
   return true;
 }
 
-/// As in the library, an unknown character waits for the next known one; bytes overtake it.
+/// Converts a word to ids of characters. As in the tokenizers library, an unknown character is emitted only before the
+/// next known one, so byte tokens overtake it.
 void BytePairEncoder::characters_of(std::string_view word, std::vector<uint32_t>& ids) const {
   ids.clear();
-  bool waits = false;
+  bool pending = false;
   for (size_t at = 0; at < word.size();) {
     const auto code = unicode::decode(word.data() + at);
     const auto character = word.substr(at, code.length);
     at += code.length;
     const auto found = character_ids_.find(code.value);
     if (found != character_ids_.end()) {
-      if (std::exchange(waits, false)) ids.push_back(unk_id_);
+      if (std::exchange(pending, false)) ids.push_back(unk_id_);
       ids.push_back(found->second);
     } else if (!append_bytes(character, ids) && unk_id_ != kNoId) {
-      if (waits && !fuse_unk_) ids.push_back(unk_id_);
-      waits = true;
+      if (pending && !fuse_unk_) ids.push_back(unk_id_);
+      pending = true;
     }
   }
-  if (waits) ids.push_back(unk_id_);
+  if (pending) ids.push_back(unk_id_);
 }
 
 void BytePairEncoder::merge_short(std::vector<uint32_t>& ids) const {
@@ -228,7 +229,7 @@ void BytePairEncoder::merge_short(std::vector<uint32_t>& ids) const {
   ids.resize(count);
 }
 
-/// A heap of candidate merges over a linked list of symbols. A candidate whose pair has changed meanwhile is skipped.
+/// Merges with a heap of candidates over a linked list of symbols. Candidates whose pair has changed are skipped.
 void BytePairEncoder::merge_long(std::vector<uint32_t>& ids) const {
   struct Candidate {
     uint32_t rank;
@@ -262,10 +263,10 @@ void BytePairEncoder::merge_long(std::vector<uint32_t>& ids) const {
     offer(left.previous);
     offer(top.at);
   }
-  size_t kept = 0;
+  size_t count = 0;
   for (const auto& symbol : list)
-    if (symbol.id != kNoId) ids[kept++] = symbol.id;
-  ids.resize(kept);
+    if (symbol.id != kNoId) ids[count++] = symbol.id;
+  ids.resize(count);
 }
 
 void BytePairEncoder::encode_uncached(std::string_view word, std::vector<uint32_t>& ids) const {
@@ -288,7 +289,7 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int64_t>& out) c
     return;
   }
   std::vector<uint32_t> own;
-  auto& ids = cacheable ? cache.scratch : own;  // what a huge word needed is given back
+  auto& ids = cacheable ? cache.scratch : own;  // the memory of a huge word is freed
   encode_uncached(word, ids);
   out.insert(out.end(), ids.begin(), ids.end());
   if (!cacheable || ids.size() > WordCache::kIds) return;

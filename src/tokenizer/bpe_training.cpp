@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-using Pair = uint64_t;  // left id in the upper half, so that pairs order as (left, right)
+using Pair = uint64_t;  // the left id is in the upper half, so that pairs order as (left, right)
 
 Pair pair_of(uint32_t left, uint32_t right) { return static_cast<Pair>(left) << 32 | right; }
 
@@ -33,7 +33,7 @@ struct Candidate {
 
 struct PairUse {
   int64_t count = 0;
-  std::vector<uint32_t> words;  ///< may hold words that lost the pair since, and repeats
+  std::vector<uint32_t> words;  ///< indices of words; may contain repetitions, and words without the pair
 };
 
 class Trainer {
@@ -57,7 +57,7 @@ class Trainer {
     return entry->second;
   }
 
-  /// Special tokens first, then the bytes in the order of their symbols.
+  /// Adds special tokens, then the bytes in the order of their symbols.
   void add_symbols() {
     const auto alphabet = byte_alphabet();
     std::vector<int> order(256);
@@ -105,8 +105,8 @@ class Trainer {
     if (by > 0 && (use.words.empty() || use.words.back() != word)) use.words.push_back(word);
   }
 
-  /// False when no pair is frequent enough. The queue's counts may be old: such entries go back with the count of
-  /// today.
+  /// Merges the most frequent pair. Returns false if no pair is frequent enough. Queue entries with outdated counts are
+  /// pushed again with the current count.
   bool merge_best() {
     while (!queue_.empty()) {
       const auto top = queue_.top();
@@ -142,18 +142,18 @@ class Trainer {
 
   void merge_in(uint32_t w, uint32_t left, uint32_t right, uint32_t joined) {
     auto& [symbols, count] = words_[w];
-    size_t kept = 0;
+    size_t length = 0;
     for (size_t i = 0; i < symbols.size(); ++i) {
       if (i + 1 == symbols.size() || symbols[i] != left || symbols[i + 1] != right) {
-        symbols[kept++] = symbols[i];
+        symbols[length++] = symbols[i];
         continue;
       }
-      if (kept > 0) replace(pair_of(symbols[kept - 1], left), pair_of(symbols[kept - 1], joined), w, count);
+      if (length > 0) replace(pair_of(symbols[length - 1], left), pair_of(symbols[length - 1], joined), w, count);
       if (i + 2 < symbols.size()) replace(pair_of(right, symbols[i + 2]), pair_of(joined, symbols[i + 2]), w, count);
-      symbols[kept++] = joined;
+      symbols[length++] = joined;
       ++i;
     }
-    symbols.resize(kept);
+    symbols.resize(length);
   }
 
   void replace(Pair old_pair, Pair new_pair, uint32_t word, int64_t count) {
@@ -201,14 +201,14 @@ class Trainer {
   }
 
   const TokenizerTraining& training_;
-  std::vector<std::string> tokens_;  ///< by id
+  std::vector<std::string> tokens_;  ///< the token of each id
   std::unordered_map<std::string, uint32_t> ids_;
   std::array<uint32_t, 256> byte_ids_{};
   std::vector<Word> words_;
   std::unordered_map<Pair, PairUse> pairs_;
   std::priority_queue<Candidate> queue_;
   std::vector<std::pair<uint32_t, uint32_t>> merges_;
-  std::vector<Pair> grown_;  ///< pairs that became more frequent by the merge at hand
+  std::vector<Pair> grown_;  ///< pairs that the current merge made more frequent
 };
 
 }  // namespace

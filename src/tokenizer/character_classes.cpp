@@ -24,10 +24,11 @@ struct CategoryName {
   std::string_view letters, words;
 };
 
-// In the order of utf8proc_category_t.
+// The names are in the order of utf8proc_category_t.
 constexpr std::string_view kCategoryNames = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCo";
 
-// A name of one letter holds all categories that begin with it. Wide ones first: the first that fits is written.
+// A name of one letter contains all categories that begin with it. Larger categories come first, because the first that
+// fits is used.
 constexpr CategoryName kCategories[] = {{"L", "Letter"},
                                         {"M", "Mark"},
                                         {"N", "Number"},
@@ -66,10 +67,10 @@ constexpr CategoryName kCategories[] = {{"L", "Letter"},
                                         {"Co", "Private_Use"},
                                         {"Cs", "Surrogate"}};
 
-// The one character whose category changed since Unicode 14: PCRE2 has it in Mn.
+// The only character whose category changed since Unicode 14. PCRE2 has it in Mn.
 constexpr uint32_t kChangedToMc = 0x1171E;
 
-/// Sets by category: as Unicode 16 has it, and that part of it which PCRE2 has known since Unicode 14.
+/// Sets by category: `now` as in Unicode 16, `known` the part of it in PCRE2, which has Unicode 14.
 struct Categories {
   std::map<std::string, CodeSet, std::less<>> now, known;
 };
@@ -82,7 +83,7 @@ CodeSet recent() {
 
 using RangeLists = std::array<std::vector<CodeRange>, kCategoryNames.size() / 2>;
 
-/// Ranges of each category of utf8proc.
+/// Returns the ranges of each category of utf8proc.
 RangeLists lists_by_category() {
   RangeLists lists;
   int before = -1;
@@ -137,8 +138,8 @@ std::string every_code_point() {
   return text;
 }
 
-/// What PCRE2 itself takes for `\p{name}`: the runs it finds in the text of all code points. Empty for a name that it
-/// does not know.
+/// Returns PCRE2's set of `\p{name}`, found by matching it on the text of all code points. Empty if PCRE2 does not know
+/// the name.
 CodeSet ask_pcre2(const std::string& name) {
   const std::string pattern = "\\p{" + name + "}+", text = every_code_point();
   int error = 0;
@@ -166,7 +167,7 @@ CodeSet read_property(std::string_view name, std::string_view prefix) {
   return ask_pcre2(std::string(prefix).append(name)) | CodeSet(std::move(added));
 }
 
-/// A script or binary property; each is read once.
+/// Returns a script or binary property. Each is read once.
 CodeSet property(std::string_view name, std::string_view prefix) {
   static std::mutex mutex;
   static std::map<std::string, CodeSet, std::less<>> read;
@@ -193,7 +194,7 @@ CodeSet hex_digits() { return CodeSet({{'0', '9'}, {'A', 'F'}, {'a', 'f'}}); }
 
 CodeSet graph() { return (white_space() | category_set("Cc") | category_set("Cn") | category_set("Cs")).complement(); }
 
-/// The POSIX classes but for punctuation, which means different sets in [:punct:] and \p{Punct}.
+/// Returns a POSIX class other than punct, which differs between [:punct:] and \p{Punct}.
 std::optional<CodeSet> common_class(std::string_view name) {
   if (name == "alnum") return binary("Alphabetic") | category_set("Nd");
   if (name == "alpha") return binary("Alphabetic");
@@ -229,7 +230,7 @@ std::optional<CodeSet> listed(const Names& names, std::string_view prefix, std::
   return std::nullopt;
 }
 
-/// The long form of a short name; any other name as it is.
+/// Returns the long form of a short name; other names unchanged.
 std::string long_name(const std::string& name) {
   for (const auto& one : kPropertyAliases)
     if (squeezed(one.alias) == name) return squeezed(one.name);
@@ -241,7 +242,7 @@ void append_code(std::string& out, uint32_t code_point) {
   out.append("\\x{").append(digits, std::to_chars(digits, digits + sizeof digits, code_point, 16).ptr).append("}");
 }
 
-/// Categories that lie in the set and replace many of its ranges, then the ranges that are left.
+/// A pattern for a set: categories that are part of the set and replace many ranges, and the remaining ranges.
 struct Members {
   std::string properties;
   CodeSet rest;

@@ -15,7 +15,7 @@ using SpecialTokens = ChatTemplate::SpecialTokens;
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-/// A JSON object of the folder; an empty one where the file is not there.
+/// A JSON file of the folder; an empty object if the file does not exist.
 struct Document {
   std::string origin;
   Json json = Json::object();
@@ -26,7 +26,7 @@ struct Document {
   JsonView view() const { return {json, origin}; }
 };
 
-/// A text, or a list of {"name", "template"}.
+/// Returns the template, which is given as a text or in a list of {"name", "template"}.
 std::optional<std::string> template_in(const JsonView& config) {
   const auto given = config.find("chat_template");
   if (!given || !given->json().is_array()) return given ? std::optional(given->string()) : std::nullopt;
@@ -54,7 +54,7 @@ jinja::Value dict_value(const OrderedJson& json, const std::string& place) {
   return jinja::Value::dict(std::move(entries));
 }
 
-/// `more` in the place of those of `variables` that have the same name.
+/// Replaces the variables that have the names of those in `more`.
 void put(const ChatVariables& more, ChatVariables& variables) {
   for (const auto& one : more) {
     std::erase_if(variables, [&](const auto& other) { return other.first == one.first; });

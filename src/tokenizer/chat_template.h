@@ -39,7 +39,7 @@ class ChatTemplate {
   static ChatTemplate of_model(const std::filesystem::path& folder);
   /// Reads the template from `file`, and the special tokens from the model's folder. \throws kIo, kData.
   static ChatTemplate of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
-  /// \param origin  prefix of error messages. \throws kData for an invalid template.
+  /// Parses a template. \param origin  prefix of error messages. \throws kData for an invalid template.
   ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
 
   /// Defines strftime_now, which returns this date. Without this call strftime_now is undefined. Not thread-safe.

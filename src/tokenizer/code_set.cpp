@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kLastCodePoint = 0x10FFFF;
 constexpr CodeRange kBelowSurrogates{0, 0xD7FF}, kAboveSurrogates{0xE000, kLastCodePoint};
 
-/// The parts of sorted `ranges` that lie within `bounds`, joined where they touch.
+/// Appends the intersections of sorted `ranges` with `bounds`. Adjacent ranges are joined.
 void append_clipped(const std::vector<CodeRange>& ranges, CodeRange bounds, std::vector<CodeRange>& out) {
   const size_t begin = out.size();
   for (const auto& range : ranges) {

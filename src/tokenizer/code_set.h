@@ -16,7 +16,7 @@ struct CodeRange {
 class CodeSet {
  public:
   CodeSet() = default;
-  /// \param ranges  in any order, may overlap; surrogates are removed
+  /// Creates the union of ranges. \param ranges  in any order, may overlap; surrogates are removed
   explicit CodeSet(std::vector<CodeRange> ranges);
   /// Returns the set of first .. last.
   static CodeSet of(uint32_t first, uint32_t last) { return CodeSet({{first, last}}); }

@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kMostNormalizers = 32;  // each runs over every text
+constexpr size_t kMostNormalizers = 32;  // because each runs over every text
 constexpr size_t kMostGrowth = 1024;     // times the bytes of the text
 
 using Form = std::string_view (*)(std::string_view, std::string&);
@@ -54,7 +54,7 @@ Normalizer::Step Normalizer::form(const std::string& type) const {
   return [chosen](std::string_view text) { return changed(chosen, text); };
 }
 
-/// Sequences nest as deep as JSON does (JsonLimits::depth).
+/// Adds a normalizer. JsonLimits::depth limits the nesting of sequences.
 void Normalizer::add(const JsonView& json) {
   const auto type = json.at("type");
   json.require(steps_.size() < kMostNormalizers, ": more than ", kMostNormalizers, " steps");

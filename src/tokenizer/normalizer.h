@@ -16,7 +16,7 @@ namespace evenkeel {
 class Normalizer {
  public:
   Normalizer() = default;  ///< changes nothing
-  /// \throws kData with the place of an unsupported kind or key.
+  /// Reads a normalizer. \throws kData with the position of an unsupported kind or key.
   explicit Normalizer(const JsonView& json);
 
   /// Returns the normalised text: `text` itself if nothing changes, otherwise a view of `storage`. REQUIRES valid

@@ -15,15 +15,15 @@
 namespace evenkeel {
 namespace {
 
-// What a catastrophic pattern may cost before it is an error.
+// Limits for patterns with excessive backtracking.
 constexpr size_t kMostPattern = size_t{64} << 10;  // bytes
 constexpr uint32_t kMostHeap = 256 << 10;          // KiB
-constexpr size_t kLeastSteps = 10'000'000;         // of PCRE2 at one position, a tenth of a second
-constexpr size_t kWindow = 64;                     // positions between two looks at the clock
+constexpr size_t kLeastSteps = 10'000'000;         // PCRE2 steps at one position, a tenth of a second
+constexpr size_t kWindow = 64;                     // positions between two checks of the deadline
 constexpr double kSeconds = 5, kSecondsPerByte = 1e-6;
 
-/// Ends the search in one text when it takes far longer than any sane pattern does. The clock is read after every
-/// match: the coarse one costs a few nanoseconds.
+/// The time limit of a search in one text, far above that of usual patterns. The coarse clock takes a few nanoseconds,
+/// so it can be read after every match.
 class Deadline {
  public:
   explicit Deadline(size_t bytes) : end_(now() + kSeconds + kSecondsPerByte * static_cast<double>(bytes)) {}
@@ -44,7 +44,7 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-/// What one thread needs to run PCRE2: room for one match, and a JIT stack that grows when a long word asks for it.
+/// Memory of one thread for running PCRE2: one match, and a JIT stack that grows for long words.
 class MatchRoom {
  public:
   MatchRoom()
@@ -67,13 +67,13 @@ class MatchRoom {
     return room;
   }
 
-  /// For the matches in a text of so many bytes: the steps that one position may take.
+  /// Sets the limit of steps at one position for a text of `bytes` bytes.
   void set_text_size(size_t bytes) {
     pcre2_set_match_limit(context_, static_cast<uint32_t>(std::clamp<size_t>(16 * bytes, kLeastSteps, UINT32_MAX)));
   }
 
-  /// Return code of PCRE2 for a match that begins at `from` or up to `until`; the interpreter takes over when the JIT's
-  /// stack does not suffice.
+  /// Returns PCRE2's code for a match that begins in [from, until]. If the JIT stack is too small, the interpreter
+  /// runs.
   int match(const pcre2_code* code, std::string_view text, size_t from, size_t until) {
     pcre2_set_offset_limit(context_, until);
     const auto run = [&](uint32_t options) {
@@ -91,7 +91,7 @@ class MatchRoom {
   pcre2_jit_stack* stack_;
 };
 
-/// The matches of one pattern in one text, within a bounded time.
+/// Searches the matches of one pattern in one text within a time limit.
 class Search {
  public:
   Search(const pcre2_code* code, std::string_view text, std::string_view pattern)
@@ -99,7 +99,7 @@ class Search {
     room_.set_text_size(text.size());
   }
 
-  /// Finds the first match that begins at `from` or later. Looks a window at a time, for the clock's sake.
+  /// Finds the first match that begins at or after `from`. Searches in windows, to check the deadline between them.
   bool next(size_t from) {
     int result = PCRE2_ERROR_NOMATCH;
     for (; from <= text_.size() && result == PCRE2_ERROR_NOMATCH; from += kWindow) {
@@ -170,7 +170,7 @@ std::vector<TextSpan> SplitPattern::find(std::string_view text) const {
   bool any = false;
   while (search.next(from)) {
     const auto [begin, end] = search.bounds();
-    if (begin == end && any && end == done) {  // an empty match right after a match does not count
+    if (begin == end && any && end == done) {  // skip an empty match directly after a match
       from += from < text.size() ? unicode::decode(text.data() + from).length : 1;
       continue;
     }

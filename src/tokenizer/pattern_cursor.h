@@ -14,7 +14,7 @@ namespace evenkeel {
 /// A position in a pattern. The pattern is borrowed.
 class PatternCursor {
  public:
-  /// REQUIRES valid UTF-8 that outlives the cursor.
+  /// Starts at the beginning of the pattern. REQUIRES valid UTF-8 that outlives the cursor.
   explicit PatternCursor(std::string_view pattern) : pattern_(pattern) {}
 
   /// Throws kData naming the pattern and `what`.

@@ -14,12 +14,12 @@ using unicode::CodeSet;
 
 constexpr int kMostNestedSets = 100;
 
-/// One bracket expression and those within it.
+/// Parses a bracket expression and nested ones.
 class SetReader {
  public:
   explicit SetReader(PatternCursor& cursor) : cursor_(cursor) {}
 
-  /// What stands behind [ or [^, to behind its ].
+  /// Parses what follows [ or [^, including the closing bracket.
   CodeSet members(int depth) {
     if (depth > kMostNestedSets) cursor_.refuse("so deep a nesting of sets");
     if (cursor_.starts("]")) cursor_.refuse("a set that begins with ]");
@@ -30,7 +30,7 @@ class SetReader {
   }
 
  private:
-  /// Members up to && or the end.
+  /// Parses members up to && or the end.
   CodeSet operand(int depth) {
     std::vector<CodeRange> ranges;
     CodeSet classes;
@@ -67,7 +67,7 @@ class SetReader {
     return negated ? set->complement() : *set;
   }
 
-  /// A hyphen here stands between two ends.
+  /// Returns true if the next hyphen is between the two ends of a range.
   bool is_range() const { return cursor_.starts("-") && !cursor_.starts("-]") && !cursor_.starts("-&&"); }
 
   uint32_t end_of_range() {

@@ -18,7 +18,7 @@ std::vector<std::string> cut(std::string_view pattern, std::string_view text) {
 
 using Pieces = std::vector<std::string>;
 
-TEST(PatternTranslation, WritesWhatPcre2ReadsAlike) {
+TEST(PatternTranslation, KeepsPatternsThatPcre2ReadsAlike) {
   EXPECT_EQ(translate_pattern("a{,2}"), "a{0,2}");
   EXPECT_EQ(translate_pattern("a{2}?"), "(?:a{2,2})?");
   EXPECT_EQ(translate_pattern("x(?i)a|b"), "x(?:[\\x{41}\\x{61}]|[\\x{42}\\x{62}])");
@@ -27,7 +27,7 @@ TEST(PatternTranslation, WritesWhatPcre2ReadsAlike) {
   EXPECT_EQ(translate_pattern("a(?#c)+{"), "a+\\x7b");
 }
 
-TEST(PatternTranslation, RefusesWhatHasNoCounterpartByName) {
+TEST(PatternTranslation, RefusesUnsupportedConstructsByName) {
   for (const char* pattern : {"\\X",
                               "a\\Kb",
                               "\\Ga",
@@ -66,7 +66,7 @@ TEST(PatternTranslation, RefusesWhatHasNoCounterpartByName) {
   }
 }
 
-TEST(PatternTranslation, RefersToTheTextOfAnEarlierGroup) {
+TEST(PatternTranslation, SupportsBackReferences) {
   EXPECT_EQ(cut("(a|b)c\\1", "acbacabcb"), (Pieces{"acb", "aca", "bcb"}));
   EXPECT_EQ(cut("(?<n>.)\\k<n>", "abba"), (Pieces{"a", "bb", "a"}));
   EXPECT_EQ(cut("(?:(a)|b)\\1", "baab"), (Pieces{"b", "aa", "b"})) << "a group without a match matches nothing";
@@ -75,7 +75,7 @@ TEST(PatternTranslation, RefersToTheTextOfAnEarlierGroup) {
   EXPECT_EQ(translate_pattern("(a)(b)"), "(?:a)(?:b)");
 }
 
-TEST(PatternTranslation, LettersInARowMatchTheLetterThatTheyFoldTo) {
+TEST(PatternTranslation, AdjacentLettersMatchTheLetterThatFoldsToThem) {
   const std::string sharp = "\u00df", ffi = "\ufb03", ff = "\ufb00";
   EXPECT_EQ(cut("(?i:ss)", "1ss1" + sharp + "1s"), (Pieces{"1", "ss", "1", sharp, "1s"}));
   EXPECT_EQ(cut("(?i:sss)", sharp + "s1s" + sharp), (Pieces{sharp + "s", "1s" + sharp})) << "the first two fold";
@@ -84,7 +84,7 @@ TEST(PatternTranslation, LettersInARowMatchTheLetterThatTheyFoldTo) {
   EXPECT_EQ(cut("(?i:(?<=ss)a)", sharp + "a1ssa"), (Pieces{sharp + "a1ss", "a"})) << "none in a look-behind";
 }
 
-TEST(PatternTranslation, TakesClassesFromUnicode16AndFromOniguruma) {
+TEST(PatternTranslation, UsesClassesOfUnicode16AndOniguruma) {
   EXPECT_EQ(cut("\\w+", "-\u00b2-"), (Pieces{"-", "\u00b2", "-"}));
   EXPECT_EQ(cut("[\\w]+", "a\u00b2b"), (Pieces{"a", "\u00b2", "b"}));
   EXPECT_EQ(cut("\\w+", "a\u00b2b"), (Pieces{"a\u00b2b"}));
@@ -94,7 +94,7 @@ TEST(PatternTranslation, TakesClassesFromUnicode16AndFromOniguruma) {
   EXPECT_EQ(cut("\\p{Lu}", "a\U00010D5Da"), (Pieces{"a", "\U00010D5D", "a"}));
 }
 
-TEST(PatternTranslation, ReadsShortNamesOfProperties) {
+TEST(PatternTranslation, AcceptsShortNamesOfProperties) {
   using unicode::property_class;
   EXPECT_EQ(property_class("Grek"), property_class("Greek"));
   EXPECT_EQ(property_class("hani"), property_class("Han"));
@@ -104,14 +104,14 @@ TEST(PatternTranslation, ReadsShortNamesOfProperties) {
   EXPECT_FALSE(property_class("Hrkt").has_value());
 }
 
-TEST(PatternTranslation, WordsHaveMoreMembersOutsideBrackets) {
+TEST(PatternTranslation, WordClassIsLargerOutsideBrackets) {
   EXPECT_EQ(cut("\\p{word}+", "a\u00b2-"), (Pieces{"a\u00b2", "-"}));
   EXPECT_EQ(cut("[\\p{Word}]+", "a\u00b2-"), (Pieces{"a", "\u00b2-"}));
   EXPECT_EQ(cut("\\P{word}+", "a\u00b2-"), (Pieces{"a\u00b2", "-"}));
   EXPECT_EQ(cut("[\\p{^word}]+", "a\u00b2-"), (Pieces{"a", "\u00b2-"}));
 }
 
-TEST(PatternTranslation, KeepsSetsAsTheyAre) {
+TEST(PatternTranslation, PropertySetsSupportSetOperations) {
   using unicode::CodeSet;
   const auto letters = *unicode::property_class("L"), numbers = *unicode::property_class(" nu-mber");
   EXPECT_TRUE(letters.contains(0x10D50));

@@ -7,7 +7,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr size_t kMostContent = 256;  // bytes: each match becomes so long
+constexpr size_t kMostContent = 256;  // bytes by which each match is replaced
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// White space as Python's str.strip has it: the four separators of ASCII belong to it.
+/// Returns true for white space as in Python's str.strip, which includes the four separators of ASCII.
 bool is_blank(uint32_t code_point) {
   return (code_point >= 0x1C && code_point <= 0x1F) || (unicode::flags()[code_point] & unicode::kSpace) != 0;
 }
@@ -29,7 +29,7 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-/// Tokenizers without a limit of their own say 1e30.
+/// Returns the tokenizer's limit of tokens. Tokenizers without a limit have 1e30.
 int64_t limit_of(const JsonView& config, int64_t otherwise) {
   const auto limit = config.find("model_max_length");
   if (!limit) return otherwise;
@@ -75,9 +75,9 @@ Sentence SentenceTokenizer::encode(std::string_view text) const {
   EK_CHECK(invalid == std::string_view::npos, kData, "text is not UTF-8: invalid byte at offset ", invalid);
   const auto body = stripped(text);
   const auto inner = body.empty() ? std::vector<int64_t>() : tokenizer_.encode(prepared(body), false);
-  const size_t room = static_cast<size_t>(max_tokens_ - 2), kept = std::min(inner.size(), room);
-  Sentence sentence{{first_}, inner.size() > room};
-  sentence.ids.insert(sentence.ids.end(), inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(kept));
+  const size_t limit = static_cast<size_t>(max_tokens_ - 2), length = std::min(inner.size(), limit);
+  Sentence sentence{{first_}, inner.size() > limit};
+  sentence.ids.insert(sentence.ids.end(), inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(length));
   sentence.ids.push_back(last_);
   return sentence;
 }

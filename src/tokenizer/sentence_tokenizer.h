@@ -1,4 +1,4 @@
-/// \file  Encodes texts for BERT-like encoders. Surrounding white space is removed, the text is cut to a length, and a
+/// \file  Encodes texts for BERT-like encoders. Surrounding white space is removed, the text is truncated, and a
 /// special token is added at each end. Byte-level BPE gets a leading space, so that the first word is encoded like any
 /// other; WordPiece gets NFC.
 ///
@@ -20,7 +20,7 @@ namespace evenkeel {
 /// An encoded text.
 struct Sentence {
   std::vector<int64_t> ids;  ///< first() ... last(); only these two for a blank text
-  bool cut = false;          ///< true: the end of the text was cut off
+  bool cut = false;          ///< true: the text was truncated
 };
 
 /// A tokenizer for encoders. Immutable and thread-safe.

@@ -14,7 +14,7 @@ namespace {
 using Ids = std::vector<int64_t>;
 constexpr int64_t kFirst = 300, kLast = 302;
 
-/// All bytes (ids 0-255 in byte order), "ab" with a space in front as 256, and RoBERTa's frame.
+/// Returns a RoBERTa tokenizer of all bytes (ids 0-255 in byte order) and " a" (256).
 Json byte_tokenizer() {
   Json vocab;
   for (int byte = 0; byte < 256; ++byte) vocab[token_of_bytes(std::string(1, static_cast<char>(byte)))] = byte;
@@ -52,7 +52,7 @@ class SentenceTokenizerTest : public ::testing::Test {
   const fs::path folder_ = temporary_.path();
 };
 
-TEST_F(SentenceTokenizerTest, PutsASpaceBeforeTheFirstWordAndATokenAtEachEnd) {
+TEST_F(SentenceTokenizerTest, AddsASpaceBeforeTheFirstWordAndATokenAtEachEnd) {
   const auto tokenizer = loaded();
   EXPECT_EQ(tokenizer.encode("ab").ids, (Ids{kFirst, 256, 'b', kLast}));
   EXPECT_EQ(tokenizer.first(), kFirst);
@@ -66,7 +66,7 @@ TEST_F(SentenceTokenizerTest, RemovesWhiteSpaceAroundATextAsPythonDoes) {
   EXPECT_EQ(tokenizer.encode("\u200b").ids.size(), 2u + 4u) << "a zero-width space is no white space";
 }
 
-TEST_F(SentenceTokenizerTest, ABlankTextIsItsTwoEnds) {
+TEST_F(SentenceTokenizerTest, ABlankTextGivesTheTwoEndTokens) {
   for (const char* text : {"", " ", "\n\u2003\t"}) {
     const auto sentence = loaded().encode(text);
     EXPECT_EQ(sentence.ids, (Ids{kFirst, kLast}));
@@ -74,7 +74,7 @@ TEST_F(SentenceTokenizerTest, ABlankTextIsItsTwoEnds) {
   }
 }
 
-TEST_F(SentenceTokenizerTest, LongTextsLoseTheirEndButNotTheLastToken) {
+TEST_F(SentenceTokenizerTest, TruncationKeepsTheLastToken) {
   const auto fits = loaded(6).encode("abcd"), cut = loaded(5).encode("abcd");
   EXPECT_EQ(fits.ids, (Ids{kFirst, 256, 'b', 'c', 'd', kLast}));
   EXPECT_FALSE(fits.cut);
@@ -82,7 +82,7 @@ TEST_F(SentenceTokenizerTest, LongTextsLoseTheirEndButNotTheLastToken) {
   EXPECT_TRUE(cut.cut);
 }
 
-TEST_F(SentenceTokenizerTest, TheShorterOfTokenizerAndEncoderLimitsCounts) {
+TEST_F(SentenceTokenizerTest, TheSmallerLimitOfTokenizerAndEncoderApplies) {
   write("tokenizer_config.json", {{"model_max_length", 7}});
   EXPECT_EQ(loaded(20).max_tokens(), 7);
   EXPECT_EQ(loaded(6).max_tokens(), 6);
@@ -90,7 +90,7 @@ TEST_F(SentenceTokenizerTest, TheShorterOfTokenizerAndEncoderLimitsCounts) {
   EXPECT_EQ(loaded(20).max_tokens(), 20);
 }
 
-TEST_F(SentenceTokenizerTest, RefusesWhatItCannotTakeWithTheFile) {
+TEST_F(SentenceTokenizerTest, UnsupportedSettingsAreReportedWithTheFile) {
   auto json = byte_tokenizer();
   json["post_processor"] = nullptr;
   write("tokenizer.json", json);
@@ -107,7 +107,7 @@ TEST_F(SentenceTokenizerTest, RefusesWhatItCannotTakeWithTheFile) {
   EXPECT_NE(error().find("needs a tokenizer"), std::string::npos) << error();
 }
 
-TEST_F(SentenceTokenizerTest, WordPiecesTakeNoSpaceInFront) {
+TEST_F(SentenceTokenizerTest, WordPieceAddsNoSpace) {
   const Json vocab{{"[UNK]", 0}, {"[CLS]", 1}, {"[SEP]", 2}, {"ab", 3}, {"##c", 4}};
   write("tokenizer.json",
         {{"version", "1.0"},
@@ -125,7 +125,7 @@ TEST_F(SentenceTokenizerTest, WordPiecesTakeNoSpaceInFront) {
   EXPECT_EQ(loaded().encode(" ").ids, (Ids{1, 2}));
 }
 
-TEST_F(SentenceTokenizerTest, RefusesBytesThatAreNotText) { EXPECT_THROW(loaded().encode("a\xff"), Error); }
+TEST_F(SentenceTokenizerTest, RefusesInvalidUtf8) { EXPECT_THROW(loaded().encode("a\xff"), Error); }
 
 }  // namespace
 }  // namespace evenkeel

@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kMostSteps = 64;  // each runs over every text
+constexpr size_t kMostSteps = 64;  // because each runs over every text
 
 enum Class : uint8_t { kOther = 0, kLetter = unicode::kLetter, kNumber = unicode::kNumber, kSpace = unicode::kSpace };
 constexpr uint8_t kClassBits = kLetter | kNumber | kSpace;
@@ -38,14 +38,15 @@ struct Scan {
   }
 };
 
-/// Length of 's 't 'm 'd 're 've 'll at the apostrophe, or 0.
+/// Returns the length of 's 't 'm 'd 're 've 'll at the apostrophe, or 0.
 size_t contraction(std::string_view text) {
   const auto second = text.substr(1, 1), pair = text.substr(1, 2);
   if (second == "s" || second == "t" || second == "m" || second == "d") return 2;
   return pair == "re" || pair == "ve" || pair == "ll" ? 3 : 0;
 }
 
-/// Whitespace: all of it at the end of the text, otherwise all but the last character, which goes to the next word.
+/// Returns the length of white space: all of it at the end of the text, otherwise without the last character, which
+/// begins the next word.
 size_t space_run(const Scan& scan) {
   const char* stop = scan.skip(scan.at, kSpace);
   if (stop == scan.end) return stop - scan.at;
@@ -84,7 +85,7 @@ void PreTokenizer::add(const JsonView& json) {
   if (type.string() == "Metaspace") return add_metaspace(json);
   type.require(type.string() == "Sequence", " is ", shown(type.json()),
                ", allowed: ByteLevel, Split, Digits, Metaspace, Sequence");
-  for (const auto& part : json.at("pretokenizers").items()) add(part);  // as deep as JSON nests
+  for (const auto& part : json.at("pretokenizers").items()) add(part);  // JsonLimits::depth limits the nesting
 }
 
 void PreTokenizer::add_byte_level(const JsonView& json) {
@@ -116,8 +117,8 @@ PreTokenizer::Behavior PreTokenizer::behavior_of(const JsonView& json) {
   return static_cast<Behavior>(found - kNames.begin());
 }
 
-/// Joins neighbours: equal ones (Contiguous), or the first match of a row with what is before it (MergedWithPrevious)
-/// or, on the reversed list, after it (MergedWithNext).
+/// Joins neighbours: spans of the same kind (Contiguous), or the first of adjacent matches with the span before it
+/// (MergedWithPrevious) or, on the reversed list, after it (MergedWithNext).
 std::vector<TextSpan> PreTokenizer::joined(const std::vector<TextSpan>& spans, Behavior behavior) {
   std::vector<TextSpan> out;
   bool previous = false;

@@ -25,7 +25,7 @@ size_t gpt2_word(std::string_view text);
 class PreTokenizer {
  public:
   PreTokenizer() = default;  ///< does not split
-  /// \throws kData with the place of an unsupported kind, key or pattern.
+  /// Reads a pre-tokenizer. \throws kData with the position of an unsupported kind, key or pattern.
   explicit PreTokenizer(const JsonView& json);
 
   /// Calls `use(word)` for each word of `text`, in order. The words are valid during the call only. \param first  true

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kMostDecoders = 32;  // each runs over every token
+constexpr size_t kMostDecoders = 32;  // because each runs over every token
 constexpr size_t kMostLonger = 1024;  // times the bytes of the tokens
 constexpr std::string_view kUnreadable = "\xEF\xBF\xBD";
 
@@ -44,14 +44,14 @@ void decode_byte_level(Tokens& tokens) {
   tokens = {unicode::replace_invalid(bytes)};
 }
 
-/// 0x41 of "<0x41>", or nothing.
+/// Returns the byte of a token such as "<0x41>", or nothing.
 std::optional<char> byte_of(const std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   const auto value = parse_number<uint8_t>(std::string_view(token).substr(3, 2), 16);
   return value ? std::optional(static_cast<char>(*value)) : std::nullopt;
 }
 
-/// Runs of byte tokens become the characters they spell; where they spell none, each becomes U+FFFD.
+/// Replaces runs of byte tokens by the characters that they encode, or each byte by U+FFFD if they are invalid UTF-8.
 void decode_bytes(Tokens& tokens) {
   Tokens out;
   std::string run;
@@ -75,7 +75,7 @@ void decode_bytes(Tokens& tokens) {
   tokens = std::move(out);
 }
 
-/// A decoded piece with its space, as English is written: no space before punctuation.
+/// Removes spaces before punctuation and contractions, as in English text.
 void clean_up(std::string& piece) {
   // clang-format off
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWritten{{
@@ -100,7 +100,7 @@ struct WordPieces {
   }
 };
 
-/// Up to `start` times the character at the front, up to `stop` times at the end.
+/// Removes `character` up to `start` times at the front and up to `stop` times at the end.
 struct StripEnds {
   std::string character;
   int64_t start, stop;
@@ -115,7 +115,7 @@ struct StripEnds {
   }
 };
 
-/// The replacement becomes a space; in the first token it vanishes when the pre-tokenizer would put it there.
+/// Replaces the replacement character by a space; in the first token by nothing, if the pre-tokenizer prepends it.
 struct Metaspaces {
   std::string replacement;
   bool prepends;
@@ -144,7 +144,7 @@ TokenDecoder::TokenDecoder(const JsonView& json) {
   any_ = true;
 }
 
-/// Sequences nest as deep as JSON does (JsonLimits::depth).
+/// Adds a decoder. JsonLimits::depth limits the nesting of sequences.
 void TokenDecoder::add(const JsonView& json) {
   const auto type = json.at("type");
   const auto& kind = type.string();

@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-/// One id: what it is called, and what the decoder is given; where that is ByteLevel alone, the bytes it makes of it.
+/// A token: its content, and the text for the decoder (its bytes, if the only decoder is ByteLevel).
 struct Token {
   bool exists = false;
   bool special = false;
@@ -76,11 +76,12 @@ struct Tokenizer::Impl {
   std::vector<Template> templates;
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::vector<Token> entries;
-  int64_t named = 0;  ///< ids up to the last that a file names, and not the tokenizer's class alone
+  /// One more than the last id that a file names, without tokens that only the tokenizer's class adds.
+  int64_t named = 0;
   std::unordered_map<std::string, int64_t> ids;
-  std::filesystem::path folder;        ///< of the file
-  std::optional<jinja::Date> date;     ///< what strftime_now of the template writes
-  std::filesystem::path own_template;  ///< in the place of the folder's chat template; empty: none
+  std::filesystem::path folder;        ///< folder of the tokenizer's file
+  std::optional<jinja::Date> date;     ///< the date that strftime_now of templates returns
+  std::filesystem::path own_template;  ///< replaces the folder's chat template; empty: no replacement
 };
 
 Tokenizer::Impl::Impl(TokenizerFile file)
@@ -108,7 +109,8 @@ std::string Tokenizer::Impl::decoded(const std::string& token) const {
   return decoder.is_byte_level() ? bytes_of_token(token).value_or(token) : token;
 }
 
-/// Special is what has the content of a special token once normalised: so the library's decoder compares.
+/// Adds added tokens. A token is special if its normalised content is that of a special token, as in the tokenizers
+/// library.
 void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
   std::unordered_set<std::string> special;
   for (const auto& token : file.added)
@@ -123,7 +125,7 @@ void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
   }
 }
 
-/// Checks that all ids of the templates have tokens: a model would have no embedding for others.
+/// Checks that all ids of the templates have tokens, because a model would have no embedding for others.
 void Tokenizer::Impl::check_templates() const {
   for (const auto& pieces : templates)
     for (const auto& piece : pieces)
@@ -136,7 +138,7 @@ void Tokenizer::Impl::encode_text(std::string_view text, bool first, std::vector
   std::visit([&](const auto& chosen) { chosen.encode(text, first, out); }, model);
 }
 
-/// Raw added tokens come out of the text as it is, normalised ones out of the normalised rest.
+/// Encodes text: raw added tokens are found in the text itself, normalised ones in the normalised rest.
 void Tokenizer::Impl::encode_raw(std::string_view text, std::vector<int64_t>& out) const {
   std::vector<AddedTokenMatcher::Piece> raw_pieces, pieces;
   std::string storage;

@@ -23,7 +23,7 @@ constexpr std::array kClassNames = {ClassName{"TokenizersBackend", TokenizerClas
                                     ClassName{"LlamaTokenizer", TokenizerClass::kLlama},
                                     ClassName{"GemmaTokenizer", TokenizerClass::kGemma}};
 
-/// The class that transformers registers for a type of model.
+/// The class that transformers registers for a model type.
 struct Registered {
   std::string_view model_type, name;
 };
@@ -51,7 +51,7 @@ constexpr std::array kRegistered = {Registered{"olmo", "GPTNeoXTokenizer"},
                                     Registered{"granitemoehybrid", "TokenizersBackend"},
                                     Registered{"phi3", "TokenizersBackend"},
                                     Registered{"phimoe", "TokenizersBackend"}};
-/// Types of models whose folders often name a wrong class, so that the registered one counts.
+/// Model types whose folders often name a wrong class, so that transformers uses the registered one.
 constexpr std::array<std::string_view, 3> kRegisteredCounts = {"qwen2", "phi3", "phimoe"};
 
 constexpr std::string_view kQwen2Words =
@@ -76,13 +76,14 @@ std::optional<TokenizerClass> class_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// tokenizer_class of tokenizer_config.json, else of config.json.
+/// Returns tokenizer_class of tokenizer_config.json, else of config.json.
 std::optional<JsonView> given_class(const JsonView& config, const JsonView& model) {
   const auto given = config.find("tokenizer_class");
   return given ? given : model.find("tokenizer_class");
 }
 
-/// A folder may call a byte-level tokenizer LlamaTokenizer; transformers tells by this word in the file.
+/// Returns true if the file contains "ByteLevel". transformers then reads a folder of class LlamaTokenizer as
+/// byte-level.
 bool names_byte_level(const fs::path& file) {
   return path_exists(file) && read_file(file, JsonLimits().bytes).find("\"ByteLevel\"") != std::string::npos;
 }
@@ -131,7 +132,7 @@ void set_byte_level(TokenizerClass kind, const JsonView& config, Json& tokenizer
   if (kind == TokenizerClass::kGptNeoX) tokenizer["post_processor"] = nullptr;
 }
 
-/// Vocabulary and merges of the file, options of the class.
+/// Builds the model section: the file's vocabulary and merges with the options of the class.
 void set_model(TokenizerClass kind, const std::optional<std::string>& unk_token, Json& model) {
   const bool text = kind == TokenizerClass::kLlama || kind == TokenizerClass::kGemma;
   model = {{"type", "BPE"},

@@ -18,7 +18,7 @@ constexpr const char* kAddedFile = "added_tokens.json";
 constexpr int64_t kMostId = int64_t{1} << 22;
 constexpr std::array<std::string_view, 7> kStandardNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                             "pad_token", "cls_token", "mask_token"};
-// Keys that would hand transformers a tokenizer from elsewhere, or change it in a way that is not followed here.
+// Keys that make transformers load a tokenizer from elsewhere, or change it in an unsupported way.
 constexpr std::array<std::string_view, 13> kRefusedKeys = {
     "auto_map",
     "fast_tokenizer_files",
@@ -40,7 +40,7 @@ bool is_standard(std::string_view name) {
 
 bool is_own_name(std::string_view key) { return key.ends_with("_token") && !is_standard(key); }
 
-/// An added token with its flags, `content` and no other keys than those of transformers' AddedToken.
+/// Reads an added token: `content` and flags. Other keys than those of transformers' AddedToken are errors.
 AddedToken token_with_flags(const JsonView& json, std::optional<bool> special) {
   constexpr std::array<std::string_view, 7> kKeys = {"content",    "single_word", "lstrip", "rstrip",
                                                      "normalized", "special",     "__type"};
@@ -59,7 +59,7 @@ AddedToken special_token(std::string content) {
   return {.id = -1, .content = std::move(content), .normalized = false, .special = true};
 }
 
-/// Keys in the order of the file, which is the order that new tokens get their ids in.
+/// Returns the keys in the order of the file, in which new tokens get their ids.
 std::vector<std::string> ordered_keys(const fs::path& file) {
   std::vector<std::string> keys;
   if (!path_exists(file)) return keys;
@@ -93,7 +93,8 @@ TokenizerFolder::TokenizerFolder(const fs::path& folder, Purpose purpose)
       file_{(folder / "tokenizer.json").string()} {
   if (purpose == Purpose::kTokenizer) file_ = read(file_.origin);
   check_config();
-  if (config_.contains("added_tokens_decoder")) map_.json = added_.json = Json::object();  // which says it all
+  // The key added_tokens_decoder contains everything.
+  if (config_.contains("added_tokens_decoder")) map_.json = added_.json = Json::object();
   class_ = tokenizer_class_of(config_.view(), model_.view(), file_.origin);
   read_named();
   read_extras();
@@ -114,7 +115,7 @@ void TokenizerFolder::check_config() const {
   }
 }
 
-/// Text, or an object that transformers' save_pretrained marked as a token; null names none.
+/// Reads a text, or an object that transformers' save_pretrained marked as a token; null gives no token.
 std::optional<TokenizerFolder::Given> TokenizerFolder::from_config(const JsonView& json) const {
   if (json.json().is_null()) return std::nullopt;
   if (!json.json().is_object()) return Given{special_token(json.string())};
@@ -143,7 +144,7 @@ std::optional<TokenizerFolder::Given> TokenizerFolder::standard_token(const std:
   return std::nullopt;
 }
 
-/// Names of the folder's own: keys that end in _token, those with flags first, and an object of extra tokens.
+/// Reads the folder's own names: keys that end in _token, those with flags first, and an object of extra tokens.
 void TokenizerFolder::read_own_names(Named& own) const {
   const auto keys = ordered_keys(config_.origin);
   for (const bool flags : {true, false}) {
@@ -178,7 +179,7 @@ void TokenizerFolder::read_extra_list(const JsonView& list, bool map) {
   }
 }
 
-/// extra_special_tokens, or additional_special_tokens as older files call them.
+/// Reads extra_special_tokens, in older files additional_special_tokens.
 void TokenizerFolder::read_extras() {
   const auto filled = [](const Document& document, const char* key) {
     return document.json.value(key, Json()).is_structured() && !document.json.at(key).empty();
@@ -211,7 +212,7 @@ void TokenizerFolder::read_decoder() {
   }
 }
 
-/// Older folders list tokens in added_tokens.json; what tokenizer.json says of an id counts more.
+/// Reads added_tokens.json of older folders. Entries of tokenizer.json take precedence.
 void TokenizerFolder::read_legacy_decoder() {
   std::set<std::string> special;
   for (const auto& [name, given] : named_) special.insert(given.token.content);
@@ -231,7 +232,7 @@ void TokenizerFolder::read_legacy_decoder() {
     }
 }
 
-/// A token of a standard name has the flags of the list's token with its text.
+/// Gives tokens with standard names the flags of the listed token with the same text.
 void TokenizerFolder::take_flags() {
   std::stable_sort(decoder_.begin(), decoder_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   for (auto& [name, given] : named_)

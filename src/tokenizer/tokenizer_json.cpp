@@ -13,10 +13,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kLargestId = int64_t{1} << 22;  // tables are as long as the largest id
+constexpr int64_t kLargestId = int64_t{1} << 22;  // limit, because tables are as long as the largest id
 
-constexpr int64_t kMostTemplates = 16;     // each is applied to every text
-constexpr size_t kMostTemplateIds = 1024;  // so many are put around every text
+constexpr int64_t kMostTemplates = 16;     // because each is applied to every text
+constexpr size_t kMostTemplateIds = 1024;  // limit of ids that are added to every text
 
 int64_t id_of(const JsonView& json) { return json.integer(0, kLargestId); }
 
@@ -37,7 +37,7 @@ void read_vocabulary(const JsonView& json, TokenizerFile& out) {
   }
 }
 
-/// A merge is a pair ["a", "b"] or, in older files, one string "a b".
+/// Reads a merge: a pair ["a", "b"] or, in older files, one string "a b".
 std::pair<std::string, std::string> merge_of(const JsonView& json) {
   if (json.json().is_array() && json.size() == 2) return {json.at(0).string(), json.at(1).string()};
   const std::string_view line = json.json().is_string() ? std::string_view(json.string()) : std::string_view();
@@ -61,7 +61,7 @@ void read_word_piece(const JsonView& json, TokenizerFile& out) {
   read_vocabulary(json.at("vocab"), out);
 }
 
-/// \throws unless the value under `key` is absent, null or says "not used" in one of the library's ways.
+/// Checks that an unsupported feature is off. \throws Error unless the value under `key` is absent or one of `allowed`
 void require_unused(const JsonView& json, std::string_view key, std::initializer_list<Json> allowed) {
   const auto value = json.find(key);
   if (!value || std::find(allowed.begin(), allowed.end(), value->json()) != allowed.end()) return;
@@ -105,8 +105,8 @@ int64_t next_id(const TokenizerFile& file) {
   return next;
 }
 
-/// Adds tokens as the library does: an id counts only for tokens of the vocabulary, and a token that is there already
-/// has its new flags, but stays special.
+/// Adds tokens as the tokenizers library does: a given id is used only if the vocabulary has the token. A token that
+/// already exists gets the new flags but stays special.
 void add_tokens(std::vector<AddedToken> tokens, std::string_view place, TokenizerFile& out) {
   std::unordered_map<std::string, size_t> index;
   for (size_t i = 0; i < out.added.size(); ++i) index.emplace(out.added[i].content, i);
@@ -167,7 +167,7 @@ Template read_template(const JsonView& json) {
 
 void read_post_processor(const JsonView& json, TokenizerFile& out) {
   const auto type = type_of(json);
-  if (type == "ByteLevel") return;  // trims offsets only
+  if (type == "ByteLevel") return;  // it changes offsets only
   if (type == "Sequence") {
     for (const auto& part : json.at("processors").items()) read_post_processor(part, out);
     return;
@@ -181,7 +181,7 @@ void read_post_processor(const JsonView& json, TokenizerFile& out) {
   json.require(out.templates.size() <= kMostTemplates, ": more than ", kMostTemplates, " templates");
 }
 
-/// Words of WordPiece are those of BERT, words of BPE those of its pre-tokenizer.
+/// Reads the pre-tokenizer. WordPiece needs BERT's.
 void read_words(const JsonView& json, TokenizerFile& out) {
   const auto words = json.find("pre_tokenizer");
   if (!out.word_piece) {

@@ -43,8 +43,8 @@ struct TokenizerFile {
 /// file cannot be read.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& file);
 
-/// Reads the tokenizer.json of a model's folder and applies the other tokenizer files (tokenizer_folder.h). Throws
-/// likewise.
+/// Reads the tokenizer.json of a model's folder and applies the other tokenizer files (tokenizer_folder.h). \throws as
+/// read_tokenizer_file().
 TokenizerFile read_tokenizer_folder(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 
-/// A GPT-2 kind over all bytes (ids 0-255 in byte order), five merges and one added token.
+/// Returns a GPT-2-like tokenizer of all bytes (ids 0-255 in byte order), five merges and one added token.
 Json small_tokenizer() {
   Json vocab;
   for (int byte = 0; byte < 256; ++byte) vocab[token_of_bytes(std::string(1, static_cast<char>(byte)))] = byte;
@@ -70,7 +70,7 @@ std::vector<std::string> gpt2_words(std::string_view text) {
 
 using Words = std::vector<std::string>;
 
-TEST(Tokenizer, ReproducesTheReferenceEncodings) {
+TEST(Tokenizer, EqualsTheReferenceEncodings) {
   const auto folder = testing::data_folder() / "tokenizer";
   const auto reference = folder / "reference_encodings.json";
   if (!fs::exists(reference)) GTEST_SKIP() << "not there: " << reference;
@@ -83,7 +83,7 @@ TEST(Tokenizer, ReproducesTheReferenceEncodings) {
   EXPECT_EQ(tokenizer.token_to_id("<|endoftext|>"), 50279);
 }
 
-TEST(Tokenizer, MergesTheLowestRankFirstAndDecodesBack) {
+TEST(Tokenizer, MergesTheLowestRankFirstAndDecodes) {
   const auto tokenizer = loaded(small_tokenizer());
   EXPECT_EQ(tokenizer.encode("hello hello"), (Ids{259, 260}));
   EXPECT_EQ(tokenizer.encode("hellx<end>h"), (Ids{258, 'x', 261, 'h'}));
@@ -93,21 +93,21 @@ TEST(Tokenizer, MergesTheLowestRankFirstAndDecodesBack) {
   EXPECT_TRUE(tokenizer.encode("").empty());
 }
 
-TEST(Tokenizer, ReplacesInvalidBytesOfADecodeUnlessRaw) {
+TEST(Tokenizer, DecodeReplacesInvalidBytesUnlessRaw) {
   const auto tokenizer = loaded(small_tokenizer());
   const Ids cut = {'a', 0xE2, 0x82, 'b', 0xFF};
   EXPECT_EQ(tokenizer.decode(cut), "a\uFFFDb\uFFFD");
   EXPECT_EQ(tokenizer.decode(cut, false, true), "a\xE2\x82\x62\xFF");
 }
 
-TEST(Tokenizer, SkipsIdsThatNoTokenHasAndRefusesNegativeOnes) {
+TEST(Tokenizer, SkipsUnknownIdsAndRefusesNegativeOnes) {
   const auto tokenizer = loaded(small_tokenizer());
   EXPECT_EQ(tokenizer.decode(Ids{'a', 50'000, 'b'}), "ab");
   EXPECT_THROW(tokenizer.decode(Ids{-1}), Error);
   EXPECT_THROW(tokenizer.id_to_token(262), Error);
 }
 
-TEST(Tokenizer, NamesTheOffsetOfInvalidUtf8) {
+TEST(Tokenizer, ReportsTheOffsetOfInvalidUtf8) {
   const auto tokenizer = loaded(small_tokenizer());
   for (const std::string bad : {"ab\xFF", "ab\xC0\x80", "ab\xED\xA0\x80", "ab\xF4\x90\x80\x80", "ab\xE2\x82"}) {
     try {
@@ -119,7 +119,7 @@ TEST(Tokenizer, NamesTheOffsetOfInvalidUtf8) {
   }
 }
 
-TEST(Tokenizer, EncodesAlikeFromManyThreads) {
+TEST(Tokenizer, EncodesIdenticallyFromManyThreads) {
   const auto tokenizer = loaded(small_tokenizer());
   const std::string text = "hello there, hello world; shell 1234 hellhello";
   const auto expected = tokenizer.encode(text);
@@ -133,7 +133,7 @@ TEST(Tokenizer, EncodesAlikeFromManyThreads) {
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
-TEST(Tokenizer, KeepsTheCachesOfTwoTokenizersApart) {
+TEST(Tokenizer, SeparatesTheCachesOfTwoTokenizers) {
   auto json = small_tokenizer();
   const auto first = loaded(json);
   json["model"]["merges"] = Json::array();
@@ -151,7 +151,7 @@ TEST(Tokenizer, AppliesTemplates) {
   EXPECT_EQ(loaded(json).encode("x", false), Ids{'x'});
 }
 
-TEST(Tokenizer, RefusesATemplateOfAnIdThatNoTokenHas) {
+TEST(Tokenizer, RefusesATemplateWithAnUnknownId) {
   auto json = small_tokenizer();
   json["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", {"a", 7}}, {"sep", {"b", 100'000}}};
   try {
@@ -162,7 +162,7 @@ TEST(Tokenizer, RefusesATemplateOfAnIdThatNoTokenHas) {
   }
 }
 
-TEST(Tokenizer, EncodesAWordOfAMegabyteSoon) {
+TEST(Tokenizer, EncodesAWordOfAMegabyteQuickly) {
   const auto tokenizer = loaded(small_tokenizer());
   const auto start = std::chrono::steady_clock::now();
   const auto ids = tokenizer.encode(std::string(1 << 20, 'l'));
@@ -170,7 +170,7 @@ TEST(Tokenizer, EncodesAWordOfAMegabyteSoon) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
-TEST(TokenizerFile, RefusesWhatItDoesNotSupportInOneLine) {
+TEST(TokenizerFile, UnsupportedSettingsAreReportedInOneLine) {
   const auto refused = [](const char* pointer, const Json& value) {
     auto json = small_tokenizer();
     json[Json::json_pointer(pointer)] = value;
@@ -206,7 +206,7 @@ TEST(TokenizerFile, RefusesWhatItDoesNotSupportInOneLine) {
   expect(refused("/added_tokens/0/lstrip", "no"), "added_tokens[0].lstrip is \"no\"");
 }
 
-TEST(TokenizerFile, GraphsThatNestOrMultiplyBeyondSenseAreRefusedAtOnce) {
+TEST(TokenizerFile, ExcessiveNestingAndGrowthAreRefusedAtOnce) {
   const auto nested = [](const std::string& key, const std::string& type, const std::string& list, size_t depth) {
     std::string text = small_tokenizer().dump();
     std::string graph, end;
@@ -216,7 +216,7 @@ TEST(TokenizerFile, GraphsThatNestOrMultiplyBeyondSenseAreRefusedAtOnce) {
     }
     text.pop_back();
     return text + ",\"" + key + "\":" + graph + R"({"type":")" + type + R"("})" + end +
-           "}";  // the last of a key counts
+           "}";  // the last value of a repeated key is used
   };
   const auto start = std::chrono::steady_clock::now();
   for (const auto& [key, type, list] :
@@ -255,7 +255,7 @@ TEST(Gpt2Words, FollowThePattern) {
   EXPECT_EQ(gpt2_words("'"), Words{"'"});
 }
 
-TEST(Gpt2Words, AreThoseOfTheRegularExpression) {
+TEST(Gpt2Words, EqualTheRegularExpression) {
   const auto pattern =
       SplitPattern::regex(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)");
   const std::vector<std::string> parts = {"'s",         "'",      " ",      "  ",         "\n",  "a",
@@ -274,7 +274,7 @@ TEST(Gpt2Words, AreThoseOfTheRegularExpression) {
   }
 }
 
-TEST(SplitPattern, ACatastrophicOneEndsSoonWithItsName) {
+TEST(SplitPattern, CatastrophicBacktrackingIsReportedQuickly) {
   for (const auto* pattern : {"(a+)+[bc]", "(a|aa)+[bc]", "(?:x|(?:a|a)*)*[yz]"}) {
     const auto start = std::chrono::steady_clock::now();
     try {
@@ -288,7 +288,7 @@ TEST(SplitPattern, ACatastrophicOneEndsSoonWithItsName) {
   }
 }
 
-TEST(SplitPattern, FindsTheSameMatchesHoweverFarApart) {
+TEST(SplitPattern, FindsTheSameMatchesAtAnyDistance) {
   std::string text;
   std::vector<size_t> places;
   for (const size_t gap : {0, 1, 62, 63, 64, 65, 66, 67, 68, 127, 128, 500}) {
@@ -302,7 +302,7 @@ TEST(SplitPattern, FindsTheSameMatchesHoweverFarApart) {
   EXPECT_EQ(found, places);
 }
 
-TEST(SplitPattern, AVeryLongOneIsRefused) {
+TEST(SplitPattern, RefusesAVeryLongPattern) {
   EXPECT_THROW(SplitPattern::regex(std::string(100'000, 'a')), Error);
   EXPECT_THROW(SplitPattern::regex(std::string(10'000, '(') + std::string(10'000, ')')), Error);
 }
@@ -317,7 +317,7 @@ TEST(SplitPattern, CoversTheTextAroundEmptyMatches) {
   EXPECT_EQ(at, 4u);
 }
 
-TEST(Nfc, ComposesOrdersAndLeavesAloneWhatIsComposed) {
+TEST(Nfc, ComposesOrdersAndKeepsComposedText) {
   std::string storage;
   const auto nfc = [&](std::string_view text) { return std::string(unicode::nfc(text, storage)); };
   EXPECT_EQ(nfc("cafe\u0301"), "caf\u00e9");
@@ -329,7 +329,7 @@ TEST(Nfc, ComposesOrdersAndLeavesAloneWhatIsComposed) {
   EXPECT_EQ(unicode::nfc(composed, storage).data(), composed.data());
 }
 
-TEST(Nfc, SortsALongRunOfMarksSoon) {
+TEST(Nfc, SortsALongRunOfMarksQuickly) {
   std::string marks = "a", storage;
   for (int i = 0; i < 200'000; ++i) marks += i % 2 ? "\u0323" : "\u0301";
   const auto start = std::chrono::steady_clock::now();
@@ -337,7 +337,7 @@ TEST(Nfc, SortsALongRunOfMarksSoon) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
-TEST(AddedTokens, AreFoundLeftmostLongestWithTheirFlags) {
+TEST(AddedTokens, AreMatchedLeftmostLongestWithTheirFlags) {
   AddedTokenMatcher matcher;
   const auto add = [&](int64_t id, std::string content, auto change) {
     AddedToken token{id, content};
@@ -380,7 +380,7 @@ TEST(TokenizerTraining, MergesTheMostFrequentPairAndTiesByTheFirstIds) {
   EXPECT_EQ(json["added_tokens"][0]["id"], 0);
 }
 
-TEST(TokenizerTraining, GivesATokenizerThatDecodesWhatItEncodes) {
+TEST(TokenizerTraining, GivesATokenizerThatRoundTrips) {
   const std::vector<std::string> texts = {"the cat and the hat, the end\n", "na\u00efve caf\u00e9s: \U0001F600 12345"};
   TokenizerTraining training;
   training.vocab_size = 300;
@@ -390,14 +390,14 @@ TEST(TokenizerTraining, GivesATokenizerThatDecodesWhatItEncodes) {
   EXPECT_EQ(tokenizer.token_to_id("<|padding|>"), 1);
 }
 
-TEST(TokenizerTraining, StopsAtTheLeastFrequency) {
+TEST(TokenizerTraining, StopsAtTheMinimumFrequency) {
   TokenizerTraining training;
   training.min_frequency = 3;
   const std::vector<std::string> texts = {"ab ab"};
   EXPECT_TRUE(parse_json(train_tokenizer(texts, training), "trained")["model"]["merges"].empty());
 }
 
-TEST(TokenizerTraining, RefusesSizesAndSpecialTokensThatDoNotFit) {
+TEST(TokenizerTraining, RefusesInvalidSizesAndSpecialTokens) {
   const std::vector<std::string> texts = {"abc"};
   TokenizerTraining training;
   training.vocab_size = 257;

@@ -22,7 +22,7 @@ class WordPieceEncoder {
  public:
   using Vocabulary = std::unordered_map<std::string, int64_t>;
 
-  /// \throws kData if unk_token is not in the vocabulary.
+  /// Creates an encoder. \throws kData if unk_token is not in the vocabulary.
   WordPieceEncoder(const Vocabulary& vocabulary, const WordPieceOptions& options);
 
   /// Appends the ids of one word to `out`; only the id of unk_token if a part of the word is no piece. REQUIRES a

@@ -31,27 +31,27 @@ Words words_for_bert(std::string_view text) {
   return words;
 }
 
-TEST(WordPiece, TakesTheLongestPieceFirst) {
+TEST(WordPiece, MatchesTheLongestPieceFirst) {
   EXPECT_EQ(ids_of("unaffable"), Ids{0}) << "una is longest, and no piece goes on with ffable";
   EXPECT_EQ(ids_of("unable"), (Ids{0}));
   EXPECT_EQ(ids_of("unéable"), (Ids{1, 5, 3}));
   EXPECT_EQ(ids_of("éa"), (Ids{6, 7}));
 }
 
-TEST(WordPiece, AWordWithOneUnknownPartIsUnknownWhole) {
+TEST(WordPiece, AWordWithAnUnknownPartIsUnknown) {
   Ids ids{9};
   WordPieceEncoder(kVocabulary, {}).encode("unéx", ids);
   EXPECT_EQ(ids, (Ids{9, 0}));
 }
 
-TEST(WordPiece, TooLongIsCountedInCharacters) {
+TEST(WordPiece, CountsTheLengthOfWordsInCharacters) {
   EXPECT_EQ(ids_of("éé", 2), (Ids{6, 5}));
   EXPECT_EQ(ids_of("ééé", 2), Ids{0});
 }
 
-TEST(WordPiece, NeedsItsUnknownToken) { EXPECT_THROW(WordPieceEncoder(kVocabulary, {.unk_token = "?"}), Error); }
+TEST(WordPiece, RequiresTheUnknownToken) { EXPECT_THROW(WordPieceEncoder(kVocabulary, {.unk_token = "?"}), Error); }
 
-TEST(BertText, IsCleanedCutLoweredAndWithoutAccents) {
+TEST(BertText, IsCleanedSplitLowercasedAndStrippedOfAccents) {
   EXPECT_EQ(normalized("A\tB\u00a0c\x01\u200b\ufffd!"), "a b c!");
   EXPECT_EQ(normalized("Crème BRÛLÉE İ"), "creme brulee i");
   EXPECT_EQ(normalized("x東y"), "x 東 y");
@@ -60,7 +60,7 @@ TEST(BertText, IsCleanedCutLoweredAndWithoutAccents) {
   EXPECT_EQ(normalized("É", {.strip_accents = true, .lowercase = false}), "E");
 }
 
-TEST(BertText, WordsEndAtWhiteSpaceAndPunctuationStandsAlone) {
+TEST(BertText, SplitsAtWhiteSpaceAndPunctuation) {
   EXPECT_EQ(words_for_bert("don't  stop--now $5 «ja»"),
             (Words{"don", "'", "t", "stop", "-", "-", "now", "$", "5", "«", "ja", "»"}));
   EXPECT_EQ(words_for_bert(" \u2028"), Words{});

@@ -1,4 +1,4 @@
-// What an int8 base costs, measured on the built-in model: docs/results.md has the figures.
+// Measures the error of an int8 base on the built-in model. docs/results.md has the figures.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ PackedBatch prose(const Tokenizer& tokenizer) {
   return pack_ids(texts);
 }
 
-// LoRA gradients of all factors, end to end.
+// Returns the LoRA gradients of all factors, concatenated.
 at::Tensor gradient(const CausalLm& model, const PackedBatch& batch) {
   const std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   auto adapters = make_adapters(model.sites(targets), 4, 1.0, 3);

@@ -259,7 +259,7 @@ class LocalRound {
   const LocalTraining& training_;
   RowOrder rows_;
   LocalSetup setup_;
-  Payload given_;  // used with a residence only
+  Payload given_;  // used only with a residence
   Trained trained_;
   std::optional<AdamW> optimizer_;
   std::vector<RoutingByLayer> micro_batches_;

@@ -45,9 +45,9 @@ struct LocalTraining {
   int64_t batch_size = 8;    ///< sequences per micro-batch
   int64_t accumulation = 2;  ///< micro-batches per optimiser step
   LossMean loss_mean = LossMean::kMicroBatch;
-  /// Compute equal beginnings of sequences once (pack_shared()); gradients are equal up to rounding.
+  /// Computes common prefixes of sequences once (pack_shared()). Gradients are equal up to rounding.
   bool share_prefixes = true;
-  /// Micro-batches with up to this many tokens together run in one pass; equal up to rounding.
+  /// Consecutive micro-batches run in one pass if they have at most this many tokens. Results are equal up to rounding.
   int64_t merge_tokens = 2048;
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;

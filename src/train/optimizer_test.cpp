@@ -14,7 +14,7 @@ OptimizerConfig paper() { return {}; }
 
 at::Tensor leaf(const at::Tensor& value) { return value.clone().requires_grad_(true); }
 
-/// AdamW as in the paper's Algorithm 2, one value at a time, in float64.
+/// AdamW as in Algorithm 2 of the paper, for one value at a time in float64.
 struct ScalarAdamW {
   double theta = 0, m = 0, v = 0;
   int64_t t = 0;
@@ -28,7 +28,7 @@ struct ScalarAdamW {
   }
 };
 
-TEST(AdamW, EqualsTorchsOwnOver100Steps) {
+TEST(AdamW, EqualsTorchAdamWOver100Steps) {
   at::manual_seed(1);
   auto config = paper();
   config.lr = 3e-3, config.weight_decay = 0.1;
@@ -71,8 +71,8 @@ TEST(AdamW, EqualsTheFormulaInFloat64Over100Steps) {
     EXPECT_NEAR(tensor.detach().flatten()[i].item<double>(), scalars[static_cast<size_t>(i)].theta, 1e-12);
 }
 
-// A constant gradient for 47 steps: displacement / (47 eta) as eps takes over.
-TEST(AdamW, HidesTheSizeOfAConstantGradient) {
+// With a constant gradient for 47 steps, compares displacement / (47 eta) for gradients near eps.
+TEST(AdamW, StepDoesNotDependOnTheSizeOfAConstantGradient) {
   auto config = paper();
   config.weight_decay = 0;
   for (const auto& [g, expected] : {std::pair{1e-2, 0.9990}, {1e-3, 0.9901}, {1e-4, 0.9091}, {1e-5, 0.5}}) {
@@ -84,7 +84,7 @@ TEST(AdamW, HidesTheSizeOfAConstantGradient) {
   }
 }
 
-TEST(AdamW, LeavesAParameterWithoutGradientAlone) {
+TEST(AdamW, ParametersWithoutGradientDoNotChange) {
   const auto with = leaf(at::ones({2, 3})), without = leaf(at::ones({3, 2}));
   AdamW adamw({with, without}, paper());
   with.mutable_grad() = at::ones({2, 3});
@@ -115,8 +115,8 @@ TEST(AdamW, MovesOnlyActiveSlicesEachWithItsOwnStepCount) {
   EXPECT_TRUE(stacked.detach()[2].equal(start[2]));
 }
 
-// 7 x 10,003 numbers: more than a piece, and no multiple of a vector.
-TEST(AdamW, GivesTheSameBitsOnAnyNumberOfThreadsAndZeroesOnlyWhenAsked) {
+// 7 x 10,003 numbers are more than one piece and not a multiple of a vector.
+TEST(AdamW, BitsDoNotDependOnThreadsAndZeroingIsOptional) {
   at::manual_seed(5);
   const auto start = at::randn({7, 10'003}), grad = at::randn({7, 10'003});
   const int before = at::get_num_threads();
@@ -141,7 +141,7 @@ TEST(AdamW, GivesTheSameBitsOnAnyNumberOfThreadsAndZeroesOnlyWhenAsked) {
   EXPECT_EQ(stacked.grad().abs().max().item<float>(), 0) << "those that did not move too";
 }
 
-/// Two parameters, of which the first is a stack, after some steps with either engine.
+/// Returns two parameters, the first of them a stack, after some steps with an engine.
 std::vector<at::Tensor> after_steps(Engine engine, bool skips_idle, at::ScalarType type) {
   at::manual_seed(11);
   auto config = paper();
@@ -164,7 +164,7 @@ std::vector<at::Tensor> after_steps(Engine engine, bool skips_idle, at::ScalarTy
   return all;
 }
 
-TEST(AdamW, ByOperatorsEqualsItsKernelUpToRounding) {
+TEST(AdamW, OperatorsEqualTheKernelUpToRounding) {
   for (const bool skips_idle : {false, true})
     for (const auto type : {at::kFloat, at::kDouble}) {
       const auto kernel = after_steps(Engine::kKernels, skips_idle, type);
@@ -176,7 +176,7 @@ TEST(AdamW, ByOperatorsEqualsItsKernelUpToRounding) {
     }
 }
 
-TEST(AdamW, ByOperatorsLeavesSlicesThatAreNotActiveToTheBit) {
+TEST(AdamW, OperatorsDoNotChangeInactiveSlices) {
   at::manual_seed(12);
   const auto start = at::randn({3, 2, 4});
   const auto stack = leaf(start);
@@ -190,7 +190,7 @@ TEST(AdamW, ByOperatorsLeavesSlicesThatAreNotActiveToTheBit) {
   EXPECT_TRUE(adamw.state().at("step.0").equal(at::tensor({4.f, 0.f, 4.f})));
 }
 
-TEST(AdamW, GoesOnFromASavedState) {
+TEST(AdamW, ContinuesFromASavedState) {
   at::manual_seed(4);
   const auto start = at::randn({4, 3});
   const auto whole = leaf(start), parts = leaf(start);
@@ -211,7 +211,7 @@ TEST(AdamW, GoesOnFromASavedState) {
   EXPECT_THROW(second.load_state({}), Error);
 }
 
-TEST(OptimizerConfig, NamesTheKeyAndTheRange) {
+TEST(OptimizerConfig, ErrorsNameTheKeyAndTheRange) {
   const auto table = config::Table::parse("[train.optimizer]\nlr = 1e-3\nbetas = [0.9, 1.0]\n", "run.toml");
   try {
     config::read<OptimizerConfig>(table.table("train").table("optimizer"));

@@ -119,9 +119,9 @@ void PretrainingFolder::remove_tensors_but(int64_t step) const {
   remove_where([&](const fs::path& file) { return is_tensors(file) && file.filename() != tensors_of(step); });
 }
 
-void PretrainingFolder::remove_where(const std::function<bool(const fs::path&)>& goes) const {
+void PretrainingFolder::remove_where(const std::function<bool(const fs::path&)>& removes) const {
   for (const auto& file : entries_of(folder_))
-    if (goes(file)) remove_path(file);
+    if (removes(file)) remove_path(file);
 }
 
 }  // namespace evenkeel

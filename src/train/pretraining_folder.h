@@ -63,7 +63,7 @@ class PretrainingFolder {
  private:
   void write_marker(int64_t step, const std::vector<FileSeal>& files) const;
   void remove_tensors_but(int64_t step) const;
-  void remove_where(const std::function<bool(const std::filesystem::path&)>& goes) const;
+  void remove_where(const std::function<bool(const std::filesystem::path&)>& removes) const;
 
   std::filesystem::path folder_;
   int64_t step_ = 0, record_bytes_ = 0;

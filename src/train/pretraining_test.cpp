@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(PretrainConfig, NamesTheKeyThatIsOutOfRange) {
+TEST(PretrainConfig, ErrorsNameTheKeyThatIsOutOfRange) {
   const auto table = config::Table::parse("[model]\nconfig = \"x.json\"\n[train]\nbatch_size = 0\n", "tiny.toml");
   try {
     config::read<PretrainConfig>(table);
@@ -21,7 +21,7 @@ TEST(PretrainConfig, NamesTheKeyThatIsOutOfRange) {
   }
 }
 
-TEST(PretrainConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
+TEST(PretrainConfig, ErrorsNameTheBoundOfTooLargeNumbers) {
   for (const std::string assignment :
        {"train.steps=9223372036854775807", "train.sequence_length=4611686018427387904",
         "train.batch_size=1000000000000", "train.warmup_steps=9223372036854775807",
@@ -41,7 +41,7 @@ TEST(PretrainConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
   }
 }
 
-TEST(PretrainConfig, AModelThatCannotBeTrainedHereIsRefusedBeforeItIsDrawn) {
+TEST(PretrainConfig, RejectsAnUntrainableModelBeforeInitialisation) {
   const testing::TemporaryFile model(R"({"model_type": "olmoe", "vocab_size": 50304, "hidden_size": 20480,
     "intermediate_size": 10240, "num_hidden_layers": 160, "num_attention_heads": 16, "num_experts": 640,
     "num_experts_per_tok": 8})");

@@ -19,22 +19,22 @@ void expect_rates(const RateSchedule& schedule, const std::vector<double>& expec
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12) << i;
 }
 
-TEST(RateSchedule, IsConstantUnlessItIsToldOtherwise) {
+TEST(RateSchedule, IsConstantByDefault) {
   EXPECT_TRUE(RateSchedule{}.is_constant());
   for (const double rate : rates({}, 7)) EXPECT_EQ(rate, 1);
 }
 
-TEST(RateSchedule, WarmsUpInEqualAmounts) {
+TEST(RateSchedule, WarmsUpLinearly) {
   expect_rates({.warmup = 3}, {1.0 / 3, 2.0 / 3, 1, 1, 1});
   EXPECT_FALSE(RateSchedule{.warmup = 3}.depends_on_rounds());
 }
 
-TEST(RateSchedule, FallsInEqualAmountsToTheFinalRatio) {
+TEST(RateSchedule, DecaysLinearlyToTheFinalRatio) {
   expect_rates({.kind = RateKind::kLinear, .final_ratio = 0.2}, {1, 0.8, 0.6, 0.4, 0.2});
   expect_rates({.kind = RateKind::kLinear, .warmup = 2, .final_ratio = 0.5}, {0.5, 1, 1, 0.75, 0.5});
 }
 
-TEST(RateSchedule, FallsAlongHalfACosineToTheFinalRatio) {
+TEST(RateSchedule, DecaysAlongHalfACosineToTheFinalRatio) {
   const double quarter = std::sqrt(0.5) / 2;
   expect_rates({.kind = RateKind::kCosine, .final_ratio = 0.2},
                {1, 0.2 + 0.8 * (0.5 + quarter), 0.6, 0.2 + 0.8 * (0.5 - quarter), 0.2});
@@ -45,14 +45,14 @@ TEST(RateSchedule, FallsAlongHalfACosineToTheFinalRatio) {
   for (int64_t step = 11; step < 100; ++step) EXPECT_LT(long_one.at(step, 100), long_one.at(step - 1, 100));
 }
 
-TEST(RateSchedule, OfOneRoundOrOfNothingButWarmUpHasNoGaps) {
+TEST(RateSchedule, OneRoundOrOnlyWarmUpIsDefined) {
   for (const auto kind : {RateKind::kConstant, RateKind::kLinear, RateKind::kCosine}) {
     EXPECT_DOUBLE_EQ((RateSchedule{.kind = kind}.at(0, 1)), 1) << config::name_of(kind);
     EXPECT_DOUBLE_EQ((RateSchedule{.kind = kind, .warmup = 2}.at(1, 2)), 1) << config::name_of(kind);
   }
 }
 
-TEST(RateSchedule, RefusesAFinalRateThatIsNone) {
+TEST(RateSchedule, RejectsAnInvalidFinalRate) {
   for (const auto* text : {"final_ratio = 0.0", "final_ratio = 1.5", "warmup_rounds = -1", "kind = 'step'"})
     EXPECT_THROW(config::read<RateSchedule>(config::Table::parse(text, "test")), Error) << text;
 }

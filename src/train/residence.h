@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-/// Holds the tensors that all clients have in common, copied once to a device.
+/// Holds the tensors that all clients share, copied once to a device.
 /// Threads: several threads may read one object.
 struct Residence {
   c10::Device device = c10::kCPU;

@@ -1,4 +1,4 @@
-// The gradient of a frozen weight against differences of the loss as that weight itself moves, in float64.
+// Compares the gradient of a frozen weight with central differences of the loss, in float64.
 #include "train/weight_gradient.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ std::vector<Example> rows() {
           {.ids = {44, 2, 2, 13, 51}, .first_target = 3}};
 }
 
-/// Sum over micro-batches of the mean loss per target.
+/// Returns the sum over micro-batches of the mean loss per target.
 double loss(const CausalLm& model, const RouterOptions& router) {
   const auto examples = rows();
   double sum = 0;
@@ -32,7 +32,7 @@ double loss(const CausalLm& model, const RouterOptions& router) {
   return sum;
 }
 
-/// d loss / d weight[row][column], by a central difference.
+/// Returns d loss / d weight[row][column] by a central difference.
 double slope(const CausalLm& model, const std::string& weight, int64_t row, int64_t column,
              const RouterOptions& router) {
   constexpr double kStep = 1e-6;
@@ -59,7 +59,7 @@ class WeightGradient : public ::testing::TestWithParam<RouterOptions> {
   const std::unique_ptr<CausalLm> model = testing::random_model(9, 67, BaseDtype::kFloat64);
 };
 
-TEST_P(WeightGradient, OfAnExpertIsTheSlopeOfTheLoss) {
+TEST_P(WeightGradient, GradientOfAnExpertEqualsTheDifferenceQuotient) {
   for (const std::string name : {"gate_proj", "up_proj", "down_proj"}) {
     const auto g_EOI = gradient(*model, "model.layers.0.mlp.experts." + name, GetParam());
     int64_t unused = 0;
@@ -75,7 +75,7 @@ TEST_P(WeightGradient, OfAnExpertIsTheSlopeOfTheLoss) {
   }
 }
 
-TEST_P(WeightGradient, OfAttentionAndRouterIsTheSlopeOfTheLoss) {
+TEST_P(WeightGradient, GradientOfAttentionAndRouterEqualsTheDifferenceQuotient) {
   for (const std::string site : {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.gate"}) {
     const auto g_OI = gradient(*model, site, GetParam());
     for (const auto& [row, column] : {std::pair<int64_t, int64_t>{0, 1}, {3, 20}, {4, 11}}) {
@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Routing, WeightGradient,
                          ::testing::Values(RouterOptions{}, RouterOptions{.top_k = 1},
                                            RouterOptions{.top_k = 2, .gate_norm = GateNorm::kRenormSelected}));
 
-// Fed-SB begins with gradients of every site, a layer's at a time.
-TEST(WeightGradients, OfManySitesInOnePassAreThoseOfEachAlone) {
+// Fed-SB starts with the gradients of every site, one layer at a time.
+TEST(WeightGradients, GradientsOfManySitesEqualThoseOfEachSite) {
   const auto model = testing::random_model(9);
   const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
   const auto examples = rows();

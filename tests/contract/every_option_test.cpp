@@ -1,5 +1,5 @@
-// Every key of every method, and every value of a key that names one, changes the bits of a run. The keys and values
-// come from the methods' own tables: a new one without an entry here fails.
+// Checks that every key of every method, and every value of an enumerated key, changes the bits of a run. Keys and
+// values come from the methods' tables, so a new one without an entry here fails.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -15,17 +15,18 @@ namespace {
 
 enum class Seen { kTraining, kEvaluation, kNever };
 
-/// What happens when `key` takes `value`, beside the settings of both runs without which it could not matter.
+/// The expected effect of `key` = `value`, with the settings of both runs that the key needs to have an effect.
 struct Change {
-  std::string method, key, value, beside = {};
+  std::string method, key, value, settings = {};
   Seen seen = Seen::kTraining;
 };
 
-/// Where a key needs another setting to act, docs/methods.md says so.
+/// docs/methods.md names the settings that a key needs.
 const std::vector<Change>& changes() {
   static const std::vector<Change> all{
       {"ub-smoe", "dmr_mode", "'preserve'", "num_candidates = 1"},
-      {"ub-smoe", "dmr_mode", "'candidate_wide'", "num_candidates = 5", Seen::kNever},  // but for N_p's default
+      // Only the default of N_p depends on it.
+      {"ub-smoe", "dmr_mode", "'candidate_wide'", "num_candidates = 5", Seen::kNever},
       {"ub-smoe", "num_candidates", "6"},
       {"ub-smoe", "phi_update", "'off'"},
       {"ub-smoe", "phi_momentum", "0.0"},
@@ -69,7 +70,7 @@ const std::vector<Change>& changes() {
       {"florist", "mode", "'code'"},
       {"florist", "tau", "0.5"},
       {"florist", "max_rank", "1"},
-      {"fed-sb", "init", "'federated'", "samples = 3"},  // of all rows both take the same
+      {"fed-sb", "init", "'federated'", "samples = 3"},  // with all rows, both modes sample the same
       {"fed-sb", "samples", "4"},
   };
   return all;
@@ -81,7 +82,7 @@ bool any(std::string_view method, std::string_view key, std::string_view value =
   });
 }
 
-/// key -> default, as written into resolved configs.
+/// Returns the keys with their defaults, as written into resolved configs.
 std::map<std::string, std::string> options_of(const MethodEntry& entry) {
   config::Writer writer;
   entry.write(config::Table::parse("", "test"), writer);
@@ -95,7 +96,7 @@ std::map<std::string, std::string> options_of(const MethodEntry& entry) {
   return options;
 }
 
-/// The values that a key of names may take: what its refusal of another lists.
+/// Returns the values that a key allows, from the error message for an invalid value.
 std::vector<std::string> allowed(const MethodEntry& entry, const std::string& key) {
   std::string message;
   try {
@@ -107,14 +108,14 @@ std::vector<std::string> allowed(const MethodEntry& entry, const std::string& ke
   const auto first = message.find(begin), last = message.rfind(" (");
   EXPECT_NE(first, std::string::npos) << message;
   std::vector<std::string> values;
-  for (std::string rest = message.substr(first + begin.size(), last - first - begin.size()); !rest.empty();) {
-    values.push_back(rest.substr(0, rest.find(", ")));
-    rest.erase(0, values.back().size() + 2);
+  for (std::string remaining = message.substr(first + begin.size(), last - first - begin.size()); !remaining.empty();) {
+    values.push_back(remaining.substr(0, remaining.find(", ")));
+    remaining.erase(0, values.back().size() + 2);
   }
   return values;
 }
 
-TEST(EveryOption, IsInTheTableOfThisTestWithEachOfItsValues) {
+TEST(EveryOption, IsInTheTableOfThisTestWithEveryValue) {
   for (const auto& entry : methods())
     for (const auto& [key, standard] : options_of(entry)) {
       EXPECT_TRUE(any(entry.name, key)) << entry.name << "." << key << " has no entry: does it change a run?";
@@ -129,13 +130,15 @@ TEST(EveryOption, IsInTheTableOfThisTestWithEachOfItsValues) {
     EXPECT_TRUE(options_of(find_method(change.method)).contains(change.key)) << change.method << "." << change.key;
 }
 
-/// Steps of two micro-batches of one row, so that some experts idle in one and some in both.
+/// Returns a federation whose steps have two micro-batches of one row, so that some experts are idle in one and some in
+/// both.
 TinyFederation world_of(const Change& change) {
   TinyFederation world;
   world.training.batch_size = 1;
-  if (change.key == "prune" || change.key == "rank_min") world.training.optimizer.weight_decay = 50;  // tails shrink
+  // Makes tails shrink.
+  if (change.key == "prune" || change.key == "rank_min") world.training.optimizer.weight_decay = 50;
   if (change.key != "unused_expert") return world;
-  world.training.optimizer.weight_decay = 0.1;  // or an expert that nobody used would be nobody's to move
+  world.training.optimizer.weight_decay = 0.1;  // otherwise an expert that nobody used would not change
   for (auto& client : world.clients) client.top_k = 1;
   for (auto& shard : world.shards) {
     shard.resize(1);
@@ -146,9 +149,8 @@ TinyFederation world_of(const Change& change) {
 }
 
 struct Outcome {
-  std::map<std::string, at::Tensor>
-      trained;           ///< every weight's change, and the factors that the next round begins with
-  TensorMap modulation;  ///< what an evaluation at K = 2 routes with
+  std::map<std::string, at::Tensor> trained;  ///< every weight's change, and the factors at the start of the next round
+  TensorMap modulation;                       ///< the phi that an evaluation at K = 2 uses
 };
 
 Outcome outcome(const Change& change, const std::string& toml) {
@@ -175,16 +177,16 @@ bool same_tensors(const Map& x, const Map& y) {
 
 class OptionOfMethod : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(OptionOfMethod, ChangesARunWhereTheTableSaysSo) {
-  std::map<std::string, Outcome> references;  // by what both runs share
+TEST_P(OptionOfMethod, ChangesARunAsExpected) {
+  std::map<std::string, Outcome> references;  // by the settings of both runs
   for (const auto& change : changes()) {
     if (change.method != GetParam()) continue;
-    const auto name = concat(change.method, ".", change.key, " = ", change.value, " beside [", change.beside, "]");
+    const auto name = concat(change.method, ".", change.key, " = ", change.value, " beside [", change.settings, "]");
     const bool ordinary = world_of(change).training.optimizer.weight_decay == 0;
-    const auto shared = concat(ordinary ? std::string() : change.key, "/", change.beside);
-    if (!references.contains(shared)) references[shared] = outcome(change, change.beside);
+    const auto shared = concat(ordinary ? std::string() : change.key, "/", change.settings);
+    if (!references.contains(shared)) references[shared] = outcome(change, change.settings);
     const auto& reference = references.at(shared);
-    const auto changed = outcome(change, concat(change.beside, "\n", change.key, " = ", change.value));
+    const auto changed = outcome(change, concat(change.settings, "\n", change.key, " = ", change.value));
     for (const auto& [site, delta] : changed.trained) EXPECT_TRUE(delta.isfinite().all().item<bool>()) << name;
     EXPECT_EQ(same_tensors(changed.trained, reference.trained), change.seen != Seen::kTraining) << name;
     if (change.seen == Seen::kEvaluation) {
@@ -193,7 +195,7 @@ TEST_P(OptionOfMethod, ChangesARunWhereTheTableSaysSo) {
   }
 }
 
-/// Of every site but the last, at another scale than the run's.
+/// Returns an adapter for every site but the last, with a scale that differs from the run's.
 AdapterState adapter_to_begin_with(const TinyFederation& world, int64_t rank) {
   auto start = make_adapters(world.sites, rank, 0.75, 99);
   for (auto& [site, factors] : start) factors.b.uniform_(-0.2, 0.2);
@@ -208,8 +210,8 @@ double largest_difference(const std::map<std::string, at::Tensor>& effects, cons
   return largest;
 }
 
-// [lora] init: the state has the effect of the adapter, whatever the method makes of it, and trains on.
-TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
+// With [lora] init, the initial state has the same effect as the adapter for every method, and training continues.
+TEST_P(OptionOfMethod, StartingFromAnAdapterKeepsItsEffectAndTrains) {
   const TinyFederation world;
   const auto& entry = find_method(GetParam());
   const auto method = make_method(GetParam());
@@ -231,7 +233,7 @@ TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
   }
 }
 
-TEST_P(OptionOfMethod, AStartOfAHigherRankThanAnyClientsIsRefusedUnlessItGoesIntoTheBase) {
+TEST_P(OptionOfMethod, RejectsAStartingAdapterAboveTheLargestRank) {
   const TinyFederation world;
   if (!find_method(GetParam()).starts_from_adapter) GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   const auto start = adapter_to_begin_with(world, world.rank + 1);
@@ -239,7 +241,7 @@ TEST_P(OptionOfMethod, AStartOfAHigherRankThanAnyClientsIsRefusedUnlessItGoesInt
   server.start = &start;
   const auto method = make_method(GetParam());
   const bool into_base = GetParam() == "flora" || GetParam() == "florist", cuts = GetParam() == "flexlora";
-  if (into_base || cuts) {  // FlexLoRA's server keeps the best of that rank
+  if (into_base || cuts) {  // FlexLoRA keeps the best approximation of the clients' rank
     const auto difference = largest_difference(effect(method->initialize(server)), start);
     EXPECT_EQ(difference < 1e-5, into_base) << difference;
     return;

@@ -22,7 +22,7 @@ using testing::make_model;
 using testing::max_difference;
 using testing::random_adapters;
 
-/// What every family promises, those of other programs included (docs/tutorial-new-family.md).
+/// Checks what every registered family must provide (docs/tutorial-new-family.md), including those of other programs.
 class Family : public ::testing::TestWithParam<std::string_view> {};
 
 std::vector<std::string_view> families() {
@@ -34,7 +34,7 @@ std::vector<std::string_view> families() {
 INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::ValuesIn(families()),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(Family, PackedSequencesEqualEachAlone) {
+TEST_P(Family, PackedSequencesEqualSingleSequences) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"clip_qkv", 0.5}});
   const auto adapters = random_adapters(*model, 2, at::kDouble);
   ForwardOptions options;
@@ -74,7 +74,7 @@ TEST_P(Family, GenerationWithACacheEqualsTheWholeSequence) {
   EXPECT_EQ(cache.lengths(), std::vector<int64_t>({4, 6}));
 }
 
-TEST_P(Family, TheLastRowsAloneAreThoseOfTheWholePass) {
+TEST_P(Family, LastRowsOnlyEqualTheLastRowsOfAFullPass) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64);
   const auto whole = model->hidden(pack_ids(kSequences), {});
   auto cache = cache_of(*model, kSequences);
@@ -103,7 +103,7 @@ TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
         {factors.a, factors.b}, 1e-5);
 }
 
-/// Sequences that begin alike, and one that begins like none of them.
+/// Returns sequences with a common prefix, and one without it.
 std::vector<Example> alike() {
   return {{.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},
           {.ids = {2, 7, 1}},
@@ -119,13 +119,13 @@ struct Passed {
 };
 
 Passed passed(const CausalLm& model, const AdapterState& adapters, const PackedBatch& batch) {
-  AdapterState own = adapters;
+  AdapterState separate = adapters;
   std::vector<at::Tensor> leaves;
-  for (auto& [site, factors] : own)
+  for (auto& [site, factors] : separate)
     for (auto* tensor : {&factors.a, &factors.b})
       leaves.push_back(tensor->detach().clone().requires_grad_(true)), *tensor = leaves.back();
   Passed result;
-  result.loss = model.loss(batch, {.adapters = &own, .routing = {&result.routing, 1}});
+  result.loss = model.loss(batch, {.adapters = &separate, .routing = {&result.routing, 1}});
   auto total = result.loss.sum;
   if (!result.routing.empty())
     total = total + load_balance_loss(result.routing) + pooled_load_balance_loss(result.routing) +
@@ -134,23 +134,23 @@ Passed passed(const CausalLm& model, const AdapterState& adapters, const PackedB
   return result;
 }
 
-TEST_P(Family, TokensThatShareARowCountAsIfEachHadItsOwn) {
+TEST_P(Family, PrefixSharingDoesNotChangeResults) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64);
   const auto adapters = random_adapters(*model, 2, at::kDouble);
   const auto examples = alike();
   const auto shared_batch = pack_shared(examples);
   ASSERT_LT(shared_batch.ids.size(0), shared_batch.tokens());
-  const auto shared = passed(*model, adapters, shared_batch), own = passed(*model, adapters, pack(examples));
-  EXPECT_EQ(shared.loss.count, own.loss.count);
-  EXPECT_NEAR(shared.loss.sum.item<double>(), own.loss.sum.item<double>(), 1e-11);
-  for (const auto& [layer, stats] : own.routing) {
+  const auto shared = passed(*model, adapters, shared_batch), separate = passed(*model, adapters, pack(examples));
+  EXPECT_EQ(shared.loss.count, separate.loss.count);
+  EXPECT_NEAR(shared.loss.sum.item<double>(), separate.loss.sum.item<double>(), 1e-11);
+  for (const auto& [layer, stats] : separate.routing) {
     const auto& ours = shared.routing.at(layer);
     EXPECT_EQ(ours.tokens, stats.tokens) << layer;
     EXPECT_TRUE(at::equal(ours.counts, stats.counts)) << layer;
     EXPECT_LT(max_difference(ours.router_logits, stats.router_logits), 1e-12) << layer;
   }
-  for (size_t i = 0; i < own.gradients.size(); ++i)
-    EXPECT_LT(max_difference(shared.gradients[i], own.gradients[i]), 1e-11) << i;
+  for (size_t i = 0; i < separate.gradients.size(); ++i)
+    EXPECT_LT(max_difference(shared.gradients[i], separate.gradients[i]), 1e-11) << i;
 }
 
 at::Tensor with_balance(const LossSum& loss, const RoutingByLayer& routing) {
@@ -158,7 +158,7 @@ at::Tensor with_balance(const LossSum& loss, const RoutingByLayer& routing) {
   return routing.empty() ? mean : mean + load_balance_loss(routing) + router_z_loss(routing);
 }
 
-TEST_P(Family, MicroBatchesInOnePassAreWhatEachIsByItself) {
+TEST_P(Family, MicroBatchesInOnePassEqualSinglePasses) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64);
   auto adapters = random_adapters(*model, 2, at::kDouble);
   std::vector<at::Tensor> leaves;
@@ -172,30 +172,30 @@ TEST_P(Family, MicroBatchesInOnePassAreWhatEachIsByItself) {
   const auto losses = model->losses(together, {.adapters = &adapters, .routing = routing});
   at::Tensor total = at::zeros({}, at::kDouble), expected = total;
   for (size_t i = 0; i < 3; ++i) {
-    RoutingByLayer own;
+    RoutingByLayer separate;
     const auto loss =
-        model->loss(pack(std::span(examples).subspan(2 * i, 2)), {.adapters = &adapters, .routing = {&own, 1}});
+        model->loss(pack(std::span(examples).subspan(2 * i, 2)), {.adapters = &adapters, .routing = {&separate, 1}});
     EXPECT_EQ(losses[i].count, loss.count);
     EXPECT_NEAR(losses[i].sum.item<double>(), loss.sum.item<double>(), 1e-11);
-    EXPECT_EQ(routing[i].size(), own.size());
-    for (const auto& [layer, stats] : own) {
+    EXPECT_EQ(routing[i].size(), separate.size());
+    for (const auto& [layer, stats] : separate) {
       EXPECT_EQ(routing[i].at(layer).tokens, stats.tokens);
       EXPECT_TRUE(at::equal(routing[i].at(layer).counts, stats.counts)) << layer;
     }
     total = total + with_balance(losses[i], routing[i]);
-    expected = expected + with_balance(loss, own);
+    expected = expected + with_balance(loss, separate);
   }
   const auto ours = torch::autograd::grad({total}, leaves), theirs = torch::autograd::grad({expected}, leaves);
   for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), 1e-11) << i;
 }
 
-TEST_P(Family, RoutingIsAskedForOfEachMicroBatch) {
+TEST_P(Family, RejectsRoutingForAnotherNumberOfMicroBatches) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   std::array<RoutingByLayer, 2> routing;
   EXPECT_THROW(model->hidden(pack(alike()), {.routing = routing}), Error);
 }
 
-TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {
+TEST_P(Family, TheBaseGetsAGradientOnlyIfRequested) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   auto adapters = random_adapters(*model, 2, at::kFloat);
   for (auto& [name, lora] : adapters) {
@@ -210,7 +210,7 @@ TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {
   for (const auto& [name, lora] : adapters) EXPECT_TRUE(lora.a.grad().defined() && lora.b.grad().defined()) << name;
 }
 
-TEST_P(Family, EverySiteHasATensorOfItsOwnInLlamaCppWhereItHasTheFamily) {
+TEST_P(Family, EverySiteHasItsOwnTensorInLlamaCpp) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   std::set<std::string> tensors;
   if (model->spec().gguf.architecture.empty()) return;
@@ -218,7 +218,7 @@ TEST_P(Family, EverySiteHasATensorOfItsOwnInLlamaCppWhereItHasTheFamily) {
   EXPECT_FALSE(tensors.contains(""));
 }
 
-TEST_P(Family, EveryBaseTensorGetsItsGradientInPreTraining) {
+TEST_P(Family, EveryBaseTensorGetsAGradientInPreTraining) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"tie_word_embeddings", true}});
   auto parameters = model->parameters();
   for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
@@ -228,19 +228,19 @@ TEST_P(Family, EveryBaseTensorGetsItsGradientInPreTraining) {
   for (auto& [name, tensor] : parameters) {
     ASSERT_TRUE(tensor.grad().defined()) << name;
     double* element = tensor.mutable_data_ptr<double>() + tensor.numel() / 3;
-    const double kept = *element;
-    *element = kept + 1e-5;
+    const double original = *element;
+    *element = original + 1e-5;
     const double above = value().item<double>();
-    *element = kept - 1e-5;
+    *element = original - 1e-5;
     const double below = value().item<double>();
-    *element = kept;
+    *element = original;
     const double numeric = (above - below) / 2e-5;
     EXPECT_NEAR(tensor.grad().flatten()[tensor.numel() / 3].item<double>(), numeric, 1e-5 * (1 + std::abs(numeric)))
         << name;
   }
 }
 
-TEST_P(Family, SaysOfEverySiteWhatItIsForAndWhichWeightsItAdapts) {
+TEST_P(Family, SitesHaveARoleAndNameTheWeightsTheyAdapt) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   const auto weights = model->parameters();
   std::set<std::string> adapted;
@@ -259,8 +259,8 @@ TEST_P(Family, SaysOfEverySiteWhatItIsForAndWhichWeightsItAdapts) {
   EXPECT_EQ(sparse, !model->spec().moe_layers.empty());
 }
 
-/// Multiply-adds of the frozen linears, from the parameters themselves.
-TEST_P(Family, CostsWhatItsWeightsSay) {
+/// The multiply-adds are counted from the model's parameters.
+TEST_P(Family, ForwardCostEqualsTheCountOfItsWeights) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32, {{"tie_word_embeddings", false}});
   std::map<std::string, SitePart, std::less<>> parts = parts_by_module(model->all_sites());
   double experts = 0, others = 0;
@@ -276,7 +276,7 @@ TEST_P(Family, CostsWhatItsWeightsSay) {
   EXPECT_EQ(spec.work.attention + spec.work.router + spec.work.mlp + spec.work.head, others);
 }
 
-TEST_P(Family, AnAdapterOfAllSitesReturnsFromAFolder) {
+TEST_P(Family, AnAdapterOfAllSitesRoundTrips) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   const testing::TemporaryFolder folder;
   const auto adapters = random_adapters(*model, 2, at::kFloat);
@@ -287,7 +287,7 @@ TEST_P(Family, AnAdapterOfAllSitesReturnsFromAFolder) {
   save_fused_peft_adapter(folder.path() / "fused", adapters, model->all_sites(), peft_info("a model", adapters));
 }
 
-TEST_P(Family, RefusesWhatItCannotRun) {
+TEST_P(Family, RejectsInvalidInput) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{{11}}), {}), Error);
   EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{std::vector<int64_t>(33, 1)}), {}), Error);

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(LocalSteps, AreTheEpochsOverTheEffectiveBatchAndAtLeastOne) {
+TEST(LocalSteps, AreEpochsDividedByTheEffectiveBatchAndAtLeastOne) {
   LocalTraining training;
   EXPECT_EQ(local_steps(training, 1890), 47);
   EXPECT_EQ(local_steps(training, 472), 12);
@@ -18,7 +18,7 @@ TEST(LocalSteps, AreTheEpochsOverTheEffectiveBatchAndAtLeastOne) {
   EXPECT_EQ(local_steps(training, 3), 1);
 }
 
-TEST(LocalTraining, LearnsAndCountsWhatItDid) {
+TEST(LocalTraining, ReducesTheLossAndReportsItsWork) {
   TinyFederation world;
   world.training.local_epochs = 20;
   const auto method = make_method("fedit");
@@ -42,7 +42,7 @@ TEST(LocalTraining, LearnsAndCountsWhatItDid) {
   for (const auto& [site, factors] : result.upload.adapters) EXPECT_FALSE(factors.a.requires_grad()) << site;
 }
 
-TEST(LocalTraining, GivesTheSameBitsTwiceAndWhoeverTrainedBefore) {
+TEST(LocalTraining, BitsDoNotDependOnEarlierTraining) {
   const TinyFederation world;
   const auto method = make_method("ub-smoe");
   const auto state = world.run(*method, 1);
@@ -53,7 +53,7 @@ TEST(LocalTraining, GivesTheSameBitsTwiceAndWhoeverTrainedBefore) {
   EXPECT_EQ(alone.loss_sum, after.loss_sum);
 }
 
-TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
+TEST(LocalTraining, PrefixSharingDoesNotChangeTraining) {
   TinyFederation world;
   for (auto& shard : world.shards)
     for (auto& example : shard) example.ids.insert(example.ids.begin(), {3, 1, 4, 1, 5}), example.first_target += 5;
@@ -65,7 +65,7 @@ TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
   EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);
 }
 
-/// One client's round of one step over all its rows, in micro-batches of so many.
+/// Runs one client's round of one step over all its rows, in micro-batches of `batch_size`.
 LocalResult step_over_all(TinyFederation& world, LossMean mean, int64_t batch_size) {
   const auto rows = static_cast<int64_t>(world.shards[2].size());
   world.training.loss_mean = mean;
@@ -75,13 +75,13 @@ LocalResult step_over_all(TinyFederation& world, LossMean mean, int64_t batch_si
   return world.train(*method, method->initialize(world.server()), world.round(0), world.clients[2]);
 }
 
-// The mean over a step does not depend on where its micro-batches end; the mean of means does.
-TEST(LocalTraining, AMeanOverTheStepIsThatOfOneLargeMicroBatch) {
+// The mean over a step does not depend on how it is divided into micro-batches. The mean of means does.
+TEST(LocalTraining, AMeanOverTheStepEqualsThatOfOneMicroBatch) {
   TinyFederation world;
   auto& rows = world.shards[2];
   rows.resize(4, rows.front());
   rows[1].first_target = static_cast<int64_t>(rows[1].ids.size()) - 1;
-  rows[2].first_target = static_cast<int64_t>(rows[2].ids.size());  // nothing to learn
+  rows[2].first_target = static_cast<int64_t>(rows[2].ids.size());  // no targets
   const auto whole = step_over_all(world, LossMean::kMicroBatch, 4);
   for (const int64_t batch_size : {1, 2}) {
     const auto mean = step_over_all(world, LossMean::kStep, batch_size);
@@ -90,40 +90,40 @@ TEST(LocalTraining, AMeanOverTheStepIsThatOfOneLargeMicroBatch) {
     EXPECT_LT(difference(mean.upload.adapters, whole.upload.adapters), 1e-4) << batch_size;
     EXPECT_GT(difference(means.upload.adapters, whole.upload.adapters), 1e-3)
         << batch_size << ": the key has no effect";
-    EXPECT_NEAR(mean.loss_sum, means.loss_sum, 1e-4);  // what is reported is over all targets either way
+    EXPECT_NEAR(mean.loss_sum, means.loss_sum, 1e-4);  // the reported loss is over all targets in both modes
   }
 }
 
-/// One client's round, its micro-batches merged up to so many tokens.
+/// Runs one client's round with micro-batches merged up to `merge_tokens`.
 LocalResult merged_round(TinyFederation& world, const std::string& method, int64_t merge_tokens) {
   world.training.merge_tokens = merge_tokens;
-  const auto made = make_method(method);
-  return world.train(*made, made->initialize(world.server()), world.round(0), world.clients[2]);
+  const auto instance = make_method(method);
+  return world.train(*instance, instance->initialize(world.server()), world.round(0), world.clients[2]);
 }
 
-TEST(LocalTraining, MicroBatchesThatAreMergedLearnWhatTheyLearnApart) {
+TEST(LocalTraining, MergingMicroBatchesDoesNotChangeTraining) {
   TinyFederation world;
   world.training.batch_size = 1;
   world.training.accumulation = 5;
-  world.shards[2][1].first_target = static_cast<int64_t>(world.shards[2][1].ids.size());  // nothing to learn
+  world.shards[2][1].first_target = static_cast<int64_t>(world.shards[2][1].ids.size());  // no targets
   for (const std::string method : {"fedit", "ub-smoe", "smoe-llb"}) {
-    const auto apart = merged_round(world, method, 0), alone = merged_round(world, method, 1);
-    EXPECT_TRUE(equal(apart.upload.adapters, alone.upload.adapters)) << method << ": one pass for each either way";
+    const auto separate = merged_round(world, method, 0), alone = merged_round(world, method, 1);
+    EXPECT_TRUE(equal(separate.upload.adapters, alone.upload.adapters)) << method << ": one pass for each either way";
     for (const int64_t tokens : {25, 1024}) {
       const auto merged = merged_round(world, method, tokens);
-      EXPECT_FALSE(equal(merged.upload.adapters, apart.upload.adapters)) << "the key has no effect";
-      EXPECT_LT(difference(merged.upload.adapters, apart.upload.adapters), 2e-3) << method;
-      EXPECT_EQ(merged.targets, apart.targets);
-      EXPECT_EQ(merged.tokens, apart.tokens);
-      EXPECT_NEAR(merged.loss_sum, apart.loss_sum, 1e-3 * apart.loss_sum);
-      ASSERT_EQ(merged.metrics.size(), apart.metrics.size());
-      for (const auto& [name, value] : apart.metrics) EXPECT_NEAR(merged.metrics.at(name), value, 1e-2) << name;
-      for (const auto& [layer, stats] : apart.counts) EXPECT_EQ(merged.counts.at(layer).tokens, stats.tokens);
+      EXPECT_FALSE(equal(merged.upload.adapters, separate.upload.adapters)) << "the key has no effect";
+      EXPECT_LT(difference(merged.upload.adapters, separate.upload.adapters), 2e-3) << method;
+      EXPECT_EQ(merged.targets, separate.targets);
+      EXPECT_EQ(merged.tokens, separate.tokens);
+      EXPECT_NEAR(merged.loss_sum, separate.loss_sum, 1e-3 * separate.loss_sum);
+      ASSERT_EQ(merged.metrics.size(), separate.metrics.size());
+      for (const auto& [name, value] : separate.metrics) EXPECT_NEAR(merged.metrics.at(name), value, 1e-2) << name;
+      for (const auto& [layer, stats] : separate.counts) EXPECT_EQ(merged.counts.at(layer).tokens, stats.tokens);
     }
   }
 }
 
-TEST(LocalTraining, SeesItsRowsInAnotherOrderInAnotherRound) {
+TEST(LocalTraining, RowOrderDiffersBetweenRounds) {
   const TinyFederation world;
   const auto method = make_method("fedit");
   const auto state = method->initialize(world.server());
@@ -132,7 +132,7 @@ TEST(LocalTraining, SeesItsRowsInAnotherOrderInAnotherRound) {
   EXPECT_FALSE(equal(one.upload.adapters, other.upload.adapters));
 }
 
-TEST(LocalTraining, ABatchWithoutTargetsContributesNothingInsteadOfNotANumber) {
+TEST(LocalTraining, ABatchWithoutTargetsContributesNothing) {
   TinyFederation world;
   for (auto& row : world.shards[0]) row.first_target = static_cast<int64_t>(row.ids.size());
   for (const std::string name : {"fedit", "ub-smoe"}) {
@@ -159,7 +159,7 @@ TEST(LocalTraining, StopsAtALossThatIsNotFinite) {
   }
 }
 
-TEST(LocalTraining, RefusesARankAboveTheClients) {
+TEST(LocalTraining, RejectsARankAboveTheClients) {
   TinyFederation world;
   const auto method = make_method("fedit");
   const auto state = method->initialize(world.server());
@@ -167,7 +167,7 @@ TEST(LocalTraining, RefusesARankAboveTheClients) {
   EXPECT_THROW(world.train(*method, state, world.round(0), world.clients[0]), Error);
 }
 
-/// Largest move of the experts no token chose in the whole round, over the stacked sites.
+/// Returns the largest change of experts that no token selected in the whole round, over the stacked sites.
 double idle_move(TinyFederation& world, const FederatedMethod& method, const ServerState& state) {
   const auto& client = world.clients[0];
   const auto result = world.train(method, state, world.round(1), client);
@@ -186,7 +186,7 @@ double idle_move(TinyFederation& world, const FederatedMethod& method, const Ser
   return move;
 }
 
-TEST(IdleExperts, DecayUnlessSkippedAndMoveWhenTheMethodGivesThemAGradient) {
+TEST(IdleExperts, DecayUnlessSkippedAndChangeWithAMethodsGradient) {
   TinyFederation world;
   world.shards[0].resize(2);
   world.training.optimizer.weight_decay = 0.1;

@@ -1,4 +1,5 @@
-// What every method promises on every model family: both tables are read, so a new row is tested by being there.
+// Checks what every method must provide on every model family. Both registries are read, so new entries are tested
+// automatically.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +34,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-/// The tensors of a setup that train, by site.
+/// Returns the trained tensors of a setup, by site.
 std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup) {
   std::vector<std::pair<std::string, at::Tensor>> result;
   for (const auto& [site, factors] : setup.adapters) {
@@ -54,12 +55,12 @@ class MethodContract : public ::testing::TestWithParam<Case> {
     state = method->initialize(world.server());
   }
 
-  /// The method with nothing thrown away on purpose.
+  /// Returns the method with options that discard nothing.
   static std::unique_ptr<FederatedMethod> lossless(std::string_view name) {
     return make_method(name, name == "florist" ? "tau = 1.0" : "");
   }
 
-  /// An upload's update of one site, with the factors that did not travel.
+  /// Returns an upload's update of one site, including the factors that are not sent.
   static at::Tensor update_of(const ClientUpdate& update, const ServerState& from, const std::string& site) {
     return delta_weight(completed(update.payload.adapters, from.common.fixed).at(site)).to(at::kDouble);
   }
@@ -89,7 +90,7 @@ TEST_P(MethodContract, TheOrderOfClientsIsIrrelevant) {
   for (const auto& [site, delta] : a) EXPECT_TRUE(delta.allclose(b.at(site), 1e-5, 1e-6)) << site;
 }
 
-TEST_P(MethodContract, TheAggregateIsTheMeanOfProductsWhereTheTableSaysSoAndNotElsewhere) {
+TEST_P(MethodContract, AggregateIsTheMeanOfProductsExactlyForExactMethods) {
   const auto round = world.round(0);
   const auto updates = world.train_all(*method, state, round);
   double error = 0, size = 0;
@@ -120,7 +121,7 @@ TEST_P(MethodContract, AggregatingTwiceGivesTheSameBitsAndChangesNoArgument) {
   EXPECT_TRUE(equal(updates[0].payload.adapters, upload_before));
 }
 
-TEST_P(MethodContract, UploadsAreReadOneByOneWhereTheRowSaysSoAndNotElsewhere) {
+TEST_P(MethodContract, UploadsAreReadOneByOneExactlyIfRegisteredSo) {
   const auto round = world.round(0);
   const auto updates = world.train_all(*method, state, round);
   const Uploads sums_only(updates, false);
@@ -134,7 +135,7 @@ TEST_P(MethodContract, UploadsAreReadOneByOneWhereTheRowSaysSoAndNotElsewhere) {
   for (const auto& [name, tensor] : open.memory) EXPECT_TRUE(tensor.equal(locked.memory.at(name))) << name;
 }
 
-TEST_P(MethodContract, MappedUploadsThatAreReadOneByOneLeaveMemory) {
+TEST_P(MethodContract, MappedUploadsAreReleasedAfterReading) {
   if (!entry.needs_individuals) GTEST_SKIP() << "what is summed leaves it of itself";
   const testing::TemporaryFolder folder;
   const auto round = world.round(0);
@@ -148,7 +149,7 @@ TEST_P(MethodContract, MappedUploadsThatAreReadOneByOneLeaveMemory) {
   EXPECT_TRUE(equal(next.global.adapters, method->aggregate(world.server(), state, round, trained).global.adapters));
 }
 
-TEST_P(MethodContract, ReportedBytesAreWhatIsSentAndReadsBackEqual) {
+TEST_P(MethodContract, ReportedBytesEqualTheFileAndPayloadsRoundTrip) {
   const auto round = world.round(0, {1});
   const auto updates = world.train_all(*method, state, round);
   for (const auto& payload : {method->broadcast(state, round.participants[0], round), updates[0].payload}) {
@@ -162,7 +163,7 @@ TEST_P(MethodContract, ReportedBytesAreWhatIsSentAndReadsBackEqual) {
   }
 }
 
-TEST_P(MethodContract, AFactorThatNeverTrainsIsNotSent) {
+TEST_P(MethodContract, FrozenFactorsAreNotSent) {
   const auto round = world.round(0, {1});
   const auto download = method->broadcast(state, round.participants[0], round);
   const auto setup = method->prepare(download, world.view(round.participants[0], 0, state.common));
@@ -186,7 +187,7 @@ TEST_P(MethodContract, AClientUsesExactlyItsExpertsPerTokenAndAtMostItsRank) {
   }
 }
 
-TEST_P(MethodContract, TrainingLeavesTheBaseAndTheDownloadAsTheyWere) {
+TEST_P(MethodContract, TrainingDoesNotChangeTheBaseAndTheDownload) {
   TensorMap base;
   for (const auto& [name, tensor] : world.model->parameters()) base[name] = tensor.clone();
   const auto round = world.round(0);
@@ -202,7 +203,7 @@ TEST_P(MethodContract, TrainingLeavesTheBaseAndTheDownloadAsTheyWere) {
   }
 }
 
-TEST_P(MethodContract, EditGradientsTouchesExpertSitesAlone) {
+TEST_P(MethodContract, EditGradientsChangesOnlyExpertSites) {
   const auto round = world.round(0);
   const auto later = world.aggregate(*method, state, round, world.train_all(*method, state, round));
   const auto download = method->broadcast(later, round.participants[0], round);
@@ -231,7 +232,7 @@ TEST_P(MethodContract, EditGradientsTouchesExpertSitesAlone) {
   }
 }
 
-TEST_P(MethodContract, EveryTrainableTensorMoves) {
+TEST_P(MethodContract, EveryTrainedTensorChanges) {
   const auto round = world.round(0, {2});
   world.training.local_epochs = 3;
   const auto updates = world.train_all(*method, state, round);
@@ -267,7 +268,7 @@ TEST_P(MethodContract, BeforeTheFirstRoundRoutingIsPlainTopK) {
   }
 }
 
-TEST_P(MethodContract, RefusesADenseModelWhenItNeedsExperts) {
+TEST_P(MethodContract, RejectsADenseModelIfItNeedsExperts) {
   auto dense = world.server();
   dense.num_experts = 0;
   dense.moe_layers.clear();
@@ -283,9 +284,9 @@ TEST_P(MethodContract, RefusesADenseModelWhenItNeedsExperts) {
   }
 }
 
-TEST_P(MethodContract, RefusesAnUnknownKey) { EXPECT_THROW(make_method(entry.name, "no_such_key = 1"), Error); }
+TEST_P(MethodContract, RejectsAnUnknownKey) { EXPECT_THROW(make_method(entry.name, "no_such_key = 1"), Error); }
 
-TEST_P(MethodContract, WritesAConfigThatReadsBackEqual) {
+TEST_P(MethodContract, WrittenConfigIsReadBackEqual) {
   config::Writer first, second;
   entry.write(config::Table::parse("", "test"), first);
   entry.write(config::Table::parse(first.text(), "test"), second);

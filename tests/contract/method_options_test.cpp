@@ -1,4 +1,4 @@
-// Options that belong to no single formula: what each means for every method that has it.
+// Checks options that several methods have.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// The scale at which a client of rank 2 trains under a largest rank of 4, with alpha 12.
+/// Returns the scaling of a client of rank 2 if the largest rank is 4 and alpha is 12.
 double scale_at_rank_2(const std::string& name, const std::string& toml, LoraScaleMode mode) {
   OneSite world(name, toml);
   world.rank = 4, world.alpha = 12, world.scale_mode = mode;
@@ -31,7 +31,7 @@ TEST(LoraScaleModes, DivideAlphaByTheClientsRankOrByTheLargest) {
   }
 }
 
-TEST(GateNorms, AreWhatTheRunSaysForEveryMethod) {
+TEST(GateNorms, EveryMethodUsesTheConfiguredGateNorm) {
   TinyFederation world;
   for (const auto& entry : methods())
     for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected, GateNorm::kSoftmaxAll}) {
@@ -56,14 +56,14 @@ TEST(GateNorms, ChangeTheRunOfEveryMethod) {
   }
 }
 
-TEST(GateNorms, AreByDefaultTheCheckpointsOwnButForMethodsOfSparsity) {
+TEST(GateNorms, DefaultToTheCheckpointExceptForSparsityMethods) {
   for (const auto& entry : methods())
     EXPECT_EQ(entry.gate_norm,
               entry.family == MethodFamily::kSparsity ? GateNorm::kRenormSelected : GateNorm::kCheckpoint)
         << entry.name;
 }
 
-TEST(Transport, InBfloat16RoundsTheUpdateAndLittleElse) {
+TEST(Transport, Bfloat16ChangesUpdatesOnlyByRounding) {
   const TinyFederation world;
   for (const auto& entry : methods()) {
     const auto method = make_method(entry.name, entry.name == "florist" ? "tau = 1.0" : "");
@@ -83,7 +83,7 @@ TEST(Transport, InBfloat16RoundsTheUpdateAndLittleElse) {
   }
 }
 
-TEST(FloristModes, MergeIntoTheBaseOrGoOnTrainingTheAdapters) {
+TEST(FloristModes, PaperModeMergesAndCodeModeKeepsTraining) {
   TinyFederation world;
   for (auto& client : world.clients) client.rank = 1 + client.id;
   const auto paper = world.run(*make_method("florist"), 2),
@@ -94,7 +94,7 @@ TEST(FloristModes, MergeIntoTheBaseOrGoOnTrainingTheAdapters) {
   EXPECT_EQ(code.global.adapters.size(), world.sites.size());
 }
 
-/// The rescaler that client 0 (K_c = 1 of 3) trains with, or an evaluation at its K.
+/// Returns the rescaler of client 0 (K_c = 1 of 3) in training, or of an evaluation with the same K.
 at::Tensor rescaler(TinyFederation& world, const FederatedMethod& method, const ServerState& state, bool trains) {
   auto client = world.clients[0];
   TensorMap nothing;
@@ -106,7 +106,7 @@ at::Tensor rescaler(TinyFederation& world, const FederatedMethod& method, const 
   return method.prepare(download, trains ? view : evaluator).router.output_scale;
 }
 
-TEST(A3SmoeRescaler, IsOneOrTheShareOfTheCheckpointsExpertsOrBeginsAtOne) {
+TEST(A3SmoeRescaler, InitialValuesFollowTheMode) {
   TinyFederation world;
   for (const bool trains : {true, false}) {
     const auto begun = [&](const std::string& mode) {
@@ -119,7 +119,7 @@ TEST(A3SmoeRescaler, IsOneOrTheShareOfTheCheckpointsExpertsOrBeginsAtOne) {
   }
 }
 
-TEST(A3SmoeRescaler, WhenLearnedStaysWithItsClientAndItsMeanByKWithTheServer) {
+TEST(A3SmoeRescaler, LearnedValuesStayWithClientsAndTheServerKeepsMeansByK) {
   TinyFederation world;
   const auto method = make_method("a3smoe", "rescaler = \"learn\"");
   const auto begun = method->initialize(world.server());
@@ -136,15 +136,15 @@ TEST(A3SmoeRescaler, WhenLearnedStaysWithItsClientAndItsMeanByKWithTheServer) {
   EXPECT_EQ(rescaler(world, *method, state, true).item<double>(), 1) << "a client began with another's rescaler";
 }
 
-TEST(FedSbInit, AsksForTheSampleOfTheConfig) {
+TEST(FedSbInit, UsesTheSampleOfTheConfig) {
   const std::string other = "init = \"federated\"\nsamples = 24";
   for (const auto& [toml, from, rows] :
        {std::tuple{std::string(), SampleFrom::kPooled, 170}, {other, SampleFrom::kClients, 24}}) {
     OneSite world("fed-sb", toml);
-    world.gradient_sum = [&](const std::string& site, const GradientSample& asked) {
+    world.gradient_sum = [&](const std::string& site, const GradientSample& sample) {
       EXPECT_EQ(site, kSite);
-      EXPECT_EQ(asked.rows, rows);
-      EXPECT_EQ(asked.from, from);
+      EXPECT_EQ(sample.rows, rows);
+      EXPECT_EQ(sample.from, from);
       return matrix({{1, 1}, {1, 1}});
     };
     world.method->initialize(world.server());

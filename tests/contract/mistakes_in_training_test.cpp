@@ -1,5 +1,5 @@
-// The mistakes of published_mistakes_test.cpp that only whole rounds show: what experts, idle or not, get and give
-// back, and what every client trains.
+// Tests for mistakes that only whole rounds show, continued from published_mistakes_test.cpp: the gradients and updates
+// of idle experts, and what each client trains.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 const std::string kUp = ".experts.up_proj";
 
-/// A federation whose client 0 uses one expert per token on four tokens, with weight decay: of six experts two or more
-/// stay idle.
+/// A federation whose client 0 uses one expert per token on four tokens, with weight decay. Two or more of the six
+/// experts are idle.
 struct IdleWorld : TinyFederation {
   IdleWorld() {
     shards[0].resize(1);
@@ -27,7 +27,7 @@ struct IdleWorld : TinyFederation {
   LocalResult train_first(const FederatedMethod& method, const ServerState& state) const {
     return train(method, state, round(0, {0}), clients[0]);
   }
-  /// Indices of the experts of a layer that no token chose.
+  /// Returns the indices of the experts of a layer that no token selected.
   static at::Tensor idle(const LocalResult& result, const std::string& layer) {
     const auto idle = result.counts.at(layer).counts.eq(0).nonzero().squeeze(1);
     EXPECT_GT(idle.numel(), 0) << "no expert was idle: the test shows nothing";
@@ -38,8 +38,8 @@ struct IdleWorld : TinyFederation {
 
 // --- idle experts ---
 
-// A zero gradient is not a missing one: decoupled decay goes on, in UB-SMoE's first round as well, where Gt is zero.
-TEST(IdleExpertMistakes, ATensorOfZerosIsTakenForAMissingGradient) {
+// A zero gradient is not a missing one: decoupled decay applies, also in UB-SMoE's first round, where Gt is zero.
+TEST(IdleExpertMistakes, AZeroGradientIsTreatedAsMissing) {
   IdleWorld world;
   for (const std::string name : {"fedit", "ub-smoe"}) {
     const auto method = make_method(name);
@@ -67,7 +67,7 @@ TEST(IdleExpertMistakes, SkippedExpertsDecay) {
   EXPECT_FALSE(after.a.equal(before.a));
 }
 
-// B of a fresh adapter is exactly zero where no token came, whatever decays.
+// B of a fresh adapter stays exactly zero for an expert without tokens, with any weight decay.
 TEST(IdleExpertMistakes, AnIdleExpertChangesTheBase) {
   const IdleWorld world;
   for (const std::string name : {"flora", "florist"}) {
@@ -86,7 +86,7 @@ TEST(IdleExpertMistakes, AnIdleExpertChangesTheBase) {
   }
 }
 
-/// A first round of all clients, and what the method makes of it.
+/// The first round of all clients, and the aggregate.
 struct FirstRound {
   explicit FirstRound(std::string_view name) : method(make_method(name)) {}
 
@@ -100,7 +100,7 @@ struct FirstRound {
 
 // --- UB-SMoE ---
 
-TEST(UbSmoeMistakes, ThePseudoGradientIsOneClientsMove) {
+TEST(UbSmoeMistakes, ThePseudoGradientIsTheMoveOfOneClient) {
   const FirstRound first("ub-smoe");
   const auto& [world, method, state, round, updates, next] = first;
   const auto site = "model.layers.0.mlp" + kUp;
@@ -116,7 +116,7 @@ TEST(UbSmoeMistakes, ThePseudoGradientIsOneClientsMove) {
                       (before - updates[0].payload.adapters.at(site).b) / per_step, 1e-5);
 }
 
-// A round of the weakest client alone: u* is its K over the experts, and rho is 1.
+// Only the client with the smallest K takes part: u* is its K divided by the number of experts, and rho is 1.
 TEST(UbSmoeMistakes, TheMeanKIsOfAllClientsWhileOneTakesPart) {
   const TinyFederation world;
   const auto method = make_method("ub-smoe", "phi_momentum = 0.0");
@@ -135,7 +135,7 @@ TEST(UbSmoeMistakes, TheMeanKIsOfAllClientsWhileOneTakesPart) {
 
 // --- A3SMoE ---
 
-/// sum_c w_ci B_c of one site, w_ci = p_c f_ci / sum of it over clients, with the counts of `layer`.
+/// Returns sum_c w_ci B_c of one site with w_ci = p_c f_ci / sum_c p_c f_ci and the counts of `layer`.
 at::Tensor mean_by_activation(const std::string& site, const std::string& layer, const RoundView& round,
                               std::span<const ClientUpdate> updates) {
   at::Tensor sum, total;
@@ -150,7 +150,7 @@ at::Tensor mean_by_activation(const std::string& site, const std::string& layer,
   return sum / total;
 }
 
-TEST(A3SmoeMistakes, OneLayersActivationsWeighAnother) {
+TEST(A3SmoeMistakes, ActivationsOfOneLayerWeighAnother) {
   const FirstRound first("a3smoe");
   const auto& [world, method, state, round, updates, next] = first;
   const std::string own = "model.layers.1.mlp", other = "model.layers.0.mlp";
@@ -160,7 +160,7 @@ TEST(A3SmoeMistakes, OneLayersActivationsWeighAnother) {
 
 // --- SMoE-LLB ---
 
-/// Mean over layers of E sum_i f_i P_i for client 0's rows, f from the `top_k` best experts of each token.
+/// Returns the mean over layers of E sum_i f_i P_i for client 0's rows, with f from the `top_k` best experts per token.
 double load_balance(const TinyFederation& world, const FederatedMethod& method, int64_t top_k) {
   const auto download = method.broadcast(method.initialize(world.server()), world.clients[0], world.round(0));
   auto setup = method.prepare(download, world.view(world.clients[0], 0));
@@ -178,7 +178,7 @@ double load_balance(const TinyFederation& world, const FederatedMethod& method, 
   return sum / static_cast<double>(routing.size());
 }
 
-TEST(SmoeLlbMistakes, TheBalanceIsOfTheCheckpointsK) {
+TEST(SmoeLlbMistakes, TheBalanceUsesTheKOfTheCheckpoint) {
   TinyFederation world;
   world.shards[0].resize(2);
   world.training.accumulation = 1;
@@ -190,7 +190,7 @@ TEST(SmoeLlbMistakes, TheBalanceIsOfTheCheckpointsK) {
   EXPECT_GT(std::abs(load_balance(world, *method, 3) - right), 1e-2);
 }
 
-TEST(SmoeLlbMistakes, TheReportedLossHoldsTheAuxiliaryOnes) {
+TEST(SmoeLlbMistakes, TheReportedLossIncludesTheAuxiliaryOnes) {
   const TinyFederation world;
   const auto first_loss = [&](const std::string& toml) {
     const auto method = make_method("smoe-llb", toml);
@@ -204,7 +204,7 @@ TEST(SmoeLlbMistakes, TheReportedLossHoldsTheAuxiliaryOnes) {
 TEST(RankMistakes, EveryClientTrainsAtTheLargestRank) {
   TinyFederation world;
   world.gate_norm =
-      GateNorm::kCheckpoint;  // the only weight of a client with one expert would be 1, whatever its router
+      GateNorm::kCheckpoint;  // with renormalised gates, the only gate of a client with one expert would always be 1
   for (auto& client : world.clients) client.rank = 1 + client.id;
   for (const std::string name : {"hetlora", "flexlora", "flora", "florist"}) {
     const auto method = make_method(name);
@@ -216,7 +216,7 @@ TEST(RankMistakes, EveryClientTrainsAtTheLargestRank) {
   }
 }
 
-TEST(FfaLoraMistakes, AIsTrainedOrDecaysOrIsDrawnAgain) {
+TEST(FfaLoraMistakes, AIsTrainedDecayedOrDrawnAgain) {
   TinyFederation world;
   world.training.optimizer.weight_decay = 0.1;
   const auto method = make_method("ffa-lora");
@@ -227,7 +227,7 @@ TEST(FfaLoraMistakes, AIsTrainedOrDecaysOrIsDrawnAgain) {
   for (const auto& [site, factors] : setup.adapters) EXPECT_TRUE(factors.a.equal(drawn.at(site).a)) << site;
 }
 
-// The start takes signs, and half precision is unsure of those of small entries.
+// The start uses signs, and half precision does not determine the signs of small entries.
 TEST(FedSbMistakes, TheSampleIsSummedInHalfPrecision) {
   const TinyFederation world;
   const std::string site = "model.layers.0.self_attn.q_proj";

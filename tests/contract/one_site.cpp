@@ -26,8 +26,8 @@ void expect_close(const at::Tensor& actual, const at::Tensor& expected, double t
 void expect_not_mistaken(const at::Tensor& actual, const at::Tensor& right, const at::Tensor& mistaken,
                          double tolerance) {
   expect_close(actual, right, tolerance);
-  const auto apart = (mistaken.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
-  EXPECT_GT(apart, 1e3 * tolerance) << "the mistake makes no difference here: " << mistaken;
+  const auto difference = (mistaken.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
+  EXPECT_GT(difference, 1e3 * tolerance) << "the mistake makes no difference here: " << mistaken;
 }
 
 LoraFactors first_update() { return {.a = matrix({{1, 2}}), .b = matrix({{1}, {0}})}; }

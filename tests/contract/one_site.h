@@ -1,4 +1,4 @@
-/// \file  A method's halves on numbers small enough to work out by hand: a server, a few clients and one site, no
+/// \file  Runs a method's server and clients on numbers small enough for hand computation: one site, a few clients, no
 /// model.
 #pragma once
 
@@ -15,19 +15,19 @@ namespace evenkeel {
 using Rows = std::vector<std::vector<double>>;
 at::Tensor matrix(const Rows& rows, at::ScalarType type = at::ScalarType::Float);
 
-/// Fails, showing both, unless the shapes are equal and every entry is within `tolerance`.
+/// Fails with both tensors in the message unless the shapes are equal and every entry is within `tolerance`.
 void expect_near(const at::Tensor& actual, const Rows& expected, double tolerance = 1e-6);
 void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance = 1e-6);
-/// Fails unless `actual` is the right value, and when what a mistake gives is not far from it: a thousand tolerances.
+/// Fails unless `actual` is `right`. Also fails if `mistaken` is within a thousand tolerances of `right`.
 void expect_not_mistaken(const at::Tensor& actual, const at::Tensor& right, const at::Tensor& mistaken,
                          double tolerance = 1e-6);
 
-/// Two updates of rank 1, B1 A1 = (1, 0)^T (1, 2) and B2 A2 = (0, 1)^T (3, -1), and their mean.
+/// Returns updates of rank 1, B1 A1 = (1, 0)^T (1, 2) and B2 A2 = (0, 1)^T (3, -1), and their mean.
 LoraFactors first_update();
 LoraFactors second_update();
 inline const Rows kMeanUpdate{{.5, 1}, {1.5, -.5}};
 
-/// Clients of one rank, rank 1 and scale 1 unless said otherwise; one per weight.
+/// A server and one client per weight. All clients have one rank, by default rank 1 and scale 1.
 struct OneSite {
   explicit OneSite(const std::string& name, const std::string& toml = "");
 
@@ -36,10 +36,10 @@ struct OneSite {
   RoundView round() const;
   ClientProfile client(int64_t id) const { return {.id = id, .rank = rank, .examples = 1}; }
 
-  /// The state after `state` (a new one: at the start) when the clients sent these factors.
+  /// Returns the state after `state` (by default the initial state) when the clients sent these factors.
   ServerState aggregate(const std::vector<LoraFactors>& sent) const;
   ServerState aggregate(const ServerState& state, const std::vector<LoraFactors>& sent) const;
-  /// What a client would train after that state.
+  /// Returns the factors that a client would train next.
   LoraFactors prepared(const ServerState& state, const ClientProfile& client);
 
   std::unique_ptr<FederatedMethod> method;

@@ -1,5 +1,5 @@
-// Mistakes of published code, and misreadings that give a program which runs. Each test is named after the mistake,
-// works out what it would give, and holds the method to the right value.
+// Tests for mistakes in published code, and for misreadings of papers that give a running program. Each test has the
+// name of the mistake, computes the value that it would give, and checks that the method returns the right value.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 at::Tensor product(const LoraFactors& factors) { return delta_weight(factors).to(at::kDouble); }
 at::Tensor change(const ServerState& state) { return effect(state).at(kSite); }
 
-/// Factors [rank, 2] and [3, rank] of a site that is not square, other ones for every seed.
+/// Returns random factors [rank, 2] and [3, rank] of a site that is not square.
 LoraFactors random_update(uint64_t seed, int64_t rank, double scaling = 1) {
   at::manual_seed(seed);
   return {.a = at::randn({rank, 2}), .b = at::randn({3, rank}), .scaling = scaling};
@@ -35,7 +35,7 @@ TEST(FedItMistakes, OnlyTheFirstClientSurvivesTheSum) {
   expect_not_mistaken(next.global.adapters.at(kSite).a, matrix({{2, .5}}), first_update().a * .5);
 }
 
-TEST(FedItMistakes, ClientsCountEquallyWhateverTheirData) {
+TEST(FedItMistakes, ClientsAreWeightedEqually) {
   for (const std::string name : {"fedit", "fedex-lora"}) {
     auto world = tall(name);
     world.weights = {.2, .8};
@@ -87,7 +87,7 @@ TEST(FedExMistakes, TheResidualIsTheDifferenceOfTwoRoundedProducts) {
 
 // --- FLoRA ---
 
-TEST(FloraMistakes, TheWeightsStandOnBothFactors) {
+TEST(FloraMistakes, TheWeightsScaleBothFactors) {
   auto world = tall("flora");
   world.weights = {.2, .8};
   const auto x = random_update(11, 1), y = random_update(12, 2);
@@ -95,16 +95,16 @@ TEST(FloraMistakes, TheWeightsStandOnBothFactors) {
                       .04 * product(x) + .64 * product(y));
 }
 
-// alpha and r of the stack as if all clients had the same: C alpha over the sum of ranks.
-TEST(FloraMistakes, TheStackHasAScaleOfItsOwn) {
+// The mistake sets alpha and r of the stack as if all clients had the same: C alpha over the sum of ranks.
+TEST(FloraMistakes, TheStackHasOneScale) {
   const auto x = random_update(13, 1, 6), y = random_update(14, 2, 3);
   const double stack_scale = 2 * 6.0 / (1 + 2);
   expect_not_mistaken(change(tall("flora").aggregate({x, y})), (product(x) + product(y)) / 2,
                       stack_scale * (product(x) / 6 + product(y) / 3) / 2);
 }
 
-// With an output as wide as the rank, B has r_c rows as well and gets the weight too.
-TEST(FloraMistakes, AIsRecognisedByItsHeight) {
+// If the output is as wide as the rank, B has r_c rows as well, and the mistake applies the weight to it too.
+TEST(FloraMistakes, AIsRecognisedByItsNumberOfRows) {
   OneSite world("flora");
   world.weights = {.2, .8};
   at::manual_seed(15);
@@ -123,7 +123,7 @@ TEST(FloraMistakes, AdaptersSurviveTheMerge) {
   }
 }
 
-// An update below |w| / 512 never reaches a bfloat16 weight, however often it comes.
+// An update below |w| / 512 never changes a bfloat16 weight, however often it is added.
 TEST(FloraMistakes, ABfloat16BaseSwallowsTheUpdate) {
   const auto world = tall("flora");
   const auto tiny = LoraFactors{.a = at::full({1, 2}, 1e-3), .b = at::ones({3, 1})};
@@ -146,8 +146,8 @@ TEST(FloristMistakes, TheFirstClientEntersTheStackTwice) {
                       (.2 + .04) * product(x) + .8 * product(y), 1e-5);
 }
 
-// Two clients of rank 1 make a stack of two rows: as many as the third client's rank.
-TEST(FloristMistakes, TheStackIsWeighedAgainWhenItIsAsHighAsAClientsRank) {
+// Two clients of rank 1 give a stack of two rows, as many as the third client's rank.
+TEST(FloristMistakes, TheStackIsWeightedAgainIfItHasAsManyRowsAsAClientsRank) {
   auto world = tall("florist", "tau = 1.0");
   world.weights = {.2, .3, .5};
   const auto x = random_update(23, 1), y = random_update(24, 1), z = random_update(25, 2);
@@ -155,7 +155,7 @@ TEST(FloristMistakes, TheStackIsWeighedAgainWhenItIsAsHighAsAClientsRank) {
   expect_not_mistaken(change(world.aggregate({x, y, z})), before + last, .5 * before + last, 1e-5);
 }
 
-// Of the mean update the first singular value is 68 % of the energy but 59 % of the sum.
+// The first singular value of the mean update has 68 % of the energy but 59 % of the sum.
 TEST(FloristMistakes, TheThresholdIsOnSingularValuesInsteadOfTheirSquares) {
   const auto next = OneSite("florist", "tau = 0.65").aggregate({first_update(), second_update()});
   const auto svd = product_svd({.a = matrix(kMeanUpdate), .b = at::eye(2)});
@@ -163,7 +163,7 @@ TEST(FloristMistakes, TheThresholdIsOnSingularValuesInsteadOfTheirSquares) {
   EXPECT_EQ(next.global.base_delta.at(kSite).rank(), 1);
 }
 
-TEST(FloristMistakes, GlobalAdaptersThatHoldTheScaleAreScaledAgain) {
+TEST(FloristMistakes, GlobalAdaptersThatIncludeTheScaleAreScaledAgain) {
   auto world = tall("florist", "mode = \"code\"\ntau = 1.0");
   world.rank = 2, world.alpha = 6;
   const auto x = random_update(26, 2, 3), y = random_update(27, 2, 3);
@@ -175,7 +175,7 @@ TEST(FloristMistakes, GlobalAdaptersThatHoldTheScaleAreScaledAgain) {
 
 // --- FlexLoRA ---
 
-TEST(FlexLoraMistakes, TheScaleIsNotTakenOutAgain) {
+TEST(FlexLoraMistakes, TheScaleIsNotDividedOut) {
   auto world = tall("flexlora");
   world.rank = 2, world.alpha = 6;
   const auto x = random_update(31, 2, 3), y = random_update(32, 2, 3);
@@ -183,14 +183,14 @@ TEST(FlexLoraMistakes, TheScaleIsNotTakenOutAgain) {
   expect_not_mistaken(product(world.prepared(world.aggregate({x, y}), world.client(0))), right, 3 * right, 1e-5);
 }
 
-TEST(FlexLoraMistakes, TheUpdateIsAddedToTheLastOneWhichItContains) {
+TEST(FlexLoraMistakes, TheUpdateIsAddedToThePreviousOneThatItContains) {
   const auto world = tall("flexlora");
   const auto x = random_update(33, 1), y = random_update(34, 1);
   const auto first = world.aggregate({x, x}), second = world.aggregate(first, {y, y});
   expect_not_mistaken(change(second), product(y), product(x) + product(y), 1e-5);
 }
 
-TEST(FlexLoraMistakes, EveryClientIsHandedTheLastClientsFactors) {
+TEST(FlexLoraMistakes, EveryClientGetsTheLastClientsFactors) {
   for (const std::string name : {"flexlora", "hetlora"}) {
     auto world = tall(name);
     world.rank = 2;
@@ -205,8 +205,8 @@ TEST(FlexLoraMistakes, EveryClientIsHandedTheLastClientsFactors) {
   }
 }
 
-// A side of 2 under a rank of 3: the smaller side of a factor is not its rank.
-TEST(FlexLoraMistakes, TheRankIsReadOffTheSmallerSide) {
+// A side of 2 with a rank of 3: the smaller side of a factor is not its rank.
+TEST(FlexLoraMistakes, TheRankIsTheSmallerSide) {
   auto world = tall("flexlora");
   world.rank = 4, world.alpha = 4;
   const auto x = random_update(37, 4), y = random_update(38, 3);
@@ -230,7 +230,7 @@ TEST(FlexLoraMistakes, ClientsOfUnequalRankBeginWithUnequalFactors) {
   }
 }
 
-// Nobody trains: what lies beyond a client's rank is missing from what it returns, and nobody puts it back.
+// Nobody trains. Directions beyond a client's rank are missing in its upload, and nothing restores them.
 TEST(FlexLoraMistakes, DirectionsBeyondAClientsRankAreRestored) {
   auto world = tall("flexlora");
   world.rank = 2, world.alpha = 2, world.weights = {.25, .75};
@@ -243,7 +243,7 @@ TEST(FlexLoraMistakes, DirectionsBeyondAClientsRankAreRestored) {
 
 // --- HetLoRA ---
 
-/// The rank a client of `rank` sends when its tail has shrunk.
+/// Returns the rank that a client of `rank` sends after its tail has shrunk.
 int64_t rank_after_pruning(int64_t rank) {
   auto world = tall("hetlora");
   world.rank = rank, world.alpha = static_cast<double>(rank);
@@ -256,7 +256,7 @@ int64_t rank_after_pruning(int64_t rank) {
   return world.method->upload(download, setup, {}, view).adapters.at(kSite).rank();
 }
 
-// round(0.99 r) is r up to 50: no tail, nothing to regularise and nothing to prune.
+// round(0.99 r) is r up to 50, which leaves no tail to regularise or prune.
 TEST(HetLoraMistakes, TheTailBeginsAtTheRoundedRank) {
   for (const auto& [rank, kept] : {std::pair<int64_t, int64_t>{6, 5}, {8, 7}, {12, 11}, {20, 19}}) {
     EXPECT_EQ(std::llround(.99 * static_cast<double>(rank)), rank);
@@ -264,7 +264,7 @@ TEST(HetLoraMistakes, TheTailBeginsAtTheRoundedRank) {
   }
 }
 
-TEST(HetLoraMistakes, TheAggregateGoesBackUnderNamesThatNobodyReads) {
+TEST(HetLoraMistakes, TheAggregateIsSentUnderUnusedNames) {
   auto world = tall("hetlora");
   world.rank = 2, world.alpha = 2;
   const auto x = random_update(43, 2), y = random_update(44, 2);
@@ -273,14 +273,15 @@ TEST(HetLoraMistakes, TheAggregateGoesBackUnderNamesThatNobodyReads) {
                       product(world.prepared(begun, world.client(0))));
 }
 
-TEST(HetLoraMistakes, ClientsAreWeighedByTheirData) {
+TEST(HetLoraMistakes, ClientsAreWeightedByTheirData) {
   OneSite world("hetlora");
   world.weights = {.9, .1};
   const auto next = world.aggregate({first_update(), second_update()});
   expect_not_mistaken(next.global.adapters.at(kSite).b, matrix({{.41421356}, {.58578644}}), matrix({{.9}, {.1}}));
 }
 
-// Four clients of equal norm, one of which has a second component: its product keeps 1/16, not 1/4 and not all.
+// Four clients have equal norms, and one of them has a second component. The product keeps 1/16 of it, not 1/4 and not
+// all.
 TEST(HetLoraMistakes, TheDilutionOfTailsIsRepaired) {
   OneSite world("hetlora");
   world.rank = 2, world.alpha = 2, world.weights = {.25, .25, .25, .25};
@@ -305,16 +306,16 @@ TEST(HetLoraMistakes, RawFactorsOfUnequalScaleAreAveraged) {
 TEST(FfaLoraMistakes, EveryClientDrawsItsOwnA) {
   auto world = tall("ffa-lora");
   const auto begun = world.method->initialize(world.server());
-  const auto mine = world.prepared(begun, world.client(0)), other = world.prepared(begun, world.client(1));
-  EXPECT_TRUE(mine.a.equal(other.a));
+  const auto first = world.prepared(begun, world.client(0)), other = world.prepared(begun, world.client(1));
+  EXPECT_TRUE(first.a.equal(other.a));
   const LoraFactors x{.b = random_update(51, 1).b}, y{.b = random_update(52, 1).b};
   const auto own = random_update(53, 1).a;
-  const auto right = at::matmul((x.b + y.b) / 2, mine.a);
+  const auto right = at::matmul((x.b + y.b) / 2, first.a);
   expect_not_mistaken(change(world.aggregate(begun, {x, y})), right,
-                      (at::matmul(x.b, mine.a) + at::matmul(y.b, own)) / 2);
+                      (at::matmul(x.b, first.a) + at::matmul(y.b, own)) / 2);
 }
 
-// A of N(0, 0.02), as one program draws it, is a different step size of B.
+// A drawn from N(0, 0.02), as in one program, changes the step size of B.
 TEST(FfaLoraMistakes, AIsSmall) {
   OneSite world("ffa-lora");
   world.rank = 20;
@@ -342,7 +343,7 @@ ServerState fed_sb_start(OneSite& world, const at::Tensor& gradient, int64_t ran
   return world.method->initialize(world.server());
 }
 
-// At full rank the start is -lr sign(g) itself.
+// At full rank the start is -lr sign(g).
 TEST(FedSbMistakes, TheStartIsThatOfTheTransposedGradient) {
   OneSite world("fed-sb");
   const auto g = matrix({{1, 2}, {-3, 4}});
@@ -363,7 +364,7 @@ TEST(FedSbMistakes, CoresOfEarlierRoundsStayInTheMean) {
   expect_not_mistaken(second.global.adapters.at(kSite).core, matrix({{6}}), matrix({{(1. + 3 + 5 + 7) / 4}}));
 }
 
-TEST(FedSbMistakes, CoresCountEquallyWhateverTheData) {
+TEST(FedSbMistakes, CoresAreWeightedEqually) {
   OneSite world("fed-sb");
   world.weights = {.25, .75};
   const auto begun = fed_sb_start(world, matrix({{1, 1}, {1, 1}}), 1);
@@ -381,7 +382,7 @@ TEST(FedSbMistakes, TheBasisIsMadeAgainAfterARound) {
   EXPECT_TRUE(trained.b.equal(fixed.b));
 }
 
-// An SVD of zeros has any basis, and a core that is not zero would move an expert no token ever reached.
+// The SVD of zeros has an arbitrary basis. A nonzero core would change an expert that no token reached.
 TEST(FedSbMistakes, AnExpertWithoutTokensGetsTheBasisOfZeros) {
   OneSite world("fed-sb");
   world.sites = {{kSite, {.experts = 3, .in = 5, .out = 4, .moe_layer = kLayer}}};

@@ -1,5 +1,6 @@
-// Sizes on the wire and parameters in use, as published for OLMoE-1B-7B and OLMo-1B with values of 16 bits: what the
-// methods' own halves send at the true widths, counted as round records count it. Exact, without any weights.
+// Checks message sizes and activated parameters against the published numbers for OLMoE-1B-7B and OLMo-1B with 16-bit
+// values. The methods run at the true widths, and bytes are counted as in round records. The numbers are exact and need
+// no weights.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ using Parts = std::map<std::string, int64_t>;
 
 std::string layer_name(int64_t layer) { return concat("model.layers.", layer, "."); }
 
-/// The adapted modules of one layer: attention, the router if asked for, and 64 experts of three projections.
+/// Adds the adapted modules of one layer: attention, optionally the router, and 64 experts with three projections.
 void add_layer(Sites& sites, int64_t layer, bool router) {
   const auto at = layer_name(layer), moe = at + "mlp";
   for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
@@ -48,7 +49,7 @@ Sites olmo_sites() {
   return sites;
 }
 
-/// All layers' share of a payload that was made for the first: the layers are alike, so are their tensors.
+/// Multiplies the sizes of the first layer's payload by the number of layers, because all layers are equal.
 template <typename Map>
 Map of_all_layers(const Map& first) {
   const auto prefix = layer_name(0);
@@ -65,7 +66,7 @@ Payload of_all_layers(const Payload& first) {
   return {of_all_layers(first.adapters), of_all_layers(first.extras), of_all_layers(first.base_delta)};
 }
 
-/// Bytes of the whole model's payload by content, as round records hold them.
+/// Returns the bytes of the whole model's payload by content, as in round records.
 Parts bytes_of(const Payload& of_first_layer) {
   return payload_parts(of_all_layers(of_first_layer), TransportDtype::kBFloat16, olmoe_sites(kLayers, true));
 }
@@ -74,7 +75,8 @@ RoutingByLayer routed(const std::string& layer, const at::Tensor& counts_E, int6
   return {{layer, {.router_logits = {}, .counts = counts_E, .tokens = tokens}}};
 }
 
-/// A client's factors of one site: random, of full rank, and the same for every expert, so that they take no memory.
+/// Returns a client's factors of one site: random, of full rank, and equal for all experts, so that they need little
+/// memory.
 LoraFactors random_factors(const Site& site, const ClientProfile& client) {
   const auto seed = static_cast<uint64_t>(client.id);
   const auto a = make_lora("a", {0, site.in, site.out, ""}, client.rank, 1.0, seed).a;
@@ -83,7 +85,7 @@ LoraFactors random_factors(const Site& site, const ClientProfile& client) {
   return {.a = a.expand({site.experts, -1, -1}), .b = b.expand({site.experts, -1, -1})};
 }
 
-/// One method's both halves at the widths of one layer of OLMoE; two clients per budget, K = 1, 2, 4, 8.
+/// Runs a method at the widths of one layer of OLMoE, with two clients per budget, K = 1, 2, 4, 8.
 struct Federation {
   Federation(const std::string& name, const std::vector<int64_t>& ranks, const std::string& toml = "",
              bool router = false)
@@ -126,7 +128,7 @@ struct Federation {
     return method->upload(download, method->prepare(download, view), once, view);
   }
 
-  /// What the server makes of one round of random uploads.
+  /// Returns the server's state after one round of random uploads.
   ServerState after_a_round(const ServerState& state) const {
     std::vector<ClientUpdate> updates;
     for (const auto& client : round.participants) {
@@ -150,7 +152,7 @@ struct Federation {
   RoundView round;
 };
 
-/// The named parts are all there is, but for the header.
+/// Checks that the payload has exactly these parts and a header.
 void expect_parts(Parts parts, const Parts& expected) {
   EXPECT_GT(parts.at("header"), 0);
   EXPECT_LT(parts.at("header"), 200'000);
@@ -161,14 +163,14 @@ void expect_parts(Parts parts, const Parts& expected) {
 constexpr int64_t kAllLora = 370 * kMiB, kExpertLora = 360 * kMiB;
 constexpr int64_t kCounts = 4 * kLayers * kExperts, kTokens = 4 * kLayers, kPhi = 4 * kLayers * kExperts;
 
-TEST(PublishedBytes, OfRank20AreTheSumOverTheModules) {
+TEST(PublishedBytes, OfRank20EqualTheSumOverTheModules) {
   EXPECT_EQ(kAllLora, 2 * 193'986'560);
   EXPECT_EQ(kExpertLora, 2 * 188'743'680);
   EXPECT_EQ(lora_parameters(olmoe_sites(kLayers), 20), 193'986'560);
   EXPECT_EQ(lora_parameters(olmoe_sites(kLayers, true), 20), 194'662'400);
 }
 
-TEST(PublishedBytes, UbSmoeGets730AndSends370) {
+TEST(PublishedBytes, UbSmoeDownloads730AndUploads370) {
   const Federation world("ub-smoe", kEqualRanks);
   const auto state = world.method->initialize(world.server());
   const auto down = world.down(state);
@@ -187,7 +189,7 @@ TEST(PublishedBytes, DoNotDependOnTheBudgetOfASparsityMethod) {
   EXPECT_EQ(world.down(state, 0), world.down(state, 7));
 }
 
-TEST(PublishedBytes, TheOtherSparsityMethodsAndFedItMove370EachWay) {
+TEST(PublishedBytes, OtherSparsityMethodsAndFedItMove370EachWay) {
   for (const std::string name : {"a3smoe", "smoe-llb", "fedit"}) {
     const Federation world(name, kEqualRanks);
     const auto state = world.method->initialize(world.server());
@@ -198,13 +200,13 @@ TEST(PublishedBytes, TheOtherSparsityMethodsAndFedItMove370EachWay) {
   }
 }
 
-TEST(PublishedBytes, LeaveOutTheRouters) {
+TEST(PublishedBytes, ReportRoutersSeparately) {
   const Federation world("fedit", kEqualRanks, "", /*router=*/true);
   const auto state = world.method->initialize(world.server());
   expect_parts(world.down(state), {{"adapters", kAllLora}, {"router_adapters", 2 * 675'840}});
 }
 
-TEST(PublishedBytes, RankMethodsSend212AndThreeQuartersInTheMean) {
+TEST(PublishedBytes, RankMethodsUpload212And3QuartersOnAverage) {
   for (const std::string name : {"hetlora", "flexlora", "flora", "florist"}) {
     const Federation world(name, {6, 8, 12, 20});
     const auto state = world.method->initialize(world.server());
@@ -246,7 +248,7 @@ TEST(PublishedBytes, FedExSendsAResidualOfRank140) {
   EXPECT_EQ(dense, 6'710'886'400) << "what the residual would be as whole matrices: 12.5 GiB";
 }
 
-TEST(PublishedBytes, FfaMovesBAloneAndItsAOnce) {
+TEST(PublishedBytes, FfaMovesOnlyBAndItsAOnce) {
   const Federation world("ffa-lora", kEqualRanks);
   const auto state = world.method->initialize(world.server());
   expect_parts(world.down(state), {{"adapters", 2 * 86'507'520}});
@@ -264,13 +266,13 @@ TEST(PublishedBytes, FedSbMovesOneSmallMatrixPerModuleAndItsBasesOnce) {
   EXPECT_EQ(bytes_of({.adapters = state.common.fixed}).at("adapters"), kAllLora);
 }
 
-/// Clients per budget of the runs with 32 clients.
+/// The clients per budget of runs with 32 clients.
 struct Pattern {
   std::array<int64_t, 4> clients;
   double kbar, target;
   std::array<double, 4> rho;  ///< at K = 1, 2, 4, 8
-  int64_t mean_rank_mib_16;   ///< a rank method's mean upload, sixteenths of MiB
-  double growth;              ///< sum p_c rho_c, of the pseudo-gradient of an expert nobody uses, under SGD
+  int64_t mean_rank_mib_16;   ///< mean upload of a rank method, in sixteenths of a MiB
+  double growth;              ///< sum p_c rho_c: growth of the pseudo-gradient of an unused expert under SGD
 };
 const std::array kPatterns{
     Pattern{{8, 8, 8, 8}, 3.75, 0.05859375, {1.936492, 1.369306, 0.968246, 0.684653}, 3404, 1.239674},
@@ -293,7 +295,7 @@ TEST(PublishedPatterns, OfRankMethodsHaveTheseMeanUploads) {
   }
 }
 
-/// The gradient that client `c` gets for an expert none of its tokens chose.
+/// Returns the gradient that client `c` gets for an expert that none of its tokens selected.
 double injected(const Federation& world, const ServerState& state, size_t c, const std::string& site) {
   const auto& client = world.round.participants[c];
   TensorMap memory;
@@ -315,8 +317,8 @@ double injected(const Federation& world, const ServerState& state, size_t c, con
   return setup.adapters.at(site).a.grad()[0][0][0].item<double>();
 }
 
-/// At a site of a few numbers: rho and the mean K do not depend on shapes.
-TEST(PublishedPatterns, HaveTheseMeanKAndScalesOfThePseudoGradient) {
+/// Uses a site of a few numbers, because rho and the mean K do not depend on shapes.
+TEST(PublishedPatterns, HaveTheseMeanKAndRho) {
   constexpr double kTiny = 1e-4;
   const std::string layer = layer_name(0) + "mlp", site = layer + ".experts.up_proj";
   for (const auto& pattern : kPatterns) {
@@ -345,7 +347,7 @@ struct Activated {
   bool agrees;
 };
 
-TEST(PublishedParameters, ThatOneTokenActivatesOnOlmoe) {
+TEST(PublishedParameters, ActivatedByOneTokenOnOlmoe) {
   for (const auto& row : {Activated{1, 20, 8'192'000, 8.19e6, true},
                           {2, 20, 11'141'120, 1.11e7, true},
                           {4, 20, 17'039'360, 1.70e7, true},
@@ -366,7 +368,7 @@ TEST(PublishedParameters, OfDenseOlmo) {
     EXPECT_EQ(activated_parameters(olmo_sites(), rank, 0), parameters);
 }
 
-/// The sites counted above are those that models of these families have.
+/// Checks that models of these families have the sites that are counted above.
 TEST(PublishedParameters, AreCountedOverTheSitesOfTheModels) {
   const auto expect_same_kind = [](const Sites& counted, const Sites& real) {
     Sites first;

@@ -1,5 +1,5 @@
-// One path for a task, whatever its rows are written as: the same questions and answers in every format give the same
-// tokens, targets, options, rankings, scores and refusals, by every template. The order of options changes nothing.
+// Checks that the format of a row does not matter. The same questions and answers give the same tokens, targets,
+// options, rankings, scores and errors in every format and with every template. The order of options changes nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Asked {
   std::string question, answer;
 };
 
-/// A row of each format that asks and answers the same.
+/// Returns the same question and answer as a row of each format.
 std::map<std::string, OrderedJson> formats_of(const Asked& row) {
   const OrderedJson user{{"role", "user"}, {"content", row.question}};
   const OrderedJson assistant{{"role", "assistant"}, {"content", row.answer}};
@@ -103,7 +103,7 @@ TEST_P(RowFormats, TheSameRowGivesTheSameTokensAndTargetsInEveryFormat) {
   }
 }
 
-/// What a ranking is made of: the prompt, the options, and the output that each option is put into.
+/// The prompt, the options, and the output into which each option is inserted must be equal.
 TEST_P(RowFormats, TheSameChoiceIsRankedInTheSameTextInEveryFormat) {
   const auto tokenizer_of_model = tokenizer();
   const Prompts prompts(tokenizer_of_model, GetParam());
@@ -119,7 +119,7 @@ TEST_P(RowFormats, TheSameChoiceIsRankedInTheSameTextInEveryFormat) {
   }
 }
 
-TEST_P(RowFormats, TheSameFaultsAreRefusedInEveryFormat) {
+TEST_P(RowFormats, TheSameErrorsAreReportedInEveryFormat) {
   const std::vector<Asked> faults = {
       {"", "answer1"}, {" \n", "answer1"}, {"which?", ""}, {"which?", " \n"}, {"which?", "answer3"}};
   for (const auto& fault : faults)
@@ -131,14 +131,14 @@ TEST_P(RowFormats, TheSameFaultsAreRefusedInEveryFormat) {
     }
 }
 
-/// A choice as a file of people's own has it.
+/// A multiple-choice question as in a user's file.
 struct Choice {
   Asked asked;
   std::vector<std::string> options;
   std::string gold;
 };
 
-/// Questions with two to five options, some of which begin or contain another, and answers that name the right one.
+/// Generates questions with two to five options, some of which contain another, and answers with the right one.
 class Choices {
  public:
   explicit Choices(uint32_t seed) : draw_(seed) {}
@@ -208,7 +208,7 @@ class Rankings : public RowFormats {
     return predict(Scoring::kChoice, std::move(rows), *model_);
   }
 
-  /// Negative log-likelihood of every option as the whole answer.
+  /// Returns the negative log-likelihood of every option as the whole answer.
   std::vector<double> option_scores(const std::string& format, std::span<const Choice> choices) const {
     std::vector<Row> rows;
     for (const auto& choice : choices)
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Templates, Rankings,
                                            PromptTemplate::kPlain),
                          [](const auto& form) { return std::string(config::name_of(form.param)); });
 
-TEST_P(Rankings, TheModelRanksAndAnswersAlikeInEveryFormat) {
+TEST_P(Rankings, RankingsAndAnswersAreEqualInEveryFormat) {
   const auto choices = some_choices(1, 24);
   const auto expected = rank(rows_of("prompt_completion", choices));
   const auto scores = option_scores("prompt_completion", choices);
@@ -245,7 +245,7 @@ TEST_P(Rankings, TheModelRanksAndAnswersAlikeInEveryFormat) {
   EXPECT_GT(chosen.size(), 3u);
 }
 
-TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeWhatIsChosen) {
+TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeTheChoice) {
   const auto choices = some_choices(2, 40);
   const auto expected = rank(rows_of("messages", choices));
   for (size_t by = 1; by < 5; ++by) {
@@ -259,7 +259,7 @@ TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeWhatIsChosen) {
   }
 }
 
-TEST_P(Rankings, WhichOptionIsRightDoesNotChangeWhatIsChosen) {
+TEST_P(Rankings, TheRightOptionDoesNotChangeTheChoice) {
   auto choices = some_choices(3, 24);
   for (auto& choice : choices) choice.asked.answer = " it is " + choice.gold;
   const auto expected = rank(rows_of("alpaca", choices));
@@ -273,8 +273,8 @@ TEST_P(Rankings, WhichOptionIsRightDoesNotChangeWhatIsChosen) {
   }
 }
 
-/// A model whose weights are next to nothing finds every token as likely as any other: options of as many tokens tie.
-TEST_P(Rankings, TheOptionNamedFirstWinsATie) {
+/// With weights near zero, all tokens are equally likely, so options with equally many tokens tie.
+TEST_P(Rankings, TheFirstOptionWinsATie) {
   const auto even = testing::make_model(
       "olmoe", BaseDtype::kFloat32,
       {{"vocab_size", tokenizer().vocab_size()}, {"max_position_embeddings", 512}, {"initializer_range", 1e-30}});

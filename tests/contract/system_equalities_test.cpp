@@ -1,5 +1,4 @@
-// Whole rounds that must agree with each other: FedIT against plain training, UB-SMoE against FedIT, and UB-SMoE's own
-// sums.
+// Checks equalities between whole rounds: FedIT and plain training, UB-SMoE and FedIT, and UB-SMoE's own sums.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// Local training written out again, without methods, servers or payloads: the optimiser is new in every round.
+/// Implements local training without methods, servers or payloads. The optimiser is new in every round.
 AdapterState train_centrally(const TinyFederation& world, AdapterState adapters, int64_t rounds, int64_t top_k) {
   const auto& shard = world.shards[2];
   for (int64_t t = 0; t < rounds; ++t) {
@@ -44,7 +43,7 @@ AdapterState train_centrally(const TinyFederation& world, AdapterState adapters,
   return adapters;
 }
 
-TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
+TEST(FedIt, WithOneClientEqualsCentralTraining) {
   TinyFederation world;
   world.gate_norm = RouterOptions().gate_norm;
   world.training.local_epochs = 2;
@@ -59,7 +58,7 @@ TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
   EXPECT_TRUE(equal(state.global.adapters, central));
 }
 
-TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
+TEST(UbSmoe, WithoutItsTwoMechanismsEqualsFedIt) {
   TinyFederation world;
   for (auto& client : world.clients) client.top_k = 2;
   const auto fedit = world.run(*make_method("fedit"), 3);
@@ -72,7 +71,8 @@ TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
   EXPECT_FALSE(equal(whole.global.adapters, fedit.global.adapters)) << "the mechanisms have no effect at all";
 }
 
-/// Three rounds of clients that all choose `top_k` of the 6 experts per token, and the share injected into in the last.
+/// Runs three rounds of clients that all use `top_k` of the 6 experts. Returns the adapters, and in `pg_share` the
+/// share of experts that got a pseudo-gradient in the last round.
 AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share = nullptr) {
   TinyFederation world;
   world.training.batch_size = 1;
@@ -87,7 +87,7 @@ AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share 
   return state.global.adapters;
 }
 
-TEST(UbSmoe, UsingEveryExpertLeavesNothingToInject) {
+TEST(UbSmoe, InjectsNothingIfEveryExpertIsUsed) {
   double pg_share = -1;
   const auto all = rounds_at(6, "", &pg_share);
   EXPECT_EQ(pg_share, 0);
@@ -115,7 +115,7 @@ TEST(UbSmoe, UtilizationSumsToTheMeanKOfTheParticipants) {
   }
 }
 
-TEST(UbSmoe, PermutedClientsGiveTheSameRoundButForRounding) {
+TEST(UbSmoe, PermutedClientsGiveTheSameRoundUpToRounding) {
   TinyFederation world;
   const auto method = make_method("ub-smoe");
   auto forth = method->initialize(world.server()), back = forth;
@@ -142,7 +142,7 @@ TEST(UbSmoe, InjectsIntoIdleExpertsFromTheSecondRoundOn) {
   EXPECT_LE(later.metrics.at("pg_clipped"), 1);
 }
 
-/// Gradients of the task loss of one client's rows under its own router options.
+/// Returns the gradients of the task loss of one client's rows with its own router options.
 AdapterState gradients(const TinyFederation& world, const std::string& toml, int64_t top_k, TensorMap* phi_grads) {
   auto client = world.clients[0];
   client.top_k = top_k;
@@ -163,7 +163,7 @@ AdapterState gradients(const TinyFederation& world, const std::string& toml, int
 
 double largest(const at::Tensor& tensor) { return tensor.defined() ? tensor.abs().max().item<double>() : 0.0; }
 
-TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiNoGradientAtAll) {
+TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiZeroGradient) {
   const TinyFederation world;
   for (const int64_t top_k : {1, 2}) {
     TensorMap phi;
@@ -182,7 +182,7 @@ TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiNoGradientAtAll) {
   }
 }
 
-/// One round of all clients; the change of every weight.
+/// Runs one round of all clients and returns the change of every weight.
 std::map<std::string, at::Tensor> effect_of_a_round(const TinyFederation& world, std::string_view name,
                                                     const std::string& toml = "") {
   return effect(world.run(*make_method(name, toml), 1));
@@ -196,7 +196,7 @@ double difference(const std::map<std::string, at::Tensor>& left, const std::map<
   return largest;
 }
 
-TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
+TEST(SparsityMethods, WithoutTheirMechanismsEqualFedAvgOfASparseModel) {
   TinyFederation world;
   const auto plain = world.run(*make_method("fedit"), 2);
   const auto a3 = world.run(*make_method("a3smoe", "temperature = 0.0"), 2);
@@ -207,9 +207,9 @@ TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
   EXPECT_FALSE(equal(world.run(*make_method("smoe-llb"), 2).global.adapters, plain.global.adapters));
 }
 
-TEST(RankMethods, FloraFloristAndFlexLoraMakeTheSameFirstRound) {
+TEST(RankMethods, FloraFloristAndFlexLoraHaveTheSameFirstRound) {
   TinyFederation world;
-  // One rank for what each client trains, a global rank that holds all four of them, and one A for everybody.
+  // All clients have rank 1, the global rank has space for all four, and A is common.
   for (auto& client : world.clients) client.rank = 1;
   world.rank = 4;
   const auto flora = effect_of_a_round(world, "flora", "fresh_init = \"shared\"");
@@ -221,20 +221,20 @@ TEST(RankMethods, FloraFloristAndFlexLoraMakeTheSameFirstRound) {
   EXPECT_GT(difference(own, flora), 1e-6) << "own and shared draws are the same";
 }
 
-TEST(RankMethods, FedExAndFloraMakeTheSameFirstRoundFromOneStart) {
+TEST(RankMethods, FedExAndFloraHaveTheSameFirstRoundFromTheSameStart) {
   TinyFederation world;
   EXPECT_LT(
       difference(effect_of_a_round(world, "fedex-lora"), effect_of_a_round(world, "flora", "fresh_init = \"shared\"")),
       1e-6);
 }
 
-TEST(RankMethods, HetLoraOfEqualRanksAndNormsIsFedIt) {
+TEST(RankMethods, HetLoraWithEqualRanksAndNormsEqualsFedIt) {
   TinyFederation world;
   auto round = world.round(0, {1, 2, 3});
   for (auto& weight : round.weights) weight = 1.0 / 3;
   const auto het = make_method("hetlora", "lambda = 0.0\nprune = false"), fedit = make_method("fedit");
   const auto het_state = het->initialize(world.server()), fedit_state = fedit->initialize(world.server());
-  // The same upload with other signs: equal norms, unequal factors.
+  // The same upload with other signs has equal norms and unequal factors.
   auto one = world.train(*het, het_state, round, round.participants[0]);
   std::vector<ClientUpdate> updates;
   for (const double sign : {1.0, -1.0, 1.0}) {
@@ -247,7 +247,7 @@ TEST(RankMethods, HetLoraOfEqualRanksAndNormsIsFedIt) {
             1e-7);
 }
 
-TEST(BaseChangingMethods, ManyRoundsAreTheFloat64SumOfTheirChanges) {
+TEST(BaseChangingMethods, ManyRoundsEqualTheFloat64SumOfTheirChanges) {
   TinyFederation world;
   for (const auto* name : {"flora", "florist", "fedex-lora"}) {
     const auto method = make_method(name);
@@ -270,7 +270,7 @@ TEST(BaseChangingMethods, ManyRoundsAreTheFloat64SumOfTheirChanges) {
   }
 }
 
-/// The model's output must see a base change, in training and in evaluation.
+/// The model's output must include a change of the base, in training and in evaluation.
 TEST(BaseChangingMethods, TheForwardPassUsesTheChange) {
   TinyFederation world;
   const auto state = world.run(*make_method("flora"), 2);
@@ -293,7 +293,7 @@ TEST(FfaLora, AIsBitIdenticalAfterManyRoundsAndDiffersBetweenModules) {
   EXPECT_FALSE(a.equal(state.common.fixed.at("model.layers.1.mlp.experts.up_proj").a));
 }
 
-TEST(FedSb, StartsFromTheBestApproximationOfAFirstStep) {
+TEST(FedSb, InitialisesFromTheBestApproximationOfAFirstStep) {
   TinyFederation world;
   const auto server = world.server();
   const auto state = make_method("fed-sb")->initialize(server);

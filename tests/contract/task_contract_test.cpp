@@ -9,8 +9,8 @@
 namespace evenkeel {
 namespace {
 
-/// What every family of tasks promises, those of other programs included (docs/tutorial-new-task.md). One whose files
-/// are not there is skipped.
+/// Checks what every registered family of tasks must provide (docs/tutorial-new-task.md), including those of other
+/// programs. A family without its files is skipped.
 class Tasks : public ::testing::TestWithParam<std::string_view> {
  protected:
   Tasks() {
@@ -59,19 +59,19 @@ std::vector<std::string_view> names_of_families() {
 INSTANTIATE_TEST_SUITE_P(All, Tasks, ::testing::ValuesIn(names_of_families()),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(Tasks, RowsAreThoseOfTheirSeed) {
+TEST_P(Tasks, RowsDependOnTheSeed) {
   EXPECT_EQ(texts(training_rows(GetParam(), with(9)).rows), texts(training_rows(GetParam(), with(9)).rows));
   EXPECT_NE(texts(training_rows(GetParam(), with(9)).rows), texts(training_rows(GetParam(), with(9, 43)).rows));
   for (const auto& task : own_tasks())
     EXPECT_EQ(texts(test_rows(task, with(3)).rows), texts(test_rows(task, with(3)).rows)) << task.name;
 }
 
-TEST_P(Tasks, ALimitIsHeld) {
+TEST_P(Tasks, LimitsAreRespected) {
   EXPECT_EQ(training_rows(GetParam(), with(7)).rows.size(), 7u);
   for (const auto& task : own_tasks()) EXPECT_EQ(test_rows(task, with(2)).rows.size(), 2u) << task.name;
 }
 
-TEST_P(Tasks, EveryRowHasAnAnswerAndALabelToGroupBy) {
+TEST_P(Tasks, EveryRowHasAnAnswerAndALabel) {
   for (const auto& key : label_keys(GetParam())) {
     auto options = with(50);
     options.label = key;
@@ -82,7 +82,7 @@ TEST_P(Tasks, EveryRowHasAnAnswerAndALabelToGroupBy) {
   }
 }
 
-TEST_P(Tasks, TheAnswerOfATestRowIsReadFromItsOwnOutput) {
+TEST_P(Tasks, TheAnswerOfATestRowIsExtractedFromItsOutput) {
   for (const auto& task : own_tasks())
     for (const auto& row : test_rows(task, with(50)).rows) {
       if (task.scoring == Scoring::kChoice)
@@ -92,7 +92,7 @@ TEST_P(Tasks, TheAnswerOfATestRowIsReadFromItsOwnOutput) {
     }
 }
 
-TEST_P(Tasks, WhatIsGeneratedToTestWithIsNotTrainedOn) {
+TEST_P(Tasks, GeneratedTestRowsAreNotTrainingRows) {
   if (!family().generates) GTEST_SKIP() << "rows are read from files";
   const auto trained = texts(training_rows(GetParam(), with(0)).rows);
   const std::set<std::string> seen(trained.begin(), trained.end());

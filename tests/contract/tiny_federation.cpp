@@ -45,7 +45,7 @@ std::vector<Example> make_rows(int64_t client, int64_t rows) {
 }  // namespace
 
 TinyFederation::TinyFederation(std::string_view family) : model(make_model(family)), sites(model->all_sites()) {
-  at::set_num_threads(1);  // so small a model only waits for more of them
+  at::set_num_threads(1);  // more threads would only wait for each other
   const std::vector<int64_t> top_ks{1, 2, 3, 3}, rows{7, 12, 9, 5};
   for (int64_t id = 0; id < 4; ++id) {
     const auto c = static_cast<size_t>(id);
@@ -79,7 +79,7 @@ ServerView TinyFederation::server() const {
           }};
 }
 
-// The rows that stand first in place of the draws of a run (fed/exchange/gradient_sums.cpp).
+// Uses the first rows, where a run draws rows at random (fed/exchange/gradient_sums.cpp).
 at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientSample& sample) const {
   const bool pooled = sample.from == SampleFrom::kPooled;
   const auto count = static_cast<int64_t>(clients.size());

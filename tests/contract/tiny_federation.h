@@ -1,5 +1,5 @@
-/// \file  A federation small enough to run whole rounds in a unit test: a random two-layer model with 6 experts, four
-/// unequal clients with a few made-up rows each. No two sizes are equal.
+/// \file  A federation that is small enough to run whole rounds in a unit test: a random two-layer model with 6
+/// experts, and four unequal clients with a few generated rows each. No two sizes are equal.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ struct TinyFederation {
   ServerView server() const;
   at::Tensor gradient_sum(const std::string& site, const GradientSample& sample) const;
   ClientView view(const ClientProfile& client, int64_t round, const Common& common) const;
-  /// The same for a method that has nothing in common.
+  /// Returns the view for a method without shared state.
   ClientView view(const ClientProfile& client, int64_t round) const;
   LoraScale scale() const { return {.alpha = 6, .rank = rank}; }
-  /// All clients, or those named, with their shares of the rows.
+  /// Returns a round of all clients, or of the listed ones, weighted by their numbers of rows.
   RoundView round(int64_t number, const std::vector<int64_t>& ids = {}) const;
   LocalResult train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
                     const ClientProfile& client) const;
   std::vector<ClientUpdate> train_all(const FederatedMethod& method, const ServerState& state,
                                       const RoundView& round) const;
-  /// What the round makes of the uploads: the method's aggregate, and the base change that everybody gains.
+  /// Returns the method's aggregate of the uploads, with its change of the base added to the shared state.
   ServerState aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const;
-  /// `rounds` rounds of all clients from a fresh start.
+  /// Runs `rounds` rounds of all clients from the initial state.
   ServerState run(const FederatedMethod& method, int64_t rounds) const;
 
   std::unique_ptr<CausalLm> model;
@@ -48,15 +48,15 @@ struct TinyFederation {
   mutable TensorMap memory;
 };
 
-/// `name` with the keys of `toml`.
+/// Returns the method `name` with the keys of `toml`.
 std::unique_ptr<FederatedMethod> make_method(std::string_view name, const std::string& toml = "");
 
-/// The change of every weight that a state stands for: base change and adapters together, [*, out, in] float64.
+/// Returns the change of every weight in a state: change of the base and adapters together, [*, out, in] float64.
 std::map<std::string, at::Tensor> effect(const ServerState& state);
 
-/// Every factor of both, bit for bit.
+/// Returns whether all factors are equal bit for bit.
 bool equal(const AdapterState& left, const AdapterState& right);
-/// The largest absolute difference of any factor.
+/// Returns the largest absolute difference of any factor.
 double difference(const AdapterState& left, const AdapterState& right);
 
 }  // namespace evenkeel

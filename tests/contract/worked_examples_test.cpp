@@ -1,5 +1,5 @@
-// Every server and client half on numbers small enough to work out by hand: the same two clients for all methods that
-// combine products, and the counts, scores and gradients of the others.
+// Checks every method's server and client against hand-computed numbers. Methods that combine products share the same
+// two clients. The others use given counts, scores and gradients.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace evenkeel {
 namespace {
 
 const LoraFactors kFirst = first_update(), kSecond = second_update();
-// Singular values of their mean, and its best approximation of rank 1.
+// Singular values of their mean, the energy of the first one, and the best approximation of rank 1.
 constexpr double kLargest = 1.5962912, kSmallest = 1.0962912, kEnergyOfTheFirst = .67950549;
 const Rows kBestOfRank1{{.29642383, -.05708601}, {1.53920519, -.29642383}};
 
@@ -34,7 +34,7 @@ TEST(TwoClients, FedExPutsTheResidualIntoTheBase) {
   expect_near(effect_at_site(next), kMeanUpdate);
 }
 
-TEST(TwoClients, FedExsResidualHasTheShapeOfTheWeight) {
+TEST(TwoClients, FedExResidualHasTheShapeOfTheWeight) {
   OneSite world("fedex-lora");
   world.sites.at(kSite).in = 3;
   const LoraFactors first{.a = matrix({{1, 2, 0}}), .b = kFirst.b}, second{.a = matrix({{3, -1, 4}}), .b = kSecond.b};
@@ -55,14 +55,14 @@ TEST(TwoClients, FloraStacksTheFactorsWithWeightAndScaleOnA) {
   expect_near(OneSite("flora").aggregate({doubled, kSecond}).global.base_delta.at(kSite).a, {{1, 2}, {1.5, -.5}});
 }
 
-TEST(TwoClients, TheProductsSingularValuesComeFromTheStack) {
+TEST(TwoClients, SingularValuesAreComputedFromTheStack) {
   const auto svd = product_svd(OneSite("flora").aggregate({kFirst, kSecond}).global.base_delta.at(kSite));
   expect_near(svd.s.unsqueeze(0), {{kLargest, kSmallest}}, 1e-7);
   const auto energy = svd.s.square();
   EXPECT_NEAR((energy[0] / energy.sum()).item<double>(), kEnergyOfTheFirst, 1e-8);
 }
 
-TEST(TwoClients, FloristKeepsAsManyComponentsAsTauAsksFor) {
+TEST(TwoClients, FloristKeepsComponentsUpToTheEnergyTau) {
   for (const auto& [tau, kept] : {std::pair{.5, 1}, {.6795, 1}, {.68, 2}, {.9, 2}}) {
     const auto next = OneSite("florist", concat("tau = ", tau)).aggregate({kFirst, kSecond});
     EXPECT_EQ(next.memory.at("mean_rank").item<double>(), kept) << tau;
@@ -99,8 +99,8 @@ TEST(TwoClients, FfaLoraIsExactBecauseAIsCommon) {
   expect_near(effect_at_site(next), {{.5, 1}, {1.5, 3}});
 }
 
-// Zeros on both sides of a component get no gradient: dB = G A^T and dA = B^T G.
-TEST(TwoClients, WhatFloristPadsIsDead) {
+// A component with zeros on both sides gets no gradient: dB = G A^T and dA = B^T G.
+TEST(TwoClients, FloristPaddingGetsNoGradient) {
   OneSite world("florist", "mode = \"code\"");
   world.rank = 2;
   world.alpha = 2;
@@ -116,7 +116,7 @@ TEST(TwoClients, WhatFloristPadsIsDead) {
   expect_near(factors.a.grad(), {{1, 2}, {0, 0}});
 }
 
-/// What client 0's factors of ones become when client 1's are zero: its weight, expert by expert. \return [1, 4]
+/// Returns what client 0's factors of ones become if client 1's are zero: its weight per expert. \return [1, 4]
 at::Tensor weights_of_client_0(const std::string& toml) {
   OneSite world("a3smoe", toml);
   world.sites = {{kSite, {.experts = 4, .in = 3, .out = 2, .moe_layer = kLayer}}};
@@ -138,13 +138,13 @@ at::Tensor weights_of_client_0(const std::string& toml) {
   return a.select(2, 2).t();
 }
 
-TEST(A3Smoe, WeighsAClientsExpertByHowMuchItUsedIt) {
+TEST(A3Smoe, WeighsExpertsByTheirUseOnEachClient) {
   expect_near(weights_of_client_0(""), {{.42857143, .25, .2, .33333333}});
   expect_near(weights_of_client_0("temperature = 2.0"), {{.36, .1, .05882353, .2}});
   expect_near(weights_of_client_0("temperature = 0.0"), {{.5, .5, .5, .5}});
 }
 
-/// The extra loss of tokens with these router scores, each choosing its K best experts.
+/// Returns the extra loss of tokens with these router scores, each of which selects its K best experts.
 double extra_loss(const std::string& toml, const Rows& scores, int64_t top_k) {
   OneSite world("smoe-llb", toml);
   auto client = world.client(0);
@@ -172,7 +172,7 @@ TEST(SmoeLlb, AddsTheLossesOfTwoTokensAndFourExperts) {
   EXPECT_NEAR(extra_loss(z, level, 2), 1.92181206, 1e-8);
 }
 
-TEST(FedSb, StartsFromTheSignsOfTheGradient) {
+TEST(FedSb, InitialisesFromTheSignsOfTheGradient) {
   OneSite world("fed-sb");
   world.sites.at(kSite).in = 3;
   auto server = world.server();

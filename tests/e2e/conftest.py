@@ -1,3 +1,3 @@
-"""The model and the run of one round that the tests of this folder share; tiny.py says what they are."""
+"""Provides the model and the run of one round that the tests of this folder share (tiny.py)."""
 
 from tiny import model, small_run, tiny_model  # noqa: F401

@@ -1,8 +1,8 @@
-/// \file  evenkeel started once and forked for each command (forked.py): to start LibTorch takes longer than to refuse
-/// bad input does. `fork_server PROGRAM` calls its commands PROGRAM in what they print. Whoever starts it holds the
-/// other end of the sequenced-packet socket that is its stdin. A request is one packet of NUL-ended words, working
-/// folder and arguments, with the command's stdin, stdout and stderr beside it; the answer is what waitpid() says of
-/// the command. The end of the socket is the end of the server.
+/// \file  A server that forks evenkeel for each command (forked.py), because starting LibTorch takes longer than
+/// refusing invalid input. Usage: `fork_server PROGRAM`, where PROGRAM is the name that commands print. stdin is a
+/// sequenced-packet socket. A request is one packet with NUL-terminated words (working folder and arguments) and the
+/// command's stdin, stdout and stderr as ancillary data. The answer is the status of waitpid(). The server ends when
+/// the socket is closed.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kSocket = STDIN_FILENO;
 using Streams = std::array<int, 3>;
 
-/// \return false at the end of the socket, or for what is no request.
+/// Receives a request. \return false at the end of the socket or for an invalid request
 bool receive(std::vector<char>& words, Streams& streams) {
   iovec part{words.data(), words.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(Streams))> control{};
@@ -37,7 +37,7 @@ bool receive(std::vector<char>& words, Streams& streams) {
   return words.back() == '\0';
 }
 
-/// The command, in a process of its own: never returns to the server.
+/// Runs the command in the forked process.
 [[noreturn]] void be_the_program(char* program, std::vector<char>& words, const Streams& streams) {
   std::vector<char*> arguments;
   for (char* word = words.data(); word < words.data() + words.size(); word += std::strlen(word) + 1)

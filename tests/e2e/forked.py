@@ -1,4 +1,4 @@
-"""Commands of the program without the start of the program: they are forked from one that has started (fork_server.cpp)."""
+"""Runs commands of the program without its start-up time: they are forked from a started program (fork_server.cpp)."""
 
 import array
 import atexit
@@ -14,11 +14,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVENKEEL = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build/evenkeel"))
 PROGRAM = EVENKEEL.with_name("fork_server")
-LONGEST = 100_000  # bytes of a request; the kernel bounds a packet
+LONGEST = 100_000  # bytes of a request; the kernel limits the size of a packet
 
 
 class ForkServer:
-    """One started program, and the environment it was started in."""
+    """A started program, and the environment in which it was started."""
 
     def __init__(self, environment):
         self.environment = environment
@@ -27,7 +27,7 @@ class ForkServer:
             self.process = subprocess.Popen([PROGRAM, EVENKEEL], stdin=end, env=environment, start_new_session=True)
 
     def run(self, words, cwd, streams, timeout):
-        """The exit code of a command, as subprocess gives it."""
+        """Runs a command and returns its exit code as subprocess does."""
         request = b"".join(os.fsencode(word) + b"\0" for word in (cwd, *words))
         self.socket.settimeout(timeout)
         self.socket.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
@@ -36,7 +36,7 @@ class ForkServer:
         return os.waitstatus_to_exitcode(struct.unpack("i", answer)[0])
 
     def end(self):
-        """The server and, where one hangs, its command."""
+        """Ends the server and a command that still runs."""
         self.socket.close()
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -47,7 +47,7 @@ SERVER = None
 
 
 def server():
-    """The one of this process; another one when the environment has changed or the last one has ended."""
+    """Returns this process's server. Starts a new one if the environment has changed or the last one has ended."""
     global SERVER
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTEST_CURRENT_TEST", None)
@@ -66,7 +66,7 @@ def stop():
 
 
 def forked_bytes(*arguments, cwd=ROOT, timeout=300, input=b""):
-    """The finished command with stdout and stderr as bytes. Its stdin is a file that holds `input`, /dev/null where that is empty."""
+    """Runs a command and returns it with stdout and stderr as bytes. Its stdin is a file with `input`, or /dev/null."""
     words = [*map(str, arguments)]
     with tempfile.TemporaryFile() if input else open(os.devnull, "rb") as given, tempfile.TemporaryFile() as out, \
             tempfile.TemporaryFile() as err:
@@ -75,7 +75,7 @@ def forked_bytes(*arguments, cwd=ROOT, timeout=300, input=b""):
             given.seek(0)
         try:
             code = server().run(words, cwd, [stream.fileno() for stream in (given, out, err)], timeout)
-        except BaseException as error:  # the command still runs: neither it nor its answer may meet the next one
+        except BaseException as error:  # the command still runs; the next call must not get its answer
             stop()
             if isinstance(error, TimeoutError):
                 raise subprocess.TimeoutExpired(words, timeout) from None
@@ -85,7 +85,7 @@ def forked_bytes(*arguments, cwd=ROOT, timeout=300, input=b""):
 
 
 def forked(*arguments, errors="strict", input="", **options):
-    """As tiny.evenkeel(): forked_bytes() of text, whose line ends are read as subprocess reads them."""
+    """Runs forked_bytes() with text, as tiny.evenkeel() does. Line ends are translated as in subprocess."""
     done = forked_bytes(*arguments, input=input.encode(), **options)
     done.stdout, done.stderr = (io.TextIOWrapper(io.BytesIO(said), "utf-8", errors).read() for said in (done.stdout, done.stderr))
     return done

@@ -1,4 +1,4 @@
-"""Bad input by the table: what is refused, with which line, and that nothing that existed is changed."""
+"""Checks bad input from tables: it is rejected with the expected line, and no existing file changes."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ DEEP = 100_000
 
 
 def cases(table):
-    """[(id, *case)] -> arguments of pytest.mark.parametrize, with ids that say what is wrong."""
+    """Converts [(id, *case)] to arguments of pytest.mark.parametrize. Each id names what is wrong."""
     ids = [case[0] for case in table]
     assert len(set(ids)) == len(ids), sorted(id for id in set(ids) if ids.count(id) > 1)
     return [pytest.param(*case[1:], id=case[0]) for case in table]
 
 
 def content(folder):
-    """Everything below a folder: kind, rights, and what it holds or points to."""
+    """Returns everything below a folder: kind, permissions, and content or link target."""
     found = {}
     for path in sorted(pathlib.Path(os.fsdecode(folder)).rglob("*")):
         info = path.lstat()
@@ -33,8 +33,9 @@ def content(folder):
 
 
 def refused(*arguments, says, untouched=None, code=1, **options):
-    """Runs the program, which has to end in one line that holds every word of `says`, having written nothing to stdout
-    and changed nothing below the folder `untouched`."""
+    """Runs the program and checks that it fails with one line that contains every word of `says`, prints nothing to
+    stdout, and changes nothing below the folder `untouched`.
+    """
     before = content(untouched) if untouched else None
     done = evenkeel(*arguments, timeout=20, errors="replace", **options)
     assert done.returncode == code, (done.returncode, done.stderr[-2000:])
@@ -52,7 +53,7 @@ def refused(*arguments, says, untouched=None, code=1, **options):
 
 
 def changed(**changes):
-    """A change of keys of a JSON object; None takes a key away."""
+    """Returns a function that changes keys of a JSON object. None removes a key."""
     def change(text):
         value = json.loads(text)
         for key, entry in changes.items():
@@ -65,7 +66,7 @@ def put(text):
     return lambda _: text
 
 
-# What may happen to any JSON file, whatever it is for: (id, change of its text, what the line says beside its name).
+# Damages of any JSON file: (id, change of its text, words of the error line besides the file name).
 DAMAGES = [
     ("empty", put(""), ["JSON"]),
     ("cut", lambda text: text[:len(text) // 2], ["JSON"]),
@@ -79,12 +80,13 @@ DAMAGES = [
     ("null", put("null"), []),
     ("a number too large", put('{"a": 1e999}'), []),
 ]
-# All JSON is parsed in one place: two formats get every damage, the others what differs by who reads it.
+# All JSON is parsed by one function. Two formats are tested with all damages, the others with those that depend on the
+# reader.
 SOME_DAMAGES = [damage for damage in DAMAGES if damage[0] in ("cut", "deep lists", "a list", "null")]
 
 
 def damaged(file, change):
-    """Rewrites a file; None: it is not there."""
+    """Rewrites a file. None removes it."""
     if change is None:
         file.unlink()
         return

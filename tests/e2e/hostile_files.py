@@ -1,4 +1,4 @@
-"""Every format that is read, with every kind of damage: what is wrong is said with the file's name, and where in it."""
+"""Checks every input format with every kind of damage: the error names the file and the position in it."""
 
 import json
 import shutil
@@ -99,7 +99,7 @@ def of(header, data=bytes(24)):
 
 
 def repacked(change):
-    """The file with a change of its header, read as JSON, and of its data."""
+    """Returns the file with a changed JSON header and changed data."""
     def repack(old):
         length = struct.unpack("<Q", old[:8])[0]
         return safetensors(*change(json.loads(old[8:8 + length]), bytearray(old[8 + length:])))
@@ -211,7 +211,7 @@ def model_part(**changes):
 
 
 def sequences(part, key, leaf):
-    """A part that is sequences within each other."""
+    """Returns a component that consists of nested sequences."""
     def change(text):
         rest = json.loads(text)
         rest[part] = "HERE"
@@ -451,7 +451,7 @@ def test_an_adapters_config(run, tiny_model, texts, folder, change, says):
 
 
 def without_one(header, data):
-    """The last tensor of the data goes, so that what is left lies without a hole."""
+    """Removes the last tensor of the data, so that the remaining data has no hole."""
     last = max(header, key=lambda name: header[name]["data_offsets"][1] if name != "__metadata__" else -1)
     begin = header.pop(last)["data_offsets"][0]
     return header, bytes(data[:begin])

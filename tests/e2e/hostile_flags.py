@@ -1,5 +1,6 @@
-"""Every flag of every command with values that it must not have. The flags are the program's own list, so that a new one
-without a line in BAD fails."""
+"""Checks every flag of every command with invalid values. The flags are listed by the program, so a new flag without an
+entry in BAD fails.
+"""
 
 import re
 
@@ -12,7 +13,7 @@ COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate
             "init", "list", "doctor", "study", "demo", "man", "completion"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
-# Stand-ins in the arguments below.
+# Placeholders in the arguments below.
 MODEL, TEXTS, RUN, OUT, NOWHERE, LETTER, STUDY = "<model>", "<texts>", "<run>", "<out>", "<nowhere>", "<letter>", "<study>"
 
 WORKS = {
@@ -48,7 +49,7 @@ MODEL_FLAGS = {
     "--threads": THREADS,
     "--device": DEVICES,
 }
-SOURCE_FLAGS = {  # beside --model, which they exclude
+SOURCE_FLAGS = {  # excluded by --model
     "--run": [(NOWHERE, ["--run", "--model"])],
     "--budget": [("0.5", ["--budget", "--run", "--top-k"]), ("half", ["--budget", "half"])],
     "--reading": [("a", ["--reading", "--run"])],
@@ -58,7 +59,7 @@ BAD = {
     "train": {
         "--set": [("seed", ["--set", "a.b=value"])],
         "--out": [(LETTER, ["[io]", LETTER]), ("/proc/evenkeel", ["[io]", "/proc/evenkeel"])],
-        "--resume": [],  # in a folder without a run, a run is begun
+        "--resume": [],  # in a folder without a run, --resume starts one
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
         "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
@@ -225,7 +226,7 @@ def flags_of(command):
 
 
 def instead(words, flag, value):
-    """The arguments with this flag's value in place of its own."""
+    """Returns the arguments with another value for this flag."""
     words = list(map(str, words))
     if flag in words and flag != "--set":
         at = words.index(flag)

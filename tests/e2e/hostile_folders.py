@@ -1,4 +1,4 @@
-"""Folders that cannot be read from or written to: said before work begins, with the folder's name, and nothing changed."""
+"""Checks folders that cannot be read or written: the error names the folder before work begins, and nothing changes."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from hostile import refused
 from tiny import CONFIG, ROOT, evenkeel, settings, succeed
 from tiny import small_run as run  # noqa: F401
 
-# Who reads a folder, with the folder last.
+# Commands that read a folder, which is the last argument.
 READERS = {
     "score": ["score", "--input", ROOT / "configs/demo.toml", "--model"],
     "generate": ["generate", "--prompt", "Once", "--model"],
@@ -24,7 +24,7 @@ READERS = {
     "report": ["report"],
     "adapter": ["score", "--model", "builtin:tiny-olmoe", "--input", ROOT / "configs/demo.toml", "--adapter"],
 }
-# Who makes one.
+# Commands that create a folder.
 WRITERS = {
     "train": ["train", CONFIG, "--out"],
     "pretrain": ["pretrain", ROOT / "configs/tiny/pretrain.toml", "--out"],
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_read(tmp_path, reader, where):
 
 @pytest.mark.parametrize("where", [file, below_a_file, full, loop, long_name, nobody, device], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):
+def test_a_folder_that_cannot_be_created(tmp_path, run, tiny_model, writer, where):
     words = [run if word == "<run>" else word for word in WRITERS[writer]]
     model = settings(model__path=tiny_model) if writer == "train" else []
     out = where(tmp_path)
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"tab\there", b"quote\"d", "é中".encode(), b"line\nbreak", b"-dash", b"a b"],
                          ids=["not UTF-8", "tab", "quote", "UTF-8", "newline", "dash", "space"])
-def test_a_run_in_a_folder_of_any_name_works_or_is_refused_at_once(tmp_path, tiny_model, name):
+def test_a_run_folder_of_any_name_works_or_is_rejected_at_once(tmp_path, tiny_model, name):
     out = os.path.join(os.fsencode(tmp_path), name)
     done = evenkeel("train", CONFIG, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
                                                evaluate__budgets="[1.0]", method__name="fedit"), "--out", os.fsdecode(out), errors="replace")
@@ -125,12 +125,12 @@ def test_a_run_in_a_folder_of_any_name_works_or_is_refused_at_once(tmp_path, tin
         assert not os.listdir(tmp_path)
 
 
-def test_an_output_folder_with_a_run_is_left_alone(tmp_path, run):
+def test_an_output_folder_with_a_run_is_not_changed(tmp_path, run):
     copy = shutil.copytree(run, tmp_path / "run")
     refused("train", CONFIG, "--out", copy, says=["[io]", copy, "--resume"], untouched=tmp_path)
 
 
-def test_a_run_is_not_begun_over_what_claims_to_be_one(tmp_path):
+def test_a_run_does_not_overwrite_another_run(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/manifest.json").write_text("{}")
     refused("train", CONFIG, "--out", tmp_path / "run", says=["[io]", tmp_path / "run", "--resume"], untouched=tmp_path)

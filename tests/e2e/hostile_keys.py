@@ -1,5 +1,6 @@
-"""Every key of a configuration with values that it must not have. The keys are the program's own list, so that a new key
-without a line in BAD fails; what it takes for a value of the wrong type is tried on every key."""
+"""Checks every key of a config with invalid values. The keys are listed by the program, so a new key without an entry
+in BAD fails. A value of the wrong type is tested for every key.
+"""
 
 import re
 import tomllib
@@ -12,18 +13,18 @@ from tiny import CONFIG, ROOT, succeed
 METHODS = [line.split()[0] for line in succeed("list", "methods").stdout.splitlines()]
 WHOLE = 2**62
 
-# key -> [(value, what the line says beside the key)]. A value is TOML as after --set.
+# key -> [(value, words of the error line besides the key)]. Values are TOML as after --set.
 AT_LEAST_ONE = [("0", ["is 0", "1 or more"])]
 NONE_OR_MORE = [("-1", ["is -1", "0 or more"])]
 POSITIVE = [("0.0", ["is 0", "allowed"])]
 NOT_NEGATIVE = [("-0.5", ["is -0.5", "allowed"])]
 SHARE = [("0.0", ["is 0", "greater than 0, at most 1"]), ("1.5", ["is 1.5", "at most 1"])]
 KERNELS = [('["sideways"]', ["sideways", "own, widen, native, dot, tile"]), ('["own", "own"]', ["a list of 2", "none, or one kernel"])]
-NO_OTHER = []  # whatever has the right type is good, or is judged by what it names
+NO_OTHER = []  # every value of the right type is valid, or is checked by what it names
 
 
 def word(*allowed):
-    """A value of a short list."""
+    """Returns invalid values of an enumerated key."""
     return [('"sideways"', ["sideways", *allowed])]
 
 
@@ -180,7 +181,7 @@ def leaves(table, prefix=""):
 
 
 def keys():
-    """Every key with its value, for all methods."""
+    """Returns every key with its value, for all methods."""
     found = {}
     for method in METHODS:
         text = succeed("train", CONFIG, "--set", f"method.name={method}", "--print-config").stdout
@@ -192,7 +193,7 @@ KEYS = keys()
 
 
 def wrong_type(value):
-    """A value that a key with this one cannot have, and what is expected instead."""
+    """Returns a value of the wrong type for a key with this value, and the expected type."""
     if isinstance(value, bool):
         return '"yes"', "true or false"
     if isinstance(value, int):
@@ -225,7 +226,7 @@ def test_a_value_that_is_not_allowed(key, value, says):
     bad(key, value, ["[config]", key.rsplit(".", 1)[1] if "." in key else key, *says])
 
 
-# --- keys that there are not, and assignments that are none ---
+# --- unknown keys and invalid assignments ---
 
 @pytest.mark.parametrize("setting, says", [
     ("rounds=3", ["rounds", "known", "name"]),
@@ -292,11 +293,11 @@ def test_a_value_that_is_not_allowed(key, value, says):
     ("data.files.support.trian=[a.jsonl]", ["data.files.support.trian", "known", "train"]),
     ("data.files.support=3", ["data.files.support", "not a known key"]),
 ], ids=lambda value: value[:40] if isinstance(value, str) else "")
-def test_an_assignment_that_is_refused(setting, says):
+def test_an_invalid_assignment_is_rejected(setting, says):
     refused("train", CONFIG, "--set", setting, "--print-config", says=["[config]", *says])
 
 
-# --- a training from scratch ---
+# --- pre-training ---
 
 PRETRAIN = ROOT / "configs/tiny/pretrain.toml"
 
@@ -330,12 +331,12 @@ PRETRAIN = ROOT / "configs/tiny/pretrain.toml"
     ('train.optimizer.lr=0.0', ["train.optimizer.lr", "above 0"]),
     ('train.stps=3', ["train.stps", "steps"]),
 ])
-def test_a_setting_of_pretrain(tmp_path, setting, says):
+def test_an_invalid_setting_of_pretrain(tmp_path, setting, says):
     refused("pretrain", PRETRAIN, "--set", setting, "--out", tmp_path / "out", says=says, untouched=tmp_path)
 
 
-def test_a_config_says_the_same_in_a_file(tmp_path):
-    """Beside the key, what stands in a file is named with file and line."""
+def test_errors_in_a_config_file_name_file_and_line(tmp_path):
+    """For values in a file, the error names the file and the line as well as the key."""
     (tmp_path / "run.toml").write_text("seed = 3\n\n[train]\nrounds = 0\n")
     refused("train", tmp_path / "run.toml", "--out", tmp_path / "run", says=["[config]", "train.rounds", "is 0"], untouched=tmp_path)
     (tmp_path / "run.toml").write_text("seed = 3\n\n[train]\nrounds = \"ten\"\n")

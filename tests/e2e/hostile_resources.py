@@ -1,4 +1,6 @@
-"""Memory and descriptors that are short, streams that are closed, inputs that are no files: enough, or one line. What is\nwritten to a full or closed output is test_output.py's, to a disk that is full test_sizes.py's."""
+"""Checks scarce memory and descriptors, closed streams, and inputs that are not files: the program works or prints one
+line. Full or closed outputs are tested in test_output.py, full disks in test_sizes.py.
+"""
 
 import os
 import resource
@@ -47,7 +49,7 @@ def test_other_closed_streams_change_nothing(tmp_path):
 @pytest.mark.parametrize("descriptors", [5, 8])
 @pytest.mark.parametrize("command", ["score", "report", "tokenize"])
 def test_few_descriptors(run, tiny_model, texts, descriptors, command):
-    """Enough, or one line; never a crash or another answer."""
+    """The program works or fails with one line. It never crashes or gives another result."""
     words = words_of(command, run, tiny_model, texts)
     whole = succeed(*words).stdout
     done = evenkeel(*words, preexec_fn=limited(resource.RLIMIT_NOFILE, descriptors))
@@ -60,15 +62,15 @@ def test_few_descriptors(run, tiny_model, texts, descriptors, command):
 @pytest.mark.parametrize("mebibytes", [700, 1000])
 @pytest.mark.parametrize("command", ["score", "generate", "evaluate", "report"])
 def test_little_address_space(run, tiny_model, texts, mebibytes, command):
-    """Enough, or one line; never a signal."""
+    """The program works or fails with one line. It is never killed by a signal."""
     done = evenkeel(*words_of(command, run, tiny_model, texts), preexec_fn=limited(resource.RLIMIT_AS, mebibytes << 20))
     if done.returncode == 127:
-        return  # the loader itself
+        return  # the dynamic loader fails
     lines = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
     assert done.returncode in (0, 1, 2) and len(lines) == (done.returncode != 0), (done.returncode, done.stderr)
 
 
-# --- inputs that are no files ---
+# --- inputs that are not files ---
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/stdin"])
 def test_devices_as_inputs(tiny_model, tmp_path, device):

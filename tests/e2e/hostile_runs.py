@@ -1,4 +1,4 @@
-"""The files of a run, damaged: whoever reads them says which, and leaves everything as it is."""
+"""Checks damaged files of a run: every reader names the file and changes nothing."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ def folder(tmp_path):
 
 
 def resealed(**changes):
-    """The first object of a file with other members and a checksum that is right: what is read is its meaning."""
+    """Replaces members of the first object of a file and recomputes its checksum, to test the checks of its meaning."""
     return lambda text: sealed(json.loads(changed(**changes)(text.splitlines()[0]))) + "\n"
 
 
@@ -44,7 +44,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("name, change, says", cases(RECORDS))
-def test_records_that_are_reported(run, folder, name, change, says):
+def test_damaged_records_are_rejected_by_report(run, folder, name, change, says):
     copy = shutil.copytree(run, folder / "run")
     damaged(copy / name, change)
     refused("report", copy, "--html", folder / "page.html", says=[name, *says], untouched=folder)
@@ -69,7 +69,7 @@ STATE = [
 
 
 @pytest.mark.parametrize("name, change", cases(STATE))
-def test_a_state_that_is_read_again(run, folder, name, change):
+def test_damaged_state_is_rejected_by_its_readers(run, folder, name, change):
     copy = shutil.copytree(run, folder / "run")
     file = copy / "checkpoint" / name
     if change is None:

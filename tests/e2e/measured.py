@@ -1,4 +1,4 @@
-"""A child process whose memory is looked at while it runs."""
+"""Runs a child process and measures its memory."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ from tiny import PROGRAM, ROOT
 
 
 def memory_of(pid):
-    """(anonymous, file-backed) resident bytes; nothing when the process is gone."""
+    """Returns (anonymous, file-backed) resident bytes, or None if the process has ended."""
     try:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -21,7 +21,7 @@ def memory_of(pid):
 
 
 class Measured:
-    """Runs the program; `wait` samples its memory every 5 ms and keeps the peaks."""
+    """Runs the program. `wait` samples its memory every 5 ms and records the peaks."""
 
     def __init__(self, *arguments, threads=None, **options):
         self.anonymous = self.file_backed = self.resident = 0
@@ -31,7 +31,7 @@ class Measured:
                                         stderr=subprocess.PIPE, text=True, env=environment, **options)
 
     def wait(self, until=lambda: False, interval=0.005):
-        """Until it ends, or `until()` says so. Returns whether it ended."""
+        """Waits until the process ends or `until()` returns true. Returns whether it ended."""
         while self.process.poll() is None:
             seen = memory_of(self.process.pid)
             if seen:

@@ -1,4 +1,4 @@
-"""What was reported is what is served: scores as exported are those of the exported files, row by row."""
+"""Scores with serving = exported equal the scores of the exported files, row by row."""
 
 import json
 
@@ -13,7 +13,7 @@ KEYS = ("accuracy", "accuracy_likelihood", "accuracy_lowercase", "invalid_rate",
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """UB-SMoE, whose phi is that of the last round alone and far from zero."""
+    """Runs UB-SMoE. Its phi comes from the last round only and is far from zero."""
     out = tmp_path_factory.mktemp("run") / "ub-smoe"
     done = succeed("train", CONFIG, "--out", out, "--set", "method.ub-smoe.phi_momentum=0.0", *settings(
         model__path=tiny_model, train__rounds=2, data__limit=40, evaluate__tasks='["builtin:facts","builtin:sizes"]',
@@ -22,7 +22,7 @@ def run(tiny_model, tmp_path_factory):
 
 
 def answers(predictions, served_by=None):
-    """What was answered, by task, budget and row."""
+    """Returns the answers by task, budget and row."""
     return {(one["task"], one["budget"], one["row"]): (one["output"], one["ranked"])
             for one in lines(predictions) if one.get("served_by") == served_by}
 
@@ -34,7 +34,7 @@ def again(run, tmp_path_factory):
     return [json.loads(score) for score in scores], predictions
 
 
-def test_every_budget_is_scored_in_the_run_and_as_others_serve_it(run, again):
+def test_every_budget_is_scored_in_the_run_and_as_exported(run, again):
     recorded = lines(run[0] / "evaluations.jsonl")
     assert [(one["budget"], one.get("as_exported"), one.get("served_by")) for one in recorded[::2]] == [
         (budget, *way) for budget in (0.125, 1.0)
@@ -48,7 +48,7 @@ def test_every_budget_is_scored_in_the_run_and_as_others_serve_it(run, again):
 
 
 @pytest.mark.parametrize("served_by, gates", [("transformers", "renorm_selected"), ("native_gates", "softmax_all")])
-def test_a_score_as_exported_is_that_of_the_exported_adapter(run, again, tiny_model, served_by, gates, tmp_path):
+def test_the_exported_score_equals_the_score_of_the_exported_adapter(run, again, tiny_model, served_by, gates, tmp_path):
     succeed("export", "--run", run[0], "--format", "peft", "--out", tmp_path / "peft")
     predictions = tmp_path / "predictions.jsonl"
     succeed("evaluate", "--model", tiny_model, "--adapter", tmp_path / "peft", "--gate-norm", gates, "--budget", "0.125,1",
@@ -57,14 +57,14 @@ def test_a_score_as_exported_is_that_of_the_exported_adapter(run, again, tiny_mo
     assert answers(predictions) != answers(again[1])
 
 
-def test_a_score_as_transformers_serves_it_is_that_of_the_merged_checkpoint(run, again, tmp_path):
+def test_the_transformers_score_equals_the_score_of_the_merged_checkpoint(run, again, tmp_path):
     succeed("export", "--run", run[0], "--format", "merged", "--dtype", "float32", "--out", tmp_path / "merged")
     predictions = tmp_path / "predictions.jsonl"
     succeed("evaluate", "--model", tmp_path / "merged", "--budget", "0.125,1", *ROWS, "--predictions", predictions)
     assert answers(predictions) == answers(again[1], "transformers")
 
 
-def test_what_is_trained_for_serving_has_one_score_and_a_key_leaves_the_others_out(run, tiny_model, tmp_path):
+def test_a_method_that_exports_exactly_has_one_score(run, tiny_model, tmp_path):
     served = ["evaluate.as_exported=true", "method.gate_norm=softmax_all", "method.ub-smoe.phi_at_eval=false"]
     for name, words in (("served", served), ("left-out", ["evaluate.as_exported=false"])):
         succeed("train", CONFIG, "--out", tmp_path / name, *settings(model__path=tiny_model, train__rounds=1, data__limit=20),

@@ -1,5 +1,6 @@
-"""Settings that are good alone and wrong together, or with this model and these rows: one line, exit code 1. Values that
-are wrong by themselves are in the tables of hostile_*.py."""
+"""Checks settings that are valid alone and invalid together, or with this model or these rows: one line and exit code
+1. Values that are invalid alone are in the tables of hostile_*.py.
+"""
 
 import os
 
@@ -12,7 +13,7 @@ from tiny import CONFIG, evenkeel, settings
 
 @pytest.fixture
 def train(tiny_model, tmp_path):
-    """Runs the tiny config with changes; every folder it made without being asked to holds no run afterwards."""
+    """Runs the tiny config with changes. Folders that it created must not contain a run afterwards."""
     out = tmp_path / "run"
 
     def check(*more, says, config=CONFIG, out=out, **changes):
@@ -25,7 +26,7 @@ def train(tiny_model, tmp_path):
 
 # --- the configuration ---
 
-def test_a_config_that_is_not_there(train, tmp_path):
+def test_a_missing_config(train, tmp_path):
     train(config=tmp_path / "none.toml", says=["none.toml"])
 
 
@@ -34,17 +35,17 @@ def test_an_unknown_method_or_task(train):
     train(says=["arc_x", "arc_c"], evaluate__tasks='["arc_x"]')
 
 
-def test_a_budget_that_leaves_no_expert(train):
+def test_a_budget_without_experts(train):
     train(says=["clients.budgets[1]", "0.1", "0.125"], clients__budgets="[1.0, 0.1, 1.0, 1.0, 1.0]")
     train(says=["evaluate.budgets", "0.01"], evaluate__budgets="[1.0, 0.01]")
 
 
-def test_ranks_the_method_cannot_give(train):
+def test_ranks_that_the_method_does_not_support(train):
     train(says=["clients.ranks", "3, 2, 3", "ub-smoe", "equal ranks"], clients__ranks="[3, 2, 3, 3, 3]")
     train(says=["clients.ranks", "4", "lora.rank"], clients__ranks="[4, 3, 3, 3, 3]")
 
 
-def test_an_encoder_that_is_not_there(train, tmp_path):
+def test_a_missing_encoder(train, tmp_path):
     train(says=[tmp_path / "nowhere", "not a folder"], evaluate__bert_score__encoder=f'"{tmp_path}/nowhere"')
 
 
@@ -68,13 +69,13 @@ def test_an_empty_shard(train):
           data__partition='{ kind = "dirichlet", alpha = 0.001, scheme = "group" }')
 
 
-def test_a_data_folder_that_is_not_there(train, tmp_path):
+def test_a_missing_data_folder(train, tmp_path):
     train(says=[tmp_path / "nowhere"], data__task='"commonsense"', data__path=f'"{tmp_path}/nowhere"')
 
 
 # --- the model ---
 
-def test_a_model_that_is_not_there(train, tmp_path):
+def test_a_missing_model(train, tmp_path):
     train(says=[tmp_path / "nowhere"], model__path=tmp_path / "nowhere")
 
 
@@ -83,7 +84,7 @@ def test_a_missing_tokenizer(train, model):
     train(says=["[data]", "tokenizer.json"], model__path=model)
 
 
-def test_a_path_that_a_run_could_not_read_back(tmp_path):
+def test_a_path_that_is_not_valid_utf8(tmp_path):
     refused("train", CONFIG, "--out", tmp_path / os.fsdecode(b"caf\xe9"), says=["[config] argument 4", "caf\\xe9", "UTF-8"])
     refused("train", CONFIG, "--out", tmp_path / "a\nb", says=["[config]", "output folder", "a\\nb", "control characters"])
     assert not list(tmp_path.iterdir())
@@ -91,7 +92,7 @@ def test_a_path_that_a_run_could_not_read_back(tmp_path):
 
 # --- the command line ---
 
-def test_an_alignment_without_a_run_or_without_pseudo_gradients(tiny_model, tmp_path):
+def test_pg_alignment_without_a_run_or_pseudo_gradients(tiny_model, tmp_path):
     refused("pg-alignment", "--run", tmp_path, says=[tmp_path])
     refused("pg-alignment", "--run", tmp_path, "--limit", "0", says=["--limit is 0", "1 or more"])
     refused("pg-alignment", "--run", tmp_path, "--pg-align-mode", "all", says=["--pg-align-mode", "all", "kmax", "dense"])

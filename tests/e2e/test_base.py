@@ -1,4 +1,4 @@
-"""What the frozen base is stored in and multiplied by: kernels, threads, an int8 base."""
+"""Tests storage and arithmetic of the frozen base: kernels, threads, an int8 base."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def test_threads_do_not_change_the_bits(tiny_model, tmp_path):
     assert several == [one, one]
 
 
-def test_more_threads_side_by_side_than_processors_are_warned_of_and_give_the_same_bits(tiny_model, tmp_path):
+def test_more_threads_than_processors_give_a_warning_and_the_same_bits(tiny_model, tmp_path):
     processors = len(os.sched_getaffinity(0))
     alone, beside = tmp_path / "alone", tmp_path / "beside"
     quiet = train(tiny_model, alone, threads=1, **SHORT)
@@ -41,20 +41,21 @@ def test_more_threads_side_by_side_than_processors_are_warned_of_and_give_the_sa
     assert adapter(alone) == adapter(beside)
 
 
-def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_model, tmp_path):
+def test_listed_kernels_change_the_bits_and_are_stored_with_the_run(tiny_model, tmp_path):
     own = trained(tiny_model, tmp_path / "own", model__dtype="bfloat16")
     for changed in LISTS:
         kernels = {f"model__products__{key}": [("widen" if key == changed else "own")] * 8 for key in LISTS}
         out = tmp_path / changed
         other = trained(tiny_model, out, model__dtype="bfloat16", model__compute_dtype="auto", **kernels)
-        assert other != own or changed == "linear_forward", changed  # sums of 32 terms have but one order there
+        # With sums of 32 terms, both kernels add in the same order
+        assert other != own or changed == "linear_forward", changed
         model = tomllib.loads((out / "config.toml").read_text())["model"]
         assert model["compute_dtype"] == "measured"
         assert model["products"] == {key: kernels[f"model__products__{key}"] for key in LISTS}
         succeed("train", CONFIG, "--out", out, "--resume")
 
 
-def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path):
+def test_an_int8_base_is_stored_with_the_run_and_built_once(tiny_model, tmp_path):
     stored = trained(tiny_model, tmp_path / "stored")
     first = trained(tiny_model, tmp_path / "first", model__base_format="int8")
     cache = tmp_path / ".evenkeel-cache"
@@ -76,7 +77,9 @@ def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path)
 
 @pytest.fixture(scope="module")
 def wide_model(tiny_model, tmp_path_factory):
-    """Experts and attention of 2^20 numbers a weight and more, the least that is measured; the tiny model's tokenizer."""
+    """Creates a model whose expert and attention weights have at least 2^20 numbers, the minimum that is measured. It
+    has the tiny model's tokenizer.
+    """
     folder = tmp_path_factory.mktemp("wide")
     shape = json.loads((ROOT / "configs/tiny/model.json").read_text())
     shape |= dict(hidden_size=1024, intermediate_size=1088, num_hidden_layers=1, num_key_value_heads=4, num_experts=3,
@@ -88,7 +91,7 @@ def wide_model(tiny_model, tmp_path_factory):
     return folder / "model"
 
 
-def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wide_model, tmp_path):
+def test_the_run_uses_the_kernels_that_auto_measures_over_an_int8_base(wide_model, tmp_path):
     few = dict(model__base_format="int8", data__limit=20, clients__budgets=[0.5, 1.0, 0.5, 1.0, 0.5])
     own = trained(wide_model, tmp_path / "own", model__compute_dtype="float32", **few)
     dot = trained(wide_model, tmp_path / "dot", model__compute_dtype="bfloat16", **few)
@@ -97,7 +100,7 @@ def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wi
     assert len({own, dot, tile}) == 3
     measured = trained(wide_model, tmp_path / "auto", model__compute_dtype="auto", **few)
     model = tomllib.loads((tmp_path / "auto/config.toml").read_text())["model"]
-    everywhere = {"float32": "own", "bfloat16": "dot"}  # one kernel for all is written as its arithmetic, without lists
+    everywhere = {"float32": "own", "bfloat16": "dot"}  # a single kernel is written as its arithmetic, without lists
     listed = {} if model["compute_dtype"] in everywhere else {f"model__products__{key}": model["products"][key] for key in LISTS}
     kernels = {kernel for kernels in listed.values() for kernel in kernels} or {everywhere[model["compute_dtype"]]}
     assert kernels <= {"own", "dot", "tile"}, "the others are for 16 bits"
@@ -108,8 +111,10 @@ def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wi
     assert trained(wide_model, tmp_path / "again", model__compute_dtype=again, **few, **listed) == measured
 
 
-def test_making_an_int8_base_holds_little_of_what_it_is_made_of(tiny_model, tmp_path):
-    """Its pages and the file's, of a checkpoint of 400 MB, go as it is written: 95 MiB more where they stay."""
+def test_building_an_int8_base_releases_the_pages_of_the_checkpoint(tiny_model, tmp_path):
+    """The pages of a 400 MB checkpoint and of the new file are released during writing. Keeping them would take 95 MiB
+    more.
+    """
     shape = json.loads((ROOT / "configs/tiny/model.json").read_text())
     shape |= dict(hidden_size=512, intermediate_size=512, num_hidden_layers=4, num_experts=64)
     (tmp_path / "shape.json").write_text(json.dumps(shape))
@@ -130,7 +135,7 @@ def test_making_an_int8_base_holds_little_of_what_it_is_made_of(tiny_model, tmp_
     assert making < made + stored / 16, (making, made, stored)
 
 
-def test_an_int8_base_is_made_of_the_checkpoint_as_it_is(tiny_model, tmp_path):
+def test_an_int8_base_rejects_another_dtype(tiny_model, tmp_path):
     done = evenkeel("train", CONFIG, "--out", tmp_path / "run",
                     *settings(model__path=tiny_model, model__base_format="int8", model__dtype="float32"))
     assert done.returncode == 1

@@ -1,4 +1,5 @@
-"""What a run will read is read before it begins; and a file that nothing was computed from may be mended."""
+"""Checks that a run reads all its inputs before it starts, and that a file that no result depends on may be corrected.
+"""
 
 import hashlib
 import json
@@ -19,7 +20,7 @@ def write(file, rows):
 
 
 def files(folder, model, test=None, **changes):
-    """A run on rows of one's own: words after `train CONFIG`."""
+    """Returns the arguments after `train CONFIG` of a run on user rows."""
     write(folder / "train.jsonl", GOOD)
     write(folder / "test.jsonl", test or GOOD[:2])
     return settings(**{
@@ -30,7 +31,7 @@ def files(folder, model, test=None, **changes):
 
 
 def refused_before(tmp_path, words, *says):
-    """Exit code 1 with that line, no round trained, and nothing left behind."""
+    """Checks for exit code 1 with that line, no trained round, and no files left behind."""
     done = evenkeel("train", CONFIG, "--out", tmp_path / "out", *words)
     one_line(done, *says)
     assert "round 1" not in done.stderr and not (tmp_path / "out").exists()
@@ -50,7 +51,7 @@ def test_a_test_row_that_cannot_be_scored(tiny_model, tmp_path, rows, score, say
 
 
 @pytest.mark.parametrize("max_new_tokens, says", [(4, None), (5000, "positions")])
-def test_room_for_answers_is_part_of_a_prompt(tiny_model, tmp_path, max_new_tokens, says):
+def test_the_length_of_answers_counts_in_the_length_check(tiny_model, tmp_path, max_new_tokens, says):
     words = files(tmp_path, tiny_model, evaluate__max_new_tokens=max_new_tokens, train__rounds=1)
     if says:
         refused_before(tmp_path, words, "row 0", says)
@@ -58,8 +59,8 @@ def test_room_for_answers_is_part_of_a_prompt(tiny_model, tmp_path, max_new_toke
         succeed("train", CONFIG, "--out", tmp_path / "out", *words)
 
 
-def test_a_prompt_that_only_just_fits_is_no_matter(tiny_model, tmp_path):
-    """The bound that spares tokenising answers is not what is allowed."""
+def test_a_prompt_that_just_fits_is_accepted(tiny_model, tmp_path):
+    """The bound that avoids tokenising answers must not be the limit."""
     positions = json.loads((tiny_model / "config.json").read_text())["max_position_embeddings"]
     words = " a" * positions
 
@@ -67,7 +68,7 @@ def test_a_prompt_that_only_just_fits_is_no_matter(tiny_model, tmp_path):
         return [{"prompt": words[:2 * count], "completion": "oak"}]
     options = {"data__files__score": "choice", "data__files__options": "['oak','tin']", "train__rounds": 1,
                "evaluate__max_new_tokens": 1, "data__template": "plain"}
-    low, high = 1, positions  # the longest that is taken: found by asking, as nobody knows the tokenizer's joins
+    low, high = 1, positions  # the longest prompt that is accepted, found by bisection
     while high - low > 1:
         middle = (low + high) // 2
         done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "one.jsonl", rows(middle)),
@@ -89,7 +90,7 @@ def test_a_clients_test_file(tiny_model, tmp_path):
     refused_before(tmp_path, words, "row", "positions")
 
 
-def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_model, tmp_path):
+def test_a_commonsense_folder_with_a_missing_and_an_invalid_task(tiny_model, tmp_path):
     row = {"instruction": "Is 2 even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     (tmp_path / "data").mkdir()
     (tmp_path / "data/commonsense_11k_rebuilt.json").write_text(json.dumps([row] * 8))
@@ -102,7 +103,7 @@ def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_m
 
 
 @pytest.mark.parametrize("encoder, says", [("missing", "is not a folder"), ("empty", "no layer is given")])
-def test_an_encoder(tiny_model, tmp_path, encoder, says):
+def test_an_invalid_encoder(tiny_model, tmp_path, encoder, says):
     (tmp_path / "empty").mkdir()
     refused_before(tmp_path, files(tmp_path, tiny_model, evaluate__bert_score__encoder=f"'{tmp_path}/{encoder}'"), encoder, says)
 
@@ -124,8 +125,8 @@ def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_pat
     ("choice", [{"prompt": "Name it.", "completion": "elm"}], ["late.jsonl:1", "none of its options"]),
     ("exact", [GOOD[0], {"prompt": "Name it.", "completion": " "}], ["late.jsonl:2", "empty"]),
 ])
-def test_so_does_evaluate_of_a_model_or_a_run(score, rows, says, tiny_model, tmp_path):
-    """The task in front of the bad one, and the budgets, are not scored either."""
+def test_evaluate_checks_all_rows_before_scoring(score, rows, says, tiny_model, tmp_path):
+    """Neither the task before the invalid one nor a budget is scored."""
     options = ["--options", "oak,tin"] if score == "choice" else []
     words = ["--tasks", "builtin:facts,files", "--data", write(tmp_path / "late.jsonl", rows), "--score", score, *options, "--json", "--strict",
              "--predictions", tmp_path / "answers.jsonl"]
@@ -136,15 +137,15 @@ def test_so_does_evaluate_of_a_model_or_a_run(score, rows, says, tiny_model, tmp
         assert not done.stdout and "builtin:facts at budget" not in done.stderr and not (tmp_path / "answers.jsonl").exists()
 
 
-def test_a_prompt_and_its_longest_option_have_to_fit(tiny_model, tmp_path):
-    """A prompt that fits with new tokens does not with a long option, whichever is right."""
+def test_a_prompt_with_its_longest_option_must_fit(tiny_model, tmp_path):
+    """A prompt can fit with the new tokens but not with a long option."""
     rows = [{"prompt": "Name a tree.", "completion": "oak", "options": ["oak", "elm " * 1200]}]
     refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score="choice", data__files__options="['oak','tin']"), "row 0")
     done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "late.jsonl", rows), "--score", "choice")
     one_line(done, "row 0", "positions")
 
 
-def test_a_missing_task_of_a_folder_is_said_before_the_first_is_scored(tiny_model, tmp_path):
+def test_missing_task_files_are_reported_before_scoring(tiny_model, tmp_path):
     row = {"instruction": "Is 2 even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     (tmp_path / "data/boolq").mkdir(parents=True)
     (tmp_path / "data/boolq/test.json").write_text(json.dumps([row] * 2))
@@ -159,19 +160,19 @@ def test_a_missing_task_of_a_folder_is_said_before_the_first_is_scored(tiny_mode
     refused_before(tmp_path, [*words, *settings(evaluate__tasks="['commonsense']")], "test.json")
 
 
-# --- a run that goes on ---
+# --- a resumed run ---
 
 def digests(out):
     return {entry["path"]: entry["sha256"] for entry in json.loads((out / "manifest.json").read_text())["files"]
             if "sha256" in entry}
 
 
-def test_a_test_file_that_nothing_was_computed_from_may_be_mended(tiny_model, tmp_path):
+def test_a_test_file_without_scores_may_be_corrected(tiny_model, tmp_path):
     words = files(tmp_path, tiny_model)
     out = tmp_path / "out"
     succeed("train", CONFIG, "--out", out, *words)
     adapter = (out / "adapter/adapter_model.safetensors").read_bytes()
-    (out / "evaluations.jsonl").unlink()  # as it is when a process dies between the last round and its evaluation
+    (out / "evaluations.jsonl").unlink()  # as after a process died between the last round and its evaluation
     (out / "evaluating.jsonl").write_text("")
     mended = write(tmp_path / "test.jsonl", GOOD[2:5])
     done = succeed("train", CONFIG, "--out", out, "--resume", *words)
@@ -183,13 +184,13 @@ def test_a_test_file_that_nothing_was_computed_from_may_be_mended(tiny_model, tm
     succeed("train", CONFIG, "--out", fresh, *words)
     assert without_seconds(lines(out / "evaluations.jsonl")) == without_seconds(lines(fresh / "evaluations.jsonl"))
     assert (out / "adapter/adapter_model.safetensors").read_bytes() == adapter
-    write(mended, GOOD[:1])  # scores are there by now
+    write(mended, GOOD[:1])  # scores exist now
     one_line(evenkeel("train", CONFIG, "--out", out, "--resume", *words), "test.jsonl", "has changed since",
              "scores after round 2 were computed from it")
     succeed("report", out)
 
 
-def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):
+def test_only_test_files_of_scored_tasks_are_fixed(tiny_model, tmp_path):
     write(tmp_path / "other.jsonl", GOOD[:3])
     words = files(tmp_path, tiny_model)
     sets = (f"{{ a = {{ train = ['{tmp_path}/train.jsonl'], test = ['{tmp_path}/test.jsonl'] }}, "
@@ -200,7 +201,7 @@ def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):
     out = tmp_path / "out"
     succeed("train", CONFIG, "--out", out, *words)
     (out / "evaluations.jsonl").write_text((out / "evaluations.jsonl").read_text().splitlines()[0] + "\n")
-    write(tmp_path / "test.jsonl", GOOD[2:4])  # of the task that is scored
+    write(tmp_path / "test.jsonl", GOOD[2:4])  # the file of the task that is scored
     one_line(evenkeel("train", CONFIG, "--out", out, "--resume", *words), "test.jsonl", "were computed from it")
     write(tmp_path / "test.jsonl", GOOD[:2])
     write(tmp_path / "other.jsonl", GOOD[3:5])
@@ -209,7 +210,7 @@ def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize("file", ["train.jsonl"])
-def test_what_it_trains_on_stays(tiny_model, tmp_path, file):
+def test_training_files_may_not_change(tiny_model, tmp_path, file):
     words = files(tmp_path, tiny_model, train__rounds=1)
     succeed("train", CONFIG, "--out", tmp_path / "out", *words)
     (tmp_path / "out/evaluations.jsonl").unlink()

@@ -1,4 +1,4 @@
-"""A build shows where it is, also where no terminal is (tools/ninja)."""
+"""Tests tools/ninja: a build shows its progress, also without a terminal."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def build(folder, last=""):
                           env={**os.environ, "EVERY": "1"})
 
 
-def test_steps_done_and_seconds_are_shown_while_one_step_takes_long(tmp_path):
+def test_progress_and_seconds_are_shown_during_a_long_step(tmp_path):
     done = build(tmp_path)
     assert done.returncode == 0 and (tmp_path / "b").exists()
     shown = done.stdout.splitlines()
@@ -34,7 +34,7 @@ def test_steps_done_and_seconds_are_shown_while_one_step_takes_long(tmp_path):
     assert again.returncode == 0 and again.stdout == ""
 
 
-def test_the_time_left_is_estimated_from_the_steps_that_are_done(tmp_path):
+def test_remaining_time_is_estimated_from_completed_steps(tmp_path):
     steps = "".join(f"build s{i}: step {f's{i - 1}' if i else ''}\n  seconds = 0.5\n  then =\n" for i in range(8))
     (tmp_path / "build.ninja").write_text(RULES.partition("build a")[0] + steps)
     done = subprocess.run([ROOT / "tools" / "ninja", "-C", tmp_path], capture_output=True, text=True, timeout=60,
@@ -46,7 +46,7 @@ def test_the_time_left_is_estimated_from_the_steps_that_are_done(tmp_path):
     assert "left" not in done.stdout.splitlines()[-1]
 
 
-def test_a_terminal_has_one_line_that_changes(tmp_path):
+def test_progress_on_a_terminal_is_one_line(tmp_path):
     (tmp_path / "build.ninja").write_text(RULES.format(last=""))
     done = subprocess.run(["script", "-qec", f"{ROOT / 'tools' / 'ninja'} -C {tmp_path}", "/dev/null"], capture_output=True,
                           timeout=60, stdin=subprocess.DEVNULL)
@@ -55,20 +55,20 @@ def test_a_terminal_has_one_line_that_changes(tmp_path):
 
 
 def packages(stage):
-    """What a stage of tools/setup would install on a machine that has nothing."""
+    """Returns the packages that a stage of tools/setup installs on a bare machine."""
     text = (ROOT / "tools/setup").read_text()
     query = re.search(r"awk -v stage=\"\$1\" '([^']+)' tools/packages.txt", text)[1]
     return subprocess.run(["awk", "-v", f"stage={stage}", query, ROOT / "tools/packages.txt"], capture_output=True, text=True,
                           check=True).stdout.split()
 
 
-def test_the_demo_installs_nothing_that_only_the_tests_use():
+def test_build_stage_has_no_test_packages():
     assert set(packages("build")) < set(packages("test")) and len(packages("test")) == 24
     assert not {"clang-19", "libclang-rt-19-dev", "libgtest-dev", "libbenchmark-dev", "clang-format", "universal-ctags"} & set(packages("build"))
     assert {"g++", "cmake", "ninja-build", "libspdlog-dev", "python3-venv"} <= set(packages("build"))
 
 
-def test_what_fails_is_shown_whole_and_fails_the_build(tmp_path):
+def test_output_of_a_failed_step_is_complete_and_fails_the_build(tmp_path):
     done = build(tmp_path, last="echo 'b.cpp:1: no' && echo '  such thing' && false &&")
     assert done.returncode == 1
     assert "FAILED: b" in done.stdout and "\nb.cpp:1: no\n  such thing\n" in done.stdout

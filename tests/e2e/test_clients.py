@@ -1,4 +1,6 @@
-"""Clients with files of their own: trained, scored on their own rows and on all, reported, resumed; and what is refused."""
+"""Tests clients with their own files: training, scores on their own rows and on all rows, reports, resuming, and
+errors.
+"""
 
 import hashlib
 import json
@@ -19,7 +21,7 @@ def rows(subject, count):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """north: two files by a pattern and a test file; east: a test file; south: what is held out."""
+    """north has two files by a pattern and a test file, east has a test file, south has held-out rows."""
     folder = tmp_path_factory.mktemp("clients")
     for name, text in {"north-1.jsonl": rows("ship", 6), "north-2.jsonl": rows("sea", 4), "north-test.jsonl": rows("isle", 3),
                        "east.jsonl": rows("sun", 9), "east-test.jsonl": rows("dawn", 4),
@@ -29,7 +31,7 @@ def data(tmp_path_factory):
 
 
 def clients(data, **changes):
-    """[[clients.client]] as TOML; changes: north={"data": ...}."""
+    """Returns [[clients.client]] as TOML, with changes such as north={"data": ...}."""
     said = {"north": {"data": str(data / "north-[12].jsonl"), "test": str(data / "north-test.jsonl")},
             "east": {"data": str(data / "east.jsonl"), "test": str(data / "east-test.jsonl")},
             "south": {"data": str(data / "south.jsonl"), "held_out": 0.25}}
@@ -41,7 +43,7 @@ def clients(data, **changes):
 
 
 def config_file(folder, data, **changes):
-    """The tiny config, less its clients and rows."""
+    """Returns the tiny config without its clients and rows."""
     said = tomllib.loads(CONFIG.read_text())
     text = CONFIG.read_text().split("[clients]")[0].split("[data]")[0] + "[method]" + CONFIG.read_text().split("[method]")[1]
     assert said["clients"]["count"] == 5
@@ -75,7 +77,7 @@ def test_every_client_trains_on_its_own_rows(run, data):
             ("north", 0.25, 10), ("east", 1.0, 9), ("south", 0.25, 9)]
 
 
-def test_the_manifest_names_every_clients_files(run, data):
+def test_the_manifest_contains_every_clients_files(run, data):
     files = {entry["path"]: entry for entry in json.loads((run[0] / "manifest.json").read_text())["files"]}
     for file in data.iterdir():
         entry = files[str(file)]
@@ -91,11 +93,11 @@ def test_every_client_is_scored_on_its_own_rows_and_on_all(run):
     plain = {(l["round"], l["budget"]): l["accuracy_likelihood"]
              for l in lines(run[0] / "evaluations.jsonl") if "client" not in l}
     last = {l["client"]: l for l in found if l["round"] == 2 and l["rows_of"] == "all"}
-    assert last[0]["accuracy_likelihood"] == last[2]["accuracy_likelihood"]  # of one budget: scored once
+    assert last[0]["accuracy_likelihood"] == last[2]["accuracy_likelihood"]  # same budget: scored once
     assert last[1]["accuracy_likelihood"] == plain[2, 1.0]
 
 
-def test_a_score_on_own_rows_is_what_evaluate_makes_of_the_file(run, data, tiny_model):
+def test_a_score_on_own_rows_equals_evaluate_on_the_file(run, data, tiny_model):
     done = succeed("evaluate", "--run", run[0], "--tasks", "files", "--data", data / "east-test.jsonl", "--score", "choice",
                    "--options", "yes,no", "--budget", "1", "--json")
     again = [json.loads(line) for line in done.stdout.splitlines()]
@@ -106,7 +108,7 @@ def test_a_score_on_own_rows_is_what_evaluate_makes_of_the_file(run, data, tiny_
         assert again[0][key] == own[key], key
 
 
-def test_train_ends_in_a_line_on_clients_and_report_in_their_table(run):
+def test_train_ends_with_a_line_about_clients_and_report_with_their_table(run):
     out, done, _ = run
     assert done.stdout.count("3 clients at their own budgets, files:") == 1
     assert "north" not in done.stdout
@@ -115,7 +117,7 @@ def test_train_ends_in_a_line_on_clients_and_report_in_their_table(run):
         assert f"({name})" in text
     assert "within one question" in text
     table = succeed("report", out, out, "--table", "client-scores").stdout
-    assert "0 gain, 0 lose, 3 within one question" in table  # against itself
+    assert "0 gain, 0 lose, 3 within one question" in table  # compared with itself
     page = succeed("report", out, "--html", out.parent / "page.html") and (out.parent / "page.html").read_text()
     assert '"client_name":"north"' in page and 'id="clients"' in page
 
@@ -132,7 +134,7 @@ def test_a_run_of_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_pa
         out / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_a_file_that_changed_since_is_refused(tiny_model, tmp_path):
+def test_a_changed_file_is_rejected(tiny_model, tmp_path):
     (tmp_path / "own").mkdir()
     for name, text in {"north-1.jsonl": rows("a", 4), "north-test.jsonl": rows("b", 2), "east.jsonl": rows("c", 4),
                        "east-test.jsonl": rows("d", 2), "south.jsonl": rows("e", 8)}.items():
@@ -155,7 +157,7 @@ def test_a_file_that_changed_since_is_refused(tiny_model, tmp_path):
     ({"east": {"data": [], "test": []}}, ["client 1 (east)", "no `data`"]),
     ({"south": {"test": "bad.jsonl"}}, ["client[2].held_out of \"south\"", "0.25"]),
 ])
-def test_what_is_wrong_names_the_client_in_one_line(change, words, data, tiny_model, tmp_path):
+def test_errors_name_the_client_in_one_line(change, words, data, tiny_model, tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n\n")
     (tmp_path / "bad.jsonl").write_text(rows("x", 1) + '{"instruction": "q"}\n')
     file = config_file(tmp_path, data, **change)
@@ -169,11 +171,11 @@ def test_what_is_wrong_names_the_client_in_one_line(change, words, data, tiny_mo
     ({"data__partition__kind": "dirichlet"}, ["data.partition.kind", "rows of its own"]),
     ({"data__files__train": "more.jsonl"}, ["data.files", "clients"]),
 ])
-def test_what_does_not_go_with_clients_of_their_own_is_refused(change, words, data, tiny_model, tmp_path):
+def test_settings_that_exclude_listed_clients_are_rejected(change, words, data, tiny_model, tmp_path):
     file = config_file(tmp_path, data)
     one_line(evenkeel("train", file, "--out", tmp_path / "out", *arguments(tiny_model, **change)), *words)
 
 
-def test_scores_of_clients_need_rows_of_their_own(tiny_model, tmp_path):
+def test_scores_per_client_need_clients_with_files(tiny_model, tmp_path):
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *settings(model__path=tiny_model, evaluate__per_client="true")),
              "evaluate.per_client", "test rows")

@@ -1,4 +1,6 @@
-"""Several ranks give the bits of one process, and a loss, wherever it strikes, ends in a run that goes on with the same bits."""
+"""Tests that several ranks give the bits of one process, and that a run with a lost rank can be resumed to the same
+bits.
+"""
 
 import json
 import os
@@ -18,11 +20,11 @@ from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, slo
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-TIMEOUT = 3  # seconds of silence that the tests allow; the guard of a frozen rank 0 adds five, the end of the others three
+TIMEOUT = 3  # seconds of silence; the guard of a frozen rank 0 adds five, ending the others three
 
 
 def choices(model_folder, method, **more):
-    """Four clients a round: no three ranks have as many."""
+    """Four clients per round, so that no three ranks have equally many."""
     extras = {"fed-sb": {"method__fed-sb__init": "federated", "lora__targets": '["q_proj", "down_proj"]'}, "a3smoe": {"method__a3smoe__rescaler": "learn"}}
     return settings(model__path=model_folder, method__name=method, clients__participation=0.8, evaluate__limit=1,
                     cluster__timeout=TIMEOUT, **extras.get(method, {}), **more)
@@ -35,7 +37,7 @@ def train(model_folder, out, method="ub-smoe", *flags, resume=False, **more):
 
 @pytest.fixture(scope="module")
 def alone(tiny_model, tmp_path_factory):
-    """method -> the run of one process, made when it is asked for first."""
+    """Returns method -> run of one process, which is created on first use."""
     runs = {}
 
     def run(method, **more):
@@ -58,7 +60,7 @@ def expect_same_run(out, reference):
 
 
 def dealt(out):
-    """Per line of cluster.jsonl: the clients of each rank."""
+    """Returns the clients of each rank, per line of cluster.jsonl."""
     return [line["clients"] for line in lines(out / "cluster.jsonl")]
 
 
@@ -90,7 +92,7 @@ def runs(process):
 
 
 class Ranks:
-    """A run of several ranks under way."""
+    """A running run of several ranks."""
 
     def __init__(self, *arguments):
         self.launcher = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=ROOT, env=ENVIRONMENT, text=True,
@@ -109,7 +111,7 @@ class Ranks:
         os.kill(self.launcher.pid if rank is None else self.known[rank], number)
 
     def end(self, seconds):
-        """Exit code and what was said; all processes are gone by then."""
+        """Waits for all processes to end. Returns the exit code and the log."""
         try:
             said = self.launcher.communicate(timeout=seconds)[1]
         finally:
@@ -131,7 +133,7 @@ ROUNDS = 5
 
 @pytest.mark.parametrize("rank, method", [
     (0, "ub-smoe"), *(pytest.param(*more, marks=slow) for more in [(1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])])
-def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_path, alone, rank, method):
+def test_a_run_with_a_killed_rank_resumes_with_other_ranks(tiny_model, tmp_path, alone, rank, method):
     reference = alone(method, train__rounds=ROUNDS)
     out, clock = tmp_path / "run", random.Random(f"{rank} {method}")
     ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS))
@@ -147,7 +149,7 @@ def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_
 
 @slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):
+def test_a_frozen_rank_counts_as_lost(tiny_model, tmp_path, rank):
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, "fedit", "--ranks", 3, train__rounds=50))
     ranks.wait_until(lambda: committed(out) >= 1)
@@ -169,7 +171,7 @@ def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alon
 
 
 @slow
-def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, alone):
+def test_ctrl_c_stops_all_ranks_and_one_process_can_resume(tiny_model, tmp_path, alone):
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, "ub-smoe", "--ranks", 3, train__rounds=ROUNDS))
     ranks.wait_until(lambda: committed(out) >= 1)
@@ -180,7 +182,7 @@ def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, 
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
 
 
-def test_a_run_begun_alone_goes_on_with_ranks_where_it_stood(tiny_model, tmp_path, alone):
+def test_a_run_of_one_process_can_resume_with_ranks(tiny_model, tmp_path, alone):
     out = tmp_path / "run"
     process = subprocess.Popen([PROGRAM, *map(str, train(tiny_model, out, train__rounds=ROUNDS))], cwd=ROOT, env=ENVIRONMENT,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -195,7 +197,7 @@ def test_a_run_begun_alone_goes_on_with_ranks_where_it_stood(tiny_model, tmp_pat
     assert not kept & set(sum(dealt(out)[0], []))
 
 
-# --- ranks that others start ---
+# --- ranks that are started separately ---
 
 
 def free_port():
@@ -205,7 +207,7 @@ def free_port():
 
 
 def by_hand(*commands, wrap=lambda rank: [], timeout=60):
-    """Each command as a rank of its own. -> (exit code, stderr) of each"""
+    """Runs each command as a rank of its own. Returns (exit code, stderr) of each."""
     port = free_port()
     processes = []
     for rank, words in enumerate(commands):
@@ -220,7 +222,7 @@ def by_hand(*commands, wrap=lambda rank: [], timeout=60):
     return [(process.returncode, text) for process, text in zip(processes, said)]
 
 
-def test_ranks_that_are_not_alike_are_refused_by_name(tiny_model, model, tmp_path):
+def test_ranks_with_different_settings_are_rejected(tiny_model, model, tmp_path):
     def refused(*words, flags=()):
         out = tmp_path / "run"
         ends = by_hand(train(tiny_model, out, "fedit"), [*train(tiny_model, out, "fedit"), *flags])
@@ -233,7 +235,7 @@ def test_ranks_that_are_not_alike_are_refused_by_name(tiny_model, model, tmp_pat
     weights = bytearray((model / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (model / "model.safetensors").write_bytes(weights)
-    folder = tmp_path / "elsewhere"  # the same path on another machine: what differs is what lies there
+    folder = tmp_path / "elsewhere"  # the same path on another machine with other content
     ends = by_hand(train(folder, tmp_path / "run", "fedit"), train(folder, tmp_path / "run", "fedit"),
                    wrap=lambda rank: mounted(tiny_model if rank == 0 else model, folder))
     for code, said in ends:
@@ -241,7 +243,7 @@ def test_ranks_that_are_not_alike_are_refused_by_name(tiny_model, model, tmp_pat
 
 
 def mounted(source, target):
-    """Runs a command where `source` lies at `target`."""
+    """Runs a command with `source` mounted at `target`."""
     target.mkdir(exist_ok=True)
     needs_namespaces()
     return ["unshare", "-m", "sh", "-c", f"mount --bind {source} {target} && exec \"$@\"", "sh"]
@@ -303,7 +305,7 @@ def test_contradictions_and_bad_values_are_one_line(tiny_model, tmp_path):
 
 @pytest.fixture
 def two_hosts():
-    """Two network namespaces on one wire, as two machines. -> what to put in front of the command of a rank"""
+    """Creates two connected network namespaces, as two machines. Returns the command prefix of each rank."""
     needs_namespaces()
     if not shutil.which("ip"):
         pytest.skip("ip is not installed")
@@ -338,7 +340,7 @@ def link(names, state):
 
 
 @slow
-def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, alone, two_hosts):
+def test_a_short_network_failure_changes_nothing(tiny_model, tmp_path, alone, two_hosts):
     out = tmp_path / "run"
     command = [*train(tiny_model, out, "ub-smoe", train__rounds=ROUNDS), *settings(cluster__timeout=20)]
     processes = on_two_hosts(two_hosts, command)
@@ -355,7 +357,7 @@ def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, 
 
 
 @slow
-def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts):
+def test_a_permanent_network_failure_ends_both_sides(tiny_model, tmp_path, two_hosts):
     out = tmp_path / "run"
     processes = on_two_hosts(two_hosts, train(tiny_model, out, "fedit", train__rounds=50))
     while committed(out) < 1:
@@ -366,8 +368,8 @@ def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts)
         assert process.wait(TIMEOUT + 5 + 10) not in (0, None)
 
 
-def test_nothing_of_gloo_is_defined_in_this_program():
-    """The wheel's library has its classes; a vtable or typeinfo of ours would be another."""
+def test_the_program_defines_no_symbol_of_gloo():
+    """The wheel's library has Gloo's classes. A vtable or typeinfo in the program would be a second one."""
     objects = list(pathlib.Path(PROGRAM).parent.glob("src/CMakeFiles/evenkeel_cluster.dir/cluster/gloo.cpp.o"))
     if not objects:
         pytest.skip("no object beside this program")

@@ -1,4 +1,4 @@
-"""init, list, doctor, export and report through the program, with what users get wrong."""
+"""Tests init, list, doctor, export and report through the program, including user errors."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tiny import CONFIG, PROGRAM, ROOT, sealed, settings, succeed
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """A run of one round, beside the model it was made with."""
+    """Runs one round, with the model in the folder next to the run."""
     folder = tmp_path_factory.mktemp("run")
     shutil.copytree(tiny_model, folder / "model")
     succeed("train", CONFIG, "--out", folder / "fedit",
@@ -27,8 +27,8 @@ def run(tiny_model, tmp_path_factory):
 
 @pytest.mark.parametrize("given, policy", [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"),
                                            ({"GOMP_SPINCOUNT": "9"}, None), ({"OMP_NUM_THREADS": "1"}, None)])
-def test_threads_that_wait_sleep_unless_told_otherwise(given, policy):
-    """What the library read when it was loaded is what the process that answers was started with."""
+def test_waiting_threads_sleep_by_default(given, policy):
+    """Checks the environment that the OpenMP library read when it was loaded."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
     with subprocess.Popen([PROGRAM, "tokenize", "--model", "assets/tiny-olmoe", "--input", "-"], cwd=ROOT, env={**own, **given},
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -52,7 +52,7 @@ def test_init_draws_the_same_weights_from_the_same_seed(tmp_path):
     assert json.loads((tmp_path / "a/config.json").read_text())["torch_dtype"] == "bfloat16"
 
 
-def test_init_refuses_what_it_cannot_make(tmp_path):
+def test_init_rejects_invalid_settings(tmp_path):
     refused("init", tmp_path / "missing.json", "--out", tmp_path / "x", says=["missing.json"])
     refused("init", "configs/tiny/model.json", "--out", ROOT / "configs", says=["exists already and is not empty"])
     refused("init", "configs/tiny/model.json", "--out", tmp_path / "x", "--dtype", "int8", says=["allowed: checkpoint"])
@@ -70,15 +70,15 @@ def test_list_has_one_line_each_with_a_source(what, holds):
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
 
 
-def test_list_refuses_other_words():
+def test_list_rejects_other_words():
     refused("list", "planets", says=["allowed: methods, models, tasks, configs"])
 
 
-def test_quiet_may_stand_behind_the_command():
+def test_quiet_may_follow_the_command():
     assert succeed("list", "methods", "--quiet").stdout == succeed("--quiet", "list", "methods").stdout != ""
 
 
-def test_configs_are_listed_by_paths_that_work_where_one_stands(tmp_path):
+def test_configs_are_listed_by_paths_relative_to_the_working_folder(tmp_path):
     for folder in (ROOT, tmp_path):
         names = [line.split()[0] for line in succeed("list", "configs", cwd=folder).stdout.splitlines()]
         assert len(names) > 10 and all((folder / name).is_file() for name in names)
@@ -86,12 +86,12 @@ def test_configs_are_listed_by_paths_that_work_where_one_stands(tmp_path):
 
 @pytest.mark.parametrize("setting, says", [("model.path=models/nowhere", "models/nowhere"), ("data.task=piqa", "data.task"),
                                            ("clients.ranks=[3,2,1,3,2]", "clients.ranks")])
-def test_a_run_that_cannot_begin_leaves_no_folder(tiny_model, setting, says, tmp_path):
+def test_a_run_that_cannot_start_leaves_no_folder(tiny_model, setting, says, tmp_path):
     refused("train", CONFIG, "--set", f"model.path={tiny_model}", "--set", setting, "--out", tmp_path / "runs/x", says=[says])
     assert not (tmp_path / "runs/x").exists()
 
 
-def test_doctor_says_what_fits(tiny_model):
+def test_doctor_reports_what_fits(tiny_model):
     out = succeed("doctor", "--model", tiny_model).stdout
     for word in ("cores", "instructions", "memory", "an expert, x W^T", "own", "native", "bfloat16", "yes"):
         assert word in out
@@ -112,7 +112,7 @@ def test_every_format_is_exported_once(run, tiny_model, tmp_path):
     assert (tmp_path / "merged/tokenizer.json").exists()
 
 
-def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tmp_path):
+def test_a_merged_weight_equals_the_base_plus_the_scaled_product(run, tiny_model, tmp_path):
     succeed("export", "--run", run, "--format", "merged", "--dtype", "float32", "--out", tmp_path / "merged")
     base, merged = (load_file(f / "model.safetensors") for f in (tiny_model, tmp_path / "merged"))
     adapter, config = load_file(run / "adapter/adapter_model.safetensors"), json.loads(
@@ -124,13 +124,13 @@ def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tm
 
 
 @pytest.mark.parametrize("form, file", [("peft", "adapter_model.safetensors"), ("merged", "model.safetensors"), ("gguf", "adapter.gguf")])
-def test_an_adapter_is_exported_without_its_run_as_with_it(run, form, file, tmp_path):
+def test_an_adapter_is_exported_with_and_without_its_run(run, form, file, tmp_path):
     succeed("export", "--run", run, "--format", form, "--out", tmp_path / "with")
     succeed("export", "--model", run.parent / "model", "--adapter", run / "adapter", "--format", form, "--out", tmp_path / "without")
     assert (tmp_path / "with" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
 
 
-def test_export_refuses_what_it_cannot_do(run, tmp_path):
+def test_export_rejects_unsupported_requests(run, tmp_path):
     refused("export", "--run", tmp_path, "--out", tmp_path / "x", says=["holds no run"])
     refused("export", "--run", run, "--format", "onnx", "--out", tmp_path / "x", says=["allowed: peft, peft-fused, merged, gguf"])
     refused("export", "--run", run, "--dtype", "float32", "--out", tmp_path / "x", says=["--dtype is for --format merged"])
@@ -149,7 +149,7 @@ def test_export_refuses_what_it_cannot_do(run, tmp_path):
     (["method.name=a3smoe", "method.a3smoe.rescaler=fixed"], "the rescaler of MoE outputs"),
     (["method.name=a3smoe"], None),
 ])
-def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp_path):
+def test_export_reports_what_an_adapter_cannot_represent(tiny_model, changes, says, tmp_path):
     sets = [word for change in changes for word in ("--set", change)]
     succeed("train", CONFIG, "--out", tmp_path / "run", *sets,
             *settings(model__path=tiny_model, train__rounds=1, data__limit=40, evaluate__limit=2))
@@ -160,7 +160,7 @@ def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp
     assert said.count("set norm_topk_prob to true in the base model's config.json") == 2
 
 
-def test_a_check_tells_what_each_program_makes_of_each_format_and_reads_back_what_is_written(run, tmp_path):
+def test_export_check_reports_support_per_program_and_reads_files_back(run, tmp_path):
     all_formats = succeed("export", "--run", run, "--check").stdout
     assert [line for line in all_formats.splitlines() if not line.startswith(" ")] == ["peft", "peft-fused", "merged", "gguf"]
     for program in ("transformers 4.57", "transformers 5", "vLLM", "SGLang", "llama.cpp"):
@@ -174,7 +174,7 @@ def test_a_check_tells_what_each_program_makes_of_each_format_and_reads_back_wha
     refused("export", "--run", run, says=["--out", "--check"])
 
 
-def test_untrained_projections_are_written_as_zeros_and_left_out_on_request(tiny_model, tmp_path):
+def test_untrained_projections_are_written_as_zeros_or_omitted(tiny_model, tmp_path):
     succeed("train", CONFIG, "--out", tmp_path / "run", "--set", 'lora.targets=["q_proj","gate_proj"]', *settings(
         model__path=tiny_model, train__rounds=1, data__limit=30, evaluate__limit=1, method__name="fedit"))
     succeed("export", "--run", tmp_path / "run", "--out", tmp_path / "whole")
@@ -187,7 +187,7 @@ def test_untrained_projections_are_written_as_zeros_and_left_out_on_request(tiny
     assert len(added) == 2 * 2 * 2 * 12
 
 
-def test_an_export_has_a_card_of_what_the_records_say(run, tmp_path):
+def test_an_export_has_a_model_card_with_the_figures_of_the_records(run, tmp_path):
     cards = []
     for name in ("one", "two"):
         succeed("export", "--run", run, "--out", tmp_path / name)
@@ -216,7 +216,7 @@ def test_an_export_has_a_card_of_what_the_records_say(run, tmp_path):
     ({"model_type": "olmo"}, "the model has no site"),
 ])
 @pytest.mark.parametrize("form", ["peft", "merged"])
-def test_export_compares_the_run_with_the_model_that_is_there_now(run, form, change, says, tmp_path):
+def test_export_compares_the_run_with_the_present_model(run, form, change, says, tmp_path):
     file = run.parent / "model/config.json"
     was = file.read_text()
     try:
@@ -227,7 +227,7 @@ def test_export_compares_the_run_with_the_model_that_is_there_now(run, form, cha
     assert not (tmp_path / "x").exists()
 
 
-def test_report_puts_runs_side_by_side_and_writes_one_page(run, tmp_path):
+def test_report_compares_runs_and_writes_one_page(run, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(run, other)
     page = tmp_path / "report.html"
@@ -239,7 +239,7 @@ def test_report_puts_runs_side_by_side_and_writes_one_page(run, tmp_path):
     assert len(rounds) == 3
 
 
-def test_report_refuses_what_it_cannot_read(run, tmp_path):
+def test_report_rejects_unreadable_runs(run, tmp_path):
     refused("report", tmp_path, says=["holds no run"])
     refused("report", run, "--table", "planets", says=["allowed: runs, accuracy"])
     damaged = tmp_path / "damaged"
@@ -249,8 +249,8 @@ def test_report_refuses_what_it_cannot_read(run, tmp_path):
     refused("report", damaged, says=["rounds.jsonl, line 2: damaged"])
 
 
-def test_the_commands_of_the_results_are_commands():
-    """Each says what it would do; other tests run such things to their end."""
+def test_the_commands_in_results_md_are_valid():
+    """Each command prints what it would do. Other tests run such commands completely."""
     commands = [shlex.split(line, comments=True)[1:] for line in (ROOT / "docs/results.md").read_text().splitlines()
                 if line.startswith("build/evenkeel ")]
     trainings = [words for words in commands if words[0] == "train"]
@@ -263,8 +263,8 @@ def test_the_commands_of_the_results_are_commands():
 
 @pytest.mark.parametrize("name", [None, "allenai/OLMoE-1B-7B-0924"])
 @pytest.mark.parametrize("form", ["peft", "peft-fused", "merged", "gguf"])
-def test_an_export_names_the_base_model_and_no_path(run, tmp_path, form, name):
-    """Paths of this machine stand in the run's config and in what tokenizers write about where they came from."""
+def test_an_export_contains_no_local_path(run, tmp_path, form, name):
+    """The run's config and some tokenizers contain paths of this machine."""
     said = ["--base-model", name] if name else []
     saved = run.parent / "model/tokenizer_config.json"
     saved.write_text(json.dumps({"tokenizer_class": "X", "name_or_path": str(run.parent), "tokenizer_file": f"{ROOT}/tokenizer.json"}))
@@ -283,5 +283,5 @@ def test_an_export_names_the_base_model_and_no_path(run, tmp_path, form, name):
 
 
 @pytest.mark.parametrize("name", ["models/a/b", "/tmp/model", "builtin:tiny-olmoe", "a--b", "x.git", ".a"])
-def test_a_base_model_that_no_hub_has_is_refused(run, name):
+def test_an_invalid_name_of_a_base_model_is_rejected(run, name):
     refused("export", "--run", run, "--check", f"--base-model={name}", says=["--base-model", "repository of the hub"])

@@ -1,4 +1,4 @@
-"""A dense model end to end, on the built-in OLMo: rank budgets, methods that need experts, export."""
+"""Tests a dense model from training to export, on the built-in OLMo: rank budgets, and methods that need experts."""
 import json
 
 import pytest
@@ -27,7 +27,7 @@ def test_rank_methods_train_each_client_at_the_rank_of_its_budget(method, tmp_pa
     assert {(score["budget"], score["reading"]) for score in scores} == {(0.125, "a"), (1.0, "a")}
 
 
-def test_homogeneous_methods_give_everybody_the_same_rank(tmp_path):
+def test_homogeneous_methods_give_all_clients_the_same_rank(tmp_path):
     train(tmp_path / "run", "fedit", train__rounds=1)
     assert {client["rank"] for client in lines(tmp_path / "run" / "rounds.jsonl")[0]["clients"]} == {40}
     config = json.loads((tmp_path / "run/adapter/adapter_config.json").read_text())
@@ -37,7 +37,7 @@ def test_homogeneous_methods_give_everybody_the_same_rank(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", "a3smoe", "smoe-llb"])
-def test_methods_that_need_experts_say_so(method, tmp_path):
+def test_methods_that_need_experts_reject_a_dense_model(method, tmp_path):
     done = evenkeel("train", CONFIG, "--out", tmp_path / "run", *settings(**DENSE | {"method__name": f'"{method}"'}))
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and method in done.stderr and "olmo" in done.stderr

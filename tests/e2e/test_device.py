@@ -1,4 +1,6 @@
-"""`--device` and `model.engine`: a GPU that is not there is one line, and LibTorch's operators train what our kernels train."""
+"""Tests `--device` and `model.engine`: a missing GPU is one line, and LibTorch's operators give the same training as
+the CPU kernels.
+"""
 
 import tomllib
 
@@ -23,7 +25,7 @@ def losses(out):
     ["score", "--model", "{model}", "--input", "configs/tiny/model.json"],
 ])
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_a_gpu_that_is_not_there_is_one_line(has_gpu, tiny_model, tmp_path, command, device):
+def test_a_missing_gpu_is_one_line(has_gpu, tiny_model, tmp_path, command, device):
     if has_gpu:
         pytest.skip("there is a GPU")
     words = [str(word).format(tmp=tmp_path, model=tiny_model) for word in command]
@@ -32,7 +34,7 @@ def test_a_gpu_that_is_not_there_is_one_line(has_gpu, tiny_model, tmp_path, comm
     assert not (tmp_path / "run").exists()
 
 
-def test_auto_is_the_processor_where_there_is_no_gpu(has_gpu, tiny_model, tmp_path):
+def test_auto_is_the_cpu_without_a_gpu(has_gpu, tiny_model, tmp_path):
     if has_gpu:
         pytest.skip("there is a GPU")
     out = tmp_path / "run"
@@ -41,7 +43,7 @@ def test_auto_is_the_processor_where_there_is_no_gpu(has_gpu, tiny_model, tmp_pa
     assert (model["device"], model["engine"]) == ("cpu", "kernels")
 
 
-def test_operators_train_what_kernels_train_and_a_run_may_go_on_with_the_other(tiny_model, tmp_path):
+def test_both_engines_train_alike_and_a_run_may_switch_engines(tiny_model, tmp_path):
     few = {"model__path": tiny_model, "evaluate__limit": 1}
     succeed("train", CONFIG, "--out", tmp_path / "kernels", *settings(**few))
     succeed("train", CONFIG, "--out", tmp_path / "aten", *settings(**few, model__engine="aten"))

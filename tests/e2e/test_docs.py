@@ -1,5 +1,6 @@
-"""Every command of every document is run, or marked as not (tutorial.py says how): each document in a folder of its own that holds
-`build/evenkeel`, `assets`, `configs` and `docs`, as this project's does."""
+"""Runs every command of every document that is not marked as not-run (tutorial.py). Each document has its own folder
+with `build/evenkeel`, `assets`, `configs` and `docs`, as in the repository.
+"""
 
 import pathlib
 import re
@@ -11,7 +12,7 @@ from tiny import PROGRAM, ROOT
 from tutorial import BLOCK, follow
 
 DOCUMENTS = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
-             if not path.name.startswith("tutorial-")]  # these have tests of their own
+             if not path.name.startswith("tutorial-")]  # tutorials have their own tests
 
 
 @pytest.fixture
@@ -38,14 +39,14 @@ def test_every_block_of_a_document_is_closed(document):
 
 @pytest.mark.parametrize("block, wrong", [("sh\nfalse", "false"), ("sh not-run\ntrue", "not-run"), ("python\npass", "python"),
                                           ("sh not-run:\ntrue", "not-run")])
-def test_a_block_that_fails_or_is_of_no_known_kind_is_named(block, wrong, project, monkeypatch):
+def test_a_failing_or_unknown_block_is_named(block, wrong, project, monkeypatch):
     monkeypatch.setattr("tutorial.ROOT", project)
     (project / "page.md").write_text(f"```{block}\n```\n")
     with pytest.raises(AssertionError, match=wrong):
         follow("page.md", project)
 
 
-def test_files_and_commands_are_taken_in_their_order(project, monkeypatch):
+def test_files_and_commands_are_processed_in_order(project, monkeypatch):
     monkeypatch.setattr("tutorial.ROOT", project)
     (project / "page.md").write_text("```json a/b.json\n{}\n```\n```sh\ncat a/b.json\n```\n```sh not-run: no reason\nfalse\n```\n"
                                      "```json a/b.json\n[]\n```\n```text\nseen\n```\n```sh\ncat a/b.json\n```\n")

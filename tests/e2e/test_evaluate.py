@@ -1,4 +1,4 @@
-"""evaluate, score and generate: what they print, that they agree with each other, and one line for bad input."""
+"""Tests evaluate, score and generate: their output, their agreement, and one line for bad input."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def json_lines(text):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     (folder / "boolq").mkdir()
-    # Row 8 asks what row 7 asked.
+    # Row 8 asks the question of row 7.
     rows = [{**ROW, "instruction": ROW["instruction"].format(min(i, 7)), "answer": "false" if i % 3 == 0 else "true"}
             for i in range(9)]
     (folder / "boolq/test.json").write_text(json.dumps(rows))
@@ -33,7 +33,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """One round of UB-SMoE: it modulates routers, and renormalises gates."""
+    """Runs one round of UB-SMoE, which modulates routers and renormalises gates."""
     out = tmp_path_factory.mktemp("run") / "ub-smoe"
     said = succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1)).stderr
     assert f"evenkeel generate --run {out} --prompt" in said
@@ -67,7 +67,7 @@ def test_scores_of_every_task_and_budget(tiny_model, data, tmp_path):
         assert {one["ranked"] for one in of_budget} <= {"true", "false"}
 
 
-def test_batches_of_rows_change_nothing(tiny_model, data):
+def test_results_do_not_depend_on_the_batch_size(tiny_model, data):
     def scores(*flags):
         out = succeed("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", data, "--json", *flags).stdout
         return [{key: round(value, 5) if key == "log_likelihood" else value for key, value in score.items() if key != "seconds"}
@@ -75,7 +75,7 @@ def test_batches_of_rows_change_nothing(tiny_model, data):
     assert scores("--batch-size", 1) == scores() == scores("--top-k", 8)
 
 
-def test_the_table_has_every_number_and_the_limit_holds(tiny_model, data):
+def test_the_table_is_complete_and_respects_the_limit(tiny_model, data):
     out = succeed("evaluate", "--model", tiny_model, "--tasks", "boolq,builtin", "--data", data, "--limit", 2,
                   "--budget", "0.5", "--decode", "beam4", "--template", "llm_adapters").stdout
     for word in ("budget 0.5, K=4", "boolq", "mean", "acc", "inv", "val", "lik", "chance", "major"):
@@ -84,14 +84,14 @@ def test_the_table_has_every_number_and_the_limit_holds(tiny_model, data):
     assert max(map(len, out.splitlines())) <= 120
 
 
-def test_more_rows_than_there_are_are_all_scored_and_it_is_said_once(tiny_model):
+def test_a_limit_above_the_number_of_rows_is_reported_once(tiny_model):
     done = succeed("evaluate", "--model", tiny_model, "--tasks", "builtin:tools", "--limit", 15, "--budget", "0.125,1",
                    "--max-new-tokens", 1, "--json")
     assert [(one["rows"], one["questions"]) for one in json_lines(done.stdout)] == [(14, 14)] * 2
     assert done.stderr.count("builtin:tools has 14 rows, 15 were asked for: all are scored") == 1
 
 
-def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, run):
+def test_evaluating_a_run_gives_the_scores_of_its_last_round(tiny_model, run):
     again = json_lines(succeed("evaluate", "--run", run, "--json").stdout)
     recorded = {(one["task"], one["budget"]): one for one in lines(run / "evaluations.jsonl")}
     assert len(again) == len(recorded) > 0
@@ -100,13 +100,13 @@ def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, run):
         assert {key: score[key] for key in KEYS[:-1]} == {key: known[key] for key in KEYS[:-1]}
     fewer = json_lines(succeed("evaluate", "--run", run, "--json", "--budget", "1", "--limit", "1").stdout)
     assert {(one["budget"], one["rows"]) for one in fewer} == {(1, 1)}
-    # The adapter alone, without the method: another way to the same model, so it runs at least.
+    # The adapter alone, without the method, is another model; this command only has to run.
     succeed("generate", "--model", tiny_model, "--adapter", run / "adapter", "--prompt", "Once", "--max-new-tokens", 2)
 
 
 # --- score and generate ---
 
-def test_score_gives_every_token_and_their_sum(tiny_model, tmp_path):
+def test_score_prints_every_token_and_the_sum(tiny_model, tmp_path):
     file = texts(tmp_path, {"text": "The correct answer is true"}, {"ids": [7, 8, 9, 300, 12]}, {"ids": [5]})
     records = json_lines(succeed("score", "--model", tiny_model, "--input", file, "--json").stdout)
     assert [list(record) for record in records] == [["index", "tokens", "logprob", "token_logprobs", "greedy", "ids"]] * 3
@@ -134,14 +134,15 @@ def test_a_texts_greedy_continuation_is_the_most_likely_token_by_token(tiny_mode
         assert one["ids"] == ([] if best == 0 else [best])
 
 
-def test_generate_prints_the_text_behind_its_prompt(tiny_model):
+def test_generate_prints_the_text_after_its_prompt(tiny_model):
     for flags in ([], ["--beams", 3], ["--dtype", "bfloat16", "--threads", 1]):
         out = succeed("generate", "--model", tiny_model, "--prompt", "Once upon", "--max-new-tokens", 5, *flags).stdout
         assert out.startswith("Once upon")
 
 
-def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, data, tmp_path):
-    """Answers are ranked and generated alike, at every budget; the adapter without phi is another model."""
+def test_score_and_generate_agree_with_the_evaluation_of_a_run(run, tiny_model, data, tmp_path):
+    """Answers are ranked and generated as in the evaluation, at every budget. The adapter without phi is another model.
+    """
     predictions = tmp_path / "predictions.jsonl"
     succeed("evaluate", "--run", run, "--tasks", "boolq", "--data", data, "--limit", 0, "--predictions", predictions, "--json")
     questions = [row["instruction"] for row in json.loads((data / "boolq/test.json").read_text())][:3]
@@ -162,7 +163,7 @@ def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, da
         assert max(abs(a["logprob"] - b["logprob"]) for a, b in zip(of_run, alone)) > 1e-3
 
 
-def test_the_template_of_a_run_is_put_around_a_prompt(run, tiny_model):
+def test_the_template_of_a_run_is_applied_to_a_prompt(run, tiny_model):
     def ids(*flags):
         out = succeed("generate", *flags, "--prompt", "Is it so?", "--max-new-tokens", 1, "--json").stdout
         return json_lines(out)[0]["prompt_ids"]
@@ -181,7 +182,7 @@ def chat_model(model):
     (model / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
 
 
-def test_a_run_can_train_evaluate_and_answer_by_the_chat_template(model, tmp_path):
+def test_a_run_can_train_evaluate_and_generate_with_the_chat_template(model, tmp_path):
     out = tmp_path / "chat"
     changes = settings(model__path=model, train__rounds=1, evaluate__limit=1, data__limit=30, data__template='"chat"', method__name='"fedit"')
     refused("train", CONFIG, "--out", out, *changes, says=["has no chat template", model])
@@ -197,7 +198,7 @@ def test_a_run_can_train_evaluate_and_answer_by_the_chat_template(model, tmp_pat
     refused("generate", "--run", out, *question, "--system", "no", says=["chat_template.jinja line 1", "no system, please"])
 
 
-def test_drawn_tokens_depend_on_the_seed_and_nothing_else(tiny_model):
+def test_sampled_tokens_depend_only_on_the_seed(tiny_model):
     def drawn(*flags, prompts=("Once", "The answer")):
         words = [word for prompt in prompts for word in ("--prompt", prompt)]
         return [one["ids"] for one in json_lines(succeed("generate", "--model", tiny_model, *words, "--max-new-tokens", 12, "--json",
@@ -236,8 +237,8 @@ def test_bad_score_and_generate_input(tiny_model, tmp_path):
     refused("generate", "--model", tiny_model, "--prompt", "a", "--adapter", tmp_path / "none", says=[tmp_path / "none"])
 
 
-def test_what_is_not_finite_is_an_error_that_names_the_first_row(model, data, tmp_path):
-    """Finite weights whose products are not; the first token of a text is not predicted."""
+def test_values_that_are_not_finite_are_an_error_that_names_the_first_row(model, data, tmp_path):
+    """The weights are finite, their products are not. The first token of a text is not predicted."""
     weights = load_file(model / "model.safetensors")
     weights["model.layers.0.self_attn.v_proj.weight"][:] = 3e38
     save_file(weights, model / "model.safetensors", {"format": "pt"})

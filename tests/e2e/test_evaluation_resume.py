@@ -1,4 +1,6 @@
-"""An evaluation that is killed goes on behind its last batch, to the same records; options of its batches and caches."""
+"""Tests that a killed evaluation continues after its last batch to the same records, and the options of batches and
+caches.
+"""
 
 import json
 import os
@@ -13,7 +15,7 @@ EVALUATION = ("--tasks", "builtin:sizes", "--limit", "40", "--budget", "0.5,1", 
 
 
 def killed_after(count, file, *words):
-    """Runs the program until `file` has so many lines, and kills it."""
+    """Runs the program until `file` has the given number of lines, and kills it."""
     process = subprocess.Popen([PROGRAM, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                env={**os.environ, "OMP_NUM_THREADS": "1"})
     end = time.monotonic() + 120
@@ -29,7 +31,7 @@ def scores(done):
     return without_seconds([json.loads(line) for line in done.stdout.splitlines()])
 
 
-def test_a_run_killed_within_an_evaluation_goes_on_within_it(tiny_model, tmp_path):
+def test_a_run_killed_during_an_evaluation_continues_it(tiny_model, tmp_path):
     changes = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=40, evaluate__batch_size=3,
                        evaluate__tasks='["builtin:sizes"]', data__limit=30, method__name="fedit")
     succeed("train", CONFIG, "--out", tmp_path / "whole", *changes)
@@ -42,7 +44,7 @@ def test_a_run_killed_within_an_evaluation_goes_on_within_it(tiny_model, tmp_pat
 
 
 @pytest.mark.parametrize("of", ["model", "run"])
-def test_evaluate_killed_goes_on_from_its_journal(of, tiny_model, small_run, tmp_path):
+def test_a_killed_evaluate_continues_from_its_journal(of, tiny_model, small_run, tmp_path):
     journal = tmp_path / "answers.jsonl"
     source = ("--model", tiny_model) if of == "model" else ("--run", small_run)
     whole = succeed("evaluate", *source, *EVALUATION)
@@ -51,12 +53,12 @@ def test_evaluate_killed_goes_on_from_its_journal(of, tiny_model, small_run, tmp
     after = journal.read_bytes()
     assert after.startswith(before[:before.rindex(b"\n") + 1]) and after.count(b"\n") == 20
     succeed("evaluate", *source, *EVALUATION, "--journal", journal)
-    assert journal.read_bytes() == after  # all of it was known
+    assert journal.read_bytes() == after  # all answers came from the journal
     succeed("evaluate", *source, *EVALUATION, "--journal", journal, "--max-new-tokens", "5")
-    assert journal.read_bytes().count(b"\n") == 40  # another evaluation, and the first one's answers are still there
+    assert journal.read_bytes().count(b"\n") == 40  # another evaluation; the answers of the first one are still stored
 
 
-def test_a_damaged_line_of_a_journal_is_said_and_answered_again(tiny_model, tmp_path):
+def test_a_damaged_line_of_a_journal_is_reported_and_computed_again(tiny_model, tmp_path):
     journal = tmp_path / "answers.jsonl"
     words = ("evaluate", "--model", tiny_model, *EVALUATION, "--journal", journal)
     whole = succeed(*words)
@@ -67,7 +69,7 @@ def test_a_damaged_line_of_a_journal_is_said_and_answered_again(tiny_model, tmp_
     one_line(evenkeel("evaluate", "--model", tiny_model, *EVALUATION, "--journal", tmp_path), tmp_path)
 
 
-def test_predictions_are_whole_whether_or_not_scores_need_them(tiny_model, tmp_path):
+def test_predictions_are_complete_even_if_scores_do_not_need_them(tiny_model, tmp_path):
     words = ("evaluate", "--model", tiny_model, "--tasks", "builtin:sizes", "--limit", "20", "--json")
     file = tmp_path / "predictions.jsonl"
     assert scores(succeed(*words, "--predictions", file)) == scores(succeed(*words))
@@ -75,7 +77,7 @@ def test_predictions_are_whole_whether_or_not_scores_need_them(tiny_model, tmp_p
     assert file.read_text() == (tmp_path / "again.jsonl").read_text() and scores(whole)
 
 
-def test_keys_of_the_cache_change_an_evaluation(tiny_model, tmp_path):
+def test_cache_settings_apply_to_an_evaluation(tiny_model, tmp_path):
     changes = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=12, evaluate__batch_size=6,
                        evaluate__tasks='["builtin:sizes"]', data__limit=30, method__name="fedit")
     succeed("train", CONFIG, "--out", tmp_path / "run", *changes)

@@ -1,4 +1,4 @@
-"""A run that is extended by --resume --set train.rounds=N is one that had N rounds from the start."""
+"""Tests that a run extended with --resume --set train.rounds=N equals a run with N rounds from the start."""
 
 import json
 import os
@@ -34,34 +34,34 @@ def test_all_methods_are_known_here():
 
 @pytest.mark.parametrize("method", SAMPLE)
 @pytest.mark.parametrize("every", [0, 2])
-def test_it_ends_as_one_of_so_many_rounds_from_the_start(tiny_model, tmp_path, method, every):
+def test_an_extended_run_equals_a_run_with_all_rounds(tiny_model, tmp_path, method, every):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 3, method, evaluate__every=every))
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, method, evaluate__every=every))
     before = (out / "evaluations.jsonl").read_text()
     succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=3")
     expect_same(out, reference)
-    assert (out / "superseded.jsonl").read_text() == before  # a run of three rounds is not scored after the first
+    assert (out / "superseded.jsonl").read_text() == before  # a run of three rounds is not evaluated after the first
     change, = json.loads((out / "manifest.json").read_text())["changes"]
     assert change["train.rounds"] == 3 and change["after_round"] == 1
-    succeed("train", CONFIG, "--out", out, "--resume")  # the file still says otherwise
+    succeed("train", CONFIG, "--out", out, "--resume")  # the config file still has the old number
     expect_same(out, reference)
     succeed("report", out)
 
 
-def test_one_that_is_stopped_on_the_way_goes_on_to_the_new_end(tiny_model, tmp_path):
+def test_an_interrupted_extension_continues_to_the_new_end(tiny_model, tmp_path):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1))
     before = (out / "config.toml").read_bytes()
     succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2")
-    (out / "config.toml").write_bytes(before)  # as a process leaves it that dies between manifest and config
+    (out / "config.toml").write_bytes(before)  # as after a process died between writing the manifest and the config
     (out / "rounds.jsonl").write_text("".join(line + "\n" for line in (out / "rounds.jsonl").read_text().splitlines()))
     succeed("train", CONFIG, "--out", out, "--resume")
     expect_same(out, reference)
 
 
-def test_an_extended_run_can_be_extended_and_shortened_to_what_is_done(tiny_model, tmp_path):
+def test_an_extended_run_can_be_extended_again_and_shortened(tiny_model, tmp_path):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1))
@@ -74,7 +74,7 @@ def test_an_extended_run_can_be_extended_and_shortened_to_what_is_done(tiny_mode
 
 
 @pytest.mark.parametrize("kind, allowed", [("linear", False), ("cosine", False), ("constant", True)])
-def test_rates_that_run_over_all_rounds_cannot_be_extended(tiny_model, tmp_path, kind, allowed):
+def test_runs_with_a_rate_schedule_over_all_rounds_cannot_be_extended(tiny_model, tmp_path, kind, allowed):
     out, reference = tmp_path / "out", tmp_path / "reference"
     told = {"train__schedule__kind": kind, "train__schedule__warmup_rounds": 1}
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, **told))
@@ -87,7 +87,7 @@ def test_rates_that_run_over_all_rounds_cannot_be_extended(tiny_model, tmp_path,
     expect_same(out, reference)
 
 
-def test_rates_over_rounds_are_recorded_and_resumed(tiny_model, tmp_path):
+def test_rate_schedules_over_rounds_are_recorded_and_resumed(tiny_model, tmp_path):
     told = {"train__schedule__kind": "linear", "train__schedule__final_ratio": 0.5, "train__optimizer__lr": "4e-3"}
     out, again = tmp_path / "out", tmp_path / "again"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 3, **told))

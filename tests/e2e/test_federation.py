@@ -1,5 +1,6 @@
-"""A federation of processes that share nothing but a server: `evenkeel serve` and `evenkeel node`, each with its own key,
-folder and memory, against the run of the same config on one machine."""
+"""Compares a federation of separate processes, `evenkeel serve` and `evenkeel node`, each with its own key, folder and
+memory, with a local run of the same config.
+"""
 
 import contextlib
 import json
@@ -32,7 +33,7 @@ def free_port():
 
 
 class Processes(contextlib.ExitStack):
-    """Children that do not outlive the test."""
+    """Child processes that end with the test."""
 
     def start(self, *arguments, log, inside=()):
         out = open(log, "a", encoding="utf-8")  # noqa: SIM115 (closed with the stack)
@@ -49,7 +50,7 @@ class Processes(contextlib.ExitStack):
 
 
 def keygen(folder, count=CLIENTS):
-    """Keys of nodes, and the list of those that may join."""
+    """Creates keys of nodes and the allow-list."""
     printed = [succeed("keygen", folder / f"site-{i}.pem").stdout for i in range(count)]
     (folder / "keys.txt").write_text("".join(printed))
     return [folder / f"site-{i}.pem" for i in range(count)]
@@ -75,7 +76,7 @@ def wait_until(condition, log, seconds=DEADLINE):
 
 
 def federation(processes, tmp_path, model, method, *more_of_serve, address=None, inside=(), node_inside=None, **changes):
-    """Starts a server and its nodes. -> (server, nodes, run folder, arguments of serve)"""
+    """Starts a server and its nodes. Returns (server, nodes, run folder, arguments of serve)."""
     keys = keygen(tmp_path)
     address = address or f"127.0.0.1:{free_port()}"
     serve = ["serve", "configs/tiny/train.toml", *run_settings(model, method, **changes), "--out", tmp_path / "run",
@@ -100,7 +101,7 @@ def same_run(one, other):
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", *(pytest.param(more, marks=slow) for more in ["fedit", "flexlora", "flora"])])
-def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
+def test_nodes_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, method)
     with Processes() as processes:
         server, nodes, run, _ = federation(processes, tmp_path, tiny_model, method)
@@ -118,11 +119,12 @@ def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, ti
     sessions = lines(run / "federation/sessions.jsonl")
     assert len([session for session in sessions if session["outcome"] == "reply"]) == 2 * CLIENTS
     status = succeed("status", run).stdout
-    (run / "federation/sessions.jsonl").rename(run / "federation/talks.jsonl")  # as a run of the version before has it
+    # The name that the previous version used
+    (run / "federation/sessions.jsonl").rename(run / "federation/talks.jsonl")
     assert succeed("status", run).stdout == status
 
 
-def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_path):
+def test_a_server_killed_in_a_round_resumes_to_the_same_bits(tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, "hetlora")
     log = tmp_path / "serve.log"
     with Processes() as processes:
@@ -138,7 +140,7 @@ def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_pat
 
 
 @slow
-def test_a_node_that_dies_and_comes_back_changes_no_bit(tiny_model, tmp_path):
+def test_a_node_that_is_killed_and_restarted_changes_no_bit(tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, "ub-smoe")
     log = tmp_path / "serve.log"
     with Processes() as processes:
@@ -154,7 +156,9 @@ def test_a_node_that_dies_and_comes_back_changes_no_bit(tiny_model, tmp_path):
 
 @contextlib.contextmanager
 def namespaces(count):
-    """`count` hosts of one network, each a namespace with an address of its own; skips where the system refuses."""
+    """Creates `count` hosts of one network: namespaces with an address each. Skips where the system does not allow
+    this.
+    """
     names = [f"evenkeel-{os.getpid()}-{i}" for i in range(count)]
     bridge = f"ek{os.getpid() % 100000}"
 
@@ -182,7 +186,7 @@ def namespaces(count):
 
 
 @pytest.mark.parametrize("method", ["fedit", *(pytest.param(more, marks=slow) for more in ["ub-smoe", "flexlora", "flora"])])
-def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
+def test_nodes_on_separate_hosts_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, method)
     with namespaces(CLIENTS + 1) as hosts, Processes() as processes:
         inside = [["ip", "netns", "exec", host] for host in hosts]
@@ -192,7 +196,7 @@ def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(method, tiny_m
     same_run(local, run)
 
 
-def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_path):
+def test_a_key_identifies_its_client_and_unknown_keys_are_rejected(tiny_model, tmp_path):
     key = tmp_path / "stranger.pem"
     succeed("keygen", key)
     assert key.stat().st_mode & 0o777 == 0o600
@@ -204,7 +208,7 @@ def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_pat
         assert re.search(r"127\.0\.0\.1.*its key SHA256:\S+ is not known there", one_line(refused)), refused.stderr
 
 
-def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path):
+def test_invalid_command_lines_of_serve_and_node(tiny_model, tmp_path):
     succeed("keygen", tmp_path / "a.pem")
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--open"), "TLS", "insecure")
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--insecure"), "--allow", "--open")
@@ -213,7 +217,7 @@ def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path):
     one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model, "--insecure", "--budget", "2"), "--budget")
 
 
-def test_a_node_that_cannot_join_says_why_on_both_sides_and_ends_with_once(tiny_model, tmp_path):
+def test_both_sides_report_why_a_node_cannot_join(tiny_model, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tiny_model, other)
     settings_of_other = json.loads((other / "config.json").read_text())
@@ -240,7 +244,7 @@ def test_two_servers_cannot_share_a_port(tiny_model, tmp_path):
 
 
 def own_rows_config(folder, count=2):
-    """A run whose clients bring rows of their own: alpaca rows about colours, in a file each."""
+    """Writes a config whose clients have their own alpaca rows about colours, in a file each."""
     (folder / "rows").mkdir()
     text = (ROOT / "configs/tiny/train.toml").read_text()
     text = re.sub(r"\[data\].*?(?=\[clients\])", "[data]\ntask = 'files'\ncutoff = 256\nfiles = { held_out = 0.25, score = 'f1' }\n\n", text,
@@ -255,7 +259,7 @@ def own_rows_config(folder, count=2):
     return folder / "own.toml"
 
 
-def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_path):
+def test_rows_stay_on_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_path):
     config = own_rows_config(tmp_path)
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1)
     succeed("train", config, *changes, "--out", tmp_path / "local", timeout=DEADLINE)
@@ -263,7 +267,8 @@ def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(ti
     with Processes() as processes:
         server = processes.start("serve", config, *changes, "--out", tmp_path / "run", "--listen", address, "--allow",
                                  tmp_path / "keys.txt", "--insecure", log=log)
-        for i, key in reversed(list(enumerate(keys))):  # a key's name says which client it is, not who comes first
+        # The key decides which client a node is, not the order of joining
+        for i, key in reversed(list(enumerate(keys))):
             processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json"),
                             log=tmp_path / f"site-{i}.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
@@ -277,7 +282,7 @@ def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(ti
 
 
 def same_scores(local, run):
-    """The same evaluations, in the same order: shares to the bit, means over rows up to the order of summation."""
+    """Compares evaluations in order: shares to the bit, means over rows up to the order of summation."""
     expected, found = (without_seconds(lines(folder / "evaluations.jsonl")) for folder in (local, run))
     assert len(expected) == len(found) > 0
     for one, other in zip(expected, found):
@@ -288,8 +293,10 @@ def same_scores(local, run):
 
 
 @pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]")])
-def test_rows_that_nodes_keep_are_scored_as_train_scores_them(score, options, tiny_model, tmp_path):
-    """Before training and after, at every budget and every client's own, on each client's rows and on a draw of all."""
+def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, tmp_path):
+    """Compares scores before and after training, at every budget and every client's own, on each client's rows and on a
+    sample of all.
+    """
     config = own_rows_config(tmp_path)
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1, evaluate__budgets="[0.25, 1.0]", evaluate__before="true",
                        evaluate__per_client="true", evaluate__limit=3, evaluate__max_new_tokens=4,
@@ -325,7 +332,7 @@ def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):
 
 
 @slow
-def test_a_node_that_measures_its_machine_brings_its_budget(tiny_model, tmp_path):
+def test_a_node_that_measures_its_machine_reports_its_budget(tiny_model, tmp_path):
     (key,) = keygen(tmp_path, 1)
     address, log = f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
     with Processes() as processes:

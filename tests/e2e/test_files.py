@@ -1,4 +1,4 @@
-"""Rows of people's own: from files to a trained and scored adapter, and what is said of files that cannot be read."""
+"""Tests user files: from rows to a trained and scored adapter, and errors about files that cannot be read."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def question(i):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """One file of each format, and one whose rows are in two files."""
+    """Writes a file of each format, and one format in two files."""
     folder = tmp_path_factory.mktemp("rows")
     (folder / "alpaca.json").write_text(json.dumps([{"instruction": question(i), "input": "a list", "output": f"the fox {i}"} for i in range(20)]))
     write_lines(folder / "talk.jsonl", [{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question(i)},
@@ -70,7 +70,7 @@ def trained(tiny_model, config, tmp_path_factory):
     return out, done
 
 
-def test_a_mixture_of_files_and_a_built_in_task_is_trained_on_and_scored_four_ways(trained, folder):
+def test_a_mixture_of_files_and_a_built_in_task_is_trained_and_scored(trained, folder):
     out, done = trained
     scores = {one["task"]: one for one in lines(out / "evaluations.jsonl") if one["budget"] == 1}
     assert sorted(scores) == ["builtin:tools", "files:alpaca", "files:choice", "files:notes", "files:talk"]
@@ -88,7 +88,7 @@ def test_a_mixture_of_files_and_a_built_in_task_is_trained_on_and_scored_four_wa
     assert "nll" in done.stdout and "acc" in done.stdout
 
 
-def test_what_is_held_out_is_scored_again_as_it_was(trained):
+def test_held_out_rows_are_scored_again_to_the_same_scores(trained):
     out, _ = trained
     again = [json.loads(line) for line in succeed("evaluate", "--run", out, "--tasks", "files", "--budget", 1, "--json").stdout.splitlines()]
     recorded = {one["task"]: one for one in lines(out / "evaluations.jsonl") if one["budget"] == 1}
@@ -97,7 +97,7 @@ def test_what_is_held_out_is_scored_again_as_it_was(trained):
         assert {key: recorded[score["task"]][key] for key in score if key != "seconds"} == {key: score[key] for key in score if key != "seconds"}
 
 
-def test_a_file_that_came_later_is_none_of_a_resumed_runs(tiny_model, config, folder, tmp_path):
+def test_a_resumed_run_ignores_files_that_were_added_later(tiny_model, config, folder, tmp_path):
     notes = tmp_path / "rows/notes"
     for part in "ab":
         write_lines(notes / f"{part}.jsonl", [{"prompt": f"{part} {i}", "completion": "No."} for i in range(8)])
@@ -131,8 +131,8 @@ def test_a_model_without_a_run_is_scored_on_a_file(tiny_model, folder, tmp_path,
         assert all(one["references"] for one in shown)
 
 
-def test_likelihoods_are_those_that_score_gives(tiny_model, folder, tmp_path):
-    """The answer behind its prompt, token by token; the end of sequence is a token of the answer."""
+def test_likelihoods_equal_those_of_score(tiny_model, folder, tmp_path):
+    """Compares the answer after its prompt token by token. The end of sequence is a token of the answer."""
     result = json.loads(succeed("evaluate", "--model", tiny_model, "--tasks", "files", "--data", folder / "choice.jsonl", "--score", "nll",
                                 "--json").stdout)
     rows, end = lines(folder / "choice.jsonl"), json.loads((tiny_model / "config.json").read_text())["eos_token_id"]
@@ -167,14 +167,14 @@ GOOD = {"instruction": "a", "output": "b"}
     ("rows.jsonl", [{"messages": [{"role": role, "content": "a"} for role in ("user", "assistant") * 2]}],
      ["[config]", "4 turns", 'data.template = "chat"']),
 ])
-def test_the_first_row_that_cannot_be_read_ends_the_run_before_anything_is_made(tiny_model, tmp_path, name, content, says):
+def test_an_invalid_row_ends_the_run_before_anything_is_written(tiny_model, tmp_path, name, content, says):
     file = write_lines(tmp_path / "data" / name, content)
     arguments = settings(model__path=tiny_model, data__task="files", data__files__train=f"['{file}']")
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "run", *arguments), *says)
     assert not (tmp_path / "run").exists()
 
 
-def test_rows_are_left_out_and_counted_where_that_is_asked_for(tiny_model, tmp_path):
+def test_invalid_rows_are_skipped_and_counted_if_configured(tiny_model, tmp_path):
     rows = [json.dumps({"prompt": f"question {i}", "completion": "answer"}) + "\n" for i in range(30)]
     file = write_lines(tmp_path / "rows.jsonl", [*rows[:16], "nothing\n", *rows[16:], '{"prompt": "a"}\n'])
     done = succeed("train", CONFIG, "--out", tmp_path / "run", *settings(
@@ -186,7 +186,7 @@ def test_rows_are_left_out_and_counted_where_that_is_asked_for(tiny_model, tmp_p
     assert len(sum(json.loads((tmp_path / "run/partition.json").read_text())["clients"], [])) == 27
 
 
-def test_files_that_are_not_there_are_named(tiny_model, tmp_path):
+def test_missing_files_are_named(tiny_model, tmp_path):
     for pattern, says in {"gone.jsonl": ["gone.jsonl", "is not there"], "*.jsonl": ["*.jsonl", "matches no file"]}.items():
         refused("train", CONFIG, "--out", tmp_path / "run", *settings(
             model__path=tiny_model, data__task="files", data__files__train=f"['{tmp_path}/{pattern}']"), says=["data.files.train", *says])

@@ -1,12 +1,12 @@
-"""OLMoE-1B-7B's size with random weights: made, trained by eight unequal clients, killed, resumed to the same bits and
-exported, on 24 GiB; and over an int8 base on 13.
+"""Tests a model of OLMoE-1B-7B's size with random weights. It is created, trained by eight unequal clients, killed,
+resumed to the same bits and exported on 24 GiB. Another run over an int8 base takes 13 GiB.
 
-Opt-in, for an hour of both cores, 20 GiB of memory and 40 GB of disk:
+The test is opt-in. It takes an hour of both cores, 20 GiB of memory and 40 GB of disk:
 
     EVENKEEL_FULL_SIZE=/a/folder/with/space EVENKEEL_DATA=/data \\
     EVENKEEL_PROGRAM=$PWD/build/evenkeel .venv-v4/bin/python -m pytest -s tests/e2e/test_full_size.py
 
-The tokenizer is $EVENKEEL_DATA/tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json. What was measured is printed.
+The tokenizer is $EVENKEEL_DATA/tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json. The test prints what it measures.
 """
 
 import hashlib

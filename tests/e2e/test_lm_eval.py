@@ -1,5 +1,6 @@
-"""lm-evaluation-harness on a run: on its merged export by the harness's own model, and on the run as it is by the model class that
-docs/serving.md shows. Its environment is .venv-lm-eval; offline."""
+"""Compares evaluations with lm-evaluation-harness: on the merged export with the harness's own model, and on the run
+with the model class of docs/serving.md. It uses .venv-lm-eval, offline.
+"""
 
 import importlib.util
 import json
@@ -11,7 +12,7 @@ import pytest
 from tiny import PROGRAM, ROOT, succeed
 from tutorial import BLOCK
 
-# Read when the harness is imported.
+# The harness reads this variable when it is imported.
 CACHE = tempfile.TemporaryDirectory()
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HOME": CACHE.name}
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness (lm-eval) is not installed")
@@ -50,7 +51,7 @@ def write_rows(file, rows):
 
 
 def generated(model, prompt):
-    """The answer to a prompt, up to its first line end."""
+    """Returns the answer to a prompt, up to its first line end."""
     text = succeed("generate", "--model", model, "--prompt", prompt, "--max-new-tokens", 6).stdout
     return text.removeprefix(prompt).split("\n")[0]
 
@@ -64,7 +65,7 @@ def merged(small_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tasks(merged, tmp_path_factory):
-    """The two tasks; half of the free answers are what the model says."""
+    """Writes the two tasks. Half of the free answers are the model's own answers."""
     folder = tmp_path_factory.mktemp("tasks")
     choosing = [{"question": question, "choices": CHOICES, "answer": i % len(CHOICES)} for i, question in enumerate(QUESTIONS)]
     answering = [{"prompt": prompt, "answer": generated(merged, prompt) if i % 2 else "something else"}
@@ -75,7 +76,7 @@ def tasks(merged, tmp_path_factory):
 
 
 def evaluated(model, folder, names):
-    """Results and samples of tasks by name."""
+    """Returns results and samples of tasks by name."""
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
     manager = TaskManager(include_path=str(folder), include_defaults=False)
@@ -84,7 +85,7 @@ def evaluated(model, folder, names):
 
 
 def likelihoods(samples):
-    """(log-likelihood, is greedy) of every choice of every row."""
+    """Returns (log-likelihood, is greedy) of every choice of every row."""
     return [[tuple(answer) for answer in sample["filtered_resps"]] for sample in sorted(samples, key=lambda s: s["doc_id"])]
 
 
@@ -95,7 +96,7 @@ def by_the_harness(merged, tasks):
 
 
 def ranked(model, rows, folder, *flags):
-    """The share of rows whose answer has the largest log-probability here, and all of these."""
+    """Returns the share of rows whose answer has the largest log-probability, and all log-probabilities."""
     texts = write_rows(folder / "texts.jsonl", [{"text": row["question"] + choice} for row in rows for choice in ("", *row["choices"])])
     said = iter([json.loads(line) for line in succeed("score", "--model", model, "--input", texts, "--json", *flags).stdout.splitlines()])
     found = []
@@ -105,7 +106,7 @@ def ranked(model, rows, folder, *flags):
     return sum(values.index(max(values)) == row["answer"] for values, row in zip(found, rows)) / len(rows), found
 
 
-def test_multiple_choice_on_a_merged_export_scores_as_our_ranking_by_likelihood(merged, tasks, by_the_harness, tmp_path):
+def test_multiple_choice_scores_equal_our_likelihood_ranking(merged, tasks, by_the_harness, tmp_path):
     rows = [json.loads(line) for line in (tasks / "choosing.jsonl").read_text().splitlines()]
     accuracy, expected = ranked(merged, rows, tmp_path)
     results, samples = by_the_harness
@@ -114,14 +115,14 @@ def test_multiple_choice_on_a_merged_export_scores_as_our_ranking_by_likelihood(
         assert [value for value, _ in theirs] == pytest.approx(ours, abs=1e-3)
 
 
-def test_free_answers_on_a_merged_export_are_those_of_generate(by_the_harness):
+def test_free_answers_equal_those_of_generate(by_the_harness):
     results, _ = by_the_harness
     assert results["answering"]["exact_match,none"] == 0.5
 
 
 @pytest.fixture(scope="module")
 def evenkeel_lm(tmp_path_factory):
-    """The class of docs/serving.md."""
+    """Returns the class of docs/serving.md."""
     name = "evenkeel_lm.py"
     code, = [text for _, said, text in BLOCK.findall((ROOT / "docs/serving.md").read_text()) if said == name]
     file = tmp_path_factory.mktemp("class") / name
@@ -132,7 +133,7 @@ def evenkeel_lm(tmp_path_factory):
     return module
 
 
-def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_run, evenkeel_lm, tasks, by_the_harness):
+def test_the_class_scores_a_run_like_the_harness_scores_its_merged_export(small_run, evenkeel_lm, tasks, by_the_harness):
     model = evenkeel_lm.Evenkeel("--run", str(small_run), "--budget", "1", program=PROGRAM)
     results, samples = evaluated(model, tasks, ["choosing"])
     assert results["choosing"]["acc,none"] == by_the_harness[0]["choosing"]["acc,none"]
@@ -144,7 +145,7 @@ def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_
 EMPTY_CONTEXTS = ["The sky is blue", "T", " blue", "Is it so?", "<|endoftext|>A stone", "\n", "42"]
 
 
-def test_empty_contexts_are_scored_by_the_class_as_by_the_harness(small_run, evenkeel_lm, merged):
+def test_the_class_scores_empty_contexts_like_the_harness(small_run, evenkeel_lm, merged):
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
     pairs = [("", text) for text in EMPTY_CONTEXTS] + [("The sky is", " blue"), ("The sky is ", "blue"), ("A stone\n", "is true")]

@@ -1,4 +1,4 @@
-"""Output that cannot be written: one line and exit 1, whatever the command; a reader that has gone away is no error."""
+"""Tests output that cannot be written: one line and exit 1 for every command. A closed pipe is no error."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, settings, succeed
 
 @pytest.fixture(scope="module")
 def place(tiny_model, tmp_path_factory):
-    """What the commands need: a run, texts, a line to tokenize."""
+    """Creates what the commands need: a run, texts, a line to tokenize."""
     folder = tmp_path_factory.mktemp("output")
     succeed("train", CONFIG, "--out", folder / "run",
             *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, clients__participation=0.4))
@@ -53,20 +53,20 @@ def started(words, **options):
 
 
 def without_reader():
-    """The end of a pipe that nobody reads any more."""
+    """Returns the write end of a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     return writing
 
 
 def says_so(done, why):
-    """One line of error behind the program's own log."""
+    """Checks for one line of error after the program's log."""
     errors = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
     assert (done.returncode, errors) == (1, [f"evenkeel: [io] standard output: cannot be written: {why}"]), done.stderr
 
 
 @pytest.mark.parametrize("command", PRINTING)
-def test_a_full_device_a_closed_descriptor_and_a_limit_are_errors_and_a_broken_pipe_is_not(command, place, tmp_path):
+def test_full_devices_closed_descriptors_and_limits_are_errors_and_broken_pipes_are_not(command, place, tmp_path):
     words = words_of(command, place)
     with open("/dev/full", "w") as full:
         says_so(started(words, stdout=full), "No space left on device")
@@ -81,7 +81,7 @@ def test_a_full_device_a_closed_descriptor_and_a_limit_are_errors_and_a_broken_p
 
 
 def tiny_encoder(folder):
-    """The smallest BERT that there can be."""
+    """Creates the smallest possible BERT."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
     BertWordPieceTokenizer({word: i for i, word in enumerate(words)}).save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({
@@ -101,7 +101,7 @@ def tiny_encoder(folder):
               folder / "model.safetensors")
 
 
-def test_bertscore_is_no_exception(tmp_path):
+def test_bertscore_reports_output_errors_too(tmp_path):
     (tmp_path / "bert").mkdir()
     tiny_encoder(tmp_path / "bert")
     (tmp_path / "pairs.jsonl").write_text('{"candidate": "a b", "reference": "a c"}\n')
@@ -112,7 +112,7 @@ def test_bertscore_is_no_exception(tmp_path):
             says_so(started([*command, *flags], stdout=full), "No space left on device")
 
 
-def test_a_closed_stdout_is_not_taken_for_the_next_file(place, tmp_path):
+def test_a_closed_stdout_is_not_reused_for_the_next_file(place, tmp_path):
     predictions = tmp_path / "predictions.jsonl"
     done = started([*words_of("evaluate --json", place), "--predictions", predictions],
                    preexec_fn=lambda: os.close(1))
@@ -120,7 +120,7 @@ def test_a_closed_stdout_is_not_taken_for_the_next_file(place, tmp_path):
     assert not predictions.exists() or all("output" in line for line in lines(predictions))
 
 
-def test_a_terminal_gets_every_line_and_one_that_hung_up_is_an_error(place):
+def test_a_terminal_gets_every_line_and_a_closed_terminal_is_an_error(place):
     ours, theirs = os.openpty()
     assert started(words_of("list", place), stdout=theirs).returncode == 0
     assert b"builtin:tools" in os.read(ours, 1 << 16)
@@ -134,7 +134,7 @@ def test_predictions_that_cannot_be_written_are_an_error(place):
     assert done.returncode == 1 and "evenkeel: [io] /dev/full cannot be written" in done.stderr
 
 
-def test_a_training_is_whole_when_its_table_or_its_log_cannot_be_written(place, tmp_path):
+def test_a_run_is_complete_even_if_its_table_or_log_cannot_be_written(place, tmp_path):
     def train(name, **options):
         out = tmp_path / name
         words = ["train", CONFIG, "--out", out, *settings(model__path=place / "model", train__rounds=1, evaluate__limit=1,
@@ -164,7 +164,7 @@ def test_a_training_is_whole_when_its_table_or_its_log_cannot_be_written(place, 
     (["report", "{place}/run", "--html", "{out}.html"], ".html"),
     (["score", "--model", "{place}/model", "--input", "{place}/texts.jsonl", "--logits", "{out}.st"], ".st"),
 ])
-def test_a_file_beyond_its_limit_is_one_line_that_names_it(command, file, place, tmp_path):
+def test_a_file_beyond_the_size_limit_is_named_in_one_line(command, file, place, tmp_path):
     out = tmp_path / "out"
     words = [str(word).format(place=place, out=out) for word in command]
     done = started(words, stdout=subprocess.DEVNULL,

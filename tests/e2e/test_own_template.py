@@ -1,4 +1,6 @@
-"""A chat template of one's own for a model that has none: kept by the run, and taken by every command that reads it."""
+"""Tests a user's chat template for a model that has none: the run stores it, and every command that reads the run uses
+it.
+"""
 import datetime
 import json
 import shutil
@@ -49,12 +51,12 @@ def run(folder):
     return succeed("train", "run.toml", "--out", "run", cwd=folder)
 
 
-def test_rows_are_read_once_and_training_on_a_test_file_is_said(folder, run):
+def test_rows_are_read_once_and_training_on_a_test_file_is_reported(folder, run):
     assert "6 rows of rows.jsonl" in run.stderr and "12 rows" not in run.stderr
     assert "rows.jsonl trains and tests (as link.jsonl)" in run.stderr
 
 
-def test_the_run_keeps_a_copy_that_every_command_takes(folder, run):
+def test_the_run_stores_a_copy_that_every_command_uses(folder, run):
     assert (folder / "run/chat_template.jinja").read_text() == TEMPLATE
     (folder / "own.jinja").rename(folder / "away")
     try:
@@ -70,7 +72,7 @@ def test_the_run_keeps_a_copy_that_every_command_takes(folder, run):
         (folder / "away").rename(folder / "own.jinja")
 
 
-def test_another_template_is_refused_on_resume_and_a_changed_copy_is_found_out(folder, run):
+def test_resume_rejects_another_template_and_a_changed_copy(folder, run):
     shutil.copytree(folder / "run", folder / "other")
     (folder / "own.jinja").write_text(TEMPLATE + "!")
     try:
@@ -84,7 +86,7 @@ def test_another_template_is_refused_on_resume_and_a_changed_copy_is_found_out(f
 
 
 @pytest.mark.parametrize("source, says", [("{% if %}", ["bad.jinja", "line 1"]), (None, ["bad.jinja"])])
-def test_what_is_no_template_ends_a_command_at_once(folder, source, says):
+def test_an_invalid_template_ends_a_command_at_once(folder, source, says):
     bad = folder / "bad.jinja"
     bad.unlink(missing_ok=True)
     if source:
@@ -97,7 +99,7 @@ def test_what_is_no_template_ends_a_command_at_once(folder, source, says):
     assert not (folder / "none").exists()
 
 
-def test_every_message_names_the_way_out_and_it_works(folder):
+def test_the_remedies_in_error_messages_work(folder):
     asked = ["evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "files", "--data", "rows.jsonl", "--score", "exact", "--max-new-tokens", "2", "--template", "chat"]
     assert "--chat-template" in evenkeel(*asked, cwd=folder).stderr
     succeed(*asked, "--chat-template", "own.jinja", "--predictions", "p.jsonl", cwd=folder)
@@ -107,7 +109,7 @@ def test_every_message_names_the_way_out_and_it_works(folder):
     assert "chat_template" in evenkeel("train", "run.toml", "--set", "data.template=plain", cwd=folder).stderr
 
 
-def test_a_run_keeps_the_date_that_its_template_writes(folder):
+def test_a_run_keeps_the_date_of_its_template(folder):
     (folder / "dated.jinja").write_text("{{ strftime_now('%d %b %Y') }}" + TEMPLATE)
     asked = ["run.toml", "--out", "dated", "--set", "data.chat_template=dated.jinja", "--set", 'data.date="today"']
     assert "strftime_now needs a date: give one by the key data.date" in evenkeel("train", *asked[:-2], cwd=folder).stderr

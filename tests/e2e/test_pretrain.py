@@ -1,4 +1,4 @@
-"""`evenkeel pretrain`: the curve falls, an interrupted run ends with the same bits, bad input is one line."""
+"""Tests `evenkeel pretrain`: the loss falls, an interrupted run ends with the same bits, bad input is one line."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def without_speed(folder):
     return [{key: value for key, value in row.items() if key not in ("tokens_per_second", "checksum")} for row in curve(folder)]
 
 
-def test_killed_at_any_instant_it_ends_with_the_same_bits_and_each_line_once(config, tmp_path):
+def test_killed_run_ends_with_the_same_bits_and_each_line_once(config, tmp_path):
     file, straight, out = config(60), tmp_path / "straight", tmp_path / "killed"
     began = time.monotonic()
     assert pretrain(file, "--out", straight).returncode == 0
@@ -110,7 +110,7 @@ def test_killed_at_any_instant_it_ends_with_the_same_bits_and_each_line_once(con
 
 
 def interrupted(file, out):
-    """Stopped after its first checkpoint."""
+    """A run that was stopped after its first checkpoint."""
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.PIPE, text=True)
     while not list(out.glob("checkpoint-*.safetensors")):
         time.sleep(0.005)
@@ -118,7 +118,7 @@ def interrupted(file, out):
     process.communicate(timeout=60)
 
 
-def test_a_damaged_checkpoint_is_refused_and_left_as_it_is(config, tmp_path):
+def test_a_damaged_checkpoint_is_rejected_and_not_changed(config, tmp_path):
     file, out = config(400), tmp_path / "out"
     interrupted(file, out)
     tensors = next(out.glob("checkpoint-*.safetensors")).name
@@ -135,7 +135,7 @@ def test_a_damaged_checkpoint_is_refused_and_left_as_it_is(config, tmp_path):
     assert done.returncode == 1 and "checkpoint.json" in done.stderr, done.stderr
 
 
-def test_one_process_works_in_a_folder(config, tmp_path):
+def test_a_folder_is_locked_by_one_process(config, tmp_path):
     file, out = config(400), tmp_path / "out"
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.DEVNULL)
     while not list(out.glob("checkpoint-*.safetensors")):
@@ -160,14 +160,14 @@ def test_bad_input_is_one_line(config, tmp_path, setting, words):
     assert len([line for line in done.stderr.splitlines() if line.startswith("evenkeel:")]) == 1
 
 
-def test_text_that_does_not_do_leaves_the_folder_to_another_config(config, tmp_path):
+def test_unsuitable_text_leaves_the_folder_usable_for_another_config(config, tmp_path):
     out = tmp_path / "out"
     done = pretrain(config(), "--out", out, "--set", "data.documents=1", "--set", "train.sequence_length=250")
     assert done.returncode == 1 and "too few for one sequence of 250" in done.stderr, done.stderr
     assert pretrain(config(5), "--out", out).returncode == 0
 
 
-def test_existing_output_is_left_alone(config, tmp_path):
+def test_existing_output_is_not_changed(config, tmp_path):
     out = tmp_path / "taken"
     out.mkdir()
     (out / "keep").write_text("mine")

@@ -1,4 +1,4 @@
-"""A run that is killed or interrupted, wherever it stands, ends with the same bits as one that was left alone."""
+"""Tests that a run that is killed or interrupted at any point ends with the same bits as an uninterrupted run."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def start(*words):
 
 
 def committed(out):
-    """What a reader sees at any moment: whole lines, and a commit that says as many rounds."""
+    """Checks what a reader sees at any moment: complete lines, and a commit with as many rounds."""
     marker = out / "checkpoint/commit.json"
     done = json.loads(marker.read_text())["round"] if marker.exists() else 0
     assert done - 1 <= len(lines(out / "rounds.jsonl")) <= done
@@ -38,7 +38,7 @@ def committed(out):
 def undisturbed(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "undisturbed"
     began = time.monotonic()
-    done = started(*arguments(tiny_model, out, resume=False))  # as those are that the tests kill
+    done = started(*arguments(tiny_model, out, resume=False))  # started like those that the tests kill
     assert done.returncode == 0, done.stderr
     return out, time.monotonic() - began
 
@@ -81,7 +81,7 @@ def wait_for(condition, seconds=120):
         time.sleep(0.005)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(undisturbed, tiny_model, tmp_path):
+def test_ctrl_c_saves_and_prints_the_command_to_resume(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     process = start(*arguments(tiny_model, out, resume=False))
     wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
@@ -96,7 +96,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(undisturbed, tiny_model, tmp_path):
     expect_same_run(out, undisturbed[0])
 
 
-def test_uploads_that_arrived_are_not_made_again(undisturbed, tiny_model, tmp_path):
+def test_stored_uploads_are_not_computed_again(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     process = start(*arguments(tiny_model, out, resume=False))
     wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
@@ -115,7 +115,7 @@ def test_uploads_that_arrived_are_not_made_again(undisturbed, tiny_model, tmp_pa
 
 
 def half_given_way(out):
-    """Whether some of the last whole round's three uploads are gone, each for one that arrived in the next round."""
+    """Returns whether some of the last complete round's three uploads were deleted because the next round's arrived."""
     marker = out / "checkpoint/commit.json"
     done = json.loads(marker.read_text())["round"] if marker.exists() else 0
     left, arrived = (len(list(out.glob(f"checkpoint/uploads-{r}/*.json"))) for r in (done, done + 1))
@@ -124,7 +124,7 @@ def half_given_way(out):
 
 @pytest.fixture(scope="module")
 def killed_halfway(tiny_model, tmp_path_factory):
-    for attempt in range(20):  # between two looks both may have happened
+    for attempt in range(20):  # both may have happened between two looks
         out = tmp_path_factory.mktemp("killed") / "run"
         process = start(*arguments(tiny_model, out, resume=False))
         while process.poll() is None and not half_given_way(out):
@@ -137,8 +137,8 @@ def killed_halfway(tiny_model, tmp_path_factory):
 
 
 @pytest.mark.parametrize("rounds_back", [None, 0, 1])
-def test_killed_while_uploads_give_way(undisturbed, killed_halfway, tmp_path, rounds_back):
-    """From the last whole round on, and from the one before it, whose next round finds a part of its uploads."""
+def test_killed_while_uploads_are_replaced(undisturbed, killed_halfway, tmp_path, rounds_back):
+    """Resumes from the last complete round, and from the one before it, whose next round finds some of its uploads."""
     out = tmp_path / "run"
     shutil.copytree(killed_halfway, out)
     told = [] if rounds_back is None else ["--from-round", committed(out) - rounds_back]
@@ -178,7 +178,7 @@ WIDEN = MEASURED + settings(**{f"model__products__{place}_{way}": ["widen"] * 8
 
 @pytest.fixture(scope="module")
 def own_products(tmp_path_factory):
-    """Two rounds of two clients on a base in 16 bits, where the library's products have other bits."""
+    """Runs two rounds of two clients on a base in 16 bits, where the library's products have other bits."""
     out = tmp_path_factory.mktemp("runs") / "own"
     succeed(*DEMO, "--out", out, *settings(data__limit=64, train__rounds=2, evaluate__limit=4, clients__count=2,
                                            clients__budgets=[0.125, 1.0], evaluate__budgets=[1.0]))
@@ -191,8 +191,10 @@ def second_round_again(run, out, *told):
     return (out / ADAPTER).read_bytes(), "other bits than those of a run that keeps its arithmetic" in said
 
 
-def test_arithmetic_alone_may_be_told_otherwise(own_products, tmp_path):
-    """The library's products from the second round on: other bits, and the run's own again where nothing is said."""
+def test_only_the_arithmetic_may_change_on_resume(own_products, tmp_path):
+    """Uses the library's products from the second round on, which gives other bits. Without the option the run's own
+    are used.
+    """
     whole = (own_products / ADAPTER).read_bytes()
     assert second_round_again(own_products, tmp_path / "kept") == (whole, False)
     assert second_round_again(own_products, tmp_path / "measured", *MEASURED)[1]
@@ -203,7 +205,7 @@ def test_arithmetic_alone_may_be_told_otherwise(own_products, tmp_path):
     assert "model.compute_dtype is" not in refused
 
 
-def test_arithmetic_told_otherwise_is_that_of_every_rank(own_products, tmp_path):
+def test_changed_arithmetic_applies_to_every_rank(own_products, tmp_path):
     alone = second_round_again(own_products, tmp_path / "alone", *WIDEN)
     assert second_round_again(own_products, tmp_path / "ranks", *WIDEN, "--ranks", 2) == alone
     assert alone[0] != (own_products / ADAPTER).read_bytes()

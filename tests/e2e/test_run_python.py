@@ -1,4 +1,4 @@
-"""run_python.py: what one test does to its process keeps no other test from running."""
+"""Tests run_python.py: a test that crashes or hangs does not prevent the others from running."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ HANG = "import time\ndef test_hang(): time.sleep(60)\ndef test_behind(): pass\n"
 
 
 def run_tests(folder, *options, seconds="600", **files):
-    """The exit code and the lines of a run over files with this content."""
+    """Returns the exit code and the lines of a run over files with this content."""
     for name, content in files.items():
         (folder / f"test_{name}.py").write_text(content)
     words = [sys.executable, ROOT / "tests/run_python.py", *options, *sorted(folder.glob("test_*.py"))]
@@ -27,26 +27,26 @@ def count(lines, text):
     return sum(text in line for line in lines)
 
 
-def test_a_crash_is_one_failure_and_the_tests_behind_it_run(tmp_path):
+def test_a_crash_is_one_failure_and_later_tests_run(tmp_path):
     code, said = run_tests(tmp_path, a=CRASH, b="def test_other(): pass\n")
     assert code == 1 and "FAILED test_a.py::test_crash ended its process (exit code -11)" in said, said
     assert [count(said, f"{name} PASSED") for name in ("test_first", "test_behind", "test_other")] == [1, 1, 1], said
 
 
-def test_a_hang_ends_after_its_time_with_a_traceback_and_the_tests_behind_it_run(tmp_path):
+def test_a_hang_times_out_with_a_traceback_and_later_tests_run(tmp_path):
     code, said = run_tests(tmp_path, seconds="1", a=HANG, b="def test_other(): pass\n")
     assert code == 1 and count(said, "FAILED test_a.py::test_hang ended its process") == 1, said
     assert count(said, "in test_hang") >= 1 and count(said, "test_behind PASSED") == count(said, "test_other PASSED") == 1, said
 
 
 @pytest.mark.parametrize("broken", ["import os\nos._exit(3)\n", "import nowhere\n", "def test_(:\n"], ids=["ends", "import", "syntax"])
-def test_a_file_that_cannot_be_read_is_a_failure_and_the_other_files_run(broken, tmp_path):
+def test_an_unreadable_file_is_a_failure_and_other_files_run(broken, tmp_path):
     code, said = run_tests(tmp_path, a=broken, b="def test_other(): pass\n", c="def test_last(): pass\n")
     assert code == 1 and count(said, "test_a.py") >= 1, said
     assert count(said, "test_other PASSED") == count(said, "test_last PASSED") == 1, said
 
 
-def test_a_failure_before_a_crash_is_still_a_failure_and_all_that_pass_is_success(tmp_path):
+def test_failures_before_a_crash_count_and_only_all_passing_is_success(tmp_path):
     assert run_tests(tmp_path, a=GOOD)[0] == 1
     code, said = run_tests(tmp_path, a=GOOD, b=CRASH)
     assert code == 1 and count(said, "test_bad FAILED") == 1
@@ -61,7 +61,7 @@ def test_shards_share_the_files(tmp_path):
     assert seen == [["a", "c", "e"], ["b", "d"]]
 
 
-def test_a_process_that_a_test_left_behind_ends_with_the_tests(tmp_path):
+def test_processes_left_by_a_test_end_with_the_tests(tmp_path):
     file = tmp_path / "pid"
     code, _ = run_tests(tmp_path, a=f"import subprocess\ndef test_leaves():\n    left = subprocess.Popen(['sleep', '600'])\n"
                                 f"    open({str(file)!r}, 'w').write(str(left.pid))\n")

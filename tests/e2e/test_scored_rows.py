@@ -1,4 +1,4 @@
-"""What counts as right: options by their place, rankings that do not know the answer, prompts that are empty, rows that are bad."""
+"""Tests how rows are scored: options by position, rankings that do not use the answer, empty prompts, invalid rows."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from tiny import evenkeel, lines, one_line, succeed
 ANSWERS = ["answer1", "answer2", "answer3"]
 CHAT = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n{% endfor %}"
         "{% if add_generation_prompt %}[assistant]{% endif %}")
-# What a row says around its answer, given the answer.
+# Text around an answer in a row's output, as a function of the answer.
 OUTPUTS = ["{}", "the correct answer is {}", "{}. Because {} is what the text says, {}", "So: {} since the text points to {}"]
 
 
@@ -51,11 +51,11 @@ def shaped(form, question, output):
 
 
 @pytest.mark.parametrize("template", ["paper", "llm_adapters", "plain", "chat"])
-def test_a_ranking_does_not_depend_on_which_option_is_right(chatty, template, tmp_path):
+def test_a_ranking_does_not_depend_on_the_right_option(chatty, template, tmp_path):
     for form in ("alpaca", "prompt_completion", "messages"):
         rows = [{**shaped(form, f"Question {i}: which one?", output.format(*[answer] * 3)), "answer": answer, "options": ANSWERS}
                 for i, output in enumerate(OUTPUTS) for answer in ANSWERS]
-        # The same text, whatever its answer is said to be.
+        # The same text with any answer.
         rows += [{**shaped(form, f"Question {i}: who?", "Not answer2 but answer1"), "answer": answer, "options": ANSWERS}
                  for i in range(3) for answer in ANSWERS]
         ranked = [one["ranked"] for one in predictions(chatty, rows, tmp_path, "--template", template)]
@@ -63,7 +63,7 @@ def test_a_ranking_does_not_depend_on_which_option_is_right(chatty, template, tm
             assert len(set(ranked[i:i + 3])) == 1, (form, rows[i])
 
 
-def test_a_conversation_is_ranked_as_the_same_row_of_prompt_and_completion(chatty, tmp_path):
+def test_a_conversation_is_ranked_like_prompt_and_completion(chatty, tmp_path):
     found = {}
     for form in ("messages", "prompt_completion", "alpaca"):
         rows = [{**shaped(form, f"Question {i}: which one?", OUTPUTS[i % 4].format(*[ANSWERS[i % 3]] * 3)), "answer": ANSWERS[i % 3],
@@ -72,7 +72,7 @@ def test_a_conversation_is_ranked_as_the_same_row_of_prompt_and_completion(chatt
     assert found["messages"] == found["prompt_completion"] == found["alpaca"]
 
 
-def test_options_are_ranked_behind_what_stands_before_the_first_of_them(tiny_model, tmp_path):
+def test_options_are_ranked_after_the_text_before_the_first_option(tiny_model, tmp_path):
     rows = [{"prompt": f"Question {i}: which one? ", "completion": output.format(*[ANSWERS[i % 3]] * 3), "answer": ANSWERS[i % 3],
              "options": ANSWERS} for i, output in enumerate(OUTPUTS * 2)]
     ranked = [one["ranked"] for one in predictions(tiny_model, rows, tmp_path, "--template", "plain")]
@@ -84,9 +84,9 @@ def test_options_are_ranked_behind_what_stands_before_the_first_of_them(tiny_mod
     assert ranked == [ANSWERS[one] for one in best]
 
 
-# --- values that are empty or no answer at all ---
+# --- empty or impossible values ---
 
-def test_a_row_whose_answer_no_one_can_give_is_refused(tiny_model, tmp_path):
+def test_a_row_with_an_impossible_answer_is_rejected(tiny_model, tmp_path):
     (tmp_path / "boolq").mkdir()
     row = {"instruction": "Is it?\n\nAnswer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     for answer in ("True", "false ", "maybe", "", "true/false"):
@@ -96,7 +96,7 @@ def test_a_row_whose_answer_no_one_can_give_is_refused(tiny_model, tmp_path):
     refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", tmp_path, says=["row 1", "instruction is empty"])
 
 
-def test_a_prompt_that_is_too_long_is_refused_before_any_is_answered(tiny_model, tmp_path):
+def test_a_too_long_prompt_is_rejected_before_any_answer(tiny_model, tmp_path):
     rows = [{"prompt": "Is it so?", "completion": "yes"}] * 300 + [{"prompt": "so " * 4000, "completion": "no"}]
     done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "rows.jsonl", rows),
                     "--score", "f1", "--batch-size", 1, "--max-new-tokens", 200)
@@ -114,13 +114,13 @@ def test_an_empty_output_is_never_right(tiny_model, tmp_path):
 
 # --- score ---
 
-def test_an_empty_prompt_is_scored_behind_the_prefix_token(tiny_model, tmp_path):
+def test_an_empty_prompt_is_scored_after_the_prefix_token(tiny_model, tmp_path):
     completions = ["T", "The answer", " blue", "\n", "<|endoftext|>The answer"]
     rows = [{"prompt": "", "completion": text} for text in completions]
     said = json_lines(succeed("score", "--model", tiny_model, "--input", write(tmp_path / "rows.jsonl", rows), "--json").stdout)
     ids = [{"ids": one["ids"]} for one in said]
     assert [one["ids"][0] for one in said] == [0] * len(rows)
-    assert said[4]["ids"] == said[1]["ids"]  # a text that brings the token needs no other
+    assert said[4]["ids"] == said[1]["ids"]  # a text that begins with the token gets no second one
     plain = json_lines(succeed("score", "--model", tiny_model, "--input", write(tmp_path / "ids.jsonl", ids), "--json").stdout)
     for given, wanted in zip(said, plain, strict=True):
         assert given["completion"]["first"] == 1
@@ -144,7 +144,7 @@ GOOD = ['{"ids": [7, 8, 9]}', '{"text": "The answer"}']
 
 @pytest.mark.parametrize("json_flag", [["--json"], []])
 @pytest.mark.parametrize("stdin", [True, False])
-def test_a_line_that_cannot_be_scored_stops_no_other(tiny_model, tmp_path, json_flag, stdin):
+def test_a_line_that_cannot_be_scored_does_not_stop_the_others(tiny_model, tmp_path, json_flag, stdin):
     rows = [GOOD[0], *BAD[:3], GOOD[1], *BAD[3:]]
     text = "\n".join(rows) + "\n"
     file = write(tmp_path / "rows.jsonl", rows)
@@ -165,7 +165,7 @@ def test_a_line_that_cannot_be_scored_stops_no_other(tiny_model, tmp_path, json_
     assert strict.stdout == ""
 
 
-def test_a_prompt_that_cannot_be_answered_stops_no_other(tiny_model, tmp_path):
+def test_a_prompt_that_cannot_be_answered_does_not_stop_the_others(tiny_model, tmp_path):
     rows = ['{"prompt": "Once"}', '{"prompt": ""}', '{"prompt": 5}', "{", json.dumps({"prompt": "so " * 4000}), '{"prompt": "The answer"}']
     flags = ["generate", "--model", tiny_model, "--input", write(tmp_path / "rows.jsonl", rows), "--max-new-tokens", 3]
     done = evenkeel(*flags, "--json")
@@ -181,7 +181,7 @@ def test_a_prompt_that_cannot_be_answered_stops_no_other(tiny_model, tmp_path):
     refused("generate", "--model", tiny_model, says=["--prompt or --input"])
 
 
-def test_rows_that_cannot_be_read_are_left_out_of_an_evaluation_or_refused(tiny_model, tmp_path):
+def test_invalid_rows_are_skipped_in_an_evaluation_or_rejected(tiny_model, tmp_path):
     good = {"prompt": "Is it so?", "completion": "yes"}
     rows = [good, {"prompt": "Is it?"}, "no JSON", {**good, "prompt": "Really?"}, {"prompt": "", "completion": "no"}]
     flags = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "rows.jsonl", rows), "--score", "exact",
@@ -198,7 +198,7 @@ def test_rows_that_cannot_be_read_are_left_out_of_an_evaluation_or_refused(tiny_
 
 # --- before work starts ---
 
-def test_places_and_encoders_are_looked_at_before_anything_is_scored(tiny_model, tmp_path):
+def test_outputs_and_encoders_are_checked_before_scoring(tiny_model, tmp_path):
     file = write(tmp_path / "rows.jsonl", [{"prompt": "Is it so?", "completion": "yes"}])
     flags = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", file]
     for more, word in ((["--predictions", tmp_path], "cannot be written"), (["--predictions", tmp_path / "no/p.jsonl"], "cannot be written"),

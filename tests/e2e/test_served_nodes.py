@@ -1,4 +1,4 @@
-"""What a server sends its nodes to render conversations with, and what becomes of a node's score that does not come."""
+"""Tests the chat template that a server sends to its nodes, and rounds in which a node's score is missing."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ per_client = true
 
 
 def served(processes, folder, config, model_of, *more_of_serve, make_keys=True):
-    """A server with its nodes. -> the server, its log"""
+    """Runs a server with its nodes. Returns the server and its log."""
     keys = keygen(folder, 2) if make_keys else [folder / f"site-{i}.pem" for i in range(2)]
     log, address = folder / "serve.log", f"127.0.0.1:{free_port()}"
     server = processes.start("serve", config, "--out", folder / "run", "--listen", address, "--allow", folder / "keys.txt", "--insecure",
@@ -80,8 +80,8 @@ def test_nodes_render_with_the_template_of_the_server_without_its_file(tiny_mode
     assert copy.read_text() == TEMPLATE
 
 
-def test_the_models_own_template_of_the_server_counts(tiny_model, tmp_path):  # noqa: F811
-    """One node's copy of the model has another template beside it."""
+def test_the_template_of_the_servers_model_is_used(tiny_model, tmp_path):  # noqa: F811
+    """One node's copy of the model has another template."""
     models = [tmp_path / "model-0", tmp_path / "model-1"]
     for i, model in enumerate(models):
         shutil.copytree(tiny_model, model)
@@ -94,7 +94,7 @@ def test_the_models_own_template_of_the_server_counts(tiny_model, tmp_path):  # 
     same_result(tmp_path / "local", tmp_path / "run")
 
 
-def test_a_node_whose_model_names_other_tokens_does_not_join(tiny_model, tmp_path):  # noqa: F811
+def test_a_node_whose_tokenizer_differs_cannot_join(tiny_model, tmp_path):  # noqa: F811
     (tmp_path / "own.jinja").write_text(TEMPLATE)
     other = tmp_path / "other"
     shutil.copytree(tiny_model, other)
@@ -105,7 +105,7 @@ def test_a_node_whose_model_names_other_tokens_does_not_join(tiny_model, tmp_pat
         wait_until(lambda: "names other special tokens" in (tmp_path / "serve.log").read_text(), tmp_path / "serve.log")
 
 
-def test_a_node_without_a_score_is_missing_in_it_and_nothing_else(tiny_model, tmp_path):  # noqa: F811
+def test_a_node_without_a_score_is_missing_only_in_that_score(tiny_model, tmp_path):  # noqa: F811
     """Its test file loses rows after it joined."""
     (tmp_path / "own.jinja").write_text(TEMPLATE)
     config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path}/own.jinja"')
@@ -126,7 +126,7 @@ def test_a_node_without_a_score_is_missing_in_it_and_nothing_else(tiny_model, tm
 
 
 @pytest.mark.parametrize("name", ["same", "link", "copy"])
-def test_a_client_that_trains_on_anothers_test_file_is_told(name, tiny_model, tmp_path):  # noqa: F811
+def test_a_client_that_trains_on_anothers_test_file_is_reported(name, tiny_model, tmp_path):  # noqa: F811
     (tmp_path / "own.jinja").write_text(TEMPLATE)
     config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path}/own.jinja"')
     one, other = tmp_path / "site-0.jsonl", tmp_path / "site-1-test.jsonl"
@@ -147,7 +147,7 @@ def test_a_client_that_trains_on_anothers_test_file_is_told(name, tiny_model, tm
     assert "the run was trained on" in said and "moved.jsonl" in said and "site-1.jsonl" in said
 
 
-def test_a_published_test_file_that_is_trained_on_is_told(tiny_model, tmp_path):  # noqa: F811
+def test_training_on_a_published_test_file_is_reported(tiny_model, tmp_path):  # noqa: F811
     row = {"instruction": "Is {} even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     (tmp_path / "data/boolq").mkdir(parents=True)
     rows = [{**row, "instruction": row["instruction"].format(2 * i)} for i in range(8)]

@@ -1,5 +1,6 @@
-"""A served run goes on as `evenkeel train` does: to another number of rounds, from an earlier round; and what the server reads is read before
-anybody can join."""
+"""Tests that a served run resumes like `evenkeel train`: to another number of rounds, or from an earlier round. The
+server checks its inputs before nodes can join.
+"""
 
 import json
 
@@ -13,7 +14,7 @@ QUICK = {"data__limit": 30, "evaluate__limit": 1, "evaluate__budgets": "[1.0]"}
 
 
 def go_on(processes, tmp_path, serve, model, *more):
-    """The server again, with nodes that are started again."""
+    """Runs the server again, with restarted nodes."""
     serve = [word for i, word in enumerate(serve) if not str(word).startswith("train.rounds=") and
              not (word == "--set" and str(serve[i + 1]).startswith("train.rounds="))]
     address = f"127.0.0.1:{free_port()}"
@@ -26,7 +27,7 @@ def go_on(processes, tmp_path, serve, model, *more):
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", pytest.param("flora", marks=slow)])
-def test_an_extended_run_is_one_that_had_so_many_rounds_from_the_start(method, tiny_model, tmp_path):  # noqa: F811
+def test_an_extended_served_run_equals_a_run_with_all_rounds(method, tiny_model, tmp_path):  # noqa: F811
     local = local_run(tmp_path, tiny_model, method, **QUICK | {"train__rounds": 3})
     with Processes() as processes:
         server, _, run, serve = federation(processes, tmp_path, tiny_model, method, **QUICK | {"train__rounds": 1})
@@ -43,8 +44,8 @@ def test_an_extended_run_is_one_that_had_so_many_rounds_from_the_start(method, t
 
 
 @pytest.mark.parametrize("round", [0, pytest.param(1, marks=slow)])
-def test_a_run_goes_on_from_an_earlier_round_to_the_same_bits(round, tiny_model, tmp_path):  # noqa: F811
-    """smoe-llb: its clients remember something from round to round, on the nodes' disks."""
+def test_a_run_resumes_from_an_earlier_round_to_the_same_bits(round, tiny_model, tmp_path):  # noqa: F811
+    """smoe-llb's clients store state from round to round, on the nodes' disks."""
     local = local_run(tmp_path, tiny_model, "smoe-llb", **QUICK)
     with Processes() as processes:
         server, _, run, serve = federation(processes, tmp_path, tiny_model, "smoe-llb", **QUICK)
@@ -57,7 +58,7 @@ def test_a_run_goes_on_from_an_earlier_round_to_the_same_bits(round, tiny_model,
     same_run(local, run)
 
 
-def test_what_no_served_run_can_change(tiny_model, tmp_path):  # noqa: F811
+def test_settings_that_a_served_run_cannot_change(tiny_model, tmp_path):  # noqa: F811
     with Processes() as processes:
         server, _, run, serve = federation(processes, tmp_path, tiny_model, "fedit",
                                            **QUICK | {"train__rounds": 1, "train__schedule__kind": "linear"})
@@ -87,7 +88,7 @@ GOOD = {"prompt": "Name a metal.", "completion": "tin"}
     ([GOOD, {"prompt": "Name a tree. " * 2000, "completion": "oak"}], ["row 1", "positions"]),
     ([{"prompt": " ", "completion": "oak"}], ["test.jsonl"]),
 ])
-def test_rows_that_the_server_scores(rows, says, tiny_model, tmp_path):  # noqa: F811
+def test_rows_that_the_server_scores_are_checked_first(rows, says, tiny_model, tmp_path):  # noqa: F811
     (tmp_path / "train.jsonl").write_text(json.dumps(GOOD) + "\n")
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = settings(model__path=tiny_model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
@@ -103,7 +104,7 @@ def test_rows_that_the_server_scores(rows, says, tiny_model, tmp_path):  # noqa:
     ({"data__chat_template": "'/nowhere.jinja'", "data__template": "chat"}, ["/nowhere.jinja"]),
     ({"evaluate__budgets": "[0.01]"}, ["evaluate.budgets"]),
 ])
-def test_what_else_the_server_reads(change, says, tiny_model, tmp_path):  # noqa: F811
+def test_other_inputs_of_the_server_are_checked_first(change, says, tiny_model, tmp_path):  # noqa: F811
     words = run_settings(tiny_model, **{"method": "fedit", "clients__count": 2, "clients__budgets": "[0.5, 1.0]"} | change)
     refused_before_the_port_opens(serve_words(tmp_path, "configs/tiny/train.toml", *words), tmp_path / "run", *says)
 

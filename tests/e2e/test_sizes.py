@@ -1,4 +1,6 @@
-"""What does not fit the machine is said before work begins; what shrinks under a run never becomes another result."""
+"""Tests that work that does not fit the machine is rejected early, and that a file that shrinks during a run never
+changes a result.
+"""
 
 import json
 import os
@@ -26,27 +28,27 @@ MODEL_CONFIG = ROOT / "configs/tiny/model.json"
     ("evaluate", "--max-new-tokens", 2**63 - 1), ("evaluate", "--threads", 2**32 + 1),
     ("bertscore", "--threads", 2**32 + 1), ("bertscore", "--layer", 2**62), ("pg-alignment", "--limit", 10**15),
     ("train", "--threads", 2**32 + 1)])
-def test_a_flag_beyond_its_bound_is_refused_with_it(tiny_model, tmp_path, command, flag, value):
+def test_a_flag_beyond_its_bound_is_rejected_with_the_bound(tiny_model, tmp_path, command, flag, value):
     rest = {"generate": ["--model", tiny_model, "--prompt", "x"], "score": ["--model", tiny_model, "--input", "x"],
             "evaluate": ["--model", tiny_model, "--tasks", "builtin"], "pg-alignment": ["--run", tmp_path],
             "bertscore": ["--model", tiny_model, "--input", "x"], "train": [CONFIG, "--out", tmp_path / "run"]}
     refused(command, *rest[command], flag, value, says=[flag, value, "allowed: ", "up to "])
 
 
-def test_caches_that_no_machine_holds_are_refused_before_they_are_made(tiny_model):
+def test_caches_larger_than_memory_are_rejected_before_allocation(tiny_model):
     prompts = [word for i in range(3000) for word in ("--prompt", f"{i}")]
     refused("generate", "--model", tiny_model, *prompts, "--beams", 1024, "--max-new-tokens", 900,
             says=["generating needs about ", "GiB", "--beams"])
 
 
-def test_a_run_that_cannot_fit_is_refused_before_its_weights_are_read(tiny_model, tmp_path):
+def test_a_run_that_does_not_fit_is_rejected_before_its_weights_are_read(tiny_model, tmp_path):
     line = refused("train", CONFIG, "--out", tmp_path / "run",
                    *settings(model__path=tiny_model, train__batch_size=65536),
                    says=["the run needs about ", "are available", "lower train.batch_size"])
     assert len(line) <= 500 and not (tmp_path / "run/manifest.json").exists()
 
 
-def test_a_limit_of_the_address_space_counts(tiny_model, tmp_path):
+def test_a_limit_of_the_address_space_is_respected(tiny_model, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     refused("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, train__batch_size=3000),
@@ -55,7 +57,7 @@ def test_a_limit_of_the_address_space_counts(tiny_model, tmp_path):
 
 # --- doctor ---
 
-def test_doctor_says_what_a_run_will_hold_and_what_to_lower(tiny_model):
+def test_doctor_reports_the_memory_of_a_run_and_which_setting_to_lower(tiny_model):
     small = ["doctor", "--config", CONFIG, *settings(model__path=tiny_model)]
     out = succeed(*small).stdout
     for word in ("micro-batch", "adapters", "in all", "available", "mapped files", "fits"):
@@ -66,7 +68,7 @@ def test_doctor_says_what_a_run_will_hold_and_what_to_lower(tiny_model):
 
 @pytest.mark.parametrize("changes", [
     {"train__batch_size": 48, "method__name": '"fedit"'}, {"lora__rank": 64, "lora__alpha": 64}])
-def test_the_estimate_is_not_below_what_a_run_takes(tiny_model, tmp_path, changes):
+def test_the_memory_estimate_is_an_upper_bound(tiny_model, tmp_path, changes):
     words = settings(model__path=tiny_model, train__rounds=1, **changes)
     table = succeed("doctor", "--config", CONFIG, *words).stdout
     foreseen = float(next(line for line in table.splitlines() if line.endswith("  in all")).split()[0]) * 2**30
@@ -79,14 +81,14 @@ def test_the_estimate_is_not_below_what_a_run_takes(tiny_model, tmp_path, change
 
 # --- init ---
 
-def test_init_holds_one_tensor_at_a_time(tmp_path):
+def test_init_has_one_tensor_in_memory_at_a_time(tmp_path):
     config = json.loads(MODEL_CONFIG.read_text()) | {"hidden_size": 256, "intermediate_size": 256, "vocab_size": 8000,
                                                      "num_experts": 64, "num_hidden_layers": 8}
     (tmp_path / "model.json").write_text(json.dumps(config))
     made = Measured("init", tmp_path / "model.json", "--out", tmp_path / "model", threads=1)
     made.finish()
     size = (tmp_path / "model/model.safetensors").stat().st_size
-    assert size > 4e8 and made.anonymous < size / 2  # half of which is the program itself
+    assert size > 4e8 and made.anonymous < size / 2  # half of the bound is the program itself
     with safe_open(tmp_path / "model/model.safetensors", "np") as file:
         assert len(file.keys()) == 3 + 8 * (9 + 3 * 64)
 
@@ -107,7 +109,7 @@ def test_a_killed_init_does_not_block_the_next(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"model.json", "model", "again"}
 
 
-def test_init_asks_the_disk_first(tmp_path):
+def test_init_checks_the_free_disk_space_first(tmp_path):
     config = json.loads(MODEL_CONFIG.read_text()) | {"vocab_size": 2**28, "hidden_size": 2**16}
     (tmp_path / "model.json").write_text(json.dumps(config))
     refused("init", tmp_path / "model.json", "--out", tmp_path / "model", says=["the model needs", "GiB", "are free"])
@@ -130,8 +132,9 @@ def wait_for(condition, seconds=120):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("left", [4096, -100])  # nearly all of it goes, or less than a page: read as zeros
-def test_a_model_cut_during_training_ends_the_run_at_its_last_commit(model, tmp_path, left):
+# Nearly the whole file is cut off, or less than a page, which reads as zeros
+@pytest.mark.parametrize("left", [4096, -100])
+def test_truncating_the_model_during_training_ends_the_run_at_its_last_commit(model, tmp_path, left):
     out, weights = tmp_path / "run", model / "model.safetensors"
     whole = weights.read_bytes()
     process = start(out, model)

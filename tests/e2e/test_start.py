@@ -1,4 +1,4 @@
-"""What is found out of a large model file by reading all of it is remembered for as long as nobody touches it."""
+"""Tests the cache of facts about large model files, which is valid until a file changes."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ PIECE = 16 << 20
 
 
 def tree_digest(file):
-    """By the definition in base/format/fingerprint.h."""
+    """Computes the digest by its definition in base/format/fingerprint.h."""
     data = file.read_bytes()
     digests = b""
     for first in range(0, len(data), PIECE):
@@ -29,7 +29,7 @@ def tree_digest(file):
 
 @pytest.fixture(scope="module")
 def large_model(tiny_model, tmp_path_factory):
-    """Of 36 MB, by its vocabulary, untouched for two seconds."""
+    """Creates a model of 36 MB, by its vocabulary, that has not changed for two seconds."""
     folder = tmp_path_factory.mktemp("large")
     config = json.loads((ROOT / "configs/tiny/model.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 140_000}))
@@ -64,13 +64,14 @@ def digest_in(run):
     return entry["sha256_tree"]
 
 
-def test_a_large_file_is_hashed_once_and_again_when_it_is_touched(large_model, tmp_path):
+def test_a_large_file_is_hashed_again_only_after_a_change(large_model, tmp_path):
     cache, first, second = tmp_path / "cache", tmp_path / "first", tmp_path / "second"
     train(cache, large_model, first)
     assert digest_in(first) == tree_digest(large_model / "model.safetensors")
     file, facts = remembered(cache)
     assert facts["sha256_tree"] == digest_in(first) and facts["finite"]
-    file.write_text(sealed({**facts, "sha256_tree": "ab" * 32}) + "\n")  # what is in the manifest then shows who was asked
+    # The manifest then shows whether the cache was used
+    file.write_text(sealed({**facts, "sha256_tree": "ab" * 32}) + "\n")
     train(cache, large_model, second)
     assert digest_in(second) == "ab" * 32
     os.utime(large_model / "model.safetensors")
@@ -79,7 +80,7 @@ def test_a_large_file_is_hashed_once_and_again_when_it_is_touched(large_model, t
     assert digest_in(tmp_path / "third") == digest_in(first)
 
 
-def test_what_was_remembered_and_is_damaged_is_said_and_found_out_anew(large_model, tmp_path):
+def test_a_damaged_cache_entry_is_reported_and_recomputed(large_model, tmp_path):
     cache = tmp_path / "cache"
     train(cache, large_model, tmp_path / "one")
     file, _ = remembered(cache)
@@ -89,13 +90,13 @@ def test_what_was_remembered_and_is_damaged_is_said_and_found_out_anew(large_mod
     assert digest_in(tmp_path / "two") == digest_in(tmp_path / "one")
 
 
-def test_a_cache_that_cannot_be_written_is_a_line_and_no_more(large_model, tmp_path):
+def test_a_cache_that_cannot_be_written_is_only_a_warning(large_model, tmp_path):
     (tmp_path / "cache").write_text("a file")
     done = train(tmp_path / "cache", large_model, tmp_path / "run")
     assert done.stderr.count("nothing is remembered of model files") == 1
 
 
-def test_a_value_that_is_not_finite_is_found_though_the_file_was_finite_before(large_model, tmp_path):
+def test_a_value_that_is_not_finite_is_found_after_a_change(large_model, tmp_path):
     cache, folder = tmp_path / "cache", tmp_path / "model"
     shutil.copytree(large_model, folder)
     time.sleep(2.1)
@@ -108,7 +109,7 @@ def test_a_value_that_is_not_finite_is_found_though_the_file_was_finite_before(l
     one_line(with_cache(cache, *words), "not finite")
 
 
-def test_a_run_of_an_older_version_goes_on_by_the_sha256_of_the_whole_file(large_model, tmp_path):
+def test_a_run_of_an_older_version_resumes_with_the_sha256_of_the_whole_file(large_model, tmp_path):
     run = tmp_path / "run"
     train(tmp_path / "cache", large_model, run)
     manifest = json.loads((run / "manifest.json").read_text())

@@ -1,4 +1,4 @@
-"""[lora] init: a run that starts from an adapter has its effect before the first round."""
+"""Tests [lora] init: a run that starts from an adapter has its effect before the first round."""
 
 import json
 
@@ -12,14 +12,14 @@ UNEQUAL = {"hetlora", "flexlora", "flora", "florist"}
 
 @pytest.fixture(scope="module")
 def adapter(tiny_model, tmp_path_factory):
-    """Of a run of rank 2, well away from zero."""
+    """Returns an adapter of rank 2 whose effect is not small."""
     out = tmp_path_factory.mktemp("start") / "run"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, lora__rank=2, train__optimizer__lr="5e-2"))
     return out
 
 
 def start(model, adapter, method, **changes):
-    """Evaluated before anything is trained."""
+    """Starts a run from the adapter and evaluates it before training."""
     return settings(model__path=model, method__name=method, method__gate_norm="olmoe_native", lora__init=adapter / "adapter",
                     train__rounds=1, data__limit=30, data__task="files", data__partition__kind="iid",
                     data__files__score="nll", data__files__train=f"['{adapter.parent}/rows.jsonl']",
@@ -29,7 +29,7 @@ def start(model, adapter, method, **changes):
 
 @pytest.fixture(scope="module")
 def likelihood(tiny_model, adapter):
-    """Of the rows that all runs are tested on, with the adapter alone."""
+    """Returns the likelihood of the test rows with the adapter alone."""
     rows = [{"prompt": f"Is {i} even?", "completion": "yes" if i % 2 == 0 else "no"} for i in range(12)]
     (adapter.parent / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", adapter.parent / "rows.jsonl", "--score", "nll", "--json"]
@@ -39,8 +39,8 @@ def likelihood(tiny_model, adapter):
 
 
 @pytest.mark.parametrize("method", [name for name in SAMPLE if name != "fed-sb"])
-def test_its_first_scores_are_the_adapters(tiny_model, adapter, likelihood, tmp_path, method):
-    """The adapter's rank is 2, the run's 3: all of it is held. phi is zero before the first round."""
+def test_first_scores_equal_those_of_the_adapter(tiny_model, adapter, likelihood, tmp_path, method):
+    """The adapter's rank 2 fits into the run's rank 3. phi is zero before the first round."""
     words = start(tiny_model, adapter, method, evaluate__as_exported="false")
     words = [word.replace("evaluate.limit=4", "evaluate.limit=0") for word in words]
     out = tmp_path / "out"
@@ -53,7 +53,7 @@ def test_its_first_scores_are_the_adapters(tiny_model, adapter, likelihood, tmp_
     assert files == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_a_method_whose_factors_come_from_gradients_refuses_it_by_name(tiny_model, adapter, likelihood, tmp_path):
+def test_a_method_that_initialises_from_gradients_rejects_an_adapter(tiny_model, adapter, likelihood, tmp_path):
     assert "fed-sb" in NAMES
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *start(tiny_model, adapter, "fed-sb")), "lora.init",
              "fed-sb", "cannot start from an adapter")
@@ -65,13 +65,13 @@ def test_a_method_whose_factors_come_from_gradients_refuses_it_by_name(tiny_mode
     ({"lora__targets": "['q_proj']"}, ["lora.init", "lora.targets"]),
     ({"lora__init": "nowhere"}, ["lora.init", "nowhere", "no folder"]),
 ])
-def test_what_does_not_fit_is_refused_before_anything_is_made(tiny_model, adapter, likelihood, tmp_path, changes, says):
+def test_an_adapter_that_does_not_fit_is_rejected_before_anything_is_written(tiny_model, adapter, likelihood, tmp_path, changes, says):
     words = start(tiny_model, adapter, "fedit") + settings(**changes)
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *words), *says)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_resumed_run_wants_the_adapter_that_it_began_with(tiny_model, adapter, likelihood, tmp_path):
+def test_a_resumed_run_requires_the_same_adapter(tiny_model, adapter, likelihood, tmp_path):
     import shutil
     shutil.copytree(adapter / "adapter", tmp_path / "start")
     words = start(tiny_model, adapter, "fedit") + settings(lora__init=tmp_path / "start")
@@ -81,7 +81,7 @@ def test_a_resumed_run_wants_the_adapter_that_it_began_with(tiny_model, adapter,
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", "--resume", *words), "adapter_config.json", "has changed since")
 
 
-def test_sites_that_it_lacks_begin_fresh_and_are_counted(tiny_model, adapter, likelihood, tmp_path):
+def test_sites_missing_in_the_adapter_are_initialised_and_counted(tiny_model, adapter, likelihood, tmp_path):
     small = tmp_path / "small"
     succeed("train", CONFIG, "--out", small, *arguments(tiny_model, 1, lora__targets="['q_proj']", lora__router_lora="false"))
     words = start(tiny_model, adapter, "fedit") + settings(lora__init=small / "adapter")

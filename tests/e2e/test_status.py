@@ -1,4 +1,4 @@
-"""`evenkeel status` of any run, its log file, and the commands that messages suggest."""
+"""Tests `evenkeel status`, the log file of a run, and the commands that messages suggest."""
 
 import json
 import os
@@ -31,24 +31,24 @@ def pasted(command, **options):
 
 @pytest.fixture
 def arguments(tiny_model, tmp_path):
-    """A run in a folder whose name a shell would take apart."""
+    """Returns the arguments of a run in a folder whose name a shell would split."""
     out = tmp_path / "a run's folder"
     return out, ["train", CONFIG, "--out", out, *settings(model__path=tiny_model, evaluate__limit=1, method__name="fedit")]
 
 
-def test_a_run_that_is_done(small_run):
+def test_status_of_a_finished_run(small_run):
     said = succeed("status", small_run).stdout
     loss = lines(small_run / "rounds.jsonl")[-1]["loss"]
     assert said.startswith(f"fedit, round 1 of 1, loss {loss:.4f}\ndone\n")
     assert re.search(r"^log: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ info    \[run\] done$", said, re.M)
 
 
-def test_a_run_at_work_and_one_that_was_killed(arguments, tmp_path):
+def test_status_of_a_running_and_of_a_killed_run(arguments, tmp_path):
     out, words = arguments
     process = started(*words)
     try:
         wait_for(lambda: (out / "rounds.jsonl").exists())
-        process.send_signal(signal.SIGSTOP)  # it keeps what it holds
+        process.send_signal(signal.SIGSTOP)  # it keeps its locks
         said = succeed("status", out).stdout
         one_line(evenkeel(*words), f"in use by process {process.pid} on", "wait for its end")
         one_line(evenkeel(*words, "--resume"), f"in use by process {process.pid} on", "wait for its end")
@@ -65,12 +65,12 @@ def test_a_run_at_work_and_one_that_was_killed(arguments, tmp_path):
     assert "done\n" in succeed("status", out).stdout
 
 
-def test_a_folder_without_a_run(tmp_path):
+def test_status_of_a_folder_without_a_run(tmp_path):
     one_line(evenkeel("status", tmp_path), str(tmp_path), "holds no run")
     one_line(evenkeel("status", tmp_path / "nowhere"), "nowhere", "holds no run")
 
 
-def test_a_run_that_is_there_already_is_gone_on_with_by_the_line(small_run, tmp_path):
+def test_the_suggested_command_resumes_an_existing_run(small_run, tmp_path):
     out = shutil.copytree(small_run, tmp_path / "a copy")
     said = one_line(evenkeel("train", CONFIG, "--out", out), "holds a run already", "another --out")
     done = pasted(said.split("go on with it by: ", 1)[1])
@@ -103,14 +103,14 @@ def test_warnings_that_came_before_the_folder_are_in_the_log(tiny_model, tmp_pat
     assert warned.split("warning ", 1)[1] in (out / "log.txt").read_text()
 
 
-def test_a_run_that_fails_leaves_its_last_word(tiny_model, tmp_path):
+def test_a_failed_run_logs_its_error(tiny_model, tmp_path):
     out = tmp_path / "out"
     done = evenkeel("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__optimizer__lr="1e6", method__name="fedit"))
     assert done.returncode == 1 and "the loss is" in done.stderr
     assert "error   " in (out / "log.txt").read_text().splitlines()[-1]
 
 
-def test_damage_is_gone_around_by_the_line(tiny_model, tmp_path):
+def test_the_suggested_command_recovers_from_damage(tiny_model, tmp_path):
     out = tmp_path / "a run"
     succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=2, evaluate__limit=1, data__limit=30,
                                                      method__name="fedit", evaluate__budgets="[1.0]"))
@@ -122,7 +122,7 @@ def test_damage_is_gone_around_by_the_line(tiny_model, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted")
-def test_a_full_disk_is_told_with_the_next_step(tiny_model, tmp_path):
+def test_a_full_disk_is_reported_with_the_next_step(tiny_model, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     if pasted(f"mount -t tmpfs -o size=400k none '{disk}'").returncode != 0:

@@ -1,4 +1,4 @@
-"""What a run has stored is believed only after it was checked, and nothing of it is removed before."""
+"""Tests that stored data is checked before it is used, and that nothing is removed before."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ def finished(tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def half_done(tiny_model, tmp_path_factory):
-    """Killed in its second round, after the first upload."""
+    """Returns a run that was killed in its second round, after the first upload."""
     out = tmp_path_factory.mktemp("runs") / "half-done"
     process = start("train", CONFIG, "--out", out, *quick(tiny_model))
     wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")))
@@ -98,14 +98,14 @@ def expect_same_run(out, reference):
 
 # --- damage ---
 
-def test_every_file_of_a_run_is_read_by_somebody(finished):
+def test_every_file_of_a_run_has_a_reader(finished):
     known = {*READERS, "report.html", "log.txt", "checkpoint", "adapter", "checkpoint/round-1", "checkpoint/round-2"}
     assert {name for name in content(finished)
             if not name.startswith(("adapter/", "checkpoint/round-1/"))} == known
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_flipped_bit_is_found_by_who_reads_it_and_nothing_is_changed(run, tmp_path, name):
+def test_readers_detect_a_flipped_bit_and_change_nothing(run, tmp_path, name):
     clock = random.Random(name)
     bits = 8 * (run / name).stat().st_size
     for reader in READERS[name]:
@@ -118,14 +118,14 @@ def test_a_flipped_bit_is_found_by_who_reads_it_and_nothing_is_changed(run, tmp_
     assert not (tmp_path / "exported").exists()
 
 
-def test_the_line_names_what_is_whole_and_the_flag_ends_with_the_same_bits(run, finished):
+def test_the_error_names_the_last_intact_round_and_the_flag_recovers_the_same_bits(run, finished):
     flip(run / STATE, 4001)
     assert "--resume --from-round 1" in one_line(resume(run), "round 1 is whole", "nothing was changed")
     assert resume(run, "--from-round", 1).returncode == 0
     expect_same_run(run, finished)
 
 
-def test_a_marker_that_is_gone_or_older_destroys_nothing(run, finished):
+def test_a_missing_or_older_commit_marker_destroys_nothing(run, finished):
     marker = run / "checkpoint/commit.json"
     text = marker.read_text()
     for damage in ("", "{}", text.replace('"round":2', '"round":1', 1), text[:-9], None):
@@ -138,7 +138,7 @@ def test_a_marker_that_is_gone_or_older_destroys_nothing(run, finished):
     expect_same_run(run, finished)
 
 
-def test_a_damaged_upload_is_made_again(half_done, finished, tmp_path):
+def test_a_damaged_upload_is_computed_again(half_done, finished, tmp_path):
     for kind in (".upload.safetensors", ".json"):
         out = shutil.copytree(half_done, tmp_path / kind)
         damaged = sorted(out.glob(f"checkpoint/uploads-2/*{kind}"))[0]
@@ -150,7 +150,7 @@ def test_a_damaged_upload_is_made_again(half_done, finished, tmp_path):
         expect_same_run(out, finished)
 
 
-def test_a_folder_where_a_file_should_be_is_one_line(run, tmp_path):
+def test_a_folder_in_place_of_a_file_is_one_line(run, tmp_path):
     for name, readers in READERS.items():
         data = (run / name).read_bytes()
         (run / name).unlink()
@@ -183,10 +183,10 @@ def test_values_of_the_wrong_type_name_the_file_before_training(run, tmp_path):
     with_changes("partition.json", "resume", clients=[])
 
 
-# --- a state that was sealed and is wrong all the same ---
+# --- a state with a valid checksum and invalid content ---
 
 def reseal(run):
-    """Seals of the second round made anew, as a program would that wrote what is there."""
+    """Recomputes the checksums of the second round, as a program would that wrote these files."""
     folder = run / "checkpoint/round-2"
     commit = json.loads((folder / "commit.json").read_text())
     for name in commit["files"]:
@@ -197,7 +197,7 @@ def reseal(run):
 
 
 def rewrite_state(run, change):
-    """Tensors of the state as {name: (dtype, shape, bytes)}, changed and written again."""
+    """Changes the tensors of the state, {name: (dtype, shape, bytes)}, and writes them."""
     data = (run / STATE).read_bytes()
     length = struct.unpack("<Q", data[:8])[0]
     header, body = json.loads(data[8:8 + length]), data[8 + length:]
@@ -218,7 +218,7 @@ def site_of(tensors, factor="b"):
     return next(name for name in tensors if name.startswith("adapter/") and name.endswith(f"q_proj/{factor}"))
 
 
-def test_a_state_with_a_value_that_is_no_number_is_refused_by_its_tensor(run, tmp_path):
+def test_a_state_with_nan_is_rejected_with_the_tensors_name(run, tmp_path):
     def change(tensors):
         dtype, shape, data = tensors[site_of(tensors)]
         tensors[site_of(tensors)] = dtype, shape, struct.pack("<f", float("nan")) + data[4:]
@@ -251,14 +251,14 @@ def test_a_state_without_tensors_is_not_exported(run, tmp_path):
 
 # --- the config ---
 
-def test_a_config_edited_by_hand_is_refused_by_its_keys(run, tmp_path):
+def test_an_edited_config_is_rejected_with_its_keys(run, tmp_path):
     config = run / "config.toml"
     config.write_text(config.read_text().replace("seed = 5", "seed = 6").replace("rank = 3", "rank = 4"))
     for reader in EVERYBODY:
         one_line(evenkeel(*commands(run, tmp_path)[reader]), "config.toml", "seed is 6, in the run 5", "lora.rank is 4, in the run 3")
 
 
-def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_path):
+def test_a_resume_with_unchanged_settings_is_accepted(run, tiny_model, tmp_path):
     assert resume(run, *quick(tiny_model), "--threads", 1, "--set", "seed=5").returncode == 0
     said = one_line(resume(run, *settings(train__local_epochs="9.0", seed=5, method__name="fedit")))
     assert "method.name" in said and "seed is" not in said, said
@@ -267,17 +267,17 @@ def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_pat
     edited = tmp_path / "edited.toml"
     edited.write_text(CONFIG.read_text().replace("seed = 5", "seed = 7").replace("rounds = 3", "rounds = 4"))
     said = one_line(evenkeel("train", edited, "--out", run, "--resume"), "seed is 7, in the run 5")
-    assert "train.rounds is" not in said  # the run was begun with a --set of its own for them
+    assert "train.rounds is" not in said  # the run was started with its own --set for the rounds
     one_line(evenkeel("train", CONFIG, "--out", run, "--from-round", 1), "--from-round", "--resume")
 
 
 # --- one process, many readers ---
 
-def test_a_second_process_is_told_who_is_there_and_readers_read_on(tiny_model, finished, tmp_path):
+def test_a_second_process_is_rejected_with_the_holder_and_readers_work(tiny_model, finished, tmp_path):
     out = tmp_path / "run"
     process = start("train", CONFIG, "--out", out, *quick(tiny_model))
     wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")))
-    process.send_signal(signal.SIGSTOP)  # in the middle of its second round, for as long as this takes
+    process.send_signal(signal.SIGSTOP)  # in its second round, during the whole test
     one_line(resume(out), "in use by process", f"process {process.pid} on", "since")
     for reader in ("report", "evaluate", "export"):
         succeed(*commands(out, tmp_path)[reader])
@@ -286,7 +286,7 @@ def test_a_second_process_is_told_who_is_there_and_readers_read_on(tiny_model, f
     expect_same_run(out, finished)
 
 
-def test_a_killed_process_holds_nothing(half_done, finished, tmp_path):
+def test_a_killed_process_leaves_no_lock(half_done, finished, tmp_path):
     out = shutil.copytree(half_done, tmp_path / "run")
     assert (out / ".lock").exists()
     assert resume(out).returncode == 0
@@ -296,10 +296,10 @@ def test_a_killed_process_holds_nothing(half_done, finished, tmp_path):
 # --- export ---
 
 @pytest.mark.parametrize("form, name", [("peft", "adapter_model.safetensors"), ("merged", "model.safetensors")])
-def test_a_killed_export_leaves_nothing_in_the_way(finished, tmp_path, form, name):
+def test_a_killed_export_can_be_repeated(finished, tmp_path, form, name):
     words = ["export", "--run", finished, "--format", form, "--out"]
     began = time.monotonic()
-    done = started(*words, tmp_path / "whole")  # as those are that the test kills
+    done = started(*words, tmp_path / "whole")  # started like those that the test kills
     assert done.returncode == 0, done.stderr
     duration, clock = time.monotonic() - began, random.Random(form)
     for _ in range(5):
@@ -307,7 +307,7 @@ def test_a_killed_export_leaves_nothing_in_the_way(finished, tmp_path, form, nam
         time.sleep(clock.uniform(0.4, 0.95) * duration)
         process.kill()
         process.communicate()
-        if (tmp_path / "out").exists():  # it was quicker: then it is whole
+        if (tmp_path / "out").exists():  # if the export was faster than the kill, it is complete
             assert content(tmp_path / "out") == content(tmp_path / "whole")
             shutil.rmtree(tmp_path / "out")
     (tmp_path / "out.part").mkdir(exist_ok=True)
@@ -319,8 +319,8 @@ def test_a_killed_export_leaves_nothing_in_the_way(finished, tmp_path, form, nam
     one_line(evenkeel(*words, tmp_path / "out"), "not empty")
 
 
-def test_a_run_of_an_older_version_is_refused_and_reported(run):
-    """As it was before there were checksums."""
+def test_a_run_of_an_older_version_is_rejected_by_resume_and_accepted_by_report(run):
+    """Files as they were before there were checksums."""
     manifest = json.loads((run / "manifest.json").read_text())
     for key in ("format", "checksum", "config", "request"):
         del manifest[key]

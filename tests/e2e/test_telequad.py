@@ -1,4 +1,5 @@
-"""TeleQuAD through the program: a file of its shape is trained on, answered in free text and scored, and bad files end in one line."""
+"""Tests TeleQuAD through the program: training on a file of its format, scoring free text, and one line for bad files.
+"""
 
 import collections
 import copy
@@ -15,7 +16,7 @@ WORDS = ["bearer", "the cell", "paging", "a handover", "uplink", "an anchor", "t
 
 
 def document(docid):
-    """Three questions, one of them impossible and one with two annotators, on a context longer than the cutoff below."""
+    """Returns three questions on a context longer than the cutoff below. One is impossible, one has two annotators."""
     context = ". ".join(f"Über {docid} {word} {i}" for i in range(8) for word in WORDS)
     qas = []
     for i, answers in enumerate(([WORDS[docid % 8]], ["bearer 3", "Über 1"], ["paging"])):
@@ -64,10 +65,11 @@ def test_a_run_trains_on_windows_and_scores_free_text(run, data):
     assert files.count(str(data / NAME)) == 1
     report = succeed("report", out).stdout
     assert all(word in report for word in ("telequad", "exact match", "F1"))
-    assert not any(word in report for word in ("chance", "likelihood", "BERTScore"))  # of other tasks, or not measured
+    # Measures of other tasks, or not measured
+    assert not any(word in report for word in ("chance", "likelihood", "BERTScore"))
 
 
-# The rules of the official SQuAD scripts, told again.
+# The rules of the official SQuAD scripts, implemented again.
 def normalized(text):
     text = "".join(c for c in text.lower() if c not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", text).split()
@@ -80,7 +82,7 @@ def f1(output, reference):
     return 2 * common / (len(output) + len(reference))
 
 
-def test_evaluating_again_gives_the_recorded_scores_and_they_are_squads(run, tmp_path):
+def test_evaluating_again_gives_the_recorded_scores_and_squads_scores(run, tmp_path):
     out, _ = run
     predictions = tmp_path / "predictions.jsonl"
     again = [json.loads(line) for line in
@@ -97,7 +99,7 @@ def test_evaluating_again_gives_the_recorded_scores_and_they_are_squads(run, tmp
             assert score[name] == pytest.approx(sum(row[name] for row in rows) / 10)
 
 
-def test_a_model_answers_beside_choices(tiny_model, data):
+def test_a_model_answers_free_text_and_choices(tiny_model, data):
     out = succeed("evaluate", "--model", tiny_model, "--tasks", "telequad,builtin:facts", "--data", data, "--limit", 3,
                   "--budget", "0.5", "--max-new-tokens", 4).stdout
     assert all(word in out for word in ("telequad", "builtin:facts", "EM", "acc", "chance"))

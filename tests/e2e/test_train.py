@@ -1,4 +1,4 @@
-"""`evenkeel train`: the run folder says what happened, and the same config and seed give the same bits."""
+"""Tests `evenkeel train`: the content of the run folder, and that the same config and seed give the same bits."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def run(tiny_model, tmp_path_factory):
     return out, done
 
 
-def test_the_run_folder_holds_everything(run):
+def test_the_run_folder_is_complete(run):
     out, _ = run
     names = {entry.name for entry in out.iterdir()} - {"report.html"}
     assert names == {"config.toml", "manifest.json", "partition.json", "rounds.jsonl", "evaluations.jsonl",
@@ -31,7 +31,7 @@ def test_the_run_folder_holds_everything(run):
     assert {entry.name for entry in (out / "adapter").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_the_resolved_config_leaves_nothing_open(run, tiny_model):
+def test_the_resolved_config_contains_every_key(run, tiny_model):
     config = tomllib.loads((run[0] / "config.toml").read_text())
     assert config["model"]["path"] == str(tiny_model)
     assert config["threads"] == 1
@@ -39,7 +39,7 @@ def test_the_resolved_config_leaves_nothing_open(run, tiny_model):
     assert config["method"]["ub-smoe"]["phi_momentum"] == 0.9
 
 
-def test_the_arithmetic_is_chosen_once(tiny_model, tmp_path):
+def test_the_kernels_are_chosen_once(tiny_model, tmp_path):
     out = tmp_path / "run"
     train(tiny_model, out, model__compute_dtype="auto", train__rounds=1, evaluate__limit=1)
     chosen = tomllib.loads((out / "config.toml").read_text())["model"]["compute_dtype"]
@@ -48,7 +48,7 @@ def test_the_arithmetic_is_chosen_once(tiny_model, tmp_path):
     assert tomllib.loads((out / "config.toml").read_text())["model"]["compute_dtype"] == chosen
 
 
-def test_the_manifest_names_every_file_with_its_fingerprint(run, tiny_model):
+def test_the_manifest_contains_every_file_with_its_fingerprint(run, tiny_model):
     manifest = json.loads((run[0] / "manifest.json").read_text())
     assert {"version", "libraries", "machine", "created", "git"} <= manifest.keys()
     by_path = {entry["path"]: entry for entry in manifest["files"]}
@@ -58,14 +58,14 @@ def test_the_manifest_names_every_file_with_its_fingerprint(run, tiny_model):
         assert by_path[str(tiny_model / name)]["bytes"] == len(data)
 
 
-def test_the_partition_deals_every_row_to_one_client(run):
+def test_the_partition_assigns_every_row_to_one_client(run):
     clients = json.loads((run[0] / "partition.json").read_text())["clients"]
     rows = [row for client in clients for row in client]
     assert len(clients) == 5 and all(clients)
     assert len(rows) == len(set(rows)) == 90
 
 
-def test_round_records_are_measured(run):
+def test_round_records_contain_measured_values(run):
     rounds = lines(run[0] / "rounds.jsonl")
     shards = json.loads((run[0] / "partition.json").read_text())["clients"]
     assert [r["round"] for r in rounds] == [1, 2, 3]
@@ -79,7 +79,8 @@ def test_round_records_are_measured(run):
             assert client["steps"] == max(1, round(0.7 * client["examples"] / 4))
             assert client["top_k"] == int(8 * client["budget"])
             assert client["experts_per_token"] == pytest.approx(client["top_k"])
-            assert client["bytes_down"] > client["bytes_up"] > 0  # phi and pseudo-gradients go down, counts up
+            # Phi and pseudo-gradients are sent to clients, counts to the server
+            assert client["bytes_down"] > client["bytes_up"] > 0
             assert client["flops"] > 0 and client["loss"] > 0
         mean_k = sum(c["weight"] * c["top_k"] for c in clients)
         for utilization, entropy in zip(record["utilization"], record["entropy"]):
@@ -120,7 +121,7 @@ def test_another_seed_gives_other_bits(run, tiny_model, tmp_path):
     assert lines(other / "rounds.jsonl")[0]["loss"] != lines(run[0] / "rounds.jsonl")[0]["loss"]
 
 
-def test_one_set_switches_the_method(tiny_model, tmp_path):
+def test_set_changes_the_method(tiny_model, tmp_path):
     out = tmp_path / "fedit"
     train(tiny_model, out, method__name="fedit", train__rounds=2, evaluate__every=1, evaluate__before="true")
     rounds = lines(out / "rounds.jsonl")
@@ -147,7 +148,7 @@ def test_a_run_can_be_evaluated_again(run):
             assert again[score["task"]]["accuracy"] == score["accuracy"]
 
 
-def test_pseudo_gradients_of_a_run_are_held_against_true_ones(run):
+def test_pseudo_gradients_of_a_run_are_compared_with_true_ones(run):
     out, _ = run
     kmax = [json.loads(line) for line in succeed("pg-alignment", "--run", out, "--limit", 1, "--json").stdout.splitlines()]
     dense = [json.loads(line) for line in succeed("pg-alignment", "--run", out, "--limit", 1, "--json", "--pg-align-mode",
@@ -167,7 +168,7 @@ def test_pseudo_gradients_of_a_run_are_held_against_true_ones(run):
     assert titles == ["layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"]
 
 
-def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):
+def test_published_commonsense_rows_are_trained_and_answered(tiny_model, tmp_path):
     data = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))
     if not (data / "commonsense").is_dir():
         pytest.skip(f"{data}/commonsense is not there")
@@ -175,7 +176,7 @@ def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):
     done = train(tiny_model, out, "--set", "data.partition={kind=\"iid\"}", "--set", "evaluate.budgets=[1.0]",
                  data__task="commonsense", data__path=data / "commonsense", data__limit=40, data__cutoff=900,
                  train__rounds=1, evaluate__limit=1)
-    assert "commonsense_15k.json" in done.stderr  # a stand-in is never used silently
+    assert "commonsense_15k.json" in done.stderr  # a rebuilt mixture is always reported
     assert len(lines(out / "evaluations.jsonl")) == 8
     paths = [entry["path"] for entry in json.loads((out / "manifest.json").read_text())["files"]]
     assert sum(path.endswith("test.json") for path in paths) == 8

@@ -1,4 +1,4 @@
-"""docs/tutorial-new-method.md, followed to the letter in an empty folder: its files are written, its commands are run."""
+"""Follows docs/tutorial-new-method.md in an empty folder: writes its files and runs its commands."""
 
 import filecmp
 import tomllib
@@ -9,11 +9,11 @@ from tutorial import assert_built_soon_and_keeps_every_promise, followed_once
 followed = followed_once("tutorial-new-method.md")
 
 
-def test_the_program_is_built_soon_and_keeps_every_promise(followed):
+def test_the_program_builds_in_time_and_passes_the_contract_tests(followed):
     assert_built_soon_and_keeps_every_promise(followed)
 
 
-def test_the_new_method_is_listed_beside_the_others(followed):
+def test_the_new_method_is_listed_with_the_others(followed):
     listing = followed[1][1][0].stdout
     assert "fedit-momentum" in listing and "\nub-smoe" in "\n" + listing
 
@@ -27,13 +27,13 @@ def test_two_rounds_are_run_and_recorded(followed):
     assert len(lines(run / "evaluations.jsonl")) == 1
 
 
-def test_without_momentum_it_is_fedit_and_with_it_it_is_not(followed):
+def test_without_momentum_it_equals_fedit(followed):
     momentum, none, fedit = (followed[0] / f"runs/{name}/adapter/adapter_model.safetensors"
                              for name in ("momentum", "no-momentum", "fedit"))
     assert filecmp.cmp(none, fedit, shallow=False)
     assert not filecmp.cmp(momentum, fedit, shallow=False)
 
 
-def test_reports_know_the_new_method(followed):
+def test_reports_contain_the_new_method(followed):
     assert "fedit-momentum" in followed[1][-1][0].stdout
     assert (followed[0] / "side-by-side.html").exists()

@@ -1,4 +1,4 @@
-"""docs/tutorial-new-family.md, followed to the letter in an empty folder: its files are written, its commands are run."""
+"""Follows docs/tutorial-new-family.md in an empty folder: writes its files and runs its commands."""
 
 import json
 import re
@@ -11,11 +11,11 @@ from tutorial import assert_built_soon_and_keeps_every_promise, followed_once
 followed = followed_once("tutorial-new-family.md")
 
 
-def test_the_program_is_built_soon_and_the_family_keeps_every_promise(followed):
+def test_the_program_builds_in_time_and_passes_the_contract_tests(followed):
     assert_built_soon_and_keeps_every_promise(followed)
 
 
-def test_the_new_family_is_listed_beside_the_others(followed):
+def test_the_new_family_is_listed_with_the_others(followed):
     listing = followed[1][1][0].stdout
     assert re.search(r"^qwen2_moe +sparse", listing, re.MULTILINE) and "\nolmoe" in listing
 
@@ -31,6 +31,6 @@ def parts_down(record):
     return [client["bytes_down_parts"] for client in record["clients"]]
 
 
-def test_the_adapter_and_the_merged_checkpoint_score_alike(followed):
+def test_the_adapter_and_the_merged_checkpoint_have_equal_scores(followed):
     logprobs = [json.loads((followed[0] / name).read_text())["token_logprobs"] for name in ("with-adapter.json", "merged.json")]
     assert logprobs[0] == pytest.approx(logprobs[1], abs=1e-4) and len(logprobs[0]) > 2

@@ -1,4 +1,4 @@
-"""docs/tutorial-new-task.md, followed to the letter in an empty folder: its files are written, its commands are run."""
+"""Follows docs/tutorial-new-task.md in an empty folder: writes its files and runs its commands."""
 
 import json
 import re
@@ -9,13 +9,13 @@ from tutorial import BUILD_LIMIT, followed_once
 followed = followed_once("tutorial-new-task.md")
 
 
-def test_the_program_is_built_soon_and_the_family_keeps_every_promise(followed):
+def test_the_program_builds_in_time_and_passes_the_contract_tests(followed):
     done, seconds = followed[1][0]
     assert seconds < BUILD_LIMIT
     assert int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1]) > 12 and "FAILED" not in done.stdout
 
 
-def test_the_new_tasks_are_listed_beside_the_others(followed):
+def test_the_new_tasks_are_listed_with_the_others(followed):
     listing = followed[1][1][0].stdout
     assert re.search(r"^sums:larger +the larger of two numbers", listing, re.MULTILINE) and "\nbuiltin:tools" in listing
 

@@ -1,4 +1,6 @@
-"""Clients on machines that are imagined: simulated time, deadlines and losses, whatever interrupts the run; reported, and measured."""
+"""Tests simulated client machines: simulated time, deadlines and losses, also over interruptions; reports; measured
+profiles.
+"""
 
 import json
 import subprocess
@@ -36,7 +38,7 @@ def run(tiny_model, tmp_path_factory):
     return out
 
 
-def test_the_clock_goes_on_from_round_to_round_and_losses_have_reasons(run):
+def test_the_virtual_clock_advances_and_losses_have_reasons(run):
     rounds = lines(run / "rounds.jsonl")
     clock, reasons = 0, set()
     for record in rounds:
@@ -57,14 +59,14 @@ def test_the_clock_goes_on_from_round_to_round_and_losses_have_reasons(run):
     assert reasons == {"dropped out", "late"}
 
 
-def test_ranks_lose_whom_one_process_loses(run, tiny_model, tmp_path):
+def test_ranks_and_one_process_lose_the_same_clients(run, tiny_model, tmp_path):
     out = tmp_path / "ranks"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model), "--ranks", 2)
     assert without_seconds(lines(out / "rounds.jsonl")) == without_seconds(lines(run / "rounds.jsonl"))
     assert (out / "adapter/adapter_model.safetensors").read_bytes() == (run / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_a_killed_run_of_devices_ends_with_the_same_records(run, tiny_model, tmp_path):
+def test_a_killed_run_with_profiles_ends_with_the_same_records(run, tiny_model, tmp_path):
     out = tmp_path / "killed"
     process = start("train", CONFIG, "--out", out, *arguments(tiny_model))
     wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")) or process.poll() is not None)
@@ -80,13 +82,13 @@ EARLIER = {"client_profiles": "devices", "clients.profiles": "clients.devices", 
 
 
 def earlier(text):
-    """A config with the names that the version before gave its keys."""
+    """Returns a config with the key names of the previous version."""
     for now, before in EARLIER.items():
         text = text.replace(now, before)
     return text
 
 
-def test_keys_of_the_version_before_are_read_with_a_warning(run, tiny_model, tmp_path):
+def test_keys_of_the_previous_version_are_read_with_a_warning(run, tiny_model, tmp_path):
     old = [*map(earlier, map(str, arguments(tiny_model))), "--set", "train.share_beginnings=true"]
     done = succeed("train", CONFIG, "--out", tmp_path / "run", *old)
     for now, before in [("client_profiles", "devices"), ("profiles", "clients.devices"), ("share_prefixes", "train.share_beginnings")]:
@@ -97,7 +99,7 @@ def test_keys_of_the_version_before_are_read_with_a_warning(run, tiny_model, tmp
     assert not (tmp_path / "no").exists()
 
 
-def test_a_run_folder_of_the_version_before_goes_on_to_the_same_bits(run, tiny_model, tmp_path):
+def test_a_run_folder_of_the_previous_version_resumes_to_the_same_bits(run, tiny_model, tmp_path):
     out = tmp_path / "old"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model), "--set", "train.rounds=1")
     config = earlier((out / "config.toml").read_text())
@@ -112,7 +114,7 @@ def test_a_run_folder_of_the_version_before_goes_on_to_the_same_bits(run, tiny_m
     assert "[client_profiles.phone]" in (out / "config.toml").read_text()
 
 
-def test_report_draws_time(run):
+def test_report_plots_simulated_time(run):
     table = succeed("report", run, "--table", "time").stdout
     assert "simulated time" in table and "until a loss or less is reached" in table
     page = run.parent / "page.html"
@@ -120,7 +122,7 @@ def test_report_draws_time(run):
     assert '"seconds":' + json.dumps(lines(run / "rounds.jsonl")[-1]["simulated"]["end"]) in page.read_text()
 
 
-def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(tiny_model, tmp_path):
+def test_a_measured_profile_round_trips_and_is_compared_with_a_run(tiny_model, tmp_path):
     quick = settings(model__path=tiny_model, data__limit=12, train__rounds=1, method__name="fedit", evaluate__limit=1,
                      evaluate__budgets="[1.0]")
     out = succeed("doctor", "--config", CONFIG, *quick, "--client-profile", tmp_path / "here.toml").stdout
@@ -140,11 +142,11 @@ def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(t
     (["--client-profile", "a b.toml"], ["--client-profile", "NAME.toml"]),
     (["--client-profile", "nowhere/box.toml"], ["nowhere", "folder"]),
 ])
-def test_a_profile_that_could_not_be_written_is_refused_before_anything_is_measured(words, says, tmp_path):
+def test_an_unwritable_profile_is_rejected_before_measuring(words, says, tmp_path):
     one_line(evenkeel("doctor", "--config", CONFIG, *words, cwd=tmp_path), *says)
 
 
-def test_a_run_whose_quorum_cannot_be_reached_is_refused_before_it_begins(tiny_model, tmp_path):
+def test_a_run_with_an_unreachable_quorum_is_rejected_at_the_start(tiny_model, tmp_path):
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "run", *arguments(tiny_model), "--set", "clients.quorum=5"),
              "clients would not drop out, clients.quorum is 5")
     assert not (tmp_path / "run").exists()

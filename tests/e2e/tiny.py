@@ -1,4 +1,4 @@
-"""A model and a federated run of seconds, made by the program itself from configs/tiny."""
+"""Creates a small model and federated runs of a few seconds with the program itself, from configs/tiny."""
 
 import hashlib
 import json
@@ -18,13 +18,15 @@ slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long:
 
 
 def started(*arguments, cwd=ROOT, timeout=300, **options):
-    """The program, started: for tests of its start, its environment, its limits and its descriptors."""
+    """Starts the program. For tests of its start, environment, limits and descriptors."""
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
 
 
 def evenkeel(*arguments, cwd=ROOT, timeout=300, errors="strict", input="", **options):
-    """The finished program: forked from one that has started (forked.py), or started where an option of subprocess is given."""
+    """Runs the program and returns it finished. It is forked from a started one (forked.py), or started if an option of
+    subprocess is given.
+    """
     if options or not fits(cwd, *arguments):
         return started(*arguments, cwd=cwd, timeout=timeout, errors=errors, **({"input": input} if input else {}), **options)
     return forked(*arguments, cwd=cwd, timeout=timeout, errors=errors, input=input)
@@ -37,7 +39,7 @@ def succeed(*arguments, **options):
 
 
 def settings(**changes):
-    """--set for every a__b=value; TOML values as Python writes them."""
+    """Returns --set for every a__b=value. Values are formatted as TOML."""
     words = []
     for key, value in changes.items():
         words += ["--set", f"{key.replace('__', '.')}={value}"]
@@ -49,20 +51,20 @@ def lines(file):
 
 
 def without_seconds(value):
-    """Records as they are, less everything that is measured in wall time and the checksum that covers it."""
+    """Returns records without wall times and without the checksum that covers them."""
     if isinstance(value, dict):
         return {key: without_seconds(entry) for key, entry in value.items() if key not in ("seconds", "checksum")}
     return [without_seconds(entry) for entry in value] if isinstance(value, list) else value
 
 
 def sealed(value):
-    """A JSON object as the program seals it (base/plain/sealed.h): for files that are whole and wrong all the same."""
+    """Returns a JSON object with a valid checksum as the program writes it (base/plain/sealed.h)."""
     text = json.dumps({key: entry for key, entry in value.items() if key != "checksum"}, separators=(",", ":"))[:-1] + ","
     return text + f'"checksum":"{hashlib.sha256(text.encode()).hexdigest()[:16]}"}}'
 
 
 def one_line(done, *words):
-    """A refusal: exit code 1 and one line that holds `words`, last on stderr."""
+    """Checks that the program failed with exit code 1 and one line that contains `words`, last on stderr."""
     assert done.returncode == 1, (done.returncode, done.stderr)
     said = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
     assert len(said) == 1 and done.stderr.rstrip().endswith(said[0]), done.stderr
@@ -73,7 +75,7 @@ def one_line(done, *words):
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
-    """One for all tests of a process, which may not change it."""
+    """Returns one model for all tests of a process, which must not change it."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     succeed("pretrain", "configs/tiny/pretrain.toml", "--out", folder)
     made = {path: path.read_bytes() for path in folder.iterdir()}
@@ -83,7 +85,7 @@ def tiny_model(tmp_path_factory):
 
 @pytest.fixture
 def model(tiny_model, tmp_path):
-    """A copy that a test may damage."""
+    """Returns a copy of the model that a test may damage."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_model, folder)
     return folder
@@ -91,7 +93,7 @@ def model(tiny_model, tmp_path):
 
 @pytest.fixture(scope="module")
 def small_run(tiny_model, tmp_path_factory):
-    """One round of FedIT on few rows."""
+    """Runs one round of FedIT on few rows."""
     out = tmp_path_factory.mktemp("run") / "fedit"
     succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
                                                      evaluate__budgets="[1.0]", method__name="fedit"))

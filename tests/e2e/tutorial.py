@@ -1,10 +1,10 @@
-"""A document, followed to the letter in an empty folder: its files are written, its commands are run, in the order in which they
-stand there. What a fenced block is, its first line says:
+"""Follows a document in an empty folder: writes its files and runs its commands, in their order. The first line of a
+fenced block tells what it is:
 
 ```sh                     commands of bash, which must succeed
-```sh not-run: REASON     commands that no test runs, and why; the mark serves blocks of any language
+```sh not-run: REASON     commands that no test runs, and why; blocks of any language may have this mark
 ```json rows.json         the file rows.json
-```text                   what a person sees, as a bare ``` does: neither written nor run
+```text                   output for the reader, like a bare ```: neither written nor run
 """
 
 import os
@@ -19,7 +19,7 @@ from tiny import PROGRAM, ROOT
 
 BLOCK = re.compile(r"^```(\w*) *([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"not-run: \S")
-BUILD_LIMIT = 90  # processor seconds: somebody waits for it
+BUILD_LIMIT = 90  # processor seconds, because users wait for it
 
 
 def seconds_of_children():
@@ -28,7 +28,7 @@ def seconds_of_children():
 
 
 def shell(script, folder):
-    """The finished commands, and the processor time they took."""
+    """Runs commands of bash. Returns them finished, and the processor time that they took."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "evenkeel_DIR": str(pathlib.Path(PROGRAM).parent)}
     begin = seconds_of_children()
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, capture_output=True,
@@ -38,7 +38,7 @@ def shell(script, folder):
 
 
 def follow(document, folder):
-    """What each command block of a file of this project printed and took."""
+    """Returns what each command block of a document printed, and its processor time."""
     done = []
     for language, said, text in BLOCK.findall((ROOT / document).read_text()):
         if language in ("", "text") or NOT_RUN.match(said):
@@ -54,7 +54,7 @@ def follow(document, folder):
 
 
 def followed_once(tutorial):
-    """A fixture: the folder after the last step, and what each command block printed and took."""
+    """A fixture: the folder after the last step, and the output and time of each command block."""
     @pytest.fixture(scope="module")
     def followed(tmp_path_factory):
         folder = tmp_path_factory.mktemp("tutorial")
@@ -63,7 +63,7 @@ def followed_once(tutorial):
 
 
 def assert_built_soon_and_keeps_every_promise(followed):
-    """Of the first command block, which builds the program and runs its tests."""
+    """Checks the first command block, which builds the program and runs its tests."""
     done, seconds = followed[1][0]
     assert seconds < BUILD_LIMIT
     passed = int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1])

@@ -1,6 +1,7 @@
-"""Stand-ins for both programs that the Flower app talks to, in its own words (docs/flower-app.md): an engine that sends a zoo
-of arrays to every node and checks what comes back, and a node that changes every byte of what it gets. As a program this is
-the engine: `app_doubles.py serve CONFIG --grid SOCKET --out DIR`, CONFIG a JSON file."""
+"""Test doubles for the two programs that the Flower app talks to with its line protocol (docs/flower-app.md): an engine
+that sends arrays of every kind to every node and checks the replies, and a node that changes every byte. Run as a
+program, it is the engine: `app_doubles.py serve CONFIG --grid SOCKET --out DIR`, where CONFIG is a JSON file.
+"""
 
 import argparse
 import json
@@ -26,7 +27,7 @@ VALUES = {"version": 1, "header": '{"größe": "x"}', "head": b"\x00\xff\n", "ra
 
 
 def changed(image):
-    """A .npy image with every byte behind its head changed."""
+    """Returns a .npy image with every byte after its header changed."""
     head = 10 + int.from_bytes(image[8:10], "little")
     return image[:head] + image[head:].translate(CHANGE)
 
@@ -46,14 +47,14 @@ def content(number, **more):
 
 
 def same_values(record):
-    """nan is no equal of itself."""
+    """Compares values, with nan equal to itself."""
     return repr(dict(record.items())) == repr(VALUES)
 
 
 # --- the node ---
 
 class NodeDouble:
-    """A resident node: changes arrays, keeps count of what it answered and of answers that arrived."""
+    """A resident node that changes arrays, and counts its replies and the confirmed ones."""
 
     def __init__(self, path):
         self.answered, self.taken, self.asked = 0, 0, []

@@ -1,5 +1,6 @@
-"""A Flower app as `flwr new` lays it out: its ServerApp sends a zoo of arrays to every node and checks that each comes back
-with all bytes changed (tests/flower/wire_echo.cpp does that); its ClientApp does the same for stock nodes."""
+"""A Flower app in the layout of `flwr new`. Its ServerApp sends arrays of every kind to every node and checks that each
+returns with all bytes changed (by tests/flower/wire_echo.cpp). Its ClientApp does the same for stock nodes.
+"""
 import pathlib
 import textwrap
 

@@ -1,5 +1,6 @@
-"""Stock Flower programs as processes of a test: a SuperLink with its own FLWR_HOME and port, runs of the app of
-echo_app.py, SuperNodes; and our wire_echo beside them."""
+"""Runs stock Flower programs in tests: a SuperLink with its own FLWR_HOME and port, runs of the app of echo_app.py,
+SuperNodes, and this project's wire_echo.
+"""
 import contextlib
 import json
 import os
@@ -40,7 +41,7 @@ def wait_until(what, condition, seconds=DEADLINE):
 
 
 class Processes(contextlib.ExitStack):
-    """Processes of a test; all end with it, and what they said is in a file each."""
+    """Processes of a test. They end with the test, and the output of each goes to a file."""
 
     def __init__(self, folder, home):
         super().__init__()
@@ -57,7 +58,7 @@ class Processes(contextlib.ExitStack):
 
 
 def end(process):
-    """It and all that it started: Flower's programs start each other."""
+    """Ends the process and all its descendants, because Flower's programs start each other."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 15)
     try:
@@ -69,7 +70,7 @@ def end(process):
 
 
 def make_tls(folder):
-    """An authority and a certificate for 127.0.0.1."""
+    """Creates a certificate authority and a certificate for 127.0.0.1."""
     run = lambda *a: subprocess.run(["openssl", *a], cwd=folder, check=True, capture_output=True)
     run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-out", "ca.pem",
         "-days", "2", "-subj", "/CN=test authority")
@@ -122,13 +123,13 @@ class SuperLink:
         return result.stdout
 
     def run(self, config, seconds=DEADLINE):
-        """A run of the app from its beginning to its end -> what was said."""
+        """Runs the app and returns its output."""
         told = subprocess.run([BIN / "flwr", "run", ".", "test", "--stream", "--run-config", run_config(config)], cwd=self.app,
                               env=environment(self.home), capture_output=True, text=True, timeout=seconds)
         return told.stdout + told.stderr
 
     def begin(self, **config):
-        """Starts a run; the function that is returned waits for what its ServerApp found."""
+        """Starts a run. Returns a function that waits for the result of its ServerApp."""
         verdict = self.folder / f"verdict-{time.monotonic_ns()}.json"
         out = self.flwr("run", ".", "test", "--run-config", run_config({"verdict": str(verdict), **config}))
 
@@ -150,7 +151,7 @@ class SuperLink:
 
 
 def supernode(processes, port, tls, *more):
-    """A stock node at a server of Flower's or of ours."""
+    """Starts a stock node at a server of Flower or of this project."""
     security = ["--root-certificates", tls["ca.pem"]] if tls else ["--insecure"]
     return processes.start(BIN / "flower-supernode", *security, "--superlink", f"127.0.0.1:{port}", "--port", free_port(), *more,
                            name="supernode")

@@ -1,5 +1,6 @@
-"""The Flower app of flower/: its lines, its two halves beside stand-ins, its bundle, and a run on a stock SuperLink with a
-stock SuperNode (flwr 1.41.0), every array bit for bit."""
+"""Tests the Flower app of flower/: its line protocol, both halves with test doubles, its bundle, and a run on a stock
+SuperLink with a stock SuperNode (flwr 1.41.0), with every array equal bit for bit.
+"""
 
 import json
 import os
@@ -29,7 +30,7 @@ def pair():
 
 
 def beside(work):
-    """Runs `work` in a thread of its own: a socket holds less than a line."""
+    """Runs `work` in another thread, because a line does not fit into a socket's buffer."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
@@ -49,7 +50,7 @@ def test_records_cross_bit_for_bit_with_every_kind_of_value(pair):
     assert all(entry["offset"] % 64 == 0 for entry in line["records"][1]["arrays"])
 
 
-def test_lines_longer_than_a_socket_holds_and_several_at_once_keep_their_descriptors(pair):
+def test_long_and_concurrent_lines_keep_their_descriptors(pair):
     left, right = pair
 
     def talk():
@@ -64,7 +65,7 @@ def test_lines_longer_than_a_socket_holds_and_several_at_once_keep_their_descrip
     assert not right.memories
 
 
-def test_memory_that_could_shrink_or_is_short_is_refused(pair):
+def test_memory_that_may_shrink_or_is_too_small_is_rejected(pair):
     left, right = pair
     open_memory = os.memfd_create("open", os.MFD_ALLOW_SEALING)
     os.ftruncate(open_memory, 4096)
@@ -89,7 +90,7 @@ def test_memory_that_could_shrink_or_is_short_is_refused(pair):
     os.close(open_memory), os.close(sealed)
 
 
-def test_the_end_of_a_connection_is_no_line_and_a_broken_line_is_refused(pair):
+def test_the_end_of_a_connection_is_detected_and_a_broken_line_is_rejected(pair):
     left, right = pair
     left.connection.sendall(b'[1, 2]\n{"cut": ')
     with pytest.raises(ValueError, match="no JSON object"):
@@ -105,7 +106,7 @@ def context(**node_config):
 
 
 def message(**more):
-    from flwr.app.message.message import make_message  # as a SuperNode makes it
+    from flwr.app.message.message import make_message  # creates messages as a SuperNode does
     from flwr.app.metadata import Metadata
     told = Metadata(run_id=34, message_id="m1", src_node_id=1, dst_node_id=12, reply_to_message_id="", group_id="3",
                     created_at=1.0, ttl=600.0, message_type="train")
@@ -119,7 +120,7 @@ def node(tmp_path):
     made.close()
 
 
-def test_a_message_goes_to_the_resident_node_and_its_answer_comes_back(node):
+def test_a_message_is_relayed_to_the_resident_node_and_its_reply_returned(node):
     resident, where = node
     sent = message()
     reply = client_app.answer(sent, context(**where))
@@ -132,7 +133,7 @@ def test_a_message_goes_to_the_resident_node_and_its_answer_comes_back(node):
     peer.wait_until("the node does not hear that its answer was taken", lambda: resident.taken == 1, 5)
 
 
-def test_what_the_node_refuses_and_a_node_that_is_not_there_are_errors_with_a_reason(node, tmp_path):
+def test_rejections_of_the_node_and_a_missing_node_are_errors_with_a_reason(node, tmp_path):
     resident, where = node
     refused = client_app.answer(message(refuse="K = 9 was not agreed on"), context(**where))
     assert (refused.error.code, refused.error.reason) == (6, "K = 9 was not agreed on")
@@ -145,7 +146,7 @@ def test_what_the_node_refuses_and_a_node_that_is_not_there_are_errors_with_a_re
 # --- the server's half ---
 
 class GridDouble:
-    """A SuperLink with two nodes, of which the second fails."""
+    """A SuperLink with two nodes. The second one fails."""
 
     def __init__(self):
         self.pushed = {}
@@ -167,7 +168,8 @@ class GridDouble:
 
 @pytest.fixture
 def relay(pair, monkeypatch):
-    for name, value in (("_run_id", 34), ("_node_id", 1), ("_task_id", 5)):  # messages are made by a process of Flower's
+    # Messages are created by a process of Flower
+    for name, value in (("_run_id", 34), ("_node_id", 1), ("_task_id", 5)):
         monkeypatch.setattr(TaskIdentity, name, value)
     engine, app = pair
     grid = GridDouble()
@@ -179,7 +181,7 @@ def relay(pair, monkeypatch):
     thread.join(10)
 
 
-def test_the_programs_questions_are_answered_with_flowers_grid(relay):
+def test_requests_of_the_program_are_answered_with_flowers_grid(relay):
     engine, grid, over = relay
     assert engine.ask({"op": "hello", "version": 1})[0]["run"] == 34
     assert engine.ask({"op": "nodes"})[0]["nodes"] == [{"id": 7, "name": "site-one"}, {"id": 2**63 + 5, "name": ""}]
@@ -198,7 +200,7 @@ def test_the_programs_questions_are_answered_with_flowers_grid(relay):
     assert over[0]["folder"] == "there"
 
 
-def test_arrays_of_one_memfd_are_made_once_and_a_message_that_is_forgotten_does_not_arrive(relay):
+def test_arrays_of_one_memfd_are_built_once_and_a_cancelled_message_is_not_sent(relay):
     engine, grid, _ = relay
     memory = lines.sealed_memory(images := [(0, doubles.zoo(1)["special"].data)])
     told = [{"name": "arrays", "arrays": [{"name": "a", "dtype": "float32", "shape": [2, 3], "stype": "numpy.ndarray", "offset": 0,
@@ -217,7 +219,7 @@ def test_arrays_of_one_memfd_are_made_once_and_a_message_that_is_forgotten_does_
 
 @pytest.mark.parametrize("line, word", [({"op": "dance"}, "allowed: hello"), ({"op": "hello", "version": 9}, "version 9"),
                                         ({"op": "send", "node": 7}, "records"), ({}, "None")])
-def test_a_question_that_is_none_is_refused_and_the_next_one_answered(relay, line, word):
+def test_an_invalid_request_is_rejected_and_the_next_one_answered(relay, line, word):
     engine, _, _ = relay
     with pytest.raises(lines.Refused, match=word):
         engine.ask(line)
@@ -229,7 +231,7 @@ def settings(program, **more):
     return {**keys, **more}
 
 
-def test_the_program_is_started_with_what_the_keys_say(tmp_path):
+def test_the_program_is_started_with_the_configured_arguments(tmp_path):
     words = server_app.command(settings("evenkeel", out="/srv/run", set="train.rounds=3; method.name=fedit", resume=True), "s.sock")
     assert words == ["evenkeel", "serve", str(ROOT / "flower/run.toml"), "--grid", "s.sock", "--out", "/srv/run", "--set",
                      "train.rounds=3", "--set", "method.name=fedit", "--resume"]
@@ -240,7 +242,7 @@ def test_the_program_is_started_with_what_the_keys_say(tmp_path):
 
 @pytest.mark.parametrize("changes, word", [({"program": "/bin/false"}, "did not begin with exit code 1"),
                                            ({"socket": "nowhere.sock", "wait": 0.2}, "nobody listens on nowhere.sock")])
-def test_a_program_that_is_not_there_is_said_so(changes, word):
+def test_a_missing_program_is_reported(changes, word):
     with pytest.raises(RuntimeError, match=word), server_app.engine(settings(**{"program": "x", **changes})):
         pass
 
@@ -258,7 +260,7 @@ def link(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def engine(link):
-    """The stand-in as a program."""
+    """The test double as a program."""
     program = link.folder / "engine"
     program.write_text(f"#!/bin/sh\nEVENKEEL_APP={ROOT}/flower exec {sys.executable} -B {doubles.__file__} \"$@\"\n")
     program.chmod(0o755)

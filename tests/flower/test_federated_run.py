@@ -1,6 +1,7 @@
-"""A run of this program over a stock SuperLink (flwr 1.41.0): the Flower app drives `evenkeel serve`, one client is a native
-`evenkeel node`, the other a stock SuperNode whose ClientApp hands letters to a resident `evenkeel node`. The bits are those of
-the run of the same config on one machine."""
+"""Tests a run over a stock SuperLink (flwr 1.41.0): the Flower app drives `evenkeel serve`. One client is a native
+`evenkeel node`, the other a stock SuperNode whose ClientApp relays envelopes to a resident `evenkeel node`. The bits
+equal those of a local run of the same config.
+"""
 
 import json
 import os

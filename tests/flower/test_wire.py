@@ -1,4 +1,6 @@
-"""Our node at a stock SuperLink, a stock SuperNode at our coordinator, and both together (flwr 1.41.0 over HTTP)."""
+"""Tests this project's node at a stock SuperLink, a stock SuperNode at this project's coordinator, and both together
+(flwr 1.41.0 over HTTP).
+"""
 import json
 import pathlib
 import signal
@@ -15,9 +17,11 @@ if not peer.ECHO.exists():
     pytest.skip("the program was built without EVENKEEL_FLOWER", allow_module_level=True)
 
 
-def test_the_stored_vectors_are_what_the_installed_flower_makes():
-    """src/flower/format/objects_test.cpp compares our objects with them. A process of its own: chunks are of another size there. The
-    version they were written with is named in them; another one has to make the same."""
+def test_the_stored_vectors_equal_those_of_the_installed_flower():
+    """src/flower/format/objects_test.cpp compares this project's objects with the vectors. They are built in another
+    process, because it sets another size of chunks. The vectors contain the version that wrote them; another version
+    must write the same.
+    """
     made = subprocess.run([sys.executable, "-c", "import vectors; print(vectors.text(), end='')"], check=True, capture_output=True,
                           text=True, cwd=vectors_file.parent).stdout
     stored = vectors_file.read_text(encoding="utf-8")
@@ -60,13 +64,15 @@ def test_a_native_node_at_a_stock_superlink_returns_every_array_bit_for_bit(inse
     node = insecure.node(tmp_path / "node.pem", "--messages", 2, "--chunk", 1 << 20)
     finish = insecure.begin(nodes=1, rounds=2)
     exact(finish(), nodes=1)
-    assert node.wait(20) == 0, node.log.read_text()  # it waited until its reply was collected, and only then left
+    assert node.wait(20) == 0, node.log.read_text()  # the node waited until its reply was collected before it left
     assert lines(node)[-1] == {"left": True}
 
 
 @peer.slow
-def test_a_native_node_that_died_is_followed_at_once(insecure, tmp_path):
-    """Its first life ends after the pull, as by kill -9: that message is lost, the next life joins and answers the next."""
+def test_a_killed_native_node_can_be_replaced_at_once(insecure, tmp_path):
+    """The first process ends after the pull, as by kill -9, and its message is lost. The next process joins and answers
+    the next message.
+    """
     peer.keygen(tmp_path / "node.pem")
     first = insecure.node(tmp_path / "node.pem", "--die-after", "pull")
     finish = insecure.begin(nodes=1, rounds=1, wait=8.0)
@@ -92,7 +98,7 @@ def test_with_tls_and_an_allow_list_a_native_and_a_stock_node_share_rounds(secur
 
 
 @peer.slow
-def test_a_key_that_is_not_on_the_allow_list_is_told_so(secure, tmp_path):
+def test_a_key_that_is_not_on_the_allow_list_is_rejected(secure, tmp_path):
     peer.keygen(tmp_path / "stranger.pem")
     node = secure.node(tmp_path / "stranger.pem")
     assert node.wait(20) == 1
@@ -100,8 +106,8 @@ def test_a_key_that_is_not_on_the_allow_list_is_told_so(secure, tmp_path):
 
 
 @peer.slow
-def test_an_authority_that_did_not_sign_the_server_is_refused(secure, tmp_path):
-    """As a transport error, which is tried again: nothing is ever sent to the wrong server."""
+def test_a_server_with_a_certificate_of_another_authority_is_rejected(secure, tmp_path):
+    """It is a transport error, which is retried. Nothing is ever sent to the wrong server."""
     peer.keygen(tmp_path / "node.pem")
     tls = peer.make_tls(tmp_path)
     node = secure.processes.start(peer.ECHO, "node", "--server", f"127.0.0.1:{secure.port}", "--ca", tls["ca.pem"], "--key",
@@ -141,8 +147,8 @@ def test_a_stock_and_a_native_node_at_our_coordinator_return_every_array_bit_for
 
 
 @peer.slow
-def test_a_single_array_of_more_bytes_than_31_bits_count_goes_and_comes_back(processes, tmp_path):
-    """A message of protocol buffers ends at 2 GiB; an array is chunks of 16 MiB. Both sides hold it in files."""
+def test_a_single_array_above_2_gib_is_sent_and_returned(processes, tmp_path):
+    """A protocol buffer is limited to 2 GiB, so an array is sent in chunks of 16 MiB. Both sides store it in files."""
     allowed = peer.keygen(tmp_path / "node.pem", "node")
     (tmp_path / "keys.txt").write_text(allowed)
     (tmp_path / "there").mkdir()
@@ -158,7 +164,7 @@ def test_a_single_array_of_more_bytes_than_31_bits_count_goes_and_comes_back(pro
 
 
 @peer.slow
-def test_a_self_registered_node_registers_again_at_a_superlink_that_forgot_it(tmp_path):
+def test_a_self_registered_node_registers_again_after_a_restart_of_the_superlink(tmp_path):
     link = peer.SuperLink(tmp_path)
     with link.processes:
         peer.keygen(tmp_path / "node.pem")
@@ -173,7 +179,7 @@ def test_a_self_registered_node_registers_again_at_a_superlink_that_forgot_it(tm
 
 
 @peer.slow
-def test_a_run_that_is_stopped_is_over_for_the_node_which_goes_on(insecure, tmp_path):
+def test_a_stopped_run_ends_for_the_node_which_continues(insecure, tmp_path):
     peer.keygen(tmp_path / "node.pem")
     node = insecure.node(tmp_path / "node.pem", "--messages", 1)
     peer.wait_until("the node does not join", lambda: lines(node), 15)

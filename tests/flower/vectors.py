@@ -1,5 +1,7 @@
-"""Writes vectors.json: objects as the installed flwr makes them, for src/flower/format/objects_test.cpp, which builds the same content.
-Usage: .venv-flwr/bin/python tests/flower/vectors.py     (test_wire.py checks that the stored ones are what it writes)"""
+"""Writes vectors.json: objects as the installed flwr builds them, for src/flower/format/objects_test.cpp, which builds
+the same content.
+Usage: .venv-flwr/bin/python tests/flower/vectors.py     (test_wire.py checks that the stored vectors are up to date)
+"""
 import importlib.metadata
 import json
 import os
@@ -15,7 +17,7 @@ FILE = pathlib.Path(__file__).with_name("vectors.json")
 
 
 def filled(dtype, shape, seed):
-    """Byte i of the data is (7 i + seed) mod 251; seed 0: all zero."""
+    """Returns data whose byte i is (7 i + seed) mod 251; all zero for seed 0."""
     count = int(np.prod(shape)) * np.dtype(dtype).itemsize
     data = (7 * np.arange(count) + seed) % 251 if seed else np.zeros(count)
     return np.frombuffer(data.astype(np.uint8).tobytes(), dtype=dtype).reshape(shape)

@@ -1,5 +1,5 @@
-// The wire with nothing above it: a node that returns what it is sent with every byte of data changed, and a server
-// that sends arrays to such nodes and checks what comes back. For tests beside Flower and for bench/wire.
+// Exercises the Flower protocol alone: a node that returns messages with every byte of data changed, and a server that
+// sends arrays to such nodes and checks the replies. Used by tests with Flower and by bench/wire.
 //   wire_echo node  --server HOST:PORT --key FILE [--ca FILE] [--messages N] [--chunk BYTES] [--die-after pull]
 //                   [--count N: so many nodes in this process, FILE.0 to FILE.N-1 their keys] [--spool FOLDER]
 //   wire_echo serve [--allow FILE] --folder FOLDER [--port PORT] [--certificate FILE --tls-key FILE]
@@ -7,7 +7,7 @@
 //                   [--nodes N: to wait for] [--active N: of them in a message's turn] [--spool FOLDER]
 //                   [--messages N] [--bytes N --arrays N] [--chunk BYTES]
 //   wire_echo keygen FILE NAME
-// Prints one JSON object a line; exit 1 when bytes came back wrong.
+// Prints one JSON object per line. Exits with 1 if bytes came back wrong.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -47,7 +47,7 @@ uint64_t peak_memory() {
 
 void print(const OrderedJson& line) { std::cout << line.dump() + "\n" << std::flush; }
 
-/// Bytes of its own, or of a file without a name in `spool`: pages that the system may write out.
+/// Anonymous memory, or an unnamed file in `spool`, whose pages the system may write out.
 class Array {
  public:
   Array(size_t size, const std::string& spool) : size_(size) {
@@ -206,7 +206,7 @@ bool is_changed(const Memory& sent, const Memory& back) {
   return true;
 }
 
-/// Once `count` are online, those whose turn it is in `round`: all, or the next `active` of them.
+/// Waits until `count` nodes are online. Returns all of them, or the next `active` ones in the order of rounds.
 std::vector<uint64_t> wait_for_nodes(const Coordinator& coordinator, uint64_t count, uint64_t active, uint64_t round) {
   while (true) {
     std::vector<uint64_t> online;

@@ -1,5 +1,5 @@
-// A PEFT folder: the input is adapter_config.json up to the first NUL, and adapter_model.safetensors after it; without
-// one, the adapter is one that fits.
+// Fuzzes a PEFT folder. The input is adapter_config.json up to the first NUL, and adapter_model.safetensors after it.
+// Without a NUL, a valid adapter file is used.
 #include "lora/peft.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/small_model.h"

@@ -1,4 +1,4 @@
-// A chat template, and what it makes of a conversation, with and without an answer to come.
+// Fuzzes a chat template: renders a conversation with and without a generation prompt.
 #include <array>
 
 #include "tests/fuzz/fuzz.h"

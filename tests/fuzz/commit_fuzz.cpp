@@ -1,4 +1,4 @@
-// The marker of the last committed round.
+// Fuzzes the marker of the last committed round.
 #include "fed/store/run_checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// The configuration of a run: a TOML file, and its last line as a --set.
+// Fuzzes the configuration of a run: a TOML file, with its last line as a --set.
 #include "fed/config/experiment_config.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-// What a node sends a server: a header, and after the first zero byte a payload, packed as arrays, checked against what
-// was expected.
+// Fuzzes what a node sends to a server: a header, and after the first zero byte a payload, packed as arrays and checked
+// against the expected message.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ const char* numpy_type(at::ScalarType type) {
   return type == at::kFloat ? "float32" : type == at::kBFloat16 ? "uint16" : type == at::kInt ? "int32" : "float64";
 }
 
-/// The records in which the payload would travel, less its data.
+/// Returns the records of the payload without its data.
 wire::Content content_of(std::string_view header, std::string_view payload) {
   wire::Config record{
       {"version", kEnvelopeVersion}, {"run", "run"}, {"kind", "reply"}, {"header", std::string(header)}};

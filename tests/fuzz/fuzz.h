@@ -1,6 +1,6 @@
-/// \file  What all fuzz targets share. A target defines fuzz_one() on one input; an Error that the person can act upon
-/// is what bad input must end in. Everything else is a finding: another exception, an internal error, a message that is
-/// not one line of at most 500 bytes, a sanitizer's report, more time or memory than tools/fuzz allows.
+/// \file  Common parts of all fuzz targets. A target defines fuzz_one() for one input. Invalid input must end in an
+/// Error that the user can act on. Everything else is a finding: another exception, an internal error, a message that
+/// is not one line of at most 500 bytes, a sanitizer's report, or more time or memory than tools/fuzz allows.
 #pragma once
 
 #include <fcntl.h>
@@ -21,13 +21,13 @@ namespace evenkeel::fuzz {
 
 void fuzz_one(std::string_view input);
 
-/// A folder of this process, for readers that want files. It is remade at each start and lies where TMPDIR says.
+/// Returns a folder of this process below TMPDIR, for readers of files. Each start recreates it.
 inline const fs::path& folder() {
   static const testing::TemporaryFolder folder;
   return folder.path();
 }
 
-/// Replaces a file of folder(), without the care that a real file deserves.
+/// Replaces a file of folder() without flushing or renaming.
 inline fs::path write(const fs::path& name, std::string_view bytes) {
   const auto path = folder() / name;
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -36,24 +36,24 @@ inline fs::path write(const fs::path& name, std::string_view bytes) {
   return path;
 }
 
-/// The input with a checksum that is right, when it is a JSON object: what lies behind the check is to be found too.
+/// Returns the input with a valid checksum if it is a JSON object, so that the code after the check is reached too.
 inline std::string resealed(std::string_view input) {
   try {
     const Json json = parse_json(input, "input");
     if (json.is_object() && !json.empty()) return sealed(OrderedJson(json));
-  } catch (const Error&) {  // then it stays as it is
+  } catch (const Error&) {  // not JSON: unchanged
   }
   return std::string(input);
 }
 
-/// Ends the process as a finding.
+/// Reports a finding and ends the process.
 [[noreturn]] inline void finding(std::string_view what, std::string_view text) {
   std::fprintf(stderr, "finding: %.*s: %.*s\n", static_cast<int>(what.size()), what.data(),
                static_cast<int>(text.size()), text.data());
   std::abort();
 }
 
-/// A message is for a terminal: one line, no control characters, no more than fits on a screen.
+/// Checks that a message fits a terminal: one short line without control characters.
 inline void check_message(const Error& error) {
   const std::string_view text = error.what();
   if (error.kind() == kInternal) finding("an internal error", text);

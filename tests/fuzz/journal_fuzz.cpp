@@ -1,4 +1,4 @@
-// What a client measured, as the journal keeps it.
+// Fuzzes a client's metrics in the journal.
 #include "fed/store/journal.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// What server and clients send each other: a message's bytes, and the payload in them.
+// Fuzzes messages between server and clients: their bytes, and the payload in them.
 #include <ATen/ATen.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// A model's config.json, beside the weights of a small model that its first seed describes.
+// Fuzzes a model's config.json. The weights are those of a small model that the first seed describes.
 #include "models/causal_lm.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/small_model.h"

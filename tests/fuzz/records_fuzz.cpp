@@ -1,4 +1,5 @@
-// rounds.jsonl and evaluations.jsonl as the report reads them, to tables and page: the input is both, parted by a NUL.
+// Fuzzes rounds.jsonl and evaluations.jsonl as read by the report, with tables and page. The input has both, separated
+// by a NUL.
 #include <array>
 
 #include "report/page.h"

@@ -1,5 +1,5 @@
-// Rows of the task files: LLM-Adapters' JSON, TeleQuAD's, and rows of people's own in any format. What an input is says
-// its first letter: "[" the first, "{" the second, "F" the third, as strict as they come, "L" with bad rows left out.
+// Fuzzes rows of task files. The first letter selects the format: "[" LLM-Adapters' JSON, "{" TeleQuAD's, "F" user
+// files of any format in strict mode, "L" user files with invalid rows skipped.
 #include "data/row_files.h"
 #include "data/tasks.h"
 #include "tests/fuzz/fuzz.h"
@@ -19,7 +19,7 @@ void read_telequad() {
       {.path = fuzz::folder(), .telequad = {.split = TelequadSplit::kSpecs, .train_share = 0.5, .impossible = true}});
 }
 
-/// Options and a label make every part of a row matter.
+/// Sets options and a label, so that every part of a row is read.
 void read_own(const std::filesystem::path& file, bool strict) {
   for (const bool choices : {false, true}) {
     const auto set = file_rows({.patterns = {file.string()},

@@ -1,4 +1,4 @@
-// A safetensors file: length, header, and that every tensor lies within the file.
+// Fuzzes a safetensors file: length, header, and the bounds of every tensor.
 #include <ATen/ATen.h>
 
 #include "base/format/safetensors.h"

@@ -1,4 +1,4 @@
-// model.safetensors.index.json, beside two shards that are as they should be.
+// Fuzzes model.safetensors.index.json with two valid shards.
 #include <ATen/ATen.h>
 
 #include "base/format/safetensors.h"

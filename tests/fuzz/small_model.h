@@ -1,4 +1,4 @@
-/// \file  The smallest model that has every part, for targets that need one beside their input.
+/// \file  Writes the smallest model that has every part, for targets that need a valid model.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ constexpr std::string_view kSmallModel = R"({"model_type": "olmoe", "vocab_size"
   "num_experts_per_tok": 1, "max_position_embeddings": 8, "rope_theta": 10000.0, "rms_norm_eps": 1e-05,
   "tie_word_embeddings": false, "norm_topk_prob": false, "eos_token_id": 0, "pad_token_id": 1})";
 
-/// Writes it into a new folder. \return the folder
+/// Writes the model into a new folder. \return the folder
 inline fs::path small_model(const fs::path& folder) {
   save_model(*init_model(write("small.json", kSmallModel), BaseDtype::kFloat32, 7), folder);
   return folder;

@@ -1,4 +1,4 @@
-// The files of a model's folder that say what its tokens are: {"tokenizer.json": .., "tokenizer_config.json": .., ..}.
+// Fuzzes the tokenizer files of a model folder: {"tokenizer.json": .., "tokenizer_config.json": .., ..}.
 #include "base/plain/json.h"
 #include "tests/fuzz/fuzz.h"
 #include "tokenizer/tokenizer.h"

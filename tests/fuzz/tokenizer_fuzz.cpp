@@ -1,4 +1,4 @@
-// A tokenizer.json, and what it makes of a text that has every class of characters.
+// Fuzzes a tokenizer.json: encodes and decodes a text with every class of characters.
 #include "tests/fuzz/fuzz.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,4 +1,4 @@
-// What says who somebody is: an allow-list, a public key, or three lines of signed headers.
+// Fuzzes what identifies a node: an allow-list, a public key, or three lines of signed headers.
 #include "flower/format/base64.h"
 #include "flower/format/keys.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// A message that arrives, put together so that its ids are right: the input is the Array's body, a line; then an order,
-// a line; then the chunks, each up to the next byte 0xfe.
+// Fuzzes an arriving message whose ids are computed from its content. The input is the body of the Array, one line;
+// then an order, one line; then the chunks, each up to the next byte 0xfe.
 #include <algorithm>
 #include <map>
 

@@ -1,4 +1,4 @@
-// Heads of NumPy files: the first line says shape and dtype of what was announced, the rest is the image.
+// Fuzzes headers of NumPy files. The first line has the announced shape and dtype, the rest is the file.
 #include "flower/format/npy.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// Objects by themselves: their heads, and the bodies of each type.
+// Fuzzes single objects: their headers, and the bodies of each type.
 #include "flower/format/calls.h"
 #include "flower/format/objects.h"
 #include "tests/fuzz/fuzz.h"

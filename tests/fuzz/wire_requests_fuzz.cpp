@@ -1,4 +1,4 @@
-// What nodes call a coordinator with: the first byte says which call, the rest is its body.
+// Fuzzes requests of nodes to a coordinator. The first byte selects the call, the rest is its body.
 #include "flower/format/calls.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// What servers answer a node with: the first byte says to which call, the rest is the body.
+// Fuzzes responses of a server to a node. The first byte selects the call, the rest is the body.
 #include "flower/format/calls.h"
 #include "tests/fuzz/fuzz.h"
 

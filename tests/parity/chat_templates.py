@@ -1,6 +1,6 @@
-"""Chat templates of our own, in the shapes that model families publish, and one that uses every construct that is read."""
+"""Chat templates with the constructs of published model families, and one that uses every supported construct."""
 
-# <|system|>, <|user|>, <|assistant|> on lines of their own; answers end with eos, the last without a newline (OLMo, OLMoE).
+# <|system|>, <|user|>, <|assistant|> on separate lines; answers end with eos, the last without a newline (OLMo, OLMoE).
 LINES = """{{ bos_token }}{% for message in messages %}
 {% if message['role'] == 'assistant' %}
 {{- '<|assistant|>\n' + message['content'] + eos_token }}{% if not loop.last %}{{ '\n' }}{% endif %}
@@ -9,7 +9,7 @@ LINES = """{{ bos_token }}{% for message in messages %}
 {% if loop.last and add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}
 {% endfor %}"""
 
-# Roles have to alternate, the system's text stands in the first question (Mixtral).
+# Roles must alternate, and the system's text is part of the first question (Mixtral).
 BRACKETS = """{%- if messages[0]["role"] == "system" %}{% set system = messages[0]["content"] %}{% set rest = messages[1:] %}
 {%- else %}{% set rest = messages %}{% endif %}
 {%- for message in rest %}
@@ -26,7 +26,7 @@ BRACKETS = """{%- if messages[0]["role"] == "system" %}{% set system = messages[
     {%- endif %}
 {%- endfor %}"""
 
-# Headers, {% generation %} around what an assistant says.
+# Headers, and {% generation %} around the text of an assistant.
 MARKED = """{%- for message in messages %}
     {%- if message.role == "assistant" %}
 <|im_start|>assistant
@@ -42,7 +42,7 @@ MARKED = """{%- for message in messages %}
 <|im_start|>assistant
 {% endif %}"""
 
-# Earlier answers lose what is before </think>, as Qwen3 has it.
+# Earlier answers lose the text before </think>, as in Qwen3.
 FORGETFUL = """{%- for message in messages %}
     {%- set content = message.content %}
     {%- if message.role == "assistant" and not loop.last and "</think>" in content %}
@@ -52,7 +52,7 @@ FORGETFUL = """{%- for message in messages %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}"""
 
-# Neither a prompt with an opening that a conversation does not hold.
+# A generation prompt with an opening that conversations do not contain.
 CROOKED = """{%- for message in messages %}{{ message.role ~ ": " ~ message.content ~ eos_token }}{% endfor %}
 {%- if add_generation_prompt %}{{ "(" }}{% endif %}"""
 

@@ -1,4 +1,4 @@
-"""Parity tests compare the built program with transformers and PEFT in the same process tree, on random models."""
+"""Compares the built program with transformers and PEFT on random models, in one process tree."""
 import pathlib
 import sys
 

@@ -1,4 +1,4 @@
-// evenkeel with the families of other_families.h.
+// The program evenkeel with the families of other_families.h.
 #include "apps/program.h"
 #include "other_families.h"
 

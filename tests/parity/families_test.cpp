@@ -1,4 +1,4 @@
-// What every family promises (contract/family_contract_test.cpp), of the families that do not ship.
+// Runs contract/family_contract_test.cpp for the families of other_families.h.
 #include <gtest/gtest.h>
 
 #include "other_families.h"

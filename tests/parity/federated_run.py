@@ -1,4 +1,4 @@
-"""A small federated run of the program, on a random model with a tokenizer of its own."""
+"""Runs a small federation of the program on a random model with its own tokenizer."""
 import json
 import tomllib
 
@@ -54,7 +54,7 @@ OLMOE = dict(num_experts=9, num_experts_per_tok=4, num_attention_heads=4, num_ke
 
 
 def federated_run(folder, method, *settings, model=OLMOE):
-    """(model folder, run folder) of two rounds on three clients. settings: a.b=value, as --set takes them"""
+    """Runs two rounds on three clients. Returns (model folder, run folder). settings: a.b=value, as for --set"""
     model_folder, out = folder / "model", folder / "run"
     model_folder.mkdir(parents=True)
     vocabulary = save_tokenizer(model_folder)
@@ -67,6 +67,6 @@ def federated_run(folder, method, *settings, model=OLMOE):
 
 
 def gate_flags(run_folder):
-    """How a run weighs its selected experts, as flags of `evenkeel score`; a merged checkpoint says it in its config."""
+    """Returns the run's gate weighting as flags of `evenkeel score`. A merged checkpoint has it in its config."""
     record = json.loads((run_folder / "rounds.jsonl").read_text().splitlines()[-1])
     return "--gate-norm", record["gate_norm"]

@@ -1,5 +1,5 @@
-/// \file  What programs that parity tests drive have in common (jobs.py): they stay up for a whole test file, since to
-/// start LibTorch takes longer than most jobs do.
+/// \file  The job loop of programs that parity tests drive (jobs.py). Each program runs for a whole test file, because
+/// starting LibTorch takes longer than most jobs.
 #pragma once
 
 #include <exception>
@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-/// Reads names of job files from stdin, one a line, runs each, and answers it by a line on stdout: empty, or what went
-/// wrong. \return the exit code.
+/// Reads names of job files from stdin, one per line, and runs each. Answers with a line on stdout: empty, or the error
+/// message. \return the exit code.
 inline int serve_jobs(const std::function<void(const fs::path& job)>& run) {
   for (std::string file; std::getline(std::cin, file);) {
     try {

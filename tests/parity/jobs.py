@@ -1,4 +1,4 @@
-"""Jobs for the programs of jobs.h: the library on given numbers."""
+"""Sends jobs to the programs of jobs.h, which run the library on given numbers."""
 import functools
 import json
 import os
@@ -16,7 +16,7 @@ def started(name):
 
 
 def answer(name, folder, job):
-    """What program `name` makes of a job: the tensors of its `out`, a file of `folder`."""
+    """Runs a job in program `name` and returns the tensors of its `out`, a file in `folder`."""
     job = {"out": str(folder / "out.safetensors"), **job}
     file = folder / "job.json"
     file.write_text(json.dumps(job))

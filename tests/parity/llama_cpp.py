@@ -1,5 +1,6 @@
-"""llama.cpp beside the program: a base model as GGUF, written with the `gguf` package alone, and what an installed llama.cpp
-answers on it."""
+"""Runs llama.cpp for comparison: writes a base model as GGUF with the `gguf` package alone, and returns the output of
+an installed llama.cpp.
+"""
 import json
 
 import gguf
@@ -9,8 +10,8 @@ import xllamacpp
 from safetensors.torch import load_file
 
 VOCABULARY = 211
-# config.json of small models: never square, E and k apart, and what llama.cpp demands of olmoe: an untied head, as many key heads
-# as heads.
+# config.json of small models: no square shapes, E and k far apart, and llama.cpp's requirements for olmoe: an untied
+# head, and as many key heads as heads.
 SHARED = {"attention_bias": False, "attention_dropout": 0.0, "bos_token_id": None, "eos_token_id": 2, "pad_token_id": 1,
           "hidden_act": "silu", "hidden_size": 128, "initializer_range": 0.12, "intermediate_size": 64,
           "max_position_embeddings": 256, "num_attention_heads": 8, "num_hidden_layers": 3, "num_key_value_heads": 4,
@@ -28,7 +29,7 @@ CONFIGS = {
 }
 ARCHITECTURES = {"olmoe": gguf.MODEL_ARCH.OLMOE, "olmo": gguf.MODEL_ARCH.OLMO, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
                  "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "llama": gguf.MODEL_ARCH.LLAMA}
-INTERLEAVED = ("olmo", "mixtral", "llama")  # rotary embeddings of neighbours
+INTERLEAVED = ("olmo", "mixtral", "llama")  # rotary embeddings of adjacent pairs
 
 
 def experts_of(config):
@@ -36,7 +37,7 @@ def experts_of(config):
 
 
 def write_base(folder, file, top_k=None):
-    """A model folder as GGUF; `top_k` experts per token where the checkpoint's own are not meant."""
+    """Writes a model folder as GGUF, with `top_k` experts per token if it is not the checkpoint's own."""
     config = json.loads((folder / "config.json").read_text())
     architecture = ARCHITECTURES[config["model_type"]]
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architecture])
@@ -77,7 +78,7 @@ def add_sizes(writer, config, top_k):
 
 
 def add_tokens(writer, size):
-    """Any vocabulary: only ids are asked for."""
+    """Adds an arbitrary vocabulary, because only ids are used."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("olmo")
     writer.add_token_list([f"t{i}" for i in range(size)])
@@ -87,7 +88,9 @@ def add_tokens(writer, size):
 
 
 def stacked(tensors, config):
-    """Experts in one tensor, and rows of queries and keys as some rotary embeddings have them in llama.cpp."""
+    """Stacks experts in one tensor, and permutes rows of queries and keys for the rotary embeddings of some families in
+    llama.cpp.
+    """
     result = {}
     for name, tensor in tensors.items():
         values = tensor.float().numpy()
@@ -105,7 +108,7 @@ def stacked(tensors, config):
 
 
 def next_logprobs(base, adapter, texts):
-    """Natural log-probabilities [V] of the token after each text, by llama.cpp on the processor in float32."""
+    """Returns log-probabilities [V] of the token after each text, from llama.cpp on the CPU in float32."""
     params = xllamacpp.CommonParams()
     params.model.path = str(base)
     params.n_ctx = 256

@@ -1,4 +1,4 @@
-/// The training curve of an adapter, for comparison with other systems: fixed batches, AdamW, nothing federated.
+/// Writes the training curve of an adapter, for comparison with other programs: fixed batches, AdamW, no federation.
 /// Usage: lora_curve MODEL ADAPTER JOB.json OUT
 /// JOB: {"targets": [names], "alpha": a, "rank": r, "optimizer": {"lr", "betas", "eps", "weight_decay"},
 ///       "batches": [[{"ids": [..], "first_target": n}, ..], ..]}, one optimiser step per batch.

@@ -1,5 +1,6 @@
-/// One method's halves on given numbers, for comparison with the numpy reference of tests/parity/reference.
-/// A server of jobs (jobs.h).
+/// Runs a method's server or client on given numbers, for comparison with the numpy reference of
+/// tests/parity/reference.
+/// It is a server of jobs (jobs.h).
 /// JOB: {"method", "options": TOML, "sites": {name: {"experts", "in", "out", "moe_layer"}}, "moe_layers": [..],
 /// "num_experts",
 ///       "max_top_k", "rank", "alpha", "scale_mode", "lr", "state": payload file, "fixed": payload file or null, "out":
@@ -75,7 +76,7 @@ ServerView server_of(const Json& job, const Sites& sites) {
           .lr = job.at("lr"),
           .seed = 42,
           .gradient_sum = {},
-          .transport = TransportDtype::kAsTheyAre};  // the methods' arithmetic: what crosses is rounded elsewhere
+          .transport = TransportDtype::kAsTheyAre};  // rounding of transport is tested elsewhere
 }
 
 TensorMap server_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
@@ -96,13 +97,13 @@ TensorMap server_step(const Json& job, const FederatedMethod& method, const Site
   for (const auto& client : round.participants) {
     put(out, concat("to/", client.id, "/"), method.broadcast(next, client, round).adapters);
     auto anyone = client;
-    anyone.id = 1000 + client.rank;  // nobody the server remembers anything of
+    anyone.id = 1000 + client.rank;  // a client that the server does not know
     put(out, concat("down/", client.rank, "/"), method.broadcast(next, anyone, round).adapters);
   }
   return out;
 }
 
-/// Calls work(name, tensor) for the factors that train.
+/// Calls work(name, tensor) for the trained factors.
 template <typename Work>
 void for_trained(LocalSetup& setup, const Work& work) {
   for (auto& [site, f] : setup.adapters) {

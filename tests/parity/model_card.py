@@ -1,4 +1,4 @@
-"""The block of code in an export's README.md, run as it stands, for test_model_card.py and test_model_card_v5.py."""
+"""Runs the code block of an export's README.md unchanged, for test_model_card.py and test_model_card_v5.py."""
 import json
 import re
 
@@ -12,7 +12,7 @@ GATINGS = [(norm, gates) for norm in (False, True) for gates in ("olmoe_native",
 
 
 def loaded(export, base):
-    """The model that the card's block makes, with real folders in the place of what it leaves open."""
+    """Returns the model that the code block loads, with real folders for its placeholders."""
     block, = re.findall(r"```python\n(.*?)```", (export / "README.md").read_text(), re.S)
     code = block.replace("<this folder>", str(export)).replace("<the base model>", str(base))
     names = {}
@@ -32,7 +32,7 @@ def assert_card_loads_what_the_run_scores(folder, norm, gates, layouts):
 
 
 def assert_peft_loads_it(folder, *flags):
-    """\return what the export's config says of its base."""
+    """Loads the export with PEFT. Returns the base model's name in the export's config."""
     base, out = federated_run(folder, "fedit", "train.rounds=1")
     run("export", "--run", out, "--out", folder / "export", *flags)
     peer = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base).float(), folder / "export").eval()

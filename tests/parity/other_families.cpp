@@ -1,15 +1,15 @@
-// Families that evenkeel does not ship, built of its leaves. Qwen2-MoE comes out of docs/tutorial-new-family.md.
+// Defines families that evenkeel does not ship. Qwen2-MoE is generated from docs/tutorial-new-family.md.
 #include "other_families.h"
 
 #include "models/decoder.h"
 
 namespace evenkeel {
 
-ModelEntry qwen2_moe();  // out of the tutorial
+ModelEntry qwen2_moe();  // from the tutorial
 
 namespace {
 
-/// Dense, with biases everywhere when its config says so, and GELU as well as SiLU.
+/// A dense family, with optional biases, and GELU or SiLU.
 /// Source: Llama (Touvron et al. 2023), transformers LlamaForCausalLM.
 DecoderSpec llama_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config);

@@ -1,9 +1,9 @@
-/// \file  Model families that evenkeel does not ship, for tests of the leaves they are built of.
+/// \file  Model families that evenkeel does not ship, for tests of the building blocks.
 #pragma once
 
 namespace evenkeel {
 
-/// qwen2_moe and llama join the table.
+/// Registers qwen2_moe and llama.
 void add_other_families();
 
 }  // namespace evenkeel

@@ -1,6 +1,6 @@
-/// What SplitPattern makes of a text, for comparison with the `tokenizers` library.
-/// Reads lines {"pattern": .., "text": .. or "file": NAME} from stdin. Answers each by a line: the lengths in bytes of
-/// the pieces, matches and the gaps between them without empty ones, or a string that says why it refuses the pattern.
+/// Splits texts with SplitPattern, for comparison with the `tokenizers` library. Reads lines {"pattern": .., "text": ..
+/// or "file": NAME} from stdin. Answers each with a line: the lengths in bytes of the pieces, that is matches and
+/// nonempty gaps, or a string with the reason why the pattern is rejected.
 #include <iostream>
 #include <string>
 

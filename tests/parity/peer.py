@@ -1,4 +1,4 @@
-"""Random models made with the installed transformers, and the program run on what they save."""
+"""Creates random models with the installed transformers and runs the program on them."""
 import json
 import os
 import pathlib
@@ -15,16 +15,16 @@ from forked import forked
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "evenkeel"))
 V5 = int(transformers.__version__.split(".")[0]) >= 5
-# The default of transformers 5, grouped products, refuses rows that are no multiple of 16 bytes.
+# The default of transformers 5, grouped products, rejects rows that are no multiple of 16 bytes.
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
 CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "llama": LlamaConfig, "mixtral": MixtralConfig,
            "qwen2_moe": Qwen2MoeConfig, "qwen3_moe": Qwen3MoeConfig, "granitemoe": GraniteMoeConfig}
-# Router logits of the k-th and the next expert closer than this are rounding, not routing.
+# If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.
 SMALLEST_GAP = 3e-5
 
 
 def run(*arguments, program=PROGRAM):
-    """Runs the program, or one of the tests' own; its stdout. A failure shows what it wrote."""
+    """Runs the program, or another program of the tests. Returns its stdout. A failure shows its output."""
     done = (forked(*arguments, cwd=os.getcwd(), timeout=600) if program == PROGRAM else
             subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True))
     assert done.returncode == 0, f"{program.name} {arguments[0]} exited {done.returncode}: {done.stderr[-2000:]}"
@@ -32,7 +32,7 @@ def run(*arguments, program=PROGRAM):
 
 
 def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
-    """A model whose weights are larger than at initialisation, so that routing and norms matter."""
+    """Creates a model whose weights are larger than at initialisation, so that routing and norms matter."""
     rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if V5 else {"rope_theta": rope_theta}
     rope |= {key: settings.pop(key) for key in ("rope_parameters",) if key in settings}
     settings = {"max_position_embeddings": 256} | settings
@@ -55,7 +55,7 @@ def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
 
 
 def with_top_k(model, top_k, folder):
-    """The same weights with another number of experts per token."""
+    """Copies a model with another number of experts per token."""
     model.save_pretrained(folder)
     path = pathlib.Path(folder) / "config.json"
     settings = json.loads(path.read_text())
@@ -90,7 +90,7 @@ def _is_well_separated(model, router_logits):
 
 @torch.no_grad()
 def reference(model, ids):
-    """Logits [tokens, V] of one sequence, or None when a routing decision hangs on rounding."""
+    """Returns the logits [tokens, V] of one sequence, or None if rounding decides a routing."""
     if not number_of_experts(model.config):
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
     out = model(input_ids=torch.tensor([ids]), output_router_logits=True, use_cache=False)
@@ -98,7 +98,9 @@ def reference(model, ids):
 
 
 def texts_with_logits(model, lengths, seed):
-    """Random sequences of the given lengths, drawn again where routing hangs on rounding, and their logits."""
+    """Returns random sequences of the given lengths and their logits. Sequences whose routing depends on rounding are
+    drawn again.
+    """
     generator = torch.Generator().manual_seed(seed)
     texts, logits = [], []
     for length in lengths:
@@ -114,7 +116,7 @@ def texts_with_logits(model, lengths, seed):
 
 
 def score(folder, texts, work, *flags, program=PROGRAM):
-    """(records, logits) of `evenkeel score` on id lists."""
+    """Returns (records, logits) of `evenkeel score` on id lists."""
     lines, dump = work / "texts.jsonl", work / "logits.safetensors"
     lines.write_text("".join(json.dumps({"ids": ids}) + "\n" for ids in texts))
     out = run("score", "--model", folder, "--input", lines, "--json", "--logits", dump, *flags, program=program)
@@ -143,7 +145,7 @@ def assert_logprobs_close(records, texts, expected, tolerance=1e-4):
 
 
 def assert_scores_equal(model, lengths, seed, work, program=PROGRAM):
-    """Logits and log-probabilities of texts of these lengths, drawn from `seed`, by both sides."""
+    """Compares logits and log-probabilities of random texts of these lengths."""
     model.save_pretrained(work / "model")
     texts, expected = texts_with_logits(model, lengths, seed)
     records, logits = score(work / "model", texts, work, program=program)
@@ -152,7 +154,7 @@ def assert_scores_equal(model, lengths, seed, work, program=PROGRAM):
 
 
 def model_of(names, shape, seed, **family):
-    """A random model of one row of a table of shapes: hidden_size is heads times head_width."""
+    """Creates a random model from one row of a table of shapes. hidden_size is heads times head_width."""
     settings = dict(zip(names, shape, strict=True))
     settings["hidden_size"] = settings["num_attention_heads"] * settings.pop("head_width")
     return random_model(seed, **family, **settings)

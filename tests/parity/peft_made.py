@@ -1,4 +1,4 @@
-"""Adapters that PEFT makes itself, with random factors, beside a random OLMoE."""
+"""Creates adapters with PEFT, with random factors on a random OLMoE."""
 import torch
 from peft import LoraConfig, get_peft_model
 
@@ -9,7 +9,7 @@ OLMOE = dict(num_experts=9, num_experts_per_tok=4, num_attention_heads=4, num_ke
 
 
 def assert_ours_equals_peft(work, settings):
-    """`settings` of a LoraConfig: made, filled, saved by PEFT; its logits and ours."""
+    """Saves an adapter with these settings of LoraConfig by PEFT, and compares its logits with the program's."""
     base = random_model(seed=51, **OLMOE)
     base.save_pretrained(work / "model")
     peer = get_peft_model(base, LoraConfig(lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", **settings)).eval()

@@ -1,5 +1,5 @@
-// Renders the Jinja templates of a file, one JSON string a line, and prints of each {"text"} or {"refused"}. A date
-// behind the file is what strftime_now writes.
+// Renders the Jinja templates of a file, one JSON string per line, and prints {"text"} or {"refused"} for each. An
+// optional date after the file is the result of strftime_now.
 #include <fstream>
 #include <iostream>
 #include <optional>

@@ -1,6 +1,6 @@
-/// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the
+/// Runs UB-SMoE's routing on given scores, or inside the forward pass of a model in float64, for comparison with the
 /// numpy reference of tests/parity/reference.
-/// A server of jobs (jobs.h).
+/// It is a server of jobs (jobs.h).
 /// JOB: {"options": TOML of [method.ub-smoe], "gate_norm", "top_k", "phi": file of `<layer>.phi` [E], "upstream": file,
 /// "out": file, and one of
 ///         "scores": file of `scores` [T, E]; upstream `weights` [T, E] is d / d gate weights
@@ -19,7 +19,7 @@ namespace {
 
 TensorMap tensors(const Json& job, const char* key) { return load_safetensors(job.at(key).get<std::string>()).tensors; }
 
-/// What a client of `top_k` routes with, phi as a leaf of the graph.
+/// Returns the router options of a client with `top_k`, with phi as a leaf of the graph.
 RouterOptions router_of(const Json& job) {
   const auto method =
       find_method("ub-smoe").make(config::Table::parse(job.at("options").get<std::string>(), "options"));
@@ -59,7 +59,7 @@ TensorMap forward(const Json& job) {
   const auto hidden_TD = model->hidden(pack_ids(ids), {.router = router, .routing = {&routing, 1}});
   const auto logits_TV = at::matmul(hidden_TD, model->head().values_OI.t());
   const auto loss = (logits_TV * tensors(job, "upstream").at("logits")).sum();
-  if (loss.requires_grad()) loss.backward();  // the base is frozen: without phi there is nothing to differentiate by
+  if (loss.requires_grad()) loss.backward();  // the base is frozen, so without phi there is nothing to differentiate
   TensorMap out{{"logits", logits_TV.detach()}};
   for (const auto& [layer, stats] : routing) out["counts/" + layer] = stats.counts;
   for (const auto& [layer, phi_E] : router.modulation)

@@ -1,4 +1,4 @@
-"""The sparse families that ship beside OLMoE: what its tests ask of each, in one table."""
+"""A table of the sparse families besides OLMoE, with the settings of their tests."""
 import functools
 import itertools
 
@@ -21,7 +21,7 @@ SHAPES = [
     (4, 3, 2, 2, 20, 56, 79, 2, False, 1e5),
     (10, 7, 9, 3, 4, 30, 307, 2, True, 1e4),
 ]
-# Of each shape in turn. Qwen3: width of a head (None: that of the shape), norm_topk_prob, step, layers named dense, biases.
+# For each shape. Qwen3: head width (None: that of the shape), norm_topk_prob, step, dense layers by name, biases.
 QWEN3 = itertools.cycle([(None, True, 1, [], False), (10, False, 1, [], False), (6, True, 2, [], True), (None, False, 1, [0], False),
                          (14, True, 1, [], True)])
 # Granite: embedding_multiplier, logits_scaling, residual_multiplier, attention_multiplier, biases.
@@ -61,7 +61,7 @@ FAMILIES = {
     "granitemoe": [settings_of("granitemoe", granitemoe(shape, next(GRANITE)), shape) for shape in SHAPES],
 }
 ALL = [(family, index) for family, models in FAMILIES.items() for index in range(len(models))]
-# A model to train and to federate.
+# A model for training and federation.
 SIZES = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32, num_hidden_layers=2)
 TRAINED = {
     "qwen3_moe": SIZES | dict(family="qwen3_moe", num_experts=7, num_experts_per_tok=4, moe_intermediate_size=20,

@@ -1,5 +1,6 @@
-"""Every key of PEFT's LoraConfig, placed: read, refused, or without effect here and why; asked of the class itself. And adapters that
-are not whole: PEFT's logits, and a line that says what is missing."""
+"""Checks that every key of PEFT's LoraConfig, read from the class itself, is either read, rejected, or without effect
+here with a reason. Also checks incomplete adapters: PEFT's logits, and a message that names what is missing.
+"""
 import json
 from dataclasses import fields
 
@@ -16,7 +17,7 @@ ATTENTION = ["q_proj", "o_proj"]
 BOTH = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 PLAIN = dict(r=3, lora_alpha=5, target_modules=ATTENTION)
 
-# key -> settings that differ from PLAIN by it: made by PEFT, the same logits here.
+# key -> settings that differ from PLAIN in it; saved by PEFT, with the same logits here.
 READ = {
     "r": [dict(r=2)], "lora_alpha": [dict(lora_alpha=9)],
     "use_rslora": [dict(use_rslora=True)],
@@ -53,27 +54,27 @@ NO_EFFECT = {
 NEVER_SAVED = {"runtime_config": "PEFT takes it out of what it saves"}
 
 
-def test_every_key_of_lora_config_is_placed():
+def test_every_key_of_lora_config_is_classified():
     known = {field.name for field in fields(LoraConfig)}
     assert not known - (READ.keys() | REFUSED.keys() | NO_EFFECT.keys() | NEVER_SAVED.keys())
 
 
 @pytest.mark.parametrize("settings", [settings for rows in READ.values() for settings in rows], ids=json.dumps)
-def test_what_is_read_means_what_it_means_to_peft(settings, tmp_path):
+def test_supported_keys_have_the_effect_they_have_in_peft(settings, tmp_path):
     assert_ours_equals_peft(tmp_path, PLAIN | settings)
     assert "not whole" not in score(tmp_path, tmp_path / "adapter", [[3, 4]]).stderr
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A model, and an adapter on attention and experts as PEFT saves it."""
+    """Returns a model, and an adapter on attention and experts as PEFT saves it."""
     folder = tmp_path_factory.mktemp("made")
     assert_ours_equals_peft(folder, PLAIN | dict(target_parameters=BOTH))
     return folder
 
 
 def adapter(folder, made, changes={}, keep=lambda name: True):
-    """The adapter once more, its config changed, with the tensors that are kept."""
+    """Copies the adapter with a changed config and some of its tensors."""
     folder.mkdir()
     tensors = load_file(made / "adapter/adapter_model.safetensors")
     save_file({name: tensor for name, tensor in tensors.items() if keep(name)}, folder / "adapter_model.safetensors")
@@ -94,17 +95,17 @@ def logits_of(folder, texts):
 
 
 @pytest.mark.parametrize("key, value", [(key, value) for key, values in REFUSED.items() for value in values])
-def test_what_is_refused_is_refused_by_name(key, value, made, tmp_path):
+def test_unsupported_keys_are_rejected_by_name(key, value, made, tmp_path):
     done = score(made, adapter(tmp_path / "a", made, {key: value}), [[3, 4]])
     assert done.returncode == 1 and key in done.stderr and "adapter_config.json" in done.stderr, done.stderr
 
 
-def test_a_regular_expression_goes_without_a_choice_of_layers_as_in_peft(made, tmp_path):
+def test_a_regular_expression_excludes_a_selection_of_layers_as_in_peft(made, tmp_path):
     done = score(made, adapter(tmp_path / "a", made, {"target_modules": ".*[qo]_proj", "layers_to_transform": [0, 1]}), [[3, 4]])
     assert done.returncode == 1 and "layers_to_transform" in done.stderr
 
 
-def test_what_has_no_effect_has_none(made, tmp_path):
+def test_keys_without_effect_do_not_change_logits(made, tmp_path):
     changed = adapter(tmp_path / "a", made, {key: value for key, (value, why) in NO_EFFECT.items() if why})
     same = adapter(tmp_path / "b", made)
     texts = [[3, 7, 20, 9, 41]]
@@ -121,7 +122,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_an_adapter_in_part_is_what_it_is_in_peft_and_the_gap_is_told(part, made, tmp_path):
+def test_an_incomplete_adapter_acts_as_in_peft_and_is_reported(part, made, tmp_path):
     keep, missing = PARTS[part]
     folder = adapter(tmp_path / "a", made, keep=keep)
     with pytest.warns(UserWarning, match="missing adapter keys"):
@@ -136,19 +137,19 @@ def test_an_adapter_in_part_is_what_it_is_in_peft_and_the_gap_is_told(part, made
 
 @pytest.mark.parametrize("changes", [{"layers_to_transform": [0]}, {"exclude_modules": ["o_proj"]}, {"target_modules": ["q_proj"]},
                                      {"target_modules": r".*layers\.0.*"}], ids=json.dumps)
-def test_factors_that_peft_would_leave_out_are_refused(changes, made, tmp_path):
+def test_factors_that_peft_would_ignore_are_rejected(changes, made, tmp_path):
     done = score(made, adapter(tmp_path / "a", made, changes), [[3, 4]])
     assert done.returncode == 1 and "leave out" in done.stderr and "self_attn" in done.stderr, done.stderr
 
 
-def test_half_a_pair_is_refused(made, tmp_path):
+def test_a_single_factor_is_rejected(made, tmp_path):
     folder = adapter(tmp_path / "a", made, keep=lambda name: not ("layers.1.self_attn.q_proj" in name and "lora_B" in name))
     done = score(made, folder, [[3, 4]])
     assert done.returncode == 1 and "layers.1.self_attn.q_proj.lora_B" in done.stderr
 
 
-def test_an_adapter_on_some_experts_is_whole_when_its_targets_say_so(tmp_path):
-    """As PEFT 0.17 saves it, where each expert is a module; the first experts of two projections."""
+def test_an_adapter_on_some_experts_is_complete_if_its_targets_are(tmp_path):
+    """The adapter is as PEFT 0.17 saves it, with one module per expert: the first experts of two projections."""
     model = random_model(seed=51, **OLMOE)
     model.save_pretrained(tmp_path / "model")
     (tmp_path / "a").mkdir()

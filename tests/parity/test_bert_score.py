@@ -1,5 +1,6 @@
-"""`evenkeel bertscore` beside the bert_score package, on randomly initialised encoders with real tokenizers: RoBERTa's
-byte-level ones and BERT's WordPiece."""
+"""Compares `evenkeel bertscore` with the bert_score package, on random encoders with real tokenizers: RoBERTa's
+byte-level ones and BERT's WordPiece.
+"""
 import json
 import os
 import pathlib
@@ -61,7 +62,7 @@ def word_pieces(lowercase):
 
 
 def olmo_vocabulary(folder, max_tokens):
-    """The vocabulary and merges of a real tokenizer, with RoBERTa's special tokens behind."""
+    """Returns the vocabulary and merges of a real tokenizer, followed by RoBERTa's special tokens."""
     file = DATA / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
     if not file.exists():
         pytest.skip(f"not there: {file}")
@@ -74,7 +75,9 @@ def olmo_vocabulary(folder, max_tokens):
 
 
 def draw_weights(model, seed, alike):
-    """Weights large enough to matter. `alike`: all vectors share a direction, as those of trained encoders do."""
+    """Draws weights that are large enough to matter. `alike`: all vectors have a common direction, as in trained
+    encoders.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -106,7 +109,7 @@ def save_encoder(folder, shape, seed, alike=False, head=False, vocabulary=traine
 
 @pytest.fixture
 def encoder(tmp_path, monkeypatch):
-    """Makes an encoder. The package takes "t5" anywhere in a path for the name of a model, so paths are relative."""
+    """Creates an encoder. The package takes "t5" anywhere in a path for a model name, so paths are relative."""
     monkeypatch.chdir(tmp_path)
 
     def make(*arguments, **settings):
@@ -116,7 +119,7 @@ def encoder(tmp_path, monkeypatch):
 
 
 def package(folder, pairs, layer, batch_size=64, **settings):
-    """P, R, F of the package, [texts, 3]; batches of one pair have no padding."""
+    """Returns P, R, F of the package, [texts, 3]. Batches of one pair have no padding."""
     candidates, references = [c for c, _ in pairs], [r for _, r in pairs]
     scores = bert_score.score(candidates, references, model_type=folder, num_layers=layer, nthreads=0, device="cpu",
                               batch_size=batch_size, **settings)
@@ -146,7 +149,7 @@ def random_text(draw):
 
 
 def some_pairs(seed, count=40):
-    """Sentences against each other and themselves, random texts, blanks on either side and on both."""
+    """Returns pairs of sentences, equal sentences, random texts, and blanks on either side or both."""
     draw = random.Random(seed)
     texts = SENTENCES + [random_text(draw) for _ in range(count)]
     pairs = [(text, draw.choice(texts)) for text in texts] + [(text, text) for text in draw.sample(texts, 5)]
@@ -155,7 +158,7 @@ def some_pairs(seed, count=40):
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)), ids=lambda i: "-".join(map(str, SHAPES[i])))
-def test_every_layer_scores_as_the_package_does(index, encoder):
+def test_every_layer_has_the_scores_of_the_package(index, encoder):
     folder, pairs = encoder(SHAPES[index], seed=index), some_pairs(index)
     for layer in range(SHAPES[index][1] + 1):
         assert_equal(ours(folder, pairs, layer), package(folder, pairs, layer, batch_size=1), pairs)
@@ -184,7 +187,7 @@ def test_a_fine_tuned_checkpoint_in_half_precision(encoder):
 
 
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[2], SHAPES[3]], ids=lambda shape: str(shape[-1]))
-def test_long_texts_lose_their_end_at_the_last_position(shape, encoder):
+def test_long_texts_are_truncated_at_the_last_position(shape, encoder):
     folder, draw = encoder(shape, seed=13), random.Random(13)
     long = [" ".join(random_text(draw) for _ in range(40)) for _ in range(4)] + ["word " * 2000, "x" * 5000]
     pairs = [(text, draw.choice(long + SENTENCES)) for text in long + SENTENCES[:4]]
@@ -222,7 +225,7 @@ def test_rescaling_with_a_baseline_of_the_package(file, encoder):
 
 @pytest.mark.parametrize("pair", [("yes", "yes"), ("nobody", "yes")])
 def test_a_side_without_weight_counts_zero_where_the_package_has_nan(pair, encoder):
-    """With idf and a single reference, what stands in it weighs nothing."""
+    """With idf and a single reference, the tokens of the reference have weight zero."""
     folder = encoder(SHAPES[0], seed=17)
     expected = package(folder, [pair], 2, idf=True)
     assert expected[0][1].isnan() and expected[0][2] == 0
@@ -252,7 +255,7 @@ TABLE = ["bert-base-uncased", "bert-large-uncased", "bert-base-cased-finetuned-m
          "xlm-roberta-large"]
 
 
-def test_layers_by_name_are_those_of_the_package(encoder):
+def test_default_layers_equal_those_of_the_package(encoder):
     folder = encoder(("roberta", 24, 1, 4, 6, 32), seed=19)
     pathlib.Path("pairs.jsonl").write_text('{"candidate": "yes", "reference": "no"}\n')
     for name in TABLE:
@@ -265,7 +268,7 @@ def test_layers_by_name_are_those_of_the_package(encoder):
     assert done.returncode == 1 and '"encoder" is no encoder of the BERTScore table' in done.stderr
 
 
-def test_a_table_ends_in_means_and_what_they_hide(encoder):
+def test_the_table_ends_with_means_and_their_spread(encoder):
     folder = encoder(SHAPES[2], seed=20)
     pairs = [("yes", "no"), ("", "no"), ("word " * 100, "yes")]
     records = ours(folder, pairs, 4)
@@ -276,13 +279,13 @@ def test_a_table_ends_in_means_and_what_they_hide(encoder):
         assert abs(float(value) - sum(record[key] for record in records) / 3) < 1e-5
 
 
-def test_predictions_of_evaluate_are_taken_as_they_are(encoder):
+def test_predictions_of_evaluate_are_accepted_unchanged(encoder):
     folder, file = encoder(SHAPES[2], seed=21), pathlib.Path("predictions.jsonl")
     file.write_text(json.dumps({"task": "telequad", "output": "yes", "references": ["yes", "no"], "exact_match": 1}) + "\n")
     assert json.loads(run("bertscore", "--model", folder, "--input", file, "--layer", 4, "--json"))["f1"] > 0.999
 
 
-def test_evaluation_scores_free_text_by_the_same_measure(encoder):
+def test_evaluation_scores_free_text_with_the_same_measure(encoder):
     folder, predictions = encoder(SHAPES[2], seed=23), pathlib.Path("predictions.jsonl")
     data = DATA / "telequad"
     if not data.exists():

@@ -1,4 +1,4 @@
-"""Chat templates beside transformers' apply_chat_template: texts, token ids, and the ids that are answers."""
+"""Compares chat templates with transformers' apply_chat_template: texts, token ids, and which ids are answers."""
 import json
 
 import pytest
@@ -13,7 +13,7 @@ SPECIAL = ["<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|eot_
            "<|begin_of_text|>"]
 SYSTEM, QUESTION = {"role": "system", "content": "You are – kind. "}, {"role": "user", "content": " Hi ünï 你好\n"}
 THOUGHT = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nHello\n"}
-# Of a character of several tokens at the very end of an answer transformers marks the first token only: none is there.
+# At the end of an answer, transformers marks only the first of several tokens of a character. These texts have none.
 EMPTY, ANSWER = {"role": "user", "content": ""}, {"role": "assistant", "content": "it's 🙂 12 o'clock"}
 CONVERSATIONS = [[SYSTEM, QUESTION, THOUGHT, EMPTY, ANSWER], [QUESTION, ANSWER], [SYSTEM, QUESTION], [QUESTION],
                  [QUESTION, ANSWER, QUESTION, THOUGHT], [SYSTEM, EMPTY, ANSWER], [EMPTY, EMPTY],
@@ -21,13 +21,15 @@ CONVERSATIONS = [[SYSTEM, QUESTION, THOUGHT, EMPTY, ANSWER], [QUESTION, ANSWER],
 
 
 def published():
-    """The templates that trl ships; without it none, and a test says so. Those that depend on the day are refused."""
+    """Returns the templates that trl ships, or none without trl, which a test reports. Templates that depend on the
+    date are excluded.
+    """
     files = sorted(ROOT.glob(".venv-templates/lib/python3*/site-packages/trl/chat_templates/*.jinja"))
     return {file.stem: file.read_text() for file in files}
 
 
 PUBLISHED = published()
-FIXED_DAY = {"date_string": "26 Jul 2024"}  # what Llama 3.2 says where there is no clock
+FIXED_DAY = {"date_string": "26 Jul 2024"}  # the date that Llama 3.2 uses without a clock
 BY_THE_CLOCK = {"gptoss", "gptoss_training", "muse_glimmer", "muse_glimmer_training"}
 FAMILIES = [name for name in PUBLISHED if name not in BY_THE_CLOCK]
 
@@ -58,7 +60,7 @@ def model_folder(folder, tokenizer_json, template, beside=True, **config):
 
 
 def ours(folder, lines):
-    """Of each line what the program prints, or of the first that it refuses what it says."""
+    """Returns the program's output per line, or its error for the first line that it rejects."""
     file = folder / "lines.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = forked("tokenize", "--model", folder, "--chat", "--input", file)
@@ -79,7 +81,7 @@ def compare(folder, lines):
     for line in lines:
         try:
             accepted.append((line, *theirs(tokenizer, line)))
-        except Exception as refusal:  # jinja2's, of many kinds
+        except Exception as refusal:  # jinja2 raises many kinds
             out, said = ours(folder, [line])
             assert said, (line, out, refusal)
     out, said = ours(folder, [line for line, *_ in accepted])
@@ -121,7 +123,7 @@ ALL_KEYS = """{% if tools %}{{ tools | tojson }}
 
 @pytest.mark.parametrize("name", ["all keys", "qwen2_5", "qwen3", "llama3_1"])
 def test_every_key_of_rows_and_messages_reaches_the_template(name, tokenizer_json, tmp_path):
-    """What the published templates print of parts as a list is refused here: that line is left out for them."""
+    """Published templates that print parts as a list are rejected here, so that row is omitted for them."""
     template = {**PUBLISHED, "all keys": ALL_KEYS}.get(name)
     if template is None:
         pytest.skip("trl, which ships published templates, is not installed")
@@ -153,26 +155,26 @@ def test_without_marks_every_answer_and_its_end_is_found(name, tokenizer_json, t
                                                 if turn["role"] == "assistant").replace(" ", "")
 
 
-def test_where_earlier_answers_are_rewritten_only_the_last_is_trained_on(tokenizer_json, tmp_path):
+def test_only_the_last_answer_is_a_target_if_earlier_ones_are_rewritten(tokenizer_json, tmp_path):
     folder = model_folder(tmp_path / "m", tokenizer_json, own.FORGETFUL)
     (got,), _ = ours(folder, [{"messages": CONVERSATIONS[0]}])
     tokenizer = Tokenizer.from_str(tokenizer_json)
     assert tokenizer.decode([got["ids"][i] for i in got["targets"]], skip_special_tokens=False) == ANSWER["content"] + "<|im_end|>"
 
 
-def test_an_answer_that_cannot_be_told_from_its_prompt_is_refused(tokenizer_json, tmp_path):
+def test_an_answer_that_cannot_be_separated_from_its_prompt_is_rejected(tokenizer_json, tmp_path):
     folder = model_folder(tmp_path / "m", tokenizer_json, own.CROOKED)
     (got,), _ = ours(folder, [{"messages": [QUESTION, ANSWER]}])
     assert "{% generation %}" in got["refused"] and "targets" not in got
 
 
 @pytest.mark.parametrize("template, says", own.REFUSED, ids=[template[:40].strip() for template, _ in own.REFUSED])
-def test_what_is_outside_is_refused_by_name(template, says, tokenizer_json, tmp_path):
+def test_unsupported_constructs_are_rejected_by_name(template, says, tokenizer_json, tmp_path):
     said = ours(model_folder(tmp_path / "m", tokenizer_json, template), [{"messages": [QUESTION]}])[1]
     assert said.count("\n") == 1 and all(word in said for word in ["chat_template.jinja", *says]), said
 
 
-def test_a_template_lies_in_the_config_or_beside_it_and_there_first(tokenizer_json, tmp_path):
+def test_a_template_file_has_precedence_over_the_config(tokenizer_json, tmp_path):
     line = {"messages": [QUESTION]}
     named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "{{ bos_token }}named"}]
     for template, beside in (("text{{ eos_token }}", False), (named, False), ("file", True)):
@@ -185,6 +187,6 @@ def test_a_template_lies_in_the_config_or_beside_it_and_there_first(tokenizer_js
 
 @pytest.mark.parametrize("config", [{"bos_token": None}, {"eos_token": {"content": "<|im_end|>", "__type": "AddedToken"}},
                                     {"tokenizer_class": "GPTNeoXTokenizerFast", "bos_token": None}], ids=str)
-def test_special_tokens_are_the_tokenizers(config, tokenizer_json, tmp_path):
+def test_special_tokens_are_those_of_the_tokenizer(config, tokenizer_json, tmp_path):
     template = "{{ bos_token is defined }}{{ bos_token }}|{{ eos_token }}|{{ messages[0].content }}{{ eos_token }}"
     compare(model_folder(tmp_path / "m", tokenizer_json, template, **config), [{"messages": [QUESTION]}])

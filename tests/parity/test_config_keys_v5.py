@@ -1,5 +1,6 @@
-"""Every key that transformers' config classes of our families know, placed: read, refused, or without effect here and why. The keys are
-asked of the classes themselves, so that a new one fails this file until it is placed."""
+"""Checks that every key of transformers' config classes for the supported families is either read, rejected, or without
+effect here with a reason. The keys come from the classes themselves, so a new one fails this file until it is added.
+"""
 import functools
 import inspect
 import json
@@ -34,7 +35,7 @@ YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 
 SPARSE = ("olmoe", "qwen3_moe", "mixtral", "granitemoe")
 NORMED = SPARSE
 
-# key -> (families, values): the same weights under another value have other logits, those of transformers.
+# key -> (families, values): with another value the same weights have other logits, equal to transformers'.
 READ = {
     "rope_parameters": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "default", "rope_theta": 40}, LINEAR, YARN]),
     "rope_theta": (FAMILIES, [300.0, 17]),
@@ -48,7 +49,7 @@ READ = {
     "residual_multiplier": (("granitemoe",), [1.1]),
     "attention_multiplier": (("granitemoe",), [1.5]),
 }
-# key -> (families, values): other weights, so a model of its own.
+# key -> (families, values): other weights, so a separate model.
 SIZES = {
     "vocab_size": (FAMILIES, [61]), "hidden_size": (FAMILIES, [48]), "num_hidden_layers": (FAMILIES, [3]),
     "num_attention_heads": (FAMILIES, [8]), "num_key_value_heads": (FAMILIES, [1, 4]), "head_dim": (("olmo", "qwen3_moe", "mixtral", "granitemoe"), [12]),
@@ -77,7 +78,7 @@ REFUSED = {
     "router_jitter_noise": (("mixtral",), [0.1]),
     "quantization_config": (FAMILIES, [{"quant_method": "awq"}]),
     "num_local_experts": (("olmoe",), [5]), "num_experts": (("qwen3_moe", "mixtral"), [5]),
-    "head_dim": (("olmoe",), [12]),  # transformers' own norm over all heads is as wide as the hidden states
+    "head_dim": (("olmoe",), [12]),  # in transformers the norm over all heads is as wide as the hidden states
     "rms_norm_eps": (NORMED, [None, "1e-5"]), "vocab_size": (FAMILIES, [None, 83.5]), "logits_scaling": (("granitemoe",), [0]),
     "attention_multiplier": (("granitemoe",), [None]), "norm_topk_prob": (("olmoe", "qwen3_moe"), [None, 1]),
 }
@@ -85,7 +86,7 @@ STORED = "tensors are computed with as they are stored, or as --dtype says"
 LABELS = "there is no classifier"
 GENERATION = "a setting of transformers' generation, which has flags of its own here"
 WORKSHOP = "how transformers computes, not what"
-# key -> (value, why): neither our logits nor those of transformers change.
+# key -> (value, reason): the logits change neither here nor in transformers.
 NO_EFFECT = {
     "dtype": ("float64", STORED), "torch_dtype": ("bfloat16", STORED),
     "architectures": (["Another"], "the family is model_type"), "transformers_version": ("4.1.0", "a note"),
@@ -116,7 +117,7 @@ def modelling(family):
 
 
 def known_to_transformers(family):
-    """Fields, other spellings, keys that are taken out of the way, and what code reads of a config that has no field for it."""
+    """Returns fields, alternative spellings, removed keys, and keys without a field that the code reads."""
     config = CONFIGS[family]
     taken = inspect.getsource(PreTrainedConfig.__post_init__) + inspect.getsource(PreTrainedConfig.convert_rope_params_to_dict)
     keys = {field.name for field in fields(config)} | set(config.attribute_map)
@@ -128,7 +129,7 @@ def known_to_transformers(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_key_that_transformers_knows_is_placed(family):
+def test_every_key_of_transformers_is_classified(family):
     assert not known_to_transformers(family) - placed(family)
 
 
@@ -139,7 +140,7 @@ def base(family):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Of each family a folder, its config.json, texts and the logits of transformers."""
+    """Returns for each family a folder, its config.json, texts and the logits of transformers."""
     made = {}
     for family in FAMILIES:
         folder = tmp_path_factory.mktemp(family)
@@ -162,7 +163,7 @@ def our_logits(folder, texts):
 
 
 def peer_of(family, folder):
-    """transformers' model of the folder's config.json, with the weights of the base."""
+    """Returns transformers' model of the folder's config.json, with the weights of the base."""
     config = AutoConfig.from_pretrained(folder)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **experts_of(config)).eval()
     model.load_state_dict(base(family).state_dict())
@@ -170,7 +171,7 @@ def peer_of(family, folder):
 
 
 def changed(config, key, value):
-    """config.json with that key, in the place of what says the same under another name."""
+    """Writes config.json with that key, and removes equivalent keys."""
     rope = ("rope_parameters", "rope_scaling", "rope_theta")
     drop = rope if key in rope else ()
     return {name: old for name, old in config.items() if name not in drop} | {key: value}
@@ -181,7 +182,7 @@ def cases(table):
 
 
 @pytest.mark.parametrize("family, key, value", cases(READ))
-def test_what_is_read_changes_logits_as_in_transformers(family, key, value, saved):
+def test_supported_keys_change_logits_as_in_transformers(family, key, value, saved):
     folder, config, (_, plain) = saved[family]
     (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
     texts, expected = texts_with_logits(peer_of(family, folder), (1, 40, 9), seed=5)
@@ -190,7 +191,7 @@ def test_what_is_read_changes_logits_as_in_transformers(family, key, value, save
 
 
 @pytest.mark.parametrize("family, key, value", cases(SIZES))
-def test_sizes_are_those_of_transformers(family, key, value, tmp_path):
+def test_sizes_equal_those_of_transformers(family, key, value, tmp_path):
     model = random_model(seed=9, family=family, **MODELS[family] | {key: value})
     model.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())[key] == value
@@ -199,7 +200,7 @@ def test_sizes_are_those_of_transformers(family, key, value, tmp_path):
 
 
 @pytest.mark.parametrize("family, key, value", cases(REFUSED))
-def test_what_is_refused_is_refused_by_name(family, key, value, saved):
+def test_unsupported_keys_are_rejected_by_name(family, key, value, saved):
     folder, config, (texts, _) = saved[family]
     (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
     done = forked_score(folder, texts)
@@ -207,7 +208,7 @@ def test_what_is_refused_is_refused_by_name(family, key, value, saved):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_has_no_effect_here_has_none(family, saved):
+def test_keys_without_effect_do_not_change_logits(family, saved):
     folder, config, (texts, expected) = saved[family]
     table = NO_EFFECT | NO_EFFECT_OF.get(family, {})
     generation = {key: 1 for key in GenerationConfig._get_default_generation_params()}
@@ -220,7 +221,7 @@ def test_what_has_no_effect_here_has_none(family, saved):
     assert_logits_close([peer(input_ids=torch.tensor([ids]), use_cache=False).logits[0].detach() for ids in texts], expected)
 
 
-# Values beside the block that should contain them, older spellings, partial blocks, both spellings at once.
+# Values outside the block that should contain them, older spellings, partial blocks, both spellings at once.
 ROPES = [
     {"rope_theta": 300, "rope_parameters": PLAIN}, {"rope_theta": 300.0, "rope_parameters": {}}, {"rope_theta": 300.0, "rope_parameters": None},
     {"rope_theta": 300.0, "rope_scaling": None}, {"rope_theta": 300.0, "rope_scaling": {}}, {"rope_theta": 300.0, "rope_scaling": {"type": "default"}},
@@ -237,7 +238,7 @@ ROPES = [
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("settings", ROPES, ids=json.dumps)
-def test_rope_is_read_wherever_it_stands(family, settings, saved):
+def test_rope_settings_are_read_in_every_position(family, settings, saved):
     folder, config, (texts, _) = saved[family]
     config = {key: value for key, value in config.items() if not key.startswith("rope_")} | settings
     (folder / "config.json").write_text(json.dumps(config))
@@ -245,7 +246,7 @@ def test_rope_is_read_wherever_it_stands(family, settings, saved):
     assert_logits_close(our_logits(folder, texts), expected)
 
 
-# Of each type of positions its block, and another value of every further key that it has.
+# For each RoPE type: its block, and another value of each of its keys.
 WIDE = {"factor": 1.5, "original_max_position_embeddings": 9, "rope_theta": 300.0}
 SCALED = {
     "default": (PLAIN, {"rope_theta": 300.0}),
@@ -260,7 +261,7 @@ NO_EFFECT_IN = {("dynamic", "factor"): "up to max_position_embeddings, and longe
 
 
 def logits_of(settings, saved):
-    """Ours and those of transformers, with these rotary settings."""
+    """Returns our logits and those of transformers for these RoPE settings."""
     folder, config, _ = saved["olmoe"]
     (folder / "config.json").write_text(json.dumps({key: old for key, old in config.items() if not key.startswith("rope_")} | settings))
     texts, expected = texts_with_logits(peer_of("olmoe", folder), (40,), seed=5)
@@ -268,7 +269,7 @@ def logits_of(settings, saved):
 
 
 @pytest.mark.parametrize("rope_type", SCALED)
-def test_every_key_of_a_rope_block_is_read_or_refused(rope_type, saved):
+def test_every_key_of_a_rope_block_is_read_or_rejected(rope_type, saved):
     block, others = SCALED[rope_type]
     _, before = logits_of({"rope_parameters": block}, saved)
     for key, value in (others | {key: block[key] * 2 for kind, key in NO_EFFECT_IN if kind == rope_type}).items():
@@ -292,7 +293,7 @@ def without(block, key):
     return {name: value for name, value in block.items() if name != key}
 
 
-# Values with which transformers fails, or about which it warns.
+# Values for which transformers fails or warns.
 WRONG_VALUES = [
     *((block | {"factor": value}, "factor") for block in (LINEAR, DYNAMIC, LLAMA3, YARN) for value in (0.5, 0, -2.0, "2", True, [2.0], {})),
     *((without(block, "factor"), "factor") for block in (LINEAR, DYNAMIC, LLAMA3, YARN)),
@@ -309,13 +310,13 @@ WRONG_VALUES = [
 
 
 @pytest.mark.parametrize("block, word", WRONG_VALUES, ids=lambda value: value if isinstance(value, str) else json.dumps(value))
-def test_wrong_values_in_a_rope_block_are_refused(block, word, saved):
+def test_invalid_values_in_a_rope_block_are_rejected(block, word, saved):
     assert_refused({"rope_parameters": block}, saved, "rope_parameters", word)
     assert_refused({"rope_scaling": block}, saved, "rope_scaling", word)
 
 
 @pytest.mark.parametrize("value", [0, None, "12", 2.5])
-def test_a_trained_length_beside_the_block_is_read_before_it(value, saved):
+def test_original_length_outside_the_block_takes_precedence(value, saved):
     assert_refused({"rope_parameters": YARN, "original_max_position_embeddings": value}, saved, "original_max_position_embeddings")
 
 
@@ -323,12 +324,12 @@ def test_a_trained_length_beside_the_block_is_read_before_it(value, saved):
                                    YARN | {"attention_factor": None}, YARN | {"attention_factor": 2}, YARN | {"factor": 1}, YARN | {"rope_theta": 0.5},
                                    YARN | {"original_max_position_embeddings": 1000}, LLAMA3 | {"original_max_position_embeddings": 1000},
                                    without(LLAMA3, "original_max_position_embeddings"), without(YARN, "original_max_position_embeddings")], ids=json.dumps)
-def test_odd_values_are_read_as_transformers_reads_them(block, saved):
+def test_unusual_values_are_read_as_in_transformers(block, saved):
     assert_logits_close(*logits_of({"rope_parameters": block}, saved))
 
 
-def test_two_blocks_that_differ_are_refused(saved):
-    """transformers looks at rope_scaling alone, and takes its default where the theta stands in the other one."""
+def test_contradicting_rope_blocks_are_rejected(saved):
+    """transformers reads rope_scaling only, and uses its default if theta is in the other block."""
     folder, config, (texts, _) = saved["olmoe"]
     config = changed(config, "rope_scaling", PLAIN) | {"rope_parameters": PLAIN | {"rope_theta": 5e5}}
     (folder / "config.json").write_text(json.dumps(config))
@@ -338,7 +339,7 @@ def test_two_blocks_that_differ_are_refused(saved):
 
 @pytest.mark.parametrize("family, key, other", [("olmoe", "num_experts", "num_local_experts"), ("qwen3_moe", "num_experts", "num_local_experts"),
                                                 ("mixtral", "num_local_experts", "num_experts")])
-def test_another_spelling_of_a_key_is_that_key(family, key, other, saved):
+def test_alternative_spellings_of_keys_are_read(family, key, other, saved):
     folder, config, _ = saved[family]
     config = {name: value for name, value in config.items() if name not in (key, other)} | {other: 7}
     (folder / "config.json").write_text(json.dumps(config))
@@ -347,7 +348,7 @@ def test_another_spelling_of_a_key_is_that_key(family, key, other, saved):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_keys_that_are_left_out_have_the_values_of_transformers(family, saved):
+def test_missing_keys_have_the_defaults_of_transformers(family, saved):
     folder, config, _ = saved[family]
     kept = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
             "intermediate_size", "moe_intermediate_size", "num_experts", "num_local_experts", "num_experts_per_tok")
@@ -359,7 +360,7 @@ def test_keys_that_are_left_out_have_the_values_of_transformers(family, saved):
 
 @pytest.mark.parametrize("both", [{"dtype": "float32", "torch_dtype": "float16"}, {"dtype": "float32"}, {"torch_dtype": "float32"}, {}],
                          ids=json.dumps)
-def test_a_written_checkpoint_says_its_precision_in_every_spelling(both, saved, tmp_path):
+def test_a_written_checkpoint_has_its_dtype_in_every_spelling(both, saved, tmp_path):
     _, config, _ = saved["olmoe"]
     config = {key: value for key, value in config.items() if key not in ("dtype", "torch_dtype")} | both
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,6 @@
-"""Checkpoints that hold the experts of a layer in one tensor, as transformers 5 computes with them: theirs read here, ours there."""
+"""Tests checkpoints with all experts of a layer in one tensor, the layout of transformers 5: its files are read here
+and ours are read there.
+"""
 import json
 
 import pytest
@@ -16,7 +18,7 @@ MODELS = {"olmoe": OLMOE} | {family: settings | {"vocab_size": 83} for family, s
 
 @pytest.fixture(params=MODELS)
 def models(request, tmp_path):
-    """A model, and its folders in both layouts."""
+    """Returns a model, and its folders in both layouts."""
     model = random_model(seed=33, **MODELS[request.param])
     model.save_pretrained(tmp_path / "fused", save_original_format=False)
     model.save_pretrained(tmp_path / "original")
@@ -44,7 +46,7 @@ def test_a_fused_checkpoint_in_shards_and_in_half_precision(models):
 
 
 def zero_adapter(model, folder):
-    """An adapter that changes nothing, for a merged export of the base as it is."""
+    """Returns an adapter without effect, for a merged export of the unchanged base."""
     folder.mkdir()
     heads = model.model.layers[0].self_attn.q_proj.out_features
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
@@ -55,7 +57,7 @@ def zero_adapter(model, folder):
 
 
 @pytest.mark.parametrize("source", ["fused", "original"])
-def test_ours_in_either_layout_is_theirs_bit_for_bit(models, source):
+def test_written_checkpoints_in_both_layouts_are_read_bit_for_bit(models, source):
     model, folder = models
     zero_adapter(model, folder / "nothing")
     for layout in ("fused", "original"):
@@ -74,7 +76,7 @@ def refusal(folder, work):
     return str(said.value)
 
 
-def test_what_is_there_twice_or_of_another_shape_is_refused_by_name(tmp_path):
+def test_duplicate_or_misshapen_tensors_are_rejected_by_name(tmp_path):
     random_model(seed=33, **OLMOE).save_pretrained(tmp_path / "m", save_original_format=False)
     file = tmp_path / "m/model.safetensors"
     tensors = load_file(file)

@@ -1,4 +1,4 @@
-"""`evenkeel generate`, greedy, by beam search and drawn, against transformers' generate() on random models."""
+"""Compares `evenkeel generate` (greedy, beam search and sampling) with transformers' generate() on random models."""
 import collections
 import itertools
 import json
@@ -45,7 +45,7 @@ def model_of(shape, seed):
 
 @torch.no_grad()
 def reference(model, ids, beams):
-    """New tokens without eos, or None when single and double precision do not agree: a choice hangs on rounding then."""
+    """Returns new tokens without eos, or None if single and double precision differ, because then rounding decides."""
     outputs = []
     for dtype in (torch.float64, torch.float32):
         whole = model.to(dtype).generate(
@@ -58,13 +58,13 @@ def reference(model, ids, beams):
 
 
 @pytest.mark.parametrize("shape, beams", [*itertools.product(SHAPES, (1, 4)), (SHAPES[0], 2), (SHAPES[2], 5)], ids=str)
-def test_texts_equal_those_of_transformers(shape, beams, tmp_path):
+def test_texts_equal_those_of_transformers_generate(shape, beams, tmp_path):
     model = model_of(shape, seed=sum(shape))
     tokenizer = save_tokenizer(tmp_path)
     draw = random.Random(beams)
     prompts = [" ".join(words(100 * beams + i, draw.randint(1, 30))) for i in range(PROMPTS)]
     ids = [tokenizer.encode(prompt).ids for prompt in prompts]
-    with torch.no_grad():  # eos is likely now and then: some texts end early, some late, some never
+    with torch.no_grad():  # eos is likely enough that some texts end early, some late, some never
         model.lm_head.weight[model.config.eos_token_id] *= 2
     expected = [reference(model, some, beams) for some in ids]
     model.to(torch.float32).save_pretrained(tmp_path)
@@ -84,8 +84,10 @@ def test_texts_equal_those_of_transformers(shape, beams, tmp_path):
 
 @pytest.mark.parametrize("settings", [{"temperature": 0.6, "top_p": 0.8}, {"temperature": 1.7, "top_k": 9}, {"top_p": 0.5},
                                       {"temperature": 1.2, "top_k": 12, "top_p": 0.85}], ids=str)
-def test_drawn_tokens_are_those_that_transformers_keeps_in_their_proportions(settings, tmp_path):
-    """2,000 draws behind one prompt: all that has a share of 2 % is seen, nothing that was taken out, shares within five deviations."""
+def test_sampled_tokens_follow_the_filtered_probabilities_of_transformers(settings, tmp_path):
+    """Draws 2,000 tokens after one prompt. Every token with probability 2 % or more appears, no filtered token does,
+    and frequencies are within five standard deviations.
+    """
     model = model_of(SHAPES[0], seed=12)
     tokenizer = save_tokenizer(tmp_path)
     model.save_pretrained(tmp_path)

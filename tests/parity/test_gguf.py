@@ -1,5 +1,6 @@
-"""`export --format gguf` beside llama.cpp itself: the adapter file as the `gguf` package reads it, and the next token of random
-models with and without it as llama.cpp computes it, at any number of experts."""
+"""Compares `export --format gguf` with llama.cpp: the `gguf` package reads the adapter file, and llama.cpp computes the
+next token of random models with and without the adapter, at any number of experts.
+"""
 import json
 
 import pytest
@@ -21,7 +22,7 @@ TEXTS = [torch.randint(211, (length,), generator=torch.Generator().manual_seed(l
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A random model of each family."""
+    """Creates a random model of each family."""
     folder = tmp_path_factory.mktemp("models")
     for family, config in CONFIGS.items():
         (folder / f"{family}.json").write_text(json.dumps(config))
@@ -30,14 +31,16 @@ def models(tmp_path_factory):
 
 
 def modules_of(model, wanted):
-    """Checkpoint modules whose last name is wanted: name -> [out, in]."""
+    """Returns the checkpoint modules with these last names: name -> [out, in]."""
     weights = load_file(model / "model.safetensors")
     return {name.removesuffix(".weight"): weight.shape for name, weight in weights.items()
             if name.split(".")[-2] in wanted and weight.dim() == 2}
 
 
 def write_adapter(model, folder, targets, ranks={}, **settings):
-    """A random adapter as PEFT saves it, large enough to change which token is best. `ranks`: of targets that have their own."""
+    """Writes a random adapter as PEFT saves it, large enough to change the best token. `ranks`: ranks of single
+    targets.
+    """
     generator = torch.Generator().manual_seed(len(targets))
     tensors = {}
     for name, (rows, columns) in modules_of(model, targets).items():
@@ -58,13 +61,13 @@ def converted(model, adapter, out, program=PROGRAM):
 
 
 def ours(model, work, *flags, program=PROGRAM):
-    """Log-probabilities [V] of the token after each text."""
+    """Returns log-probabilities [V] of the token after each text."""
     _, logits = score(model, TEXTS, work, *flags, program=program)
     return [text[-1].log_softmax(-1) for text in logits]
 
 
 def assert_alike(theirs, expected):
-    """Top token equal, log-probabilities of all tokens within TOLERANCE."""
+    """Checks that the best token is equal and all log-probabilities are within TOLERANCE."""
     for given, wanted in zip(theirs, expected, strict=True):
         assert given.argmax() == wanted.argmax()
         assert (given - wanted).abs().max() <= TOLERANCE
@@ -81,7 +84,7 @@ EXPERTS = ("gate_proj", "up_proj", "down_proj")
     ((*ATTENTION, *EXPERTS), {"ranks": {"q_proj": 3, "down_proj": 7}, "rank_pattern": {"q_proj": 3, "down_proj": 7},
                               "alpha_pattern": {"q_proj": 5.0}}, (2, 1)),
 ], ids=["everything", "down", "attention", "rslora", "unequal-ranks"])
-def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, targets, settings, top_ks, tmp_path):
+def test_an_olmoe_adapter_has_equal_logits_at_every_number_of_experts(models, targets, settings, top_ks, tmp_path):
     model = models / "olmoe"
     write_adapter(model, tmp_path / "peft", targets, **settings)
     adapter = converted(model, tmp_path / "peft", tmp_path / "gguf")
@@ -95,7 +98,7 @@ def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, t
 
 @pytest.mark.parametrize("targets", [ATTENTION, EXPERTS, ("k_proj",)],
                          ids=["attention", "dense", "k"])
-def test_an_adapter_of_dense_olmo_answers_alike(models, targets, tmp_path):
+def test_an_olmo_adapter_has_equal_logits(models, targets, tmp_path):
     model = models / "olmo"
     write_adapter(model, tmp_path / "peft", targets)
     adapter = converted(model, tmp_path / "peft", tmp_path / "gguf")
@@ -110,7 +113,7 @@ EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
 
 
 @pytest.mark.parametrize("family", sorted(set(CONFIGS) - {"olmoe", "olmo"}))
-def test_an_adapter_of_a_family_that_does_not_ship_answers_alike(models, family, tmp_path):
+def test_an_adapter_of_another_family_has_equal_logits(models, family, tmp_path):
     model = models / family
     targets = (*ATTENTION, *ROUTERS.get(family, ("gate",)), *EXPERT_NAMES.get(family, EXPERTS))
     write_adapter(model, tmp_path / "peft", targets)
@@ -122,7 +125,7 @@ def test_an_adapter_of_a_family_that_does_not_ship_answers_alike(models, family,
 
 @pytest.mark.parametrize("family, change", [("qwen3_moe", {"decoder_sparse_step": 2}), ("olmoe", {"clip_qkv": 8.0}),
                                             ("llama", {"hidden_act": "gelu"})])
-def test_what_llama_cpp_does_not_compute_is_refused_by_name(models, family, change, tmp_path):
+def test_sites_unknown_to_llama_cpp_are_rejected_by_name(models, family, change, tmp_path):
     config = json.loads((models / f"{family}.json").read_text()) | change
     (tmp_path / "config.json").write_text(json.dumps(config))
     run("init", tmp_path / "config.json", "--out", tmp_path / "model", program=WITH_FAMILIES)
@@ -132,7 +135,7 @@ def test_what_llama_cpp_does_not_compute_is_refused_by_name(models, family, chan
     assert not (tmp_path / "gguf").exists()
 
 
-def test_the_file_holds_what_the_format_asks_for(models, tmp_path):
+def test_the_file_has_the_required_keys_and_tensors(models, tmp_path):
     model = models / "olmoe"
     saved = write_adapter(model, tmp_path / "peft", ("q_proj", "gate", "up_proj"))
     reader = gguf.GGUFReader(converted(model, tmp_path / "peft", tmp_path / "gguf"))

@@ -1,4 +1,6 @@
-"""What published templates need beyond the common subset, letter case over all of Unicode, and dates: beside jinja2 live."""
+"""Compares constructs of published templates beyond the common subset, letter case over all of Unicode, and dates with
+jinja2.
+"""
 import datetime
 import json
 import subprocess
@@ -10,12 +12,12 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from test_random_templates_v5 import DRIVER, NIGHTLY
 
-# A budget looked up in a table of whole numbers, as reasoning models with a thinking budget have it.
+# A lookup in a table of integers, as reasoning models with a thinking budget have it.
 BUDGETS = """{%- set steps = {0: 0, 256: 64, 1024: 128, 4096: 512} -%}{%- set found = namespace(step = None) -%}
 {%- for limit, step in steps | dictsort -%}{%- if found.step is none and BUDGET <= limit -%}{%- set found.step = step -%}{%- endif -%}{%- endfor -%}
 {%- if found.step is none -%}{%- set found.step = steps[4096] -%}{%- endif -%}every {{ found.step }} of {{ steps.keys() | max }}"""
 
-# Tools as the signatures of functions, the types of which nest: a macro that calls itself through {% call %}.
+# Tools as function signatures with nested types: a macro that calls itself through {% call %}.
 SIGNATURES = """{%- set tool = {'name': 'find_it', 'parameters': {'properties': {'where': {'type': 'object', 'properties': {'deep-er x': {'type': 'string', 'default': 'é'}}},
 'count': {'type': ['integer', 'null'], 'description': 'how "many"'}}, 'required': ['count']}} %}
 {%- macro kind(name, spec) %}{%- set plain = {'string': 'str', 'integer': 'int', 'null': 'None'} %}
@@ -27,18 +29,18 @@ SIGNATURES = """{%- set tool = {'name': 'find_it', 'parameters': {'properties': 
 {{- out.text }}{%- endmacro %}
 {%- call fields(tool.parameters, '    ') %}{{- 'def ' + tool.name + '(' }}{%- for name, part in tool.parameters.properties | items %}{{- ', ' if loop.index0 != 0 }}{{- name }}{{- '=None' if name not in tool.parameters.required }}{%- endfor %}{{- '):\\n' }}{%- endcall %}"""
 
-# Indicators of roles, tools in JSON marked safe, macros that are defined in a branch.
+# Role indicators, tools as JSON marked safe, macros that are defined in a branch.
 TOOLS = """{%- set marks = {'user': '[u]\\n', 'tool': '[t]\\n'} %}{%- set tools = [{'name': 'ä<b>', 'n': 1}, {'name': 'b', 'n': [1.0, none]}] %}
 {%- if tools %}{%- macro listed(tools) %}{%- for tool in tools %}<tool>{{ tool | tojson(ensure_ascii=False) | safe }}{{ tool | tojson(ensure_ascii=True, indent=2, separators=(',', ': ')) }}</tool>
 {%- endfor %}{%- endmacro %}{{- listed(tools) }}{%- endif %}{%- for role, mark in marks | dictsort(reverse=true) %}{{- mark }}{%- endfor %}
 {%- for group in tools | groupby('name') %}{{ group.grouper }}{%- endfor %}{{- tools | map('tojson') | join('; ') }}"""
 
-# Parameters of parameters, as comments of a schema: recursion of loops and of macros in loops.
+# Nested parameters as comments of a schema: recursive loops, and macros in loops.
 SCHEMAS = """{%- set schema = {'a': {'doc': 'first', 'parts': {'b': {'doc': 'second', 'parts': {}}, 'c': {'parts': {'d': {'doc': 'last', 'parts': {}}}}}}} %}
 {%- for name, one in schema.items() recursive %}{%- macro comment(text) %}{%- if text %}// {{ text }} of {{ name }}{{ '\\n' }}{%- endif %}{%- endmacro %}
 {{- '  ' * loop.depth0 + comment(one.doc) }}{{- '  ' * loop.depth0 + '%s%02d: ' % (name, loop.index) }}{{- '\\n' + loop(one.parts.items()) }}{%- endfor %}"""
 
-# Macros in a list, each called with its own list of arguments.
+# Macros in a list, each called with its own arguments.
 PARTS = """{%- macro title(text, size=1) %}{{ '#' * size }} {{ text }}{% endmacro %}{%- macro row(a, b) %}{{ a }}|{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}
 {%- set calls = [] %}{%- set given = [] %}{%- set calls = calls + [title, row] %}{%- set given = given + [['T', 2], ('a', 'b')] %}
 {%- for i in range(calls | length) %}{{- calls[i](*given[i]) ~ ';' }}{%- endfor %}{{ row(*'xyz', **{'k': 1}) }}{{ title('U', **{'size': 3}) }}{{ 'a-b' | replace(*['-', '+']) }}"""
@@ -74,7 +76,7 @@ def outcomes(sources, folder, *more):
 def expected(source, **variables):
     try:
         return _compile_jinja_template(source).render(**variables)
-    except Exception:  # of any kind: Python's and jinja2's
+    except Exception:  # Python and jinja2 raise many kinds
         return None
 
 
@@ -86,7 +88,7 @@ def test_constructs_of_published_templates_render_as_jinja2(tmp_path):
 @pytest.mark.parametrize("source", [one.strip() for one in SMALL])
 def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
     right, got = expected(source), outcomes([source], tmp_path)[0]
-    if right is None or source in ("{{ 'a' | safe | trim }}", "{{ (-8.0) ** 0.5 }}"):  # refused by name
+    if right is None or source in ("{{ 'a' | safe | trim }}", "{{ (-8.0) ** 0.5 }}"):  # rejected by name
         assert "refused" in got, got
     else:
         assert got.get("text") == right, got
@@ -108,7 +110,7 @@ def test_letter_case_and_repr_over_all_code_points(what, tmp_path):
     assigned = [chr(c) for c in range(0x80, sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") and chr(c) != "Σ"]
     call = {"list": "{{ %s.split() }}", "title": "{{ %s.title() }}"}.get(what, "{{ %s | map('" + what + "') | join }}")
     texts = [[one + "a" for one in assigned[i:i + 500]] for i in range(0, len(assigned), 500)]
-    texts = texts if NIGHTLY else texts[:8] + texts[8::16]  # most letters with case stand in the first parts
+    texts = texts if NIGHTLY else texts[:8] + texts[8::16]  # most letters with case are in the first parts
     sources = [call % json.dumps(" ".join(part) if what in ("list", "title") else part, ensure_ascii=False) for part in texts]
     wrong, newer = [], 0
     for source, got in zip(sources, outcomes(sources, tmp_path), strict=True):
@@ -119,11 +121,11 @@ def test_letter_case_and_repr_over_all_code_points(what, tmp_path):
         if got.get("text") != right:
             wrong.append((source[:80], got.get("refused"), [(x, y) for x, y in zip(got.get("text", ""), right) if x != y][:5]))
     assert not wrong, wrong[:5]
-    assert unicodedata.unidata_version != "14.0.0" or newer <= 1  # of some 280 parts
+    assert unicodedata.unidata_version != "14.0.0" or newer <= 1  # of about 280 parts
 
 
 @pytest.mark.parametrize("date", ["2025-03-01", "2024-12-30T23:05:09", "1999-01-01T12:00:00", "2000-02-29T00:59:59"])
-def test_every_directive_of_a_date_is_that_of_python(date, tmp_path):
+def test_date_directives_equal_those_of_python(date, tmp_path):
     letters = "aAbBhcCdDeFgGHIjklmMnpPrRStTuUVwWxXyY%fzZ"
     sources = [f"{{{{ strftime_now('<%{one}>') }}}}" for one in letters] + [f"{{{{ strftime_now('<%-{one}>') }}}}" for one in "CdegGHIjklmMSuUVwWyY"]
     sources += ["{{ strftime_now('%d %b %Y') }}{{ strftime_now is defined }}", "{{ strftime_now('%A, %-d. %B') | upper }}", "{{ strftime_now(format='é%Y') }}"]

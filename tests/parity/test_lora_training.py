@@ -1,5 +1,6 @@
-"""A LoRA loss curve against transformers 4.57 + PEFT 0.17: attention, every expert or the dense block, and the router
-adapted."""
+"""Compares a LoRA loss curve with transformers 4.57 + PEFT 0.17: attention, every expert or the dense block, and the
+router are adapted.
+"""
 import pytest
 
 from peer import random_model

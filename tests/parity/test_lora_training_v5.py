@@ -1,5 +1,7 @@
-"""The same curve against transformers 5 + PEFT 0.21, which adapts fused tensors through `target_parameters`: attention, router
-and down_proj have the same parameters there and here; the fused gate_up shares one A, which nothing of ours does."""
+"""Compares the same curve with transformers 5 + PEFT 0.21, which adapts fused tensors through `target_parameters`.
+Attention, router and down_proj have the same parameters on both sides. The fused gate_up has a common A, which this
+program does not support in training.
+"""
 import json
 
 import pytest
@@ -16,25 +18,27 @@ ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 EXPERTS = 7
 OLMOE = dict(num_experts=EXPERTS, num_experts_per_tok=3, num_attention_heads=4, num_key_value_heads=2, hidden_size=32,
              intermediate_size=20, vocab_size=83, num_hidden_layers=2, norm_topk_prob=False)
-# Block and router there, and the modules that we have for them with the projection that leads out of an expert.
+# Names of block and router in the peer, and the modules here, with the output projection of an expert.
 NAMES = {"olmoe": ("mlp", "gate", "mlp.gate", "mlp.experts.{}.down_proj"),
          "qwen3_moe": ("mlp", "gate", "mlp.gate", "mlp.experts.{}.down_proj"),
          "mixtral": ("mlp", "gate", "block_sparse_moe.gate", "block_sparse_moe.experts.{}.w2"),
          "granitemoe": ("block_sparse_moe", "router", "block_sparse_moe.router.layer", "block_sparse_moe.experts.{}.down_proj")}
 
 MODELS = {family: settings | {"vocab_size": 83} for family, settings in TRAINED.items()} | {"olmoe": OLMOE}
-MODELS["granitemoe"] |= {"logits_scaling": 0.2}  # so that twenty steps lower the loss
+MODELS["granitemoe"] |= {"logits_scaling": 0.2}  # so that twenty steps reduce the loss
 
 
 def per_expert(family, name, tensor):
-    """[(name in the layout of one Linear per expert, its tensor)] of one fused tensor; others are renamed only."""
+    """Splits one fused tensor into [(name in the layout of one Linear per expert, tensor)]. Other tensors are renamed
+    only.
+    """
     block, router, our_router, our_expert = NAMES[family]
     name = name.replace(".default.", ".").replace(".base_layer.", ".").replace(f".{block}.{router}.", f".{our_router}.")
     if f".{block}.experts." not in name:
         return [(name, tensor)]
-    if "lora_A" in name:  # [E r, F]: the experts one after the other
+    if "lora_A" in name:  # [E r, F]: experts are the slow axis
         parts = tensor.reshape(EXPERTS, RANK, -1).unbind(0)
-    else:  # [D, r E]: the expert runs fastest
+    else:  # [D, r E]: experts are the fast axis
         parts = tensor.reshape(-1, RANK, EXPERTS).unbind(-1)
     return [(name.replace(f"{block}.experts.", our_expert.format(e) + "."), part.contiguous()) for e, part in enumerate(parts)]
 
@@ -44,7 +48,7 @@ def unfused(family, tensors):
 
 
 def save_adapter(folder, tensors):
-    """What says which modules are adapted is left out: the tensors do."""
+    """Saves the tensors and a config without a list of adapted modules, which follows from the tensors."""
     folder.mkdir()
     save_file({n: t.clone() for n, t in tensors.items()}, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA,

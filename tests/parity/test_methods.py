@@ -1,7 +1,7 @@
-"""Every method's server step and gradient edits beside the numpy reference of tests/parity/reference.
+"""Compares every method's server step and gradient edits with the numpy reference of tests/parity/reference.
 
-Random rounds of 2 to 5 clients with unequal weights, K and (rank methods) ranks, on a dense and a stacked site of no square
-shape: effective updates agree to 1e-10 in float64 and 1e-5 in float32.
+Random rounds have 2 to 5 clients with unequal weights, K and (rank methods) ranks, on a dense and a stacked site
+without square shapes. Effective updates agree to 1e-10 in float64 and 1e-5 in float32.
 """
 import json
 import pathlib
@@ -42,7 +42,7 @@ def random_sites(draw, rank, scaling, core=False):
 
 
 def federation(seed, ranks, scale_mode="fixed_alpha", core=False):
-    """(state, clients, weights) as the reference takes them; expert 2 is used by nobody but the last client."""
+    """Returns (state, clients, weights) for the reference. Only the last client uses expert 2."""
     draw, options = np.random.default_rng(seed), options_of(lora_scale_mode=scale_mode)
     state = {"sites": random_sites(draw, RANK, common.lora_scale(RANK, options), core)}
     clients = []
@@ -58,7 +58,7 @@ def federation(seed, ranks, scale_mode="fixed_alpha", core=False):
 
 
 def write_payload(path, sites, dtype, extras=None, only=("a", "b", "core")):
-    """dtype: a numpy type, or torch.bfloat16, which numpy lacks."""
+    """Writes a payload. dtype: a numpy type, or torch.bfloat16, which numpy lacks."""
     tensors = {f"adapter/{name}/{key}": site[key] for name, site in sites.items() for key in only if key in site}
     extras = {f"extra/{name}": value for name, value in (extras or {}).items()}
     scaling = {"scaling": json.dumps({name: site["scaling"] for name, site in sites.items()})}
@@ -96,7 +96,7 @@ def server_step(folder, method, federation_, dtype, toml="", extras=None, client
 
 
 def sites_in(tensors, prefix):
-    """The factors under a prefix as reference sites."""
+    """Returns the factors under a prefix as reference sites."""
     sites = {}
     for name, value in tensors.items():
         if not name.startswith(prefix):
@@ -136,7 +136,7 @@ def test_methods_that_average_factors(tmp_path, precision, seed, ranks, name, re
     dtype, tolerance = precision
     round_ = federation(seed, ranks)
     for client in round_[1]:
-        client["counts"][LAYER][2] = 0  # an expert that nobody used
+        client["counts"][LAYER][2] = 0  # an unused expert
     out = server_step(tmp_path, name, round_, dtype, toml)
     expected = reference.aggregate(*round_, options_of(**options))["sites"]
     ours = sites_in(out, "adapter/")
@@ -156,7 +156,7 @@ def test_ub_smoe_server(tmp_path, precision, seed, ranks, toml, options):
     expected = ub_smoe.aggregate({**state, "phi": {LAYER: phi}}, clients, weights, options_of(**options))
     assert_same({n: s["a"] for n, s in sites_in(out, "adapter/").items()},
                 {n: s["a"] for n, s in expected["sites"].items()}, tolerance)
-    # phi is kept in float32; a difference of two float32 tensors has fewer digits than they have
+    # phi is stored in float32, and a difference of two float32 tensors has fewer digits
     assert_same({"phi": out[f"extra/{LAYER}.phi"]}, {"phi": expected["phi"][LAYER]}, 1e-6)
     assert_same({"u": out[f"memory/{LAYER}.utilization"]}, {"u": expected["utilisation"][LAYER]}, 1e-12)
     for key in ("a", "b"):
@@ -172,7 +172,7 @@ def test_methods_that_send_rank_slices(tmp_path, precision, seed, ranks, scale_m
     round_ = federation(seed, ranks, scale_mode)
     options = options_of(lora_scale_mode=scale_mode)
     for site in round_[0]["sites"].values():
-        site["scaling"] = 1.0  # the server's own scale
+        site["scaling"] = 1.0  # the server's scale
     out = server_step(tmp_path, name, round_, dtype, scale_mode=scale_mode)
     expected = reference.aggregate(*round_, options)
     assert_same(deltas(sites_in(out, "adapter/")), deltas(expected["sites"]), tolerance)
@@ -206,7 +206,7 @@ def test_fedex_lora(tmp_path, precision, seed, ranks):
     ours = sites_in(out, "base_delta/")
     assert_same(deltas(ours), expected["base_delta"], tolerance)
     assert all(site["a"].shape[-2] == (len(ranks) - 1) * RANK for site in ours.values())
-    # A transposed residual, as once published, would not even add here: no site is square.
+    # A transposed residual, as once published, could not be added here, because no site is square.
     assert all(common.delta(ours[n]).shape[-2:] == (SITES[n]["out"], SITES[n]["in"]) for n in ours)
 
 
@@ -226,7 +226,7 @@ def test_methods_with_fixed_factors(tmp_path, precision, seed, ranks, name, refe
 
 
 def effect(sites, base_delta):
-    """What a state adds to each weight."""
+    """Returns the weight that a state adds to each module."""
     whole = dict(base_delta)
     for name, change in deltas(sites).items():
         whole[name] = whole[name] + change if name in whole else change
@@ -281,7 +281,8 @@ def test_fed_sb_start(tmp_path, init):
                                    atol=1e-5)
 
 
-# --- the client's half ------------------------------------------------------------------------------------------------
+# --- the client
+# --------------------------------------------------------------------------------------------------------
 
 def client_step(folder, method, sites, dtype, toml, extras, client, gradients, micro_batches, logits):
     state = write_payload(folder / "state.safetensors", sites, dtype, extras)
@@ -301,13 +302,17 @@ def usage_of(draw, micro_batches):
 
 
 def pseudo_gradients(draw, sites):
-    """Norms of about 0.2, 1, 0.5 and 5 by expert: some of rho Gt stay below each clip and some do not."""
+    """Returns pseudo-gradients with norms of about 0.2, 1, 0.5 and 5 per expert, so that some of rho Gt are below each
+    clip and some above.
+    """
     size = np.array([0.02, 0.1, 0.05, 0.5])[:, None, None]
     return {n: {k: size * draw.standard_normal(sites[n][k].shape) for k in "ab"} for n in SITE_LAYER}
 
 
 def injected(folder, dtype, toml, options, top_k, kbar, seed, micro_batches):
-    """(tensors of the program, its sites, the reference's gradients and its bypass) of one step with idle experts."""
+    """Runs one step with idle experts. Returns (tensors of the program, its sites, the reference's gradients and its
+    bypass).
+    """
     draw = np.random.default_rng(seed)
     sites = random_sites(draw, RANK, ALPHA / RANK)
     pseudo, gradients = pseudo_gradients(draw, sites), random_gradients(draw, sites)
@@ -371,7 +376,7 @@ def test_ub_smoe_penalty_of_phi(tmp_path, precision, toml, options):
     out = client_step(tmp_path, "ub-smoe", sites, dtype, toml, extras, {"id": 0, "top_k": 1, "rank": RANK},
                       random_gradients(draw, sites), [{LAYER: {"counts": [1, 1, 1, 1], "tokens": 4}}], {})
     value, gradient = ub_smoe.phi_penalty(phi.astype(np.float64), options_of(**options))
-    assert abs(out["extra_loss"][0] - value) <= 1e-6 * value  # phi is kept in float32
+    assert abs(out["extra_loss"][0] - value) <= 1e-6 * value  # phi is stored in float32
     assert_same({"phi": out[f"extra_grad/{LAYER}.phi"]}, {"phi": gradient}, 1e-6)
 
 
@@ -395,7 +400,7 @@ def test_smoe_llb_losses(tmp_path, precision, norm, top_k):
 def test_hetlora_regulariser(tmp_path, precision, rank):
     dtype, tolerance = precision
     draw = np.random.default_rng(10)
-    sites = random_sites(draw, rank, 1.0)  # the scale on the way down
+    sites = random_sites(draw, rank, 1.0)  # the scale that is sent
     scaling = ALPHA / rank
     own = {n: {"a": s["a"] / np.sqrt(scaling), "b": s["b"] / np.sqrt(scaling), "scaling": scaling} for n, s in sites.items()}
     value, gradients = hetlora.tail_regulariser(own, rank, options_of(het_lambda=0.7))
@@ -407,7 +412,7 @@ def test_hetlora_regulariser(tmp_path, precision, rank):
 
 
 def client_round(folder, method, toml, sites, dtype, client, moved, extras=None, **job):
-    """What a client is prepared to train, and what it sends when training made `moved` of that."""
+    """Returns a client's prepared factors, and its upload if training changed them to `moved`."""
     state = write_payload(folder / "state.safetensors", sites, dtype, extras)
     save_file({f"{name}/{key}": np.ascontiguousarray(site[key].astype(dtype)) for name, site in moved.items() for key in "ab"},
               folder / "moved.safetensors")

@@ -1,4 +1,6 @@
-"""The export's README.md in transformers 4.57 + PEFT 0.17: its code loads the model that the run scores, whatever its gates."""
+"""Tests the export's README.md with transformers 4.57 + PEFT 0.17: its code loads the model that the run scores, with
+every gate weighting.
+"""
 import pytest
 
 from model_card import GATINGS, assert_card_loads_what_the_run_scores, assert_peft_loads_it

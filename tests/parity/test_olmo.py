@@ -1,4 +1,4 @@
-"""Dense OLMo against transformers' OlmoForCausalLM, on whatever version of transformers runs this file."""
+"""Compares dense OLMo with transformers' OlmoForCausalLM, of the installed version."""
 import functools
 import json
 

@@ -1,4 +1,4 @@
-"""OLMoE against transformers' OlmoeForCausalLM, on whatever version of transformers runs this file."""
+"""Compares OLMoE with transformers' OlmoeForCausalLM, of the installed version."""
 import functools
 import json
 import random
@@ -38,7 +38,7 @@ def test_logits_and_logprobs_equal_transformers_for_texts_of_many_lengths(index,
     assert_scores_equal(peer_model(SHAPES[index], seed=index), LENGTHS, 100 + index, tmp_path)
 
 
-def test_order_of_texts_changes_nothing_but_the_order(tmp_path):
+def test_permuting_the_texts_permutes_the_results(tmp_path):
     model = peer_model(SHAPES[3], seed=3)
     model.save_pretrained(tmp_path / "model")
     texts, _ = texts_with_logits(model, LENGTHS, seed=7)
@@ -75,8 +75,8 @@ def test_half_precision_checkpoint_computed_in_float32_equals_transformers(dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_checkpoint_in_its_own_precision_stays_near_float32(dtype, tmp_path):
-    # All experts selected, so that rounding cannot change the routing.
+def test_half_precision_checkpoint_in_its_own_precision_is_close_to_float32(dtype, tmp_path):
+    # All experts are selected, so rounding cannot change the routing.
     peer_model(SHAPES[1], seed=31).to(dtype).save_pretrained(tmp_path / "model")
     texts, expected = texts_with_logits(load_float32(tmp_path / "model"), (1, 33, 150), seed=37)
     _, logits = score(tmp_path / "model", texts, tmp_path)
@@ -84,7 +84,7 @@ def test_half_precision_checkpoint_in_its_own_precision_stays_near_float32(dtype
         assert (ours - theirs).norm() <= 3e-2 * theirs.norm()
 
 
-def test_older_and_newer_forms_of_the_config_mean_the_same(tmp_path):
+def test_older_and_newer_forms_of_the_config_are_equivalent(tmp_path):
     model = peer_model(SHAPES[2], seed=41)
     model.save_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "config.json"
@@ -122,6 +122,6 @@ def test_built_in_model_opens_in_transformers_with_our_logits(tmp_path):
     expected = [peer(input_ids=torch.tensor([ids])).logits[0].detach() for ids in texts]
     _, logits = score(folder, texts, tmp_path, "--dtype", "float32")
     for ours, theirs in zip(logits, expected, strict=True):
-        # A near-tie may route one token elsewhere; all but a few rows must agree.
+        # Rounding may route a token elsewhere; all but a few rows must agree.
         agree = ((ours - theirs).abs().amax(-1) <= 1e-3).float().mean()
         assert agree >= 0.9, f"{agree:.3f} of the rows agree"

@@ -1,5 +1,6 @@
-"""Families built of our leaves that evenkeel does not ship, against transformers 4.57 and PEFT 0.17: Qwen2-MoE as the tutorial
-writes it (biases, shared expert) and Llama (biases everywhere, GELU)."""
+"""Compares families built from the building blocks that evenkeel does not ship with transformers 4.57 and PEFT 0.17:
+Qwen2-MoE as in the tutorial (biases, shared expert) and Llama (biases everywhere, GELU).
+"""
 import json
 
 import pytest
@@ -43,7 +44,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("family", REFUSED)
-def test_what_no_leaf_computes_is_refused_by_name(family, tmp_path):
+def test_unsupported_settings_are_rejected_by_name(family, tmp_path):
     name = next(name for name in MODELS if MODELS[name]["family"] == family)
     random_model(seed=97, **MODELS[name]).save_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "config.json"

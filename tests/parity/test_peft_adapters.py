@@ -1,4 +1,4 @@
-"""Adapters made by PEFT 0.17, one Linear per expert, with ranks and scalings by pattern: its logits and ours."""
+"""Compares logits of adapters made by PEFT 0.17, with one Linear per expert, and ranks and scalings by pattern."""
 import json
 
 import pytest
@@ -21,7 +21,7 @@ def test_an_adapter_made_by_peft_has_its_logits_here(settings, tmp_path):
     assert_ours_equals_peft(tmp_path, settings)
 
 
-def test_an_adapter_of_unequal_ranks_and_scalings_is_exported_at_one_of_each(tmp_path):
+def test_an_adapter_of_unequal_ranks_and_scalings_is_exported_at_one_rank_and_scaling(tmp_path):
     settings = dict(r=4, lora_alpha=6, target_modules=["v_proj", "up_proj"], rank_pattern={"experts.2.up_proj": 1, "up_proj": 2},
                     alpha_pattern={"v_proj": 3})
     assert_ours_equals_peft(tmp_path, settings)

@@ -1,4 +1,4 @@
-"""Adapters made by PEFT 0.21 on fused experts: its logits and ours; and what it makes of ours."""
+"""Compares logits of adapters made by PEFT 0.21 on fused experts, and reads our adapters with PEFT."""
 import json
 
 import pytest
@@ -28,7 +28,7 @@ def trained(tmp_path_factory):
     return federated_run(tmp_path_factory.mktemp("fused"), "fedit")
 
 
-def test_what_peft_saves_of_ours_and_our_fused_export_are_the_runs_adapter_bit_for_bit(trained, tmp_path):
+def test_peft_and_fused_export_keep_the_runs_adapter_bit_for_bit(trained, tmp_path):
     model_folder, run_folder = trained
     run("export", "--run", run_folder, "--format", "peft-fused", "--out", tmp_path / "ours")
     PeftModel.from_pretrained(load_float32(model_folder), run_folder / "adapter").save_pretrained(tmp_path / "theirs")
@@ -41,7 +41,7 @@ def test_what_peft_saves_of_ours_and_our_fused_export_are_the_runs_adapter_bit_f
     assert len(scores) == 1
 
 
-def test_gate_alone_is_refused_by_peft_and_opens_there_with_zeros_beside_it(trained, tmp_path):
+def test_gate_alone_is_rejected_by_peft_and_loads_with_zeros_for_up(trained, tmp_path):
     model_folder, run_folder = trained
     (tmp_path / "gate").mkdir()
     tensors = load_file(run_folder / "adapter/adapter_model.safetensors")

@@ -1,4 +1,4 @@
-"""What a federated run leaves behind, opened by transformers 4.57 + PEFT 0.17: same logits as ours."""
+"""Loads exports of a federated run with transformers 4.57 + PEFT 0.17 and compares logits."""
 import pytest
 from peft import PeftModel
 

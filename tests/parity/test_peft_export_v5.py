@@ -1,4 +1,4 @@
-"""Both layouts of an adapter in transformers 5 + PEFT 0.21, and the merged checkpoint there."""
+"""Loads both layouts of an adapter, and the merged checkpoint, with transformers 5 + PEFT 0.21."""
 import pytest
 from peft import PeftModel
 

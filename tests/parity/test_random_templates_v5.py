@@ -1,6 +1,7 @@
-"""Random Jinja programs beside jinja2 in transformers' environment: the same text, or refused where jinja2 renders.
+"""Compares random Jinja programs with jinja2: the output is equal, or the program is rejected although jinja2 renders
+it.
 
-What jinja2 refuses is never rendered. What this reader alone refuses has to say why in one line.
+Programs that jinja2 rejects are never rendered. A rejection by this reader alone must name the reason in one line.
 """
 import json
 import os
@@ -122,10 +123,10 @@ class Programs:
 
 
 def expected(source):
-    """What jinja2 makes of it; None where it raises."""
+    """Returns jinja2's output, or None if it raises."""
     try:
         return _compile_jinja_template.__wrapped__(source).render() if hasattr(_compile_jinja_template, "__wrapped__") else _compile_jinja_template(source).render()
-    except Exception:  # of any kind: Python's and jinja2's
+    except Exception:  # Python and jinja2 raise many kinds
         return None
 
 
@@ -148,8 +149,8 @@ def differences(sources, file):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_programs_render_as_jinja2_or_are_refused(seed, tmp_path):
+def test_random_programs_render_as_jinja2_or_are_rejected(seed, tmp_path):
     drawn = Programs(seed)
     wrong, equal = differences([drawn.program() for _ in range(PROGRAMS)], tmp_path / "templates.jsonl")
     assert not wrong, f"{len(wrong)} differ: " + "\n".join(map(repr, wrong[:20]))
-    assert equal > PROGRAMS // 5  # the rest raises in both, or is refused by name
+    assert equal > PROGRAMS // 5  # the others raise on both sides or are rejected by name

@@ -1,4 +1,6 @@
-"""UB-SMoE's routing, gates and their gradients beside numpy: on random scores, and inside a whole OLMoE in float64."""
+"""Compares UB-SMoE's routing, gates and their gradients with numpy: on random scores, and inside a whole OLMoE in
+float64.
+"""
 import json
 import pathlib
 import sys
@@ -32,7 +34,7 @@ def run(folder, options, top_k, phi, upstream, dtype=np.float64, **job):
 
 
 def exact(values):
-    """Rounded to what float32 holds: phi travels so."""
+    """Rounds to float32, the precision in which phi is sent."""
     return values.astype(np.float32).astype(np.float64)
 
 
@@ -45,7 +47,7 @@ def test_selection_gates_and_gradients_on_random_scores(tmp_path, reading, gate_
     scores[:3] = 0.0  # ties
     save_file({"scores": scores}, tmp_path / "scores.safetensors")
     upstream = draw.standard_normal(scores.shape)
-    free = reading == {"dmr_mode": "preserve", "num_candidates": 0}  # phi on every expert: all are candidates
+    free = reading == {"dmr_mode": "preserve", "num_candidates": 0}  # with phi on every expert, all are candidates
     theirs = {"dmr_mode": "candidate", "num_candidates": 9, "gate_norm": gate_norm} if free else options
     for top_k in (1, 2, 4, 9):
         out = run(tmp_path, options, top_k, {"moe": phi}, {"weights": upstream}, dtype,
@@ -62,7 +64,7 @@ def test_selection_gates_and_gradients_on_random_scores(tmp_path, reading, gate_
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """(folder, weights, config) of two layers of 7 experts, no two widths equal, in float64."""
+    """Returns (folder, weights, config) of two layers of 7 experts in float64. No two widths are equal."""
     folder = tmp_path_factory.mktemp("model")
     peer = random_model(seed=29, num_experts=7, num_experts_per_tok=3, num_attention_heads=6, num_key_value_heads=3,
                         hidden_size=24, intermediate_size=10, vocab_size=43, num_hidden_layers=2, norm_topk_prob=False)
@@ -75,7 +77,7 @@ def model(tmp_path_factory):
 IDS = np.random.default_rng(31).integers(0, 43, 19)
 
 
-def test_the_reference_forward_is_that_of_transformers(model):
+def test_the_reference_forward_equals_transformers(model):
     _, weights, config, peer = model
     ours, _ = olmoe.logits(IDS, weights, config, 3, None, {"gate_norm": "olmoe_native"})
     with torch.no_grad():
@@ -89,7 +91,7 @@ def test_the_reference_forward_is_that_of_transformers(model):
                                      {"dmr_mode": "candidate", "num_candidates": 0}],
                          ids=lambda r: "-".join(map(str, r.values())))
 @pytest.mark.parametrize("top_k", [1, 3, 5])
-def test_a_whole_model_under_modulation(tmp_path, model, reading, gate_norm, top_k):
+def test_a_whole_model_with_modulated_routing(tmp_path, model, reading, gate_norm, top_k):
     folder, weights, config, _ = model
     draw, options = np.random.default_rng(37), {**reading, "gate_norm": gate_norm}
     layers = [f"model.layers.{i}.mlp" for i in range(2)]
@@ -101,7 +103,8 @@ def test_a_whole_model_under_modulation(tmp_path, model, reading, gate_norm, top
     for layer in layers:
         np.testing.assert_array_equal(out[f"counts/{layer}"], counts[layer])
     plain, _ = olmoe.logits(IDS, weights, config, top_k, None, options)
-    kept = reading["dmr_mode"] == "preserve" and top_k == 1 and gate_norm == "renorm_selected"  # the raw best, at weight 1
+    # The raw best expert, with weight 1
+    kept = reading["dmr_mode"] == "preserve" and top_k == 1 and gate_norm == "renorm_selected"
     modulates = reading.get("num_candidates") != 0 and not kept
     assert (np.abs(plain - expected).max() > 1e-3) == modulates, "phi makes no difference here"
     for layer in layers if modulates else []:

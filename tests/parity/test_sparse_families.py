@@ -1,4 +1,4 @@
-"""Qwen3-MoE, Mixtral and GraniteMoE against transformers' own, on whatever version of transformers runs this file."""
+"""Compares Qwen3-MoE, Mixtral and GraniteMoE with the installed version of transformers."""
 import json
 
 import pytest
@@ -54,7 +54,7 @@ def test_an_initialised_checkpoint_opens_in_transformers_with_our_logits(family,
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def trained(request, tmp_path_factory):
-    """(family, model folder, run folder) of a short run of UB-SMoE."""
+    """Returns (family, model folder, run folder) of a short run of UB-SMoE."""
     return request.param, *federated_run(tmp_path_factory.mktemp(request.param), "ub-smoe", model=TRAINED[request.param])
 
 
@@ -67,7 +67,7 @@ def test_a_federated_run_gives_each_client_its_own_number_of_experts(trained):
 
 
 def layouts(family):
-    """Of an adapter, where PEFT reads it for this family."""
+    """Returns the layouts of an adapter that PEFT reads for this family."""
     return [layout for layout in ("peft", "peft-fused") if (V5 or layout == "peft") and (family != "granitemoe" or layout == "peft-fused")]
 
 

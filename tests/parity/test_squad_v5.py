@@ -1,4 +1,4 @@
-"""Exact match and F1 of free text beside the rule that SQuAD's evaluation scripts publish, written out here in Python."""
+"""Compares exact match and F1 of free text with SQuAD's published rule, implemented here in Python."""
 import collections
 import pathlib
 import random
@@ -14,7 +14,7 @@ from jobs import answer  # noqa: E402
 
 
 def normalised(text):
-    """Lower case, no ASCII punctuation, no articles, single spaces: in this order."""
+    """Lowers case, then removes ASCII punctuation, articles and extra spaces, in this order."""
     text = "".join(c for c in text.lower() if c not in set(string.punctuation))
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
@@ -22,7 +22,7 @@ def normalised(text):
 def f1(output, reference):
     output, reference = normalised(output).split(), normalised(reference).split()
     if not output or not reference:
-        return 0.0  # as SQuAD 1.1's script: nothing written is never right
+        return 0.0  # as in SQuAD 1.1's script, an empty answer is never right
     common = sum((collections.Counter(output) & collections.Counter(reference)).values())
     precision, recall = common / len(output), common / len(reference)
     return 2 * precision * recall / (precision + recall) if common else 0.0
@@ -41,7 +41,7 @@ def scores(tmp_path, pairs):
     return (tmp_path / "words.txt").read_text(encoding="utf-8").split("\n")[:-1], out["exact_match"], out["f1"]
 
 
-def test_texts_are_compared_as_the_published_rule_compares_them(tmp_path):
+def test_scores_equal_those_of_the_published_rule(tmp_path):
     draw = random.Random(7)
     texts = HARD + ["".join(draw.choice(LETTERS) for _ in range(draw.randrange(1, 14))) for _ in range(400)]
     pairs = [(texts[i], texts[(i * 7 + k) % len(texts)]) for i in range(len(texts)) for k in (0, 1, 5)]
@@ -53,8 +53,10 @@ def test_texts_are_compared_as_the_published_rule_compares_them(tmp_path):
         assert score == pytest.approx(f1(output, reference), abs=1e-12), (ascii(output), ascii(reference))
 
 
-def test_every_character_is_lowered_as_python_does(tmp_path):
-    """Those that Python's Unicode knows, alone and between a word and a sigma, whose form depends on what stands there."""
+def test_every_character_is_lowered_as_in_python(tmp_path):
+    """Tests the characters of Python's Unicode version, alone and between a word and a sigma, whose lower case depends
+    on its neighbours.
+    """
     known = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and unicodedata.category(chr(c)) != "Cn"
              and unicodedata.category(chr(c)) != "Co"]
     pairs = [(f"x {''.join(known[i:i + 50])} y", "") for i in range(0, len(known), 50)]

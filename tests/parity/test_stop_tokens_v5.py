@@ -1,4 +1,6 @@
-"""What ends a generated text: eos_token_id of config.json and of generation_config.json, one id or a list, as transformers' generate()."""
+"""Compares which tokens end a text with transformers' generate(): eos_token_id of config.json and of
+generation_config.json, one id or a list.
+"""
 import json
 
 import pytest
@@ -15,7 +17,7 @@ ABSENT = object()
 
 @torch.no_grad()
 def ended(model, ids, beams):
-    """New tokens before the first that ends them."""
+    """Returns the new tokens before the first end token."""
     whole = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), num_beams=beams,
                            do_sample=False, length_penalty=1.0, early_stopping=False, max_new_tokens=NEW_TOKENS, pad_token_id=1)
     ends = model.generation_config.eos_token_id
@@ -51,7 +53,7 @@ def write(folder, config, generation):
 
 @pytest.fixture(scope="module")
 def common(folder, prompts):
-    """Tokens that end many texts early when they end any: those that the most texts hold."""
+    """Returns the tokens that occur in most texts, so that many texts end early."""
     write(folder, None, NEVER)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, **EXPERTS)
     texts = [ended(model, ids, 1)[2:] for ids in prompts[1]]
@@ -77,7 +79,7 @@ def test_every_id_of_a_list_ends_a_text_as_in_transformers(folder, prompts, comm
         flags = [word for text in prompts[0] for word in ("--prompt", text)]
         out = run("generate", "--model", folder, *flags, "--beams", beams, "--max-new-tokens", NEW_TOKENS, "--json")
         given = [json.loads(line)["ids"] for line in out.splitlines()]
-        clear = [i for i in range(PROMPTS) if wanted[0][i] == wanted[1][i]]  # else a choice hangs on rounding
+        clear = [i for i in range(PROMPTS) if wanted[0][i] == wanted[1][i]]  # otherwise rounding decides
         assert len(clear) >= PROMPTS // 2
         for i in clear:
             assert given[i] == wanted[0][i], (name, i)

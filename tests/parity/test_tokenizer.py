@@ -1,4 +1,4 @@
-"""`evenkeel tokenize` beside the `tokenizers` library: the same ids, and the same text back, on everything."""
+"""Compares `evenkeel tokenize` with the `tokenizers` library: ids and decoded text."""
 import json
 import random
 import resource
@@ -24,7 +24,7 @@ O200K = (
 
 
 def trained(pre_tokenizer, vocab=600, normalizer=None, **model):
-    """A small tokenizer trained here by the library."""
+    """Returns a small tokenizer trained by the library."""
     tokenizer = Tokenizer(models.BPE(**model))
     if normalizer:
         tokenizer.normalizer = normalizer
@@ -116,12 +116,12 @@ BOOKS = ["gutenberg/moby_dick.txt", "gutenberg/sherlock_holmes.txt", "tinyshakes
 
 
 @pytest.mark.parametrize("book", BOOKS)
-def test_whole_books_are_encoded_and_decoded_alike(book):
+def test_whole_books_are_encoded_and_decoded_equally(book):
     text = need(DATA / book).read_bytes().decode()
     compare(need(OLMO), [text], ways=BOTH[:1])
 
 
-def test_plain_lines_end_at_newline_only(tmp_path):
+def test_plain_lines_end_only_at_newline(tmp_path):
     text = need(DATA / "wikitext-2/test.txt").read_bytes().decode()[:200_000] + "\x0b\x0c\r\x85\u2028 end\n\n\nlast"
     (tmp_path / "text").write_bytes(text.encode())
     command = ["tokenize", "--model", need(OLMO), "--input"]
@@ -146,7 +146,9 @@ def test_random_strings_on_every_kind(kinds, kind):
 
 
 def test_every_code_point_has_its_class_and_normal_form():
-    """Each code point among letters, digits, spaces, marks and itself: a wrong category or combining class shows."""
+    """Puts each code point among letters, digits, spaces, marks and itself, which reveals a wrong category or combining
+    class.
+    """
     texts = []
     for start in range(0, len(CODE_POINTS), 512):
         texts.append("".join(f"a{chr(c)}1{chr(c)} {chr(c)}\u0345{chr(c)}\u0334{chr(c)}" for c in CODE_POINTS[start:start + 512]))
@@ -184,7 +186,7 @@ HUGE = ["one letter", "random letters", "two letters", "digits", "spaces", "newl
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_a_line_of_a_megabyte_is_encoded_alike_and_soon(name):
+def test_a_line_of_a_megabyte_is_encoded_equally_and_fast(name):
     text = huge(name)
     compare(need(OLMO), [text], ways=BOTH[:1])
     seconds = lambda: resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -203,7 +205,9 @@ CONTENTS = ["<a>", "<a><b>", "<b>", "ab", "abc", "  ", "   ", "\n", "é", "e\u03
 
 
 def encodable(library, text):
-    """False where the library itself breaks off: a token that strips to the left inside what another stripped to the right."""
+    """Returns false if the library itself fails: a token that strips to the left inside the text that another stripped
+    to the right.
+    """
     try:
         library.encode(text)
     except BaseException as error:
@@ -226,7 +230,7 @@ def test_added_tokens_with_any_flags(tmp_path, seed):
     texts = ["".join(draw.choices(parts, k=draw.randint(1, 14))) for _ in range(1_200)]
     texts = [text for text in texts if encodable(tokenizer, text)]
     assert len(texts) > 800
-    # The library changed between its releases how it decodes a token that normalisation changes.
+    # Releases of the library decode a token that normalisation changes differently.
     compare(tmp_path / "tokenizer.json", texts, decode=tokenizer.normalizer is None)
 
 
@@ -262,7 +266,7 @@ def test_unknown_bytes_become_the_unk_token(kinds, tmp_path, fuse):
 
 
 @pytest.mark.parametrize("size", [300, 2048])
-def test_our_trainer_writes_what_the_library_loads_and_would_have_trained(tmp_path, size):
+def test_our_trainer_equals_the_trainer_of_the_library(tmp_path, size):
     texts = [need(DATA / "tinyshakespeare/input.txt").read_text()[:300_000], *ENGLISH, *random_texts(200, 3)]
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps(text) + "\n" for text in texts))

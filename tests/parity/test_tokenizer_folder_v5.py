@@ -1,7 +1,9 @@
-"""A model's folder as AutoTokenizer of transformers 5 reads it: tokens and settings that stand beside tokenizer.json.
+"""Compares a tokenizer folder with AutoTokenizer of transformers 5: tokens and settings in files other than
+tokenizer.json.
 
-Every key that transformers' tokenizer classes of our families know stands in KEYS. What is marked READ is compared with
-transformers on folders that differ in it alone; what is REFUSED is refused here by file and key."""
+KEYS lists every key of transformers' tokenizer classes for the supported families. READ keys are compared with
+transformers on folders that differ in the key alone. REFUSED keys are rejected with file and key.
+"""
 import inspect
 import itertools
 import json
@@ -58,7 +60,7 @@ KEYS = {
 }
 
 
-def test_every_key_that_transformers_knows_is_in_the_table():
+def test_every_key_of_transformers_is_in_the_table():
     known = set()
     for kind in [GPTNeoXTokenizer, GPT2Tokenizer, Qwen2Tokenizer, LlamaTokenizer, GemmaTokenizer]:
         known |= set(inspect.signature(kind.__init__).parameters) - {"self", "kwargs"}
@@ -89,7 +91,7 @@ def auto(folder):
 
 
 def check(folder, texts=TEXTS):
-    """Ids, the way back and the size are those of AutoTokenizer."""
+    """Compares ids, decoded text and vocabulary size with AutoTokenizer."""
     peer = auto(folder)
     theirs = [peer(text)["input_ids"] for text in texts]
     assert run(folder, texts) == theirs
@@ -126,7 +128,7 @@ CLASSES = [None, "GPTNeoXTokenizer", "GPTNeoXTokenizerFast", "PreTrainedTokenize
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_tokenizer_config_is_read_as_transformers_reads_it(tmp_path, name):
+def test_tokenizer_config_is_read_as_by_transformers(tmp_path, name):
     for kind in CLASSES if name in ("decoder and names", "names alone", "prefix") else CLASSES[:1] + CLASSES[3:4] + CLASSES[6:7]:
         check(folder_of(tmp_path, str(kind), tokenizer_config=CONFIGS[name] | ({"tokenizer_class": kind} if kind else {})))
 
@@ -140,7 +142,7 @@ MAPS = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_special_tokens_map_counts_where_no_decoder_is_listed(tmp_path, name):
+def test_special_tokens_map_is_used_without_added_tokens_decoder(tmp_path, name):
     beside = [None, {"eos_token": "<s>", "additional_special_tokens": ["<tool>"]}, {"added_tokens_decoder": {"794": token("<|im_start|>")}}, {"tokenizer_class": "PreTrainedTokenizerFast"}]
     for i, config in enumerate(beside):
         files = {"special_tokens_map": MAPS[name]} | ({"tokenizer_config": config} if config else {})
@@ -148,7 +150,7 @@ def test_special_tokens_map_counts_where_no_decoder_is_listed(tmp_path, name):
 
 
 @pytest.mark.parametrize("config", [None, {"eos_token": "<|im_end|>"}, {"added_tokens_decoder": {}}, {"tokenizer_class": "PreTrainedTokenizerFast", "additional_special_tokens": ["<e2>"]}])
-def test_added_tokens_json_counts_where_no_decoder_is_listed(tmp_path, config):
+def test_added_tokens_json_is_used_without_added_tokens_decoder(tmp_path, config):
     added = {"<|im_end|>": 795, "<tool>": 794, "<e2>": 796}
     check(folder_of(tmp_path, added_tokens=added, **({"tokenizer_config": config} if config else {})))
 
@@ -181,7 +183,7 @@ def test_classes_of_text_tokenizers(tmp_path, model_type, kind):
 
 
 @pytest.mark.parametrize("model_type,kind", itertools.product(["qwen3_moe", "granitemoe", "olmo2", "mixtral", "gpt2", "phimoe", "other"], ["LlamaTokenizer", "GPT2Tokenizer", None]))
-def test_types_of_models_choose_the_class(tmp_path, model_type, kind):
+def test_the_model_type_selects_the_class(tmp_path, model_type, kind):
     folder = folder_of(tmp_path, tokenizer_config={"tokenizer_class": kind} if kind else {})
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
     check(folder)
@@ -205,7 +207,7 @@ def test_random_folders(tmp_path):
         check(folder)
 
 
-def test_template_variables_are_those_of_transformers(tmp_path):
+def test_template_variables_equal_those_of_transformers(tmp_path):
     template = "{% for t in [bos_token, eos_token, unk_token, pad_token, mask_token, image_token, a_token] %}[{{ t }}]{% endfor %}"
     line = json.dumps({"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": True})
     for i, config in enumerate([*CONFIGS.values(), {"tokenizer_class": "LlamaTokenizer"}, {"tokenizer_class": "Qwen2Tokenizer"}]):
@@ -215,7 +217,7 @@ def test_template_variables_are_those_of_transformers(tmp_path):
         assert json.loads(done.stdout)["text"] == auto(folder).apply_chat_template([{"role": "user", "content": "x"}], tokenize=False), config
 
 
-def test_what_is_not_followed_is_refused_with_file_and_key(tmp_path):
+def test_unsupported_settings_are_rejected_with_file_and_key(tmp_path):
     values = {"auto_map": {"AutoTokenizer": ["a.B", None]}, "fast_tokenizer_files": ["tokenizer.json"], "fix_mistral_regex": True, "init_inputs": ["x"]}
     for key in (key for key, mark in KEYS.items() if mark == REFUSED):
         folder = folder_of(tmp_path, key, tokenizer_config={key: values.get(key, "x")})
@@ -230,7 +232,7 @@ def test_what_is_not_followed_is_refused_with_file_and_key(tmp_path):
     assert 'added_tokens.json: <e1> is "x"' in fails("--model", folder, "--input", "-")
 
 
-def test_a_vocabulary_that_outgrows_the_embedding_is_refused(tmp_path):
+def test_a_vocabulary_larger_than_the_embedding_is_rejected(tmp_path):
     folder = folder_of(tmp_path, tokenizer_config={"additional_special_tokens": [f"<e{i}>" for i in range(3000)]})
     shutil.copy(TINY / "model.safetensors", folder)
     for command in (["generate", "--prompt", "x"], ["score", "--input", "-"]):

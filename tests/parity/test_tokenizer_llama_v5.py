@@ -1,5 +1,6 @@
-"""Tokenizers of the Llama, Mixtral and Gemma kinds beside the `tokenizers` library: small ones trained here by the library, with
-every normalizer, pre-tokenizer and decoder that these kinds use; ids and text on texts that find the difference."""
+"""Compares tokenizers of the Llama, Mixtral and Gemma kinds with the `tokenizers` library: small ones trained by the
+library, with every normalizer, pre-tokenizer and decoder of these kinds.
+"""
 import json
 import random
 import unicodedata
@@ -19,7 +20,7 @@ HARD = ["", " ", "  ", "   a", "a   ", " a  b ", SPACE, f"{SPACE}a", f" {SPACE} 
 
 
 def llama(normalizer=None, pre_tokenizer=None, decoder=None, vocab=420, added=(), byte_tokens=BYTES, alphabet=None, **model):
-    """Trained on the words that the tokenizer itself cuts."""
+    """Returns a tokenizer trained on the words that it splits itself."""
     settings = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True} | model
     tokenizer = Tokenizer(models.BPE(**settings))
     if normalizer:
@@ -32,7 +33,7 @@ def llama(normalizer=None, pre_tokenizer=None, decoder=None, vocab=420, added=()
                                   limit_alphabet=alphabet or 60, initial_alphabet=[SPACE, "a", "b", "e"])
     words = [word for text in ENGLISH * 3 + ["a <s> b", "the cat", "the  hat"] for word in text.replace(" ", f" {SPACE}").split(" ")]
     tokenizer.train_from_iterator(words, trainer)
-    # The trainer makes byte tokens added ones; in tokenizer.json of these kinds they are the vocabulary's alone.
+    # The trainer adds byte tokens as added tokens. In tokenizer.json of these kinds they are in the vocabulary only.
     content = json.loads(tokenizer.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in BYTES]
     tokenizer = Tokenizer.from_str(json.dumps(content))
@@ -90,15 +91,15 @@ def byte_level():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_and_text_are_those_of_the_library(tmp_path, kind):
+def test_ids_and_text_equal_those_of_the_library(tmp_path, kind):
     file = tmp_path / "tokenizer.json"
     KINDS[kind]().save(str(file))
     compare(file, HARD + ENGLISH + random_texts(250, 31) + [f"{a}cat{b}hat{c}" for a in ["", " ", "x"] for b in ["", " ", "<s>"] for c in ["", " "]])
 
 
 @pytest.mark.parametrize("kind", ["tinyllama", "llama v5", "always split", "nfkc", "added", "strip both", "fused, half of the bytes"])
-def test_any_ids_decode_alike_as_in_generation(tmp_path, kind):
-    """Random ids, and each beginning of them: bytes that spell no character, or one only with the next token."""
+def test_any_ids_decode_equally_as_in_generation(tmp_path, kind):
+    """Decodes random ids and all their prefixes, which may end inside a character."""
     file, draw = tmp_path / "tokenizer.json", random.Random(3)
     tokenizer = KINDS[kind]()
     tokenizer.save(str(file))
@@ -113,7 +114,7 @@ def test_any_ids_decode_alike_as_in_generation(tmp_path, kind):
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD", "Lowercase"])
-def test_every_code_point_is_normalised_alike(tmp_path, form):
+def test_every_code_point_is_normalised_equally(tmp_path, form):
     tokenizer = llama(getattr(normalizers, form)(), None, decoders.Sequence(LLAMA_DECODER))
     file = tmp_path / "tokenizer.json"
     tokenizer.save(str(file))
@@ -121,7 +122,7 @@ def test_every_code_point_is_normalised_alike(tmp_path, form):
     compare(file, texts, decode=False, ways=BOTH[1:])
 
 
-def test_long_texts_without_words_are_encoded_soon(tmp_path):
+def test_long_texts_without_words_are_encoded_fast(tmp_path):
     file = tmp_path / "tokenizer.json"
     KINDS["tinyllama"]().save(str(file))
     compare(file, ["the cat " * 20_000, "日本" * 20_000, " " * 50_000], ways=BOTH[:1])
@@ -134,12 +135,12 @@ def test_older_spelling_of_metaspace(tmp_path):
         part["add_prefix_space"] = True
     file.write_text(json.dumps(content))
     compare(file, HARD)
-    content["decoder"]["add_prefix_space"] = False  # which the library refuses as well
+    content["decoder"]["add_prefix_space"] = False  # the library rejects it as well
     file.write_text(json.dumps(content))
     assert "where add_prefix_space is false" in fails("--model", file, "--input", "-")
 
 
-def test_what_is_not_supported_is_refused_by_name(tmp_path):
+def test_unsupported_components_are_rejected_by_name(tmp_path):
     file, content = tmp_path / "tokenizer.json", json.loads(KINDS["tinyllama"]().to_str())
 
     def refused(**parts):

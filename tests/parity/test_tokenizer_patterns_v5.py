@@ -1,7 +1,9 @@
-"""Patterns beside the `tokenizers` library: each construct over all code points, and random patterns over random texts.
+"""Compares patterns with the `tokenizers` library: each construct over all code points, and random patterns over random
+texts.
 
-A pattern that the library takes gives the same pieces here or is refused by name.
-The whole sweep runs where EVENKEEL_NIGHTLY is set, otherwise a sample of the code points and of the random patterns."""
+A pattern that the library accepts gives the same pieces here or is rejected by name. The test is complete if
+EVENKEEL_NIGHTLY is set, otherwise it uses a sample of the code points and of the random patterns.
+"""
 import itertools
 import json
 import os
@@ -21,7 +23,7 @@ NIGHTLY = bool(os.environ.get("EVENKEEL_NIGHTLY"))
 HEADER = pathlib.Path(__file__).parents[2] / "src" / "base" / "unicode" / "unicode_properties.h"
 
 ALL = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
-# Every code point that Unicode gave something to since version 14 is in the sample, with its neighbours.
+# The sample contains every code point whose properties changed since Unicode 14, with its neighbours.
 TABLES = HEADER.read_text() + HEADER.with_name("unicode_tables.h").read_text()
 RANGES = [[int(code, 16) for code in pair] for pair in re.findall(r"(0x[0-9A-F]{5}), (0x[0-9A-F]{5})", TABLES)]
 SAMPLE = sorted(set(c for c in CODE_POINTS if c % 5 == 0 or c < 0x600) | {
@@ -42,7 +44,7 @@ def spans():
 
 
 def library(pattern, text):
-    """Lengths of the pieces in bytes, or None for a pattern that the library refuses."""
+    """Returns the lengths of the pieces in bytes, or None if the library rejects the pattern."""
     try:
         split = pre_tokenizers.Split(Regex(pattern), "isolated")
     except Exception:
@@ -51,10 +53,11 @@ def library(pattern, text):
 
 
 def difference(ours, pattern, text):
-    """What is wrong with our answer; None when nothing is."""
+    """Returns the difference from our answer, or None."""
     theirs = library(pattern, text)
     if isinstance(ours, str):
-        named = ["is not supported", "lookbehind assertion", "match limit exceeded"]  # the last: a pattern that takes too long
+        # The last is a pattern that takes too long
+        named = ["is not supported", "lookbehind assertion", "match limit exceeded"]
         return None if theirs is None or any(reason in ours for reason in named) else ours
     return None if theirs is None or ours == theirs else f"{len(ours)} pieces instead of {len(theirs)}"
 
@@ -83,7 +86,7 @@ CONSTRUCTS = [rf"\{c}" for c in "dDhHsSwW"] + [f"[{x}]" for c in "dDhHsSwW" for 
     [form % n for n in PROPERTIES for form in (r"\p{%s}", r"[\p{%s}]", r"\P{%s}")] + SETS
 
 
-def test_each_class_is_that_of_the_library_over_all_code_points(spans, tmp_path):
+def test_each_class_equals_that_of_the_library_over_all_code_points(spans, tmp_path):
     wrong = []
     text = "".join(map(chr, ALL if NIGHTLY else SAMPLE))
     (tmp_path / "text").write_text(text, newline="")
@@ -95,7 +98,7 @@ def test_each_class_is_that_of_the_library_over_all_code_points(spans, tmp_path)
     assert not wrong, f"{len(wrong)} constructs, the first {wrong[:5]}"
 
 
-def test_word_boundaries_are_those_of_the_library(spans, tmp_path):
+def test_word_boundaries_equal_those_of_the_library(spans, tmp_path):
     text = "".join(f"a{chr(c)} {chr(c)}" for c in (ALL if NIGHTLY else SAMPLE[::7]))
     (tmp_path / "text").write_text(text, newline="")
     for pattern in [r"\b", r"\B", r"\b.", r"(?<=\w)\W", r"\w+(?!\w)"]:
@@ -103,8 +106,8 @@ def test_word_boundaries_are_those_of_the_library(spans, tmp_path):
         assert not problem, (pattern, problem)
 
 
-# Classes that must not only be refused: what published tokenizers use.
-def test_what_published_patterns_use_is_read(spans):
+# Classes of published tokenizers, which must not be rejected.
+def test_constructs_of_published_patterns_are_supported(spans):
     for construct in [r"\w", r"[\w]", r"\s", r"\d", r"\p{L}", r"\p{N}", r"\p{M}", r"\p{P}", r"\p{S}", r"\p{Han}", r"\p{Hiragana}", r"\p{Latin}",
                       r"\p{Grek}", r"\p{word}", r"[\P{word}]",
                       r"[\p{Han}&&[^\p{N}]]", r"a{,2}", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"(?i:[sdmt]|ll|ve|re)", r"\s+(?!\S)", r"(?<=[^a])b",
@@ -167,7 +170,7 @@ def test_letters_in_a_row_match_the_letters_that_they_fold_to(spans):
 
 
 
-# Every letter with another case, those that fold to several characters included.
+# Every letter with another case, including those that fold to several characters.
 def test_each_letter_matches_its_cases_under_the_option_i(spans):
     text = "1".join(CASED) + "1" + "1".join(c.casefold() for c in CASED if len(c.casefold()) > 1) + "1sS1ſs1FFi1"
     wrong = []
@@ -183,7 +186,7 @@ def random_line(draw):
     return "".join(draw.choices(WORDS, k=draw.randint(0, 14)))
 
 
-def test_every_escape_and_odd_form_is_read_alike_or_refused(spans):
+def test_every_escape_and_odd_form_is_equal_or_rejected(spans):
     draw = random.Random(1)
     texts = ["", "a", "ab", "\n", "a\n", "a\nb\n", "aaaaaaa", "ba"] + [random_line(draw) for _ in range(200 if NIGHTLY else 12)]
     wrong = []
@@ -214,7 +217,7 @@ def random_pattern(draw, depth=2):
     return out
 
 
-def test_random_patterns_cut_random_texts_alike(spans):
+def test_random_patterns_split_random_texts_equally(spans):
     draw = random.Random(2)
     wrong, read = [], 0
     for _ in range(60_000 if NIGHTLY else 2_500):

@@ -1,4 +1,4 @@
-"""WordPiece tokenizers of BERT beside the `tokenizers` library: the same ids, and the same text back, on everything."""
+"""Compares BERT's WordPiece tokenizers with the `tokenizers` library: ids and decoded text."""
 import json
 
 import pytest
@@ -22,7 +22,7 @@ def finished(tokenizer, cleanup=True, prefix="##"):
 
 
 def trained(prefix="##", longest=100, cleanup=True, **normalizer):
-    """A small tokenizer trained here by the library."""
+    """Returns a small tokenizer trained by the library."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=prefix, max_input_chars_per_word=longest))
     tokenizer.normalizer = normalizers.BertNormalizer(**normalizer)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -33,7 +33,8 @@ def trained(prefix="##", longest=100, cleanup=True, **normalizer):
 
 
 def of_every_code_point(**normalizer):
-    """A vocabulary with every code point, first and following: no difference hides behind the unknown token."""
+    """Returns a vocabulary with every code point, first and following, so that the unknown token hides no difference.
+    """
     tokens = SPECIALS + [chr(c) for c in CODE_POINTS] + ["##" + chr(c) for c in CODE_POINTS]
     vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100))
@@ -75,7 +76,9 @@ def test_random_strings_on_every_kind(kind, tmp_path):
 @pytest.mark.parametrize("settings", [{}, {"clean_text": False, "lowercase": False}, {"strip_accents": False}],
                          ids=["uncased", "not_cleaned", "accents_kept"])
 def test_every_code_point_has_its_class_small_letter_and_parts(settings, tmp_path):
-    """Each code point inside a word, by itself and between marks: what is removed, cut off, decomposed or lowered shows."""
+    """Puts each code point inside a word, alone and between marks, which reveals how it is removed, separated,
+    decomposed or lowered.
+    """
     texts = []
     for start in range(0, len(CODE_POINTS), 512):
         texts.append(" ".join(f"a{chr(c)}b {chr(c)} {chr(c)}\u0345{chr(c)}\u0334" for c in CODE_POINTS[start:start + 512]))
@@ -88,7 +91,7 @@ def test_added_tokens(normalized, tmp_path):
     tokenizer.add_special_tokens([AddedToken(token, normalized=normalized) for token in SPECIALS])
     tokenizer.add_tokens([AddedToken("Naïve Café", normalized=normalized), AddedToken("<x>", lstrip=True, rstrip=True)])
     texts = PIECES + [f"{a}{b}" for a in ("naive cafe", "Naïve Café", " <x> ", "[MASK]", "[mask]") for b in PIECES]
-    # The library changed between its releases how it decodes a token that normalisation changes.
+    # Releases of the library decode a token that normalisation changes differently.
     compare(saved(tokenizer, tmp_path), texts, decode=not normalized)
 
 

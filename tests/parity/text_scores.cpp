@@ -1,4 +1,4 @@
-// Normalised words, exact match and F1 of pairs of texts, for test_squad_v5.py.
+// Prints normalised words, exact match and F1 of pairs of texts, for test_squad_v5.py.
 #include "data/text_metrics.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,6 @@
-"""What the tests of tokenizers share: the program beside the `tokenizers` library, and texts that find the difference."""
+"""Shared by the tests of tokenizers: runs the program and the `tokenizers` library, and draws texts that reveal
+differences.
+"""
 import json
 import os
 import pathlib
@@ -15,7 +17,9 @@ DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))  # withou
 
 
 def is_worth_asking(code_point):
-    """Every code point, but of the large uniform blocks (ideographs, Hangul, empty and private planes) only a part."""
+    """Returns whether to test a code point: all but a sample of the large uniform blocks (ideographs, Hangul,
+    unassigned and private planes).
+    """
     if 0xD800 <= code_point <= 0xDFFF:
         return False
     blocks = [(0x3420, 0x4DA0), (0x4E20, 0x9FE0), (0xAC20, 0xD780), (0xE020, 0xF8E0), (0x12020, 0x12380),
@@ -52,7 +56,7 @@ BOTH = ((True, ()), (False, ("--no-special",)))
 
 
 def compare(model, texts, decode=True, ways=BOTH):
-    """Ids with and without special tokens, and the way back, with and without special tokens."""
+    """Compares ids and decoded text, with and without special tokens."""
     library = Tokenizer.from_file(str(model))
     for special, flags in ways:
         theirs = [e.ids for e in library.encode_batch(texts, add_special_tokens=special)]
@@ -65,7 +69,7 @@ def compare(model, texts, decode=True, ways=BOTH):
 
 
 def any_code_point(draw):
-    """Planes and the scripts, marks and controls where tokenizers go wrong, each with a fair share."""
+    """Draws from planes and from the scripts, marks and controls that tokenizers treat specially, with equal shares."""
     low, high = draw.choice(
         [(0, 0x7F), (0x80, 0xFF), (0x100, 0x24F), (0x300, 0x36F), (0x370, 0x5FF), (0x600, 0x8FF), (0x900, 0xDFF),
          (0xE00, 0x11FF), (0x1100, 0x11FF), (0x1AB0, 0x1AFF), (0x1E00, 0x20CF), (0x20D0, 0x2BFF), (0x2E80, 0x9FFF),

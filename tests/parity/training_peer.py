@@ -1,4 +1,4 @@
-"""The same 20 AdamW steps on both sides: here with autograd and torch.optim, there with the lora_curve program."""
+"""Runs the same 20 AdamW steps on both sides: here with autograd and torch.optim, there with the lora_curve program."""
 import json
 
 import torch
@@ -13,7 +13,9 @@ STEPS = 20
 
 
 def batches(vocab_size, seed, steps=STEPS):
-    """Four batches of sequences that repeat a motif, in turn: unequal lengths, the loss on the last part only."""
+    """Returns four batches of sequences that repeat a motif, used in turn: unequal lengths, with the loss on the last
+    part only.
+    """
     generator = torch.Generator().manual_seed(seed)
     draw = lambda low, high: int(torch.randint(low, high, (1,), generator=generator))  # noqa: E731
     distinct = []
@@ -28,7 +30,7 @@ def batches(vocab_size, seed, steps=STEPS):
 
 
 def padded(rows):
-    """Right-padded tensors as a transformers user would feed them: ids, mask, labels."""
+    """Returns right-padded tensors for transformers: ids, mask, labels."""
     width = max(len(row["ids"]) for row in rows)
     ids = torch.ones(len(rows), width, dtype=torch.long)
     mask, labels = torch.zeros_like(ids), torch.full_like(ids, -100)
@@ -41,7 +43,7 @@ def padded(rows):
 
 
 def fill_adapters(model, seed):
-    """Adapters that already do something: with B = 0, A would have no gradient."""
+    """Fills adapters with nonzero factors, because A has no gradient if B = 0."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -51,7 +53,7 @@ def fill_adapters(model, seed):
 
 
 def train(model, job):
-    """(losses, gradients of the first step by parameter name)."""
+    """Returns (losses, gradients of the first step by parameter name)."""
     adapted = {name: p for name, p in model.named_parameters() if "lora_" in name}
     settings = job["optimizer"]
     optimizer = torch.optim.AdamW(adapted.values(), lr=settings["lr"], betas=tuple(settings["betas"]),
@@ -61,7 +63,8 @@ def train(model, job):
         optimizer.zero_grad()
         loss = model(**padded(rows), use_cache=False).loss
         loss.backward()
-        for parameter in adapted.values():  # some families leave experts without a token out: to OLMoE they have gradient zero
+        # Some families do not run experts without a token; in OLMoE they have gradient zero
+        for parameter in adapted.values():
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         gradients = gradients or {name: p.grad.clone() for name, p in adapted.items()}
         losses.append(loss.item())
@@ -70,7 +73,7 @@ def train(model, job):
 
 
 def train_ours(model_folder, adapter_folder, job, work):
-    """(losses, first gradients, last adapter), both by PEFT's saved names."""
+    """Returns (losses, first gradients, last adapter), the tensors by PEFT's saved names."""
     (work / "job.json").write_text(json.dumps(job))
     run(model_folder, adapter_folder, work / "job.json", work / "ours", program=PROGRAM.with_name("lora_curve"))
     losses = json.loads((work / "ours" / "losses.json").read_text())
@@ -78,7 +81,7 @@ def train_ours(model_folder, adapter_folder, job, work):
 
 
 def saved_names(tensors):
-    """By the names that PEFT saves them under."""
+    """Renames tensors to the names under which PEFT saves them."""
     return {name.replace(".default.", "."): tensor for name, tensor in tensors.items()}
 
 
@@ -97,8 +100,8 @@ def assert_tensors_close(ours, theirs, tolerance, what):
 
 
 def assert_twenty_steps_agree(base, targets, tmp_path, seed, ours=None, learns=0.8):
-    """Twenty steps of AdamW on both sides, from one adapter. `ours`: what we call `targets`, where that differs. `learns`: the part
-    of the loss that the peer must not keep."""
+    """Compares twenty steps of AdamW from the same adapter. `ours`: our names of `targets`, if they differ. `learns`: the
+    peer's last loss must be below this fraction of its fourth one."""
     base.save_pretrained(tmp_path / "model")
     model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0))
     fill_adapters(model, seed)

@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-/// What a shell makes of the line: its words, one a line.
+/// Returns the words that a shell parses from the line, one per line.
 std::string words_in_shell(const std::string& line) {
   auto* shell = ::popen(("printf '%s\\n' " + line).c_str(), "r");
   std::string text;
@@ -18,7 +18,7 @@ std::string words_in_shell(const std::string& line) {
   return text;
 }
 
-TEST(CommandLine, GivesAShellTheWordsThatWereMeant) {
+TEST(CommandLine, QuotingGivesAShellTheSameWords) {
   const std::vector<std::string> words{"train",
                                        "my runs/a.toml",
                                        "--set",
@@ -35,12 +35,12 @@ TEST(CommandLine, GivesAShellTheWordsThatWereMeant) {
   EXPECT_EQ(words_in_shell(command_line(words)), expected);
 }
 
-TEST(CommandLine, LeavesPlainWordsAlone) {
+TEST(CommandLine, DoesNotQuotePlainWords) {
   EXPECT_EQ(command_line({"train", "configs/demo.toml", "--set", "train.rounds=3", "--resume"}),
             "evenkeel train configs/demo.toml --set train.rounds=3 --resume");
 }
 
-TEST(CommandLine, BeginsAsTheProgramWasCalled) {
+TEST(CommandLine, BeginsWithTheProgramAsItWasCalled) {
   set_program_name("../my build/evenkeel");
   EXPECT_EQ(command_line({"list"}), "'../my build/evenkeel' list");
   set_program_name("");

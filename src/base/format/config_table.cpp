@@ -55,7 +55,7 @@ std::string quote(std::string_view text) {
   return result + '"';
 }
 
-/// What stands there, for messages: `"abc"`, `[1, 2]`, shortened when long.
+/// Returns a value as text for messages: `"abc"`, `[1, 2]`. Long values are shortened.
 std::string text_of(const toml::node& node) {
   std::ostringstream out;
   node.visit([&out](const auto& value) {
@@ -71,7 +71,7 @@ std::string text_of(const toml::node& node) {
   return shown(text);
 }
 
-std::string place(const toml::node& node, const std::string& origin) {
+std::string location(const toml::node& node, const std::string& origin) {
   const auto line = node.source().begin.line;
   return line == 0 ? std::string(" (from --set)") : concat(" (", origin, ", line ", line, ")");
 }
@@ -87,7 +87,7 @@ constexpr std::string_view kExpected<bool> = "true or false";
 template <>
 constexpr std::string_view kExpected<std::string> = "a string";
 
-/// The value when it is of that very type; TOML has no silent conversions, save that a whole number is a number too.
+/// Returns the value if the node has exactly this type. Integers are also accepted as floating-point numbers.
 template <typename T>
 std::optional<T> exact(const toml::node& node) {
   if constexpr (std::is_same_v<T, double>)
@@ -96,7 +96,7 @@ std::optional<T> exact(const toml::node& node) {
   return std::nullopt;
 }
 
-/// TOML's nan and inf are numbers, but no setting means anything with them.
+/// TOML allows nan and inf. No setting does.
 bool is_finite(double value) { return std::isfinite(value); }
 template <typename T>
 bool is_finite(const T&) {
@@ -109,9 +109,9 @@ std::optional<T> scalar_at(const void* table, std::string_view key, const std::s
   const auto* node = find(table, key);
   if (node == nullptr) return std::nullopt;
   auto value = exact<T>(*node);
-  EK_CHECK(value, kConfig, name, " is ", text_of(*node), ", expected ", kExpected<T>, place(*node, origin));
+  EK_CHECK(value, kConfig, name, " is ", text_of(*node), ", expected ", kExpected<T>, location(*node, origin));
   EK_CHECK(is_finite(*value), kConfig, name, " is ", text_of(*node), ", expected a finite number",
-           place(*node, origin));
+           location(*node, origin));
   return value;
 }
 
@@ -124,34 +124,34 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
   if constexpr (std::is_same_v<T, std::string>)
     if (const auto one = exact<T>(*node)) return std::vector{*one};
   EK_CHECK(list, kConfig, name, " is ", text_of(*node), ", expected a list, each entry ", kExpected<T>,
-           place(*node, origin));
+           location(*node, origin));
   std::vector<T> values;
   for (const auto& item : *list) {
     auto value = exact<T>(item);
     EK_CHECK(value, kConfig, name, " holds ", text_of(item), ", expected entries that are ", kExpected<T>,
-             place(item, origin));
+             location(item, origin));
     EK_CHECK(is_finite(*value), kConfig, name, " holds ", text_of(item), ", expected finite numbers",
-             place(item, origin));
+             location(item, origin));
     values.push_back(std::move(*value));
   }
   return values;
 }
 
-/// Bounds what the parser, and the tables it makes, recurse over: parts of a key and brackets within each other. Steps
-/// over strings and comments as TOML writes them.
+/// Limits the recursion of the parser and of the tables that it builds: parts of a dotted key and nested brackets. It
+/// skips strings and comments as TOML defines them.
 class Bounds {
  public:
-  static constexpr size_t kMostBytes = size_t{16} << 20;
+  static constexpr size_t kMaxBytes = size_t{16} << 20;
 
   Bounds(std::string_view text, std::string_view origin) : text_(text), origin_(origin) {}
 
   void check() {
-    require(text_.size() <= kMostBytes, text_.size(), " bytes", kMostBytes);
+    require(text_.size() <= kMaxBytes, text_.size(), " bytes", kMaxBytes);
     while (at_ < text_.size()) step(text_[at_]);
   }
 
  private:
-  static constexpr size_t kMostParts = 32, kMostDepth = 32;
+  static constexpr size_t kMaxParts = 32, kMaxDepth = 32;
 
   void require(bool good, size_t number, std::string_view what, size_t most) const {
     EK_CHECK(good, kConfig, origin_, ": line ", line_, ": ", number, what, ", allowed: up to ", most);
@@ -162,17 +162,18 @@ class Bounds {
     if (c == '#') return skip_comment();
     if (c == '\n') ++line_;
     depth_ += c == '[' || c == '{' ? 1 : 0;
-    require(depth_ <= kMostDepth, depth_, " brackets within each other", kMostDepth);
+    require(depth_ <= kMaxDepth, depth_, " brackets within each other", kMaxDepth);
     if (c == ']' || c == '}') depth_ -= depth_ > 0 ? 1 : 0;
     if (c == '.')
       ++parts_;
     else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos)
       parts_ = 1;
-    require(parts_ <= kMostParts, parts_, " parts of one key", kMostParts);
+    require(parts_ <= kMaxParts, parts_, " parts of one key", kMaxParts);
     ++at_;
   }
 
-  /// To the quote that ends it: three of them where three began it; a string of one line ends with its line.
+  /// Advances to the quote that ends a string: three quotes if three began it. A single-line string also ends with its
+  /// line.
   void skip_string(char quote) {
     const std::string three(3, quote);
     const bool long_one = text_.substr(at_, 3) == three;
@@ -202,7 +203,7 @@ toml::table parsed(std::string_view text, std::string_view origin) {
   }
 }
 
-/// What needs no quotes after --set.
+/// Returns whether a value after --set needs no quotes.
 bool is_bare_word(std::string_view text) {
   constexpr std::string_view kWord = "_-./:+@~%";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
@@ -210,7 +211,7 @@ bool is_bare_word(std::string_view text) {
   });
 }
 
-/// "[piqa, boolq]" as strings; nothing when it is no list of bare words.
+/// Parses "[piqa, boolq]" as a list of strings. Returns nothing if the text is not a list of bare words.
 std::optional<toml::array> bare_words(std::string_view text) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
   toml::array words;
@@ -224,7 +225,7 @@ std::optional<toml::array> bare_words(std::string_view text) {
   return words;
 }
 
-/// The value of `--set a.b=value`, in a table of its own under the key "value".
+/// Parses the value of `--set a.b=value`. Returns a table that contains it under the key "value".
 toml::table parsed_value(std::string_view text, std::string_view assignment) {
   Bounds(text, concat("--set ", shown(assignment))).check();
   try {
@@ -237,12 +238,12 @@ toml::table parsed_value(std::string_view text, std::string_view assignment) {
   fail(kConfig, "--set ", shown(assignment), ": the value is neither TOML nor a bare word; strings may need quotes");
 }
 
-/// Copies, since a copied node forgets its line: that line was one of the little text it was parsed from.
+/// Copies the node, because a copy has no line number. The line number would refer to the text after --set.
 void assign_copy(toml::table& table, const std::string& key, toml::table& value) {
   value.get("value")->visit([&](auto& node) { table.insert_or_assign(key, node); });
 }
 
-/// The tables at `path` ("clients.client"), those of lists of tables included.
+/// Returns the tables at `path` ("clients.client"), including the entries of lists of tables.
 std::vector<toml::table*> tables_at(toml::table& root, std::string_view path) {
   if (path.empty()) return {&root};
   const auto dot = path.find('.');
@@ -288,7 +289,7 @@ std::string list_of(const std::vector<T>& values, F text) {
 }  // namespace
 
 Table Table::load(const std::filesystem::path& file) {
-  return parse(read_file(file, Bounds::kMostBytes), file.string());
+  return parse(read_file(file, Bounds::kMaxBytes), file.string());
 }
 
 Table Table::parse(std::string_view text, std::string_view origin) {
@@ -331,7 +332,7 @@ std::vector<std::string> Table::rename(std::span<const RenamedKey> keys) {
       const auto* value = table->get(key.before);
       if (value == nullptr) continue;
       const auto name = key.table.empty() ? std::string(key.before) : concat(key.table, ".", key.before);
-      const auto where = place(*value, origin());
+      const auto where = location(*value, origin());
       EK_CHECK(table->get(key.now) == nullptr, kConfig, name, " is called ", key.now,
                " now, and both are there, allowed: one of them", where);
       lines.push_back(concat(name, " is called ", key.now, " now", where));
@@ -364,7 +365,7 @@ std::vector<Table> Table::tables(std::string_view key) const {
   const auto* node = find(node_, key);
   if (node == nullptr) return all;
   EK_CHECK(node->is_array(), kConfig, full_key(key), " is ", text_of(*node), ", expected a list of tables",
-           place(*node, origin()));
+           location(*node, origin()));
   for (const auto& item : *node->as_array())
     all.push_back(child(&item, concat(full_key(key), "[", all.size(), "]"), "a table"));
   return all;
@@ -383,7 +384,7 @@ Table Table::child(const void* any, std::string path, std::string_view expected)
   const auto* node = static_cast<const toml::node*>(any);
   if (node == nullptr) return child;
   EK_CHECK(node->is_table(), kConfig, child.path_, " is ", text_of(*node), ", expected ", expected,
-           place(*node, origin()));
+           location(*node, origin()));
   child.node_ = node->as_table();
   return child;
 }
@@ -414,9 +415,9 @@ std::optional<Names> Table::names(std::string_view key) const {
   if (node == nullptr) return std::nullopt;
   if (const auto* one = node->as_string()) return Names(one->get());
   EK_CHECK(node->is_array(), kConfig, full_key(key), " is ", text_of(*node), ", expected a string or a list of strings",
-           place(*node, origin()));
+           location(*node, origin()));
   const auto several = *strings(key);
-  EK_CHECK(!several.empty(), kConfig, full_key(key), " is empty, expected one name or more", place(*node, origin()));
+  EK_CHECK(!several.empty(), kConfig, full_key(key), " is empty, expected one name or more", location(*node, origin()));
   Names names;
   names.assign(several.begin(), several.end());
   return names;
@@ -430,7 +431,7 @@ std::string Table::origin() const { return document_ ? document_->origin : std::
 
 std::string Table::place_of(std::string_view key) const {
   const auto* node = find(node_, key);
-  if (node != nullptr) return place(*node, origin());
+  if (node != nullptr) return location(*node, origin());
   return document_ ? concat(" (", origin(), ")") : std::string();
 }
 

@@ -79,7 +79,7 @@ concept ListOrTable = requires(const S& value) {
 };
 
 /// A key with a new name: `before` and `now` in the table at the path `table` ("" is the root). If a part of the path
-/// is a list of tables, all its entries are meant.
+/// is a list of tables, the key is renamed in all of them.
 struct RenamedKey {
   std::string_view table, before, now;
 };
@@ -161,8 +161,8 @@ class Table {
   std::string path_;
 };
 
-/// Reads `value` from `table`, strictly; what the table does not say stays as it is.
-/// \param also_known  keys of the table that somebody else reads
+/// Reads `value` from `table`, strictly. Fields without a key in the table are unchanged.
+/// \param also_known  keys of the table that another reader uses
 template <typename S>
 void read(const Table& table, S& value, std::span<const std::string_view> also_known = {});
 
@@ -179,7 +179,8 @@ class Reader {
     read(key, value);
   }
 
-  /// Reads every sub-table that no field has named yet into an entry of `values`, which starts as a copy of `defaults`.
+  /// Reads every sub-table that no field has read yet into an entry of `values`. Each entry starts as a copy of
+  /// `defaults`.
   template <typename S>
   void tables(std::map<std::string, S>& values, const S& defaults) {
     for (const auto& key : table_.keys()) {

@@ -87,7 +87,7 @@ struct Resolved {
   }
 };
 
-TEST(Config, AStructFillsInWhatDependsOnOtherKeysAndRefusesValues) {
+TEST(Config, ResolveSetsDependentDefaultsAndChecksValues) {
   EXPECT_EQ(read<Resolved>(Table::parse("low = 3", "a.toml")).high, 6);
   EXPECT_EQ(read<Resolved>(Table::parse("low = 3\nhigh = 4", "a.toml")).high, 4);
   const auto table = Table::parse("[range]\nlow = 3\nhigh = 2", "a.toml").table("range");
@@ -99,7 +99,7 @@ TEST(Config, AStructFillsInWhatDependsOnOtherKeysAndRefusesValues) {
   }
 }
 
-/// A list of numbers, or a table that stands for one.
+/// A list of numbers, or a table with an equivalent description.
 struct Numbers {
   std::vector<double> list{}, values{};
   int64_t times = 1;
@@ -144,7 +144,7 @@ std::string group_refusal(std::string_view text) {
   return "no error";
 }
 
-TEST(Config, AFieldIsReadFromAListOrFromATableAndWrittenAsItWasSaid) {
+TEST(Config, AFieldReadsAListOrATableAndIsWrittenInTheSameForm) {
   const auto list = group_from("numbers = [0.5, 1]"), table = group_from("[numbers]\nvalues = [0.25]\ntimes = 3");
   EXPECT_EQ(list.numbers.list, (std::vector<double>{0.5, 1}));
   EXPECT_TRUE(list.numbers.values.empty());
@@ -159,7 +159,7 @@ TEST(Config, AFieldIsReadFromAListOrFromATableAndWrittenAsItWasSaid) {
             "[config] numbers holds \"x\", expected entries that are a number (group.toml, line 1)");
 }
 
-TEST(Config, AListOfTablesIsReadEntryByEntryAndReadsBackEqual) {
+TEST(Config, AListOfTablesIsReadBackEqual) {
   const auto group = group_from("[[person]]\nname = \"a\"\nfiles = \"a.json\"\n[[person]]\nshare = 0.5\n");
   ASSERT_EQ(group.person.size(), 2u);
   EXPECT_EQ(group.person[0].files, std::vector<std::string>{"a.json"});
@@ -172,7 +172,7 @@ TEST(Config, AListOfTablesIsReadEntryByEntryAndReadsBackEqual) {
   EXPECT_EQ(write(group_from(text)), text);
 }
 
-TEST(Config, ARefusalInAListOfTablesNamesTheEntryAndItsLine) {
+TEST(Config, AnErrorInAListOfTablesNamesTheEntryAndItsLine) {
   EXPECT_EQ(group_refusal("[[person]]\nname = \"a\"\n[[person]]\nshare = 1.5\n"),
             "[config] person[1].share is 1.5, allowed: greater than 0, at most 1 (group.toml, line 4)");
   EXPECT_EQ(group_refusal("[[person]]\nnam = \"a\"\n"),
@@ -183,19 +183,19 @@ TEST(Config, ARefusalInAListOfTablesNamesTheEntryAndItsLine) {
             "[config] person is a table, expected a list of tables (group.toml, line 1)");
 }
 
-TEST(Config, AnUnknownKeyNamesItsPathItsPlaceAndTheKnownKeys) {
+TEST(Config, AnUnknownKeyIsRejectedWithPathLineAndKnownKeys) {
   EXPECT_EQ(message_of("name = \"x\"\n[optimizer]\nlearning = 1\n"),
             "[config] optimizer.learning is not a known key (demo.toml, line 3); known: betas, lr");
 }
 
-TEST(Config, ANumberThatIsNotFiniteIsRefused) {
+TEST(Config, RejectsNumbersThatAreNotFinite) {
   EXPECT_EQ(message_of("[optimizer]\nlr = nan\n"),
             "[config] optimizer.lr is nan, expected a finite number (demo.toml, line 2)");
   EXPECT_EQ(message_of("[optimizer]\nbetas = [0.5, -inf]\n"),
             "[config] optimizer.betas holds -inf, expected finite numbers (demo.toml, line 2)");
 }
 
-TEST(Config, AWrongTypeSaysWhatWasExpected) {
+TEST(Config, AWrongTypeIsRejectedWithTheExpectedType) {
   EXPECT_EQ(message_of("rounds = 2.5\n"), "[config] rounds is 2.5, expected a whole number (demo.toml, line 1)");
   EXPECT_EQ(message_of("rounds = \"2\"\n"), "[config] rounds is \"2\", expected a whole number (demo.toml, line 1)");
   EXPECT_EQ(message_of("shuffle = 1\n"), "[config] shuffle is 1, expected true or false (demo.toml, line 1)");
@@ -206,16 +206,16 @@ TEST(Config, AWrongTypeSaysWhatWasExpected) {
             "[config] ranks is 3, expected a list, each entry a whole number (demo.toml, line 1)");
 }
 
-TEST(Config, AnUnknownEnumeratorListsTheAllowedOnes) {
+TEST(Config, AnUnknownEnumeratorIsRejectedWithTheAllowedOnes) {
   EXPECT_EQ(message_of("colour = \"blue\"\n"), "[config] colour is \"blue\", allowed: red, green (demo.toml, line 1)");
 }
 
-TEST(Config, ASyntaxErrorNamesLineAndColumn) {
+TEST(Config, ASyntaxErrorIsReportedWithLineAndColumn) {
   EXPECT_NE(message_of("name = \"x\"\nrounds = = 3\n").find("[config] demo.toml: line 2, column "), std::string::npos);
   EXPECT_THROW(Table::load("/nonexistent/x.toml"), Error);
 }
 
-TEST(Config, SetReplacesValuesAndMakesTables) {
+TEST(Config, SetReplacesValuesAndCreatesTables) {
   const std::vector<std::string_view> settings = {"optimizer.lr=3e-4", "name=models/tiny-olmoe", "tasks=[\"c\"]",
                                                   " rounds = 7 ", "optimizer.betas=[0, 1]"};
   const auto outer = outer_from("", settings);
@@ -226,7 +226,7 @@ TEST(Config, SetReplacesValuesAndMakesTables) {
   EXPECT_EQ(outer.optimizer.betas, (std::vector<double>{0, 1}));
 }
 
-TEST(Config, SetTakesAListOfBareWords) {
+TEST(Config, SetAcceptsAListOfBareWords) {
   const auto tasks = [](std::string_view assignment) { return outer_from("", std::vector{assignment}).tasks; };
   EXPECT_EQ(tasks("tasks=[piqa]"), (std::vector<std::string>{"piqa"}));
   EXPECT_EQ(tasks("tasks=[piqa, builtin:sizes]"), (std::vector<std::string>{"piqa", "builtin:sizes"}));
@@ -235,7 +235,7 @@ TEST(Config, SetTakesAListOfBareWords) {
     EXPECT_NE(message_of("", std::span(&assignment, 1)).find("neither TOML nor a bare word"), std::string::npos);
 }
 
-TEST(Config, SetRefusesWhatItCannotRead) {
+TEST(Config, SetRejectsInvalidValues) {
   const auto with = [](std::string_view assignment) { return message_of("name = \"x\"\n", std::span(&assignment, 1)); };
   EXPECT_EQ(with("rounds"), "[config] --set rounds: expected a.b=value");
   EXPECT_EQ(with("name.x=3"), "[config] --set name.x=3: name is \"x\", not a table");
@@ -245,7 +245,7 @@ TEST(Config, SetRefusesWhatItCannotRead) {
   EXPECT_EQ(with("rouns=1").substr(0, 52), "[config] rouns is not a known key (from --set); know");
 }
 
-TEST(Config, WhatIsWrittenReadsBackEqual) {
+TEST(Config, WrittenConfigsAreReadBackEqual) {
   Outer outer;
   outer.name = "tab\t \"quoted\" back\\slash \x01 ü";
   outer.optimizer.lr = 0.1 + 0.2;
@@ -266,14 +266,14 @@ TEST(Config, WritesScalarsBeforeTablesAndHelpAsComments) {
   EXPECT_NE(write(Outer{}, true).find("name = \"run\"  # what the run is called\n"), std::string::npos);
 }
 
-TEST(Config, KeysThatSomebodyElseReadsAreLetThrough) {
+TEST(Config, KeysOfOtherReadersAreIgnored) {
   const std::array<std::string_view, 1> others = {"spare-part"};
   Outer outer;
   EXPECT_NO_THROW(read(Table::parse("spare-part = 1\n", "x"), outer, others));
   EXPECT_THROW(read(Table::parse("spare = 1\n", "x"), outer, others), Error);
 }
 
-TEST(Config, KeysAndBracketsAreBoundedBeforeTheParserRecurses) {
+TEST(Config, KeysAndBracketsAreLimitedBeforeParsing) {
   std::string key = "a";
   for (int i = 0; i < 100'000; ++i) key += ".a";
   const std::string parts = "33 parts of one key, allowed: up to 32";
@@ -299,14 +299,14 @@ TEST(Config, DotsAndBracketsInStringsNumbersAndCommentsDoNotCount) {
   EXPECT_EQ(outer_from(numbers + "]").optimizer.betas.size(), 101u);
 }
 
-TEST(Config, ALongValueIsShownShortAndOnOneLine) {
+TEST(Config, ALongValueIsShortenedToOneLine) {
   const auto text = message_of("rounds = \"" + std::string(1'000'000, 'x') + "\\n\\u001b\"");
   EXPECT_LE(text.size(), 200u);
   EXPECT_NE(text.find("... (1000014 bytes) ..."), std::string::npos) << text;
 }
 
 }  // namespace
-TEST(RenamedKeys, AreReadUnderTheirEarlierNames) {
+TEST(RenamedKeys, RenamedKeysAreReadUnderTheirOldNames) {
   constexpr std::array<RenamedKey, 3> kKeys{
       {{"", "devices", "profiles"}, {"train", "many", "few"}, {"clients.one", "device", "profile"}}};
   auto table = Table::parse(
@@ -322,7 +322,7 @@ TEST(RenamedKeys, AreReadUnderTheirEarlierNames) {
   EXPECT_TRUE(table.rename(kKeys).empty());
 }
 
-TEST(RenamedKeys, UnderBothNamesAreRefused) {
+TEST(RenamedKeys, RejectsAKeyUnderBothNames) {
   constexpr std::array<RenamedKey, 1> kKeys{{{"train", "many", "few"}}};
   auto table = Table::parse("[train]\nmany = 3\nfew = 4\n", "old.toml");
   EXPECT_NE(testing::refusal([&] { table.rename(kKeys); }).find("train.many is called few now, and both are there"),

@@ -22,11 +22,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kReadBytes = int64_t{1} << 20;  // a second-level cache
-constexpr int64_t kYoungest = 2'000'000'000;      // ns
+constexpr int64_t kReadBytes = int64_t{1} << 20;  // the size of a second-level cache
+// Younger files may still change within the resolution of time stamps.
+constexpr int64_t kSettleNanoseconds = 2'000'000'000;
 constexpr size_t kDigestBytes = 32 * Sha256Streams::kStreams;
 
-/// What is remembered of a file, in a small file of its own in the cache folder.
+/// The facts that are cached about a file, in a small file in the cache folder.
 struct FileFacts {
   std::string path;
   int64_t device = 0, inode = 0, bytes = 0, modified_ns = 0, changed_ns = 0;
@@ -60,7 +61,7 @@ struct FileFacts {
   }
 };
 
-/// $XDG_CACHE_HOME/evenkeel, or ~/.cache/evenkeel; empty where neither is an absolute path.
+/// Returns $XDG_CACHE_HOME/evenkeel or ~/.cache/evenkeel, or an empty path if neither is absolute.
 fs::path cache_folder() {
   for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""}, std::pair{"HOME", ".cache"}}) {
     const char* given = std::getenv(variable);
@@ -69,11 +70,11 @@ fs::path cache_folder() {
   return {};
 }
 
-/// Read and written by several threads and processes: a file of facts is replaced whole, and a lost update costs a
-/// pass.
-class Memory {
+/// A cache that several threads and processes read and write. A file of facts is replaced as a whole. A lost update
+/// costs one more pass over the model file.
+class FactsCache {
  public:
-  /// What is known of the file as it is; nothing but its identity where nothing is.
+  /// Returns the facts about the file in its present state. Without an entry they contain its identity only.
   FileFacts of(const fs::path& file, const FileIdentity& now) {
     const std::scoped_lock lock(mutex_);
     auto nothing = FileFacts::nothing_of(file, now);
@@ -92,17 +93,17 @@ class Memory {
   }
 
  private:
-  static fs::path place_of(const std::string& name) {
+  static fs::path path_of(const std::string& name) {
     const auto folder = cache_folder();
     return folder.empty() ? folder : folder / concat(sha256(name).substr(0, 32), ".json");
   }
 
   static std::optional<FileFacts> read(const std::string& name) {
-    const auto place = place_of(name);
+    const auto path = path_of(name);
     try {
-      if (place.empty() || !path_exists(place)) return std::nullopt;
-      const Json json = read_sealed(place);
-      return record::read<FileFacts>({json, place.string(), kCheckpoint});
+      if (path.empty() || !path_exists(path)) return std::nullopt;
+      const Json json = read_sealed(path);
+      return record::read<FileFacts>({json, path.string(), kCheckpoint});
     } catch (const Error& error) {
       log::warning("[cache] what was remembered of ", name, " is of no use: ", error.what());
       return std::nullopt;
@@ -110,24 +111,24 @@ class Memory {
   }
 
   void write(const FileFacts& facts) {
-    const auto place = place_of(facts.path);
-    if (place.empty() || complained_) return;
+    const auto path = path_of(facts.path);
+    if (path.empty() || warned_) return;
     try {
-      make_folders(place.parent_path());
-      write_sealed(place, record::write(facts));
+      make_folders(path.parent_path());
+      write_sealed(path, record::write(facts));
     } catch (const Error& error) {
       log::warning("[cache] nothing is remembered of model files: ", error.what());
-      complained_ = true;
+      warned_ = true;
     }
   }
 
   std::mutex mutex_;
   std::map<std::string, FileFacts> known_;
-  bool complained_ = false;
+  bool warned_ = false;
 };
 
-Memory& memory() {
-  static Memory all;
+FactsCache& facts_cache() {
+  static FactsCache all;
   return all;
 }
 
@@ -141,7 +142,7 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  /// Fills `into` from `begin` on; what the file does not have any more is an error.
+  /// Reads `bytes` bytes from `begin` on. It is an error if the file has become shorter.
   void read(int64_t begin, char* into, int64_t bytes) const {
     while (bytes > 0) {
       const ssize_t done = ::pread(descriptor_, into, static_cast<size_t>(bytes), begin);
@@ -157,7 +158,7 @@ class OpenFile {
   int descriptor_;
 };
 
-/// The sixteen digests of one piece.
+/// Computes the sixteen digests of one piece.
 void hash_piece(const OpenFile& file, int64_t begin, int64_t end, std::string& buffer, char* digests) {
   Sha256Streams streams;
   for (; begin < end; begin += kReadBytes) {
@@ -191,32 +192,32 @@ std::string tree_digest(const fs::path& path) {
 Fingerprint fingerprint_of(const fs::path& file) {
   const auto before = FileIdentity::of(file);
   if (before.bytes <= kTreePiece) return {kWholeDigest, sha256_file(file)};
-  auto facts = memory().of(file, before);
+  auto facts = facts_cache().of(file, before);
   if (!facts.tree) {
     facts.tree = tree_digest(file);
     EK_CHECK(FileIdentity::of(file) == before, kIo, file.string(), ": was changed while it was read");
-    memory().keep(facts, before);
+    facts_cache().keep(facts, before);
   }
   return {kTreeDigest, *facts.tree};
 }
 
 bool is_settled(const FileIdentity& file, int64_t now) {
-  return now - std::max(file.modified_ns, file.changed_ns) >= kYoungest;
+  return now - std::max(file.modified_ns, file.changed_ns) >= kSettleNanoseconds;
 }
 
 FiniteScan::FiniteScan(std::span<const fs::path> files) : files_(files.begin(), files.end()), known_(!files.empty()) {
   for (const auto& file : files_) {
     identities_.push_back(FileIdentity::of(file));
-    known_ = known_ && identities_.back().bytes > kTreePiece && memory().of(file, identities_.back()).finite;
+    known_ = known_ && identities_.back().bytes > kTreePiece && facts_cache().of(file, identities_.back()).finite;
   }
 }
 
 void FiniteScan::remember_finite() const {
   for (size_t i = 0; i < files_.size(); ++i) {
     if (identities_[i].bytes <= kTreePiece || !(FileIdentity::of(files_[i]) == identities_[i])) continue;
-    auto facts = memory().of(files_[i], identities_[i]);
+    auto facts = facts_cache().of(files_[i], identities_[i]);
     if (std::exchange(facts.finite, true)) continue;
-    memory().keep(facts, identities_[i]);
+    facts_cache().keep(facts, identities_[i]);
   }
 }
 

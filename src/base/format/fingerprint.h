@@ -36,8 +36,8 @@ Fingerprint fingerprint_of(const std::filesystem::path& file);
 std::string tree_digest(const std::filesystem::path& file);
 
 /// Returns true when the last change of a file is at least two seconds before `now`. Timestamps of some file systems
-/// advance in steps of two seconds, so a change within that time could leave them as they are. Facts about younger
-/// files are not cached.
+/// have a resolution of two seconds, so a later change may not be visible in them. Facts about younger files are not
+/// cached.
 /// \param now  nanoseconds since the epoch
 bool is_settled(const FileIdentity& file, int64_t now);
 

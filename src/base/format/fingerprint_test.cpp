@@ -19,7 +19,7 @@ std::string noise(size_t bytes) {
   return text;
 }
 
-/// What FIPS 180-4 makes of the words s, s + 16, s + 32 … of `bytes`, for every s; 32 bytes each.
+/// Computes the 32-byte digests by FIPS 180-4 for the words s, s + 16, s + 32, ... of `bytes`, for every s.
 std::string digests_by_definition(std::string_view bytes) {
   std::string digests;
   for (size_t s = 0; s < 16; ++s) {
@@ -31,7 +31,7 @@ std::string digests_by_definition(std::string_view bytes) {
   return digests;
 }
 
-TEST(Sha256Streams, GiveWhatSha256GivesOfEachText) {
+TEST(Sha256Streams, StreamsEqualSha256OfEachText) {
   for (const size_t blocks : {1, 2, 5}) {
     const auto bytes = noise(blocks * Sha256Streams::kBlock);
     Sha256Streams streams;
@@ -42,14 +42,14 @@ TEST(Sha256Streams, GiveWhatSha256GivesOfEachText) {
   }
 }
 
-TEST(Fingerprint, OfASmallFileIsItsSha256) {
+TEST(Fingerprint, FingerprintOfASmallFileIsItsSha256) {
   const TemporaryFile file("abc");
   const auto print = fingerprint_of(file.path());
   EXPECT_EQ(print.kind, kWholeDigest);
   EXPECT_EQ(print.digest, sha256("abc"));
 }
 
-TEST(Fingerprint, OfALargeFileIsThatOfItsPiecesDigests) {
+TEST(Fingerprint, FingerprintOfALargeFileHashesTheDigestsOfItsPieces) {
   auto bytes = noise(static_cast<size_t>(kTreePiece) + 3001);
   const TemporaryFile file(bytes);
   const auto print = fingerprint_of(file.path());
@@ -62,7 +62,7 @@ TEST(Fingerprint, OfALargeFileIsThatOfItsPiecesDigests) {
   EXPECT_EQ(print.digest, sha256(digests));
 }
 
-TEST(Fingerprint, TellsZerosAtTheEndFromTheirAbsence) {
+TEST(Fingerprint, TrailingZerosChangeTheFingerprint) {
   const TemporaryFile shorter(noise(static_cast<size_t>(kTreePiece) + 5)),
       longer(noise(static_cast<size_t>(kTreePiece) + 5) + std::string(3, '\0'));
   EXPECT_NE(tree_digest(shorter.path()), tree_digest(longer.path()));
@@ -72,10 +72,10 @@ TEST(Fingerprint, AFileIsSettledTwoSecondsAfterItsLastChange) {
   const FileIdentity file{.bytes = 1, .modified_ns = 5'000'000'000, .changed_ns = 6'000'000'000};
   EXPECT_FALSE(is_settled(file, 7'900'000'000));
   EXPECT_TRUE(is_settled(file, 8'000'000'000));
-  EXPECT_FALSE(is_settled(file, 1'000'000'000));  // a clock that was put back
+  EXPECT_FALSE(is_settled(file, 1'000'000'000));  // the system clock was set back
 }
 
-TEST(Fingerprint, RefusesAFileThatIsNotThere) {
+TEST(Fingerprint, RejectsAMissingFile) {
   EXPECT_THROW(fingerprint_of("/nowhere/model.safetensors"), Error);
   EXPECT_THROW(tree_digest("/nowhere/model.safetensors"), Error);
 }

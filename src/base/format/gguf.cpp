@@ -13,10 +13,10 @@ namespace evenkeel {
 namespace {
 
 constexpr uint32_t kGgufVersion = 3;
-constexpr uint64_t kGgufAlignment = 32;  // of a file that names no other
+constexpr uint64_t kGgufAlignment = 32;  // of files that do not state another alignment
 constexpr uint32_t kFloatKey = 6, kTextKey = 8, kF32Tensor = 0;
 
-/// The bytes before the tensors.
+/// Builds the bytes that precede the tensors.
 class GgufHead {
  public:
   template <typename Number>

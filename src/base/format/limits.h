@@ -10,7 +10,7 @@
 namespace evenkeel::limits {
 
 constexpr int64_t kThreads = 1024;             ///< threads; the pool creates all of them at once
-constexpr int64_t kRank = 16'384;              ///< LoRA rank; larger than the widest weights
+constexpr int64_t kRank = 16'384;              ///< LoRA rank; above the width of all known models
 constexpr int64_t kClients = 100'000;          ///< clients; each has a list of rows, a file per round and a record
 constexpr int64_t kRows = 10'000'000;          ///< rows of a data set; 60 times the largest published data mixture
 constexpr int64_t kFile = int64_t{1} << 32;    ///< bytes of a file of rows, which is read as a whole
@@ -24,7 +24,7 @@ constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  ///< no bound, e.
 constexpr double kScale = 1e6;  ///< scales, rates and coefficients; their float32 products stay finite
 
 /// Checks that `value` is in [least, most]. \throws kConfig "KEY is VALUE, allowed: LEAST or more, up to MOST",
-/// followed by `place`, the place of the value in its file.
+/// followed by `place`, the position of the value in its file.
 void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most, std::string_view place = {});
 /// Checks that `value` is finite, above 0 and at most kScale. \throws kConfig as check_integer().
 void check_above_zero(std::string_view key, double value, std::string_view place = {});

@@ -18,9 +18,9 @@
 /// type needs to_json(value) and from_json(view, value).
 ///
 /// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged. A
-/// group of fields that are present together or not at all is guarded by a question: `if (field.holds("layers",
-/// use.has_value()))`. When reading, it is true if the object has that key; when writing, it returns its second
-/// argument.
+/// group of fields that are all present or all absent is read and written inside `if (field.holds("layers",
+/// use.has_value()))`. When reading, holds() returns whether the object has that key; when writing, it returns its
+/// second argument.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -41,7 +41,7 @@ constexpr std::string_view kText =
     R"({"name":"a\"b","share":0.1,"whole":true,"maybe":-2.5,"by_layer":{"x":{"count":3,"counts":[1,0,2]}},)"
     R"("list":[{"count":0,"counts":[]},{"count":9223372036854775807,"counts":[7]}],"words":["u","v"]})";
 
-TEST(Record, IsWrittenInTheOrderOfVisitAndReadsBackEqual) {
+TEST(Record, IsWrittenInVisitOrderAndReadBackEqual) {
   const Json json = parse_json(kText, "here");
   const auto outer = record::read<Outer>({json, "here"});
   EXPECT_EQ(outer.maybe, -2.5);
@@ -51,7 +51,7 @@ TEST(Record, IsWrittenInTheOrderOfVisitAndReadsBackEqual) {
   EXPECT_EQ(record::write(outer).dump(), kText);
 }
 
-TEST(Record, WhatIsMissingOrOfAnotherTypeIsNamedWithItsPlace) {
+TEST(Record, MissingOrMistypedFieldsAreNamedWithTheirPath) {
   const auto refusal = [](std::string_view from, std::string_view to) {
     std::string text(kText);
     text.replace(text.find(from), from.size(), to);
@@ -80,7 +80,7 @@ struct Grown {
   }
 };
 
-TEST(Record, WhatOlderVersionsDidNotWriteKeepsItsDefault) {
+TEST(Record, FieldsMissingInOlderFilesKeepTheirDefault) {
   const auto again = [](std::string_view text) {
     const Json json = parse_json(text, "here");
     return record::write(record::read<Grown>({json, "here"})).dump();
@@ -91,7 +91,7 @@ TEST(Record, WhatOlderVersionsDidNotWriteKeepsItsDefault) {
   EXPECT_THROW(again(R"({"old":3,"young":"0"})"), Error);
 }
 
-TEST(Record, FieldsThatStandTogetherAreAllThereOrNone) {
+TEST(Record, FieldGroupsAreCompleteOrAbsent) {
   const Json whole = parse_json(R"({"old":3,"young":4,"count":2,"counts":[5]})", "here");
   const Json half = parse_json(R"({"old":3,"young":4,"count":2})", "here");
   const auto grown = record::read<Grown>({whole, "here"});

@@ -18,7 +18,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the format's reference reader
+constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kAlignment = 64;
 
 struct Dtype {
@@ -36,7 +36,7 @@ std::string_view name_of(at::ScalarType type, const std::string& tensor) {
   fail(kInternal, "safetensors: ", tensor, " has dtype ", at::toString(type), ", which the format does not hold");
 }
 
-/// Reads one header. Every message opens with the file's name.
+/// Reads one header. Every error message begins with the file's name.
 class HeaderReader {
  public:
   explicit HeaderReader(std::string file) : file_(std::move(file)) {}
@@ -64,7 +64,7 @@ class HeaderReader {
     return result;
   }
 
-  /// One entry of the header, checked on its own.
+  /// Reads and checks one entry of the header.
   TensorPlace entry(const JsonView& given) const {
     const std::string name = shown(given.key());
     TensorPlace entry{given.key(), dtype(given.at("dtype")), given.at("shape").integers(0)};
@@ -78,7 +78,7 @@ class HeaderReader {
     return entry;
   }
 
-  /// The format allows neither holes nor overlaps, so that a file has no hidden content.
+  /// Sorts the entries by position. The format allows neither holes nor overlaps, so a file has no hidden content.
   void put_in_order(std::vector<TensorPlace>& entries) const {
     std::sort(entries.begin(), entries.end(), [](const TensorPlace& x, const TensorPlace& y) {
       return std::pair(x.begin, x.end) < std::pair(y.begin, y.end);
@@ -107,8 +107,8 @@ class HeaderReader {
     given.refuse(" is ", shown(given.json()), ", allowed: ", join(known));
   }
 
-  /// Bytes of a tensor; -1 when they, or its extents other than 0 alone, are past 64 bits: LibTorch multiplies those to
-  /// strides even where a 0 makes the tensor empty.
+  /// Returns the bytes of a tensor, or -1 if the number of bytes, or the product of the nonzero extents, overflows 64
+  /// bits. LibTorch computes strides from that product even if a tensor is empty.
   static int64_t size_of(at::ScalarType type, const std::vector<int64_t>& shape) {
     auto strides = static_cast<int64_t>(at::elementSize(type));
     bool overflow = false, empty = false;
@@ -122,7 +122,7 @@ class HeaderReader {
   std::string file_;
 };
 
-/// \param bytes  whose part `data` is, kept alive by the view
+/// \param bytes  the buffer that contains `data`; the view keeps it alive
 at::Tensor view(const at::Tensor& bytes, std::string_view data, const TensorPlace& entry) {
   const auto options = at::TensorOptions().dtype(entry.type);
   if (entry.begin == entry.end) return at::empty(entry.shape, options);
@@ -130,13 +130,13 @@ at::Tensor view(const at::Tensor& bytes, std::string_view data, const TensorPlac
   if (reinterpret_cast<uintptr_t>(address) % at::elementSize(entry.type) == 0)
     return at::from_blob(
         address, entry.shape, [bytes](void*) {}, options);
-  auto aligned =
-      at::empty(entry.shape, options);  // foreign writers may place a wide dtype after an odd number of bytes
+  auto aligned = at::empty(entry.shape, options);  // other programs may place a wide dtype at an odd offset
   std::memcpy(aligned.data_ptr(), address, entry.end - entry.begin);
   return aligned;
 }
 
-/// Widest dtype first, then by key and name: every tensor starts at a multiple of its element size.
+/// Returns the order in the file: widest dtype first, then by key and name. Every tensor starts at a multiple of its
+/// element size.
 std::vector<std::string> writing_order(const TensorMap& tensors, const SortKey& key) {
   std::vector<std::tuple<int64_t, std::string, std::string>> order;
   for (const auto& [name, tensor] : tensors)
@@ -147,7 +147,8 @@ std::vector<std::string> writing_order(const TensorMap& tensors, const SortKey& 
   return names;
 }
 
-/// Length prefix and JSON, padded with spaces so that the data starts at a multiple of kAlignment.
+/// Returns the length prefix and the JSON header, padded with spaces so that the data starts at a multiple of
+/// kAlignment.
 std::string file_head(const TensorMap& tensors, const Metadata& metadata, std::span<const std::string> order) {
   OrderedJson header = OrderedJson::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
@@ -166,18 +167,18 @@ std::string file_head(const TensorMap& tensors, const Metadata& metadata, std::s
   return std::string(reinterpret_cast<const char*>(&length), 8) + text;
 }
 
-/// The head of bytes, which is the last one's of this thread where they begin alike, as a round's uploads do: their
-/// JSON took longer than all else of reading one.
-std::shared_ptr<const SafetensorsHead> head_of(std::string_view bytes, const std::string& place) {
-  constexpr int64_t kMostRemembered = 1 << 18;  // a checkpoint's is larger, and read once
-  struct Remembered {
+/// Returns the parsed header. Each thread caches its last header, because uploads of a round have equal headers and
+/// parsing JSON is the slowest part of reading one.
+std::shared_ptr<const SafetensorsHead> head_of(std::string_view bytes, const std::string& origin) {
+  constexpr int64_t kMaxCachedHeader = 1 << 18;  // headers of checkpoints are larger and are read once
+  struct CachedHeader {
     std::string beginning;
     std::shared_ptr<const SafetensorsHead> head;
   };
-  thread_local Remembered last;
+  thread_local CachedHeader last;
   if (last.head && bytes.starts_with(last.beginning)) return last.head;
-  auto head = std::make_shared<const SafetensorsHead>(read_safetensors_head(bytes, place));
-  if (head->bytes <= kMostRemembered) last = {std::string(bytes.substr(0, static_cast<size_t>(head->bytes))), head};
+  auto head = std::make_shared<const SafetensorsHead>(read_safetensors_head(bytes, origin));
+  if (head->bytes <= kMaxCachedHeader) last = {std::string(bytes.substr(0, static_cast<size_t>(head->bytes))), head};
   return head;
 }
 
@@ -197,12 +198,12 @@ Safetensors load_safetensors(const std::filesystem::path& file) {
   return decode_safetensors(bytes, file.string());
 }
 
-SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& place) {
-  const HeaderReader reader(place);
+SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& origin) {
+  const HeaderReader reader(origin);
   const auto text = reader.header(bytes);
   const Json document =
-      parse_json(text, concat(place, " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
-  const JsonView header(document, concat(place, " (header)"), kCheckpoint);
+      parse_json(text, concat(origin, " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
+  const JsonView header(document, concat(origin, " (header)"), kCheckpoint);
   SafetensorsHead head{{}, reader.metadata(header), static_cast<int64_t>(8 + text.size())};
   for (const auto& tensor : header.members())
     if (tensor.key() != "__metadata__") head.tensors.push_back(reader.entry(tensor));
@@ -210,11 +211,11 @@ SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string&
   return head;
 }
 
-Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& place) {
+Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& origin) {
   const std::string_view bytes(static_cast<const char*>(buffer.const_data_ptr()), buffer.nbytes());
-  const auto head = head_of(bytes, place);
+  const auto head = head_of(bytes, origin);
   const auto data = bytes.substr(static_cast<size_t>(head->bytes));
-  HeaderReader(place).check_length(head->data_bytes(), static_cast<int64_t>(data.size()));
+  HeaderReader(origin).check_length(head->data_bytes(), static_cast<int64_t>(data.size()));
   Safetensors result{{}, head->metadata};
   for (const auto& entry : head->tensors) result.tensors.emplace(entry.name, view(buffer, data, entry));
   return result;

@@ -15,7 +15,7 @@ namespace {
 
 class SafetensorsTest : public ::testing::Test {
  protected:
-  /// The message of loading a file with this header and this many bytes of data.
+  /// Returns the error message of loading a file with this header and this number of data bytes.
   std::string refusal(const std::string& header, size_t data_bytes) {
     const uint64_t length = header.size();
     write_file_atomic(file_,
@@ -84,14 +84,14 @@ TEST_F(SafetensorsTest, TensorsAreViewsThatOutliveTheFile) {
   EXPECT_EQ(kept.sum().item<float>(), 3);
 }
 
-TEST_F(SafetensorsTest, MisalignedTensorsOfForeignWritersAreRead) {
+TEST_F(SafetensorsTest, MisalignedTensorsAreRead) {
   const std::string header =
       R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F32","shape":[2],"data_offsets":[3,11]}})";
   EXPECT_EQ(refusal(header, 11), "no error");
   EXPECT_EQ(load_safetensors(file_).tensors.at("b").sum().item<float>(), 0);
 }
 
-TEST_F(SafetensorsTest, TruncatedFilesAreRefused) {
+TEST_F(SafetensorsTest, RejectsTruncatedFiles) {
   save_safetensors(file_, {{"x", at::arange(1000, at::kFloat)}});
   const auto whole = read_file(file_);
   write_file_atomic(file_, std::string_view(whole).substr(0, whole.size() - 1));
@@ -104,7 +104,7 @@ TEST_F(SafetensorsTest, TruncatedFilesAreRefused) {
   EXPECT_EQ(refusal().substr(0, 37), ": not safetensors: its header would b");
 }
 
-TEST_F(SafetensorsTest, BytesThatBeginAsOthersDidAreHeldAgainstTheirOwnEnd) {
+TEST_F(SafetensorsTest, CachedHeadersAreCheckedAgainstTheActualLength) {
   const auto bytes = encode_safetensors({{"a", at::arange(6, at::kFloat).view({2, 3})}}, {{"k", "v"}});
   const auto other = encode_safetensors({{"a", at::arange(6, at::kFloat).view({3, 2}) + 1}}, {{"k", "w"}});
   ASSERT_EQ(bytes.numel(), other.numel());
@@ -121,7 +121,7 @@ TEST_F(SafetensorsTest, BytesThatBeginAsOthersDidAreHeldAgainstTheirOwnEnd) {
   }
 }
 
-TEST_F(SafetensorsTest, OverlapsHolesAndStrayBytesAreRefused) {
+TEST_F(SafetensorsTest, RejectsOverlapsHolesAndTrailingBytes) {
   const auto two = [](int first_begin, int first_end, int second_begin, int second_end) {
     return concat(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[)", first_begin, ",", first_end,
                   R"(]},"b":{"dtype":"U8","shape":[4],"data_offsets":[)", second_begin, ",", second_end, "]}}");
@@ -135,7 +135,7 @@ TEST_F(SafetensorsTest, OverlapsHolesAndStrayBytesAreRefused) {
   EXPECT_EQ(refusal(two(4, 0, 4, 8), 8), ": tensor a has data_offsets [4, 0], expected [begin, end]");
 }
 
-TEST_F(SafetensorsTest, HeadersThatAreNotHeadersAreRefused) {
+TEST_F(SafetensorsTest, RejectsInvalidHeaders) {
   EXPECT_EQ(refusal("{", 0), " (header): not valid JSON at byte 2 of 1");
   EXPECT_EQ(refusal("[]", 0), " (header) is [], expected an object");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32"}})", 0), " (header): a.shape is missing");
@@ -151,7 +151,7 @@ TEST_F(SafetensorsTest, HeadersThatAreNotHeadersAreRefused) {
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), " (header): __metadata__.a is 1, expected a string");
 }
 
-TEST_F(SafetensorsTest, SizesThatOverflowAreRefusedAlsoWhereAZeroMakesTheTensorEmpty) {
+TEST_F(SafetensorsTest, RejectsOverflowingSizesEvenOfEmptyTensors) {
   const auto of_shape = [](std::string_view shape) {
     return concat(R"({"a":{"dtype":"U8","shape":[)", shape, R"(],"data_offsets":[0,0]}})");
   };
@@ -164,14 +164,14 @@ TEST_F(SafetensorsTest, SizesThatOverflowAreRefusedAlsoWhereAZeroMakesTheTensorE
   EXPECT_EQ(refusal(of_shape("0,5"), 0), "no error");
 }
 
-TEST_F(SafetensorsTest, ANameThatStandsTwiceAndANulByteAreRefused) {
+TEST_F(SafetensorsTest, RejectsDuplicateNamesAndNulBytes) {
   const std::string entry = R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
   EXPECT_EQ(refusal("{" + entry + "," + entry + "}", 2), " (header): the key \"a\" stands twice in one object");
   const std::string header = "{" + entry + "}" + std::string(1, '\0');
   EXPECT_EQ(refusal(header, 2), " (header): not valid JSON at byte 54 of 54: a NUL byte");
 }
 
-TEST_F(SafetensorsTest, DeepOrHugeValuesAndNamesWithNewlinesStayOneShortLine) {
+TEST_F(SafetensorsTest, ErrorsAboutDeepOrHugeValuesAreOneShortLine) {
   std::string deep(100'000, '[');
   EXPECT_EQ(refusal(R"({"a":{"dtype":)" + deep, 0),
             " (header): lists and objects lie more than 128 deep at byte 141 of 100014, allowed: up to 128");
@@ -182,12 +182,12 @@ TEST_F(SafetensorsTest, DeepOrHugeValuesAndNamesWithNewlinesStayOneShortLine) {
             ": tensor a\\nb\\x1b of shape [2] and dtype U8 does not fill bytes 0 to 1");
 }
 
-TEST_F(SafetensorsTest, DtypesTheFormatLacksAreRefusedBeforeWriting) {
+TEST_F(SafetensorsTest, RejectsUnsupportedDtypesBeforeWriting) {
   EXPECT_THROW(save_safetensors(file_, {{"z", at::zeros({2}, at::kComplexFloat)}}), Error);
   EXPECT_FALSE(fs::exists(file_));
 }
 
-TEST(Safetensors, AFileOfTensorsMadeOneByOneIsTheSameFile) {
+TEST(Safetensors, WritingTensorsOneByOneGivesTheSameFile) {
   const testing::TemporaryFolder folder;
   const TensorMap tensors{{"b", at::arange(6, at::kFloat).view({2, 3})},
                           {"a", at::ones({5}, at::kBFloat16)},

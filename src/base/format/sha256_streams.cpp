@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-// Source: FIPS 180-4, the first 32 bits of the fractional parts of cube and square roots of primes.
+// Source: FIPS 180-4. These are the first 32 bits of the fractional parts of cube and square roots of primes.
 constexpr std::array<uint32_t, 64> kRoundConstants = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -21,7 +21,7 @@ constexpr std::array<uint32_t, 64> kRoundConstants = {
 constexpr std::array<uint32_t, 8> kBeginning = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-/// A word of each stream. The compiler splits it where registers are narrower.
+/// One word of each stream. The compiler splits the vector if registers are narrower.
 using Lanes = uint32_t __attribute__((vector_size(4 * Sha256Streams::kStreams), aligned(4)));
 
 #define EK_ROTATED(x, n) (((x) >> (n)) | ((x) << (32 - (n))))
@@ -71,7 +71,7 @@ void Sha256Streams::update(std::string_view bytes) {
 }
 
 std::array<char, 32 * Sha256Streams::kStreams> Sha256Streams::finish() {
-  std::array<uint32_t, 16 * kStreams> last{};  // a bit of 1, zeros, and the length in bits: all of a block's own
+  std::array<uint32_t, 16 * kStreams> last{};  // the padding block: a bit of 1, zeros, and the length in bits
   const uint64_t bits = blocks_ * 512;
   for (size_t s = 0; s < kStreams; ++s) {
     last[s] = 0x80;

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
 
-/// A descriptor that closes itself.
+/// A file descriptor that is closed by the destructor.
 class Descriptor {
  public:
   Descriptor(const fs::path& file, int flags) : value_(::open(file.c_str(), flags | O_CLOEXEC, 0666)) {
@@ -50,9 +50,9 @@ void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
   }
 }
 
-size_t read_some(int descriptor, char* into, size_t room, const fs::path& file) {
+size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& file) {
   while (true) {
-    const ssize_t done = ::read(descriptor, into, room);
+    const ssize_t done = ::read(descriptor, into, capacity);
     if (done < 0 && errno == EINTR) continue;
     EK_CHECK(done >= 0, kIo, file.string(), ": cannot be read: ", std::strerror(errno));
     return done;
@@ -82,8 +82,8 @@ class Sha256 {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
-/// What is_part_of() (base/plain/folders.h) knows again.
-fs::path temporary_beside(const fs::path& file) {
+/// Returns a unique temporary name in the same folder. is_part_of() (base/plain/folders.h) recognises such names.
+fs::path temporary_path_for(const fs::path& file) {
   static std::atomic<unsigned> serial{0};
   return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
 }
@@ -149,7 +149,7 @@ std::string read_file(const fs::path& file, size_t most) {
            " bytes, the most that is read of it is ", most);
   std::string bytes(static_cast<size_t>(status.st_size), '\0');
   size_t length = 0;
-  while (true) {  // pipes and /proc say size 0, and a file may grow while it is read
+  while (true) {  // pipes and files of /proc report size 0, and a file may grow while it is read
     if (length == bytes.size()) bytes.resize(length + kBlock);
     const size_t done = read_some(descriptor.get(), bytes.data() + length, bytes.size() - length, file);
     if (done == 0) break;
@@ -160,7 +160,7 @@ std::string read_file(const fs::path& file, size_t most) {
   return bytes;
 }
 
-AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_beside(file_)) {
+AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_path_for(file_)) {
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", std::strerror(errno));
 }
@@ -190,7 +190,8 @@ void flush_files(std::span<const fs::path> files) {
   std::vector<std::unique_ptr<Descriptor>> open;
   for (const auto& file : files) {
     open.push_back(std::make_unique<Descriptor>(file, O_RDONLY));
-    ::sync_file_range(open.back()->get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // begins; what it cannot do, fsync does
+    // Starts writing; on failure fsync writes everything.
+    ::sync_file_range(open.back()->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
     folders.insert(file.parent_path());
   }
   for (size_t i = 0; i < files.size(); ++i)
@@ -237,8 +238,8 @@ void make_writable(const fs::path& folder) {
   EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
 }
 
-/// Without the trailing slash that a shell completes: the folder itself has a neighbour.
-fs::path plain(const fs::path& folder) {
+/// Removes a trailing slash, which a shell's completion adds, so that the parent folder is the right one.
+fs::path without_trailing_slash(const fs::path& folder) {
   const auto whole = fs::absolute(folder).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
@@ -249,19 +250,19 @@ struct stat details_of(const fs::path& path) {
   return status;
 }
 
-/// A rename cannot replace a mount point: better said before the work than after it.
+/// A rename cannot replace a mount point. The check fails early instead of after the work.
 void check_no_mount_point(const fs::path& folder) {
   EK_CHECK(!path_exists(folder) || details_of(folder).st_dev == details_of(folder.parent_path()).st_dev, kIo,
            folder.string(), ": is a mount point; name a folder inside it");
 }
 
-/// Opens and locks a folder that may be another process' own.
-int locked(const fs::path& folder) {
+/// Opens and locks a folder. Another process may have locked it.
+int open_and_lock(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
-  struct stat mine = {}, there = {};
-  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &mine) == 0 &&
-                    ::stat(folder.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
+  struct stat opened = {}, current = {};
+  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &opened) == 0 &&
+                    ::stat(folder.c_str(), &current) == 0 && opened.st_ino == current.st_ino;
   if (!held) ::close(descriptor);
   EK_CHECK(held, kIo, folder.string(), ": another process is writing it");
   return descriptor;
@@ -274,17 +275,18 @@ void make_new_folder(const fs::path& folder) {
   make_writable(folder);
 }
 
-AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(plain(folder)), part_(folder_.string() + ".part") {
+AtomicFolder::AtomicFolder(const fs::path& folder)
+    : folder_(without_trailing_slash(folder)), part_(folder_.string() + ".part") {
   check_new(folder_);
   check_no_mount_point(folder_);
   make_writable(part_);
-  descriptor_ = locked(part_);
+  descriptor_ = open_and_lock(part_);
   for (const auto& entry : entries_of(part_)) remove_path(entry);
 }
 
 AtomicFolder::~AtomicFolder() {
   if (descriptor_ < 0) return;
-  std::error_code ignored;  // a destructor does not throw; the next writer clears what is left
+  std::error_code ignored;  // a destructor does not throw; the next writer removes leftovers
   fs::remove_all(part_, ignored);
   ::close(descriptor_);
 }

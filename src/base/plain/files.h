@@ -128,8 +128,9 @@ std::string sha256(std::string_view bytes);
 /// path.
 fs::path expand_data_path(const std::string& path, std::string_view key);
 
-/// Returns the folder that holds the shipped files (assets/, configs/): `share/evenkeel` of the installation the program
-/// is part of, `_share` of the Python package, or the source tree of the build. \throws kIo when all are missing.
+/// Returns the folder that holds the shipped files (assets/, configs/): `share/evenkeel` of the installation the
+/// program is part of, `_share` of the Python package, or the source tree of the build. \throws kIo when all are
+/// missing.
 fs::path shipped_folder();
 
 /// Returns the version of the program, e.g. "0.1.0".

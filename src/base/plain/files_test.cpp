@@ -28,15 +28,15 @@ class Files : public ::testing::Test {
   const fs::path folder_ = temporary_.path();
 };
 
-// LibTorch's libraries export a std::filesystem of their own; cmake/FindLibTorch.cmake says why it must not be ours.
-TEST(StandardLibrary, FoldersAreRemovedByTheSystems) {
+// LibTorch's libraries export their own std::filesystem. cmake/FindLibTorch.cmake explains why it must not be used.
+TEST(StandardLibrary, UsesTheFilesystemOfTheSystemLibrary) {
   std::uintmax_t (*const remove_all)(const fs::path&, std::error_code&) = fs::remove_all;
   Dl_info from{};
   ASSERT_NE(::dladdr(reinterpret_cast<void*>(remove_all), &from), 0);
   EXPECT_NE(std::string_view(from.dli_fname).find("libstdc++"), std::string_view::npos) << from.dli_fname;
 }
 
-TEST_F(Files, AnAtomicWriteReplacesTheWholeFileAndLeavesNothingBeside) {
+TEST_F(Files, AtomicWriteReplacesTheFileAndLeavesNoTemporary) {
   const auto file = folder_ / "a.txt";
   write_file_atomic(file, "a long first content");
   const std::array<std::string_view, 3> pieces = {"new ", "", "content"};
@@ -45,7 +45,7 @@ TEST_F(Files, AnAtomicWriteReplacesTheWholeFileAndLeavesNothingBeside) {
   EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(Files, QuestionsAboutPathsAreAnsweredOrEndInAnErrorThatNamesThePath) {
+TEST_F(Files, PathQueriesSucceedOrNameThePath) {
   write_file_atomic(folder_ / "a.txt", "abc");
   fs::create_symlink(folder_ / "loop", folder_ / "loop");
   EXPECT_TRUE(path_exists(folder_ / "a.txt") && is_file(folder_ / "a.txt") && is_folder(folder_));
@@ -69,7 +69,7 @@ TEST_F(Files, QuestionsAboutPathsAreAnsweredOrEndInAnErrorThatNamesThePath) {
   fs::remove(folder_ / "loop");
 }
 
-TEST_F(Files, PathsAreUtf8WithoutControlCharacters) {
+TEST_F(Files, PathsMustBeUtf8WithoutControlCharacters) {
   check_path_text("/data/模型 é/x", "--out");
   for (const std::string path : {"", "a\nb", "a\x1b[31m", "caf\xe9"})
     EXPECT_THROW(check_path_text(path, "--out"), Error);
@@ -80,7 +80,7 @@ TEST_F(Files, PathsAreUtf8WithoutControlCharacters) {
   }
 }
 
-TEST_F(Files, AnAbandonedWriteKeepsTheOldFile) {
+TEST_F(Files, AnUnfinishedWriteKeepsTheOldFile) {
   const auto file = folder_ / "a.txt";
   write_file_atomic(file, "old");
   {
@@ -112,16 +112,16 @@ TEST_F(Files, AppendedLinesFollowEachOther) {
   EXPECT_EQ(read_file(folder_ / "log"), "one\ntwo\n");
 }
 
-TEST_F(Files, ReadsWhatHasNoSize) { EXPECT_FALSE(read_file("/proc/self/status").empty()); }
+TEST_F(Files, ReadsFilesThatReportNoSize) { EXPECT_FALSE(read_file("/proc/self/status").empty()); }
 
-TEST_F(Files, RefusesToReadFoldersAndMissingFiles) {
+TEST_F(Files, RejectsReadingFoldersAndMissingFiles) {
   EXPECT_THROW(read_file(folder_), Error);
   EXPECT_THROW(read_file(folder_ / "missing"), Error);
   EXPECT_THROW(MappedFile{folder_}, Error);
   EXPECT_THROW(sha256_file(folder_ / "missing"), Error);
 }
 
-TEST_F(Files, ANewFolderMayBeEmptyButNotFull) {
+TEST_F(Files, ANewFolderMayExistIfItIsEmpty) {
   make_new_folder(folder_ / "a" / "b");
   make_new_folder(folder_ / "a" / "b");
   EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
@@ -131,7 +131,7 @@ TEST_F(Files, ANewFolderMayBeEmptyButNotFull) {
   EXPECT_THROW(make_new_folder(folder_ / "file" / "below"), Error);
 }
 
-TEST_F(Files, HashesEqualTheStandardsExamples) {
+TEST_F(Files, Sha256EqualsTheExamplesOfTheStandard) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   const std::string million(1'000'000, 'a');
@@ -149,7 +149,7 @@ TEST_F(Files, AMappingShowsTheBytesEvenAfterTheFileIsReplaced) {
   EXPECT_TRUE(MappedFile(folder_ / "empty").bytes().empty());
 }
 
-TEST_F(Files, BrokenJsonNamesFileByteAndKind) {
+TEST_F(Files, InvalidJsonIsReportedWithFileAndByte) {
   write_file_atomic(folder_ / "x.json", "{\"a\": 1,}");
   try {
     load_json(folder_ / "x.json", kCheckpoint);
@@ -164,9 +164,9 @@ TEST_F(Files, BrokenJsonNamesFileByteAndKind) {
   EXPECT_THROW(parse_json("\"\xff\"", "here"), Error);
 }
 
-TEST_F(Files, TheShippedFolderHoldsTheConfigs) { EXPECT_TRUE(fs::is_directory(shipped_folder() / "configs")); }
+TEST_F(Files, InstalledFolderContainsTheConfigs) { EXPECT_TRUE(fs::is_directory(shipped_folder() / "configs")); }
 
-TEST_F(Files, ADataPathMayBeginWithTheDataVariable) {
+TEST_F(Files, ADataPathMayBeginWithTheVariableOfTheDataFolder) {
   ::setenv("EVENKEEL_DATA", "/some/where", 1);
   EXPECT_EQ(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), "/some/where/commonsense");
   EXPECT_EQ(expand_data_path("data/commonsense", "data.path"), "data/commonsense");
@@ -174,11 +174,11 @@ TEST_F(Files, ADataPathMayBeginWithTheDataVariable) {
   EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), Error);
 }
 
-TEST_F(Files, AnAtomicFolderAppearsWholeOrNotAtAll) {
+TEST_F(Files, AtomicFolderAppearsCompleteOrNotAtAll) {
   const auto target = folder_ / "models" / "new";
   { AtomicFolder abandoned(target / ""); }
   EXPECT_TRUE(fs::is_empty(folder_ / "models"));
-  fs::create_directories(folder_ / "models" / "new.part" / "left");  // by a killed process
+  fs::create_directories(folder_ / "models" / "new.part" / "left");  // left by a killed process
   fs::create_directory(target);
   AtomicFolder out(target);
   EXPECT_TRUE(fs::is_empty(out.path()));
@@ -189,7 +189,7 @@ TEST_F(Files, AnAtomicFolderAppearsWholeOrNotAtAll) {
   EXPECT_FALSE(fs::exists(out.path()));
 }
 
-TEST_F(Files, AnAtomicFolderIsWrittenByOneProcessAndReplacesNothing) {
+TEST_F(Files, AtomicFolderHasOneWriterAndReplacesNothing) {
   const auto refused = [](const fs::path& folder, std::string_view says) {
     try {
       AtomicFolder out(folder);
@@ -210,7 +210,7 @@ TEST_F(Files, AnAtomicFolderIsWrittenByOneProcessAndReplacesNothing) {
 
 using FilesDeathTest = Files;
 
-TEST_F(FilesDeathTest, AMappedFileThatBecomesShorterEndsTheProcessWithItsName) {
+TEST_F(FilesDeathTest, TruncationOfAMappedFileEndsTheProcessWithItsName) {
   const auto file = folder_ / "model.bin";
   write_file_atomic(file, std::string(size_t{1} << 20, 'x'));
   const MappedFile mapped(file);
@@ -223,12 +223,12 @@ TEST_F(FilesDeathTest, AMappedFileThatBecomesShorterEndsTheProcessWithItsName) {
               "evenkeel: \\[io\\] .*model.bin: became shorter, or its disk failed, while it was read");
 }
 
-TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
+TEST_F(Files, ChangesOfAMappedFileAreDetected) {
   const auto file = folder_ / "model.bin";
   write_file_atomic(file, "twenty bytes of text");
   const MappedFile mapped(file);
   check_mapped_files();
-  write_file_atomic(file, "another");  // renamed over: the mapping still shows the first
+  write_file_atomic(file, "another");  // after the rename the mapping still shows the first content
   check_mapped_files();
   const MappedFile second(file);
   fs::resize_file(file, 3);
@@ -242,7 +242,7 @@ TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
   }
 }
 
-TEST_F(Files, MappedPagesAreLetGoAndComeBackAsTheyWere) {
+TEST_F(Files, ReleasedPagesAreReadAgainUnchanged) {
   constexpr int64_t kMiB = 32;
   const std::string content(size_t{kMiB} << 20, 'x');
   write_file_atomic(folder_ / "model.bin", content);

@@ -14,7 +14,7 @@ class Folders : public ::testing::Test {
   const fs::path folder_ = temporary_.path();
 };
 
-TEST_F(Folders, AFolderIsMadeWithItsParentsOrFoundMade) {
+TEST_F(Folders, MakeFoldersCreatesParentsAndAcceptsExistingFolders) {
   make_folders(folder_ / "c" / "d");
   make_folders(folder_ / "c" / "d" / "");
   EXPECT_TRUE(is_folder(folder_ / "c" / "d"));
@@ -22,7 +22,7 @@ TEST_F(Folders, AFolderIsMadeWithItsParentsOrFoundMade) {
   EXPECT_THROW(make_folders(folder_ / "file" / "below"), Error);
 }
 
-TEST_F(Folders, WhatAKilledWriteLeavesIsKnownExactly) {
+TEST_F(Folders, RecognisesTemporariesOfKilledWrites) {
   EXPECT_TRUE(is_part_of("a/state.bin.part-17-0", "state.bin"));
   for (const auto* other : {"state.bin", "state.bin.part-17", "state.bin.part-x-0", "state.bin.part-1-0.txt",
                             "my-state.bin.part-1-0", "state.bin.part-1-", "notes.part-1-0"})

@@ -29,7 +29,8 @@ std::optional<std::filesystem::path> cached_snapshot(HubKind kind, std::string_v
 /// hf://datasets/org/name[@revision][/path] of a data set.
 inline constexpr std::string_view kHubAddress = "hf://";
 
-/// Returns the path of such an address in the cache. The path inside the snapshot may have wildcards and need not exist.
+/// Returns the path of such an address in the cache. The path inside the snapshot may have wildcards and need not
+/// exist.
 /// \param key  the config key or flag, for the message
 /// \throws kConfig when the cache does not have the repository, with the command that fetches it
 std::filesystem::path cached_file(const std::string& address, std::string_view key);

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// One pass over the text before anything is built: depth and number of values, by the characters that make them.
+/// Measures depth and number of values from the characters of the text, before anything is parsed.
 class Measure {
  public:
   Measure(std::string_view text, std::string_view origin, ErrorKind kind, const JsonLimits& limits)
@@ -50,7 +50,7 @@ class Measure {
             text_.size(), ", allowed: up to ", limits_.values);
   }
 
-  /// Position of the quote that ends the string begun at `begin`.
+  /// Returns the position of the closing quote of the string that begins at `begin`.
   size_t end_of_string(size_t begin) const {
     size_t i = begin + 1;
     while (i < text_.size() && text_[i] != '"') i += text_[i] == '\\' ? 2 : 1;
@@ -63,7 +63,7 @@ class Measure {
   size_t depth_ = 0, values_ = 0;
 };
 
-/// Watches the parser, for a key that an object names twice.
+/// Rejects objects that contain a key twice, during parsing.
 class UniqueKeys {
  public:
   UniqueKeys(std::string_view origin, ErrorKind kind) : origin_(origin), kind_(kind) {}
@@ -85,7 +85,7 @@ class UniqueKeys {
   std::vector<std::unordered_set<std::string>> open_;
 };
 
-/// Writes a value until there is enough of it; whole levels below the third are left out.
+/// Writes a value until the text is long enough. Levels below the third are omitted.
 class ShownJson {
  public:
   explicit ShownJson(size_t limit) : limit_(limit) {}
@@ -245,8 +245,8 @@ int64_t JsonView::integer(int64_t least, int64_t most) const {
   if (!value_->is_number_integer()) expected("a whole number");
   const bool fits = !value_->is_number_unsigned() || value_->get<uint64_t>() <= uint64_t{INT64_MAX};
   const int64_t value = fits ? value_->get<int64_t>() : 0;
-  if (!fits || value < least || value > most)  // the text is made for an error only: vocabularies are read by this
-    refuse(" is ", shown(*value_), ", allowed: ", limits_text(least, most));
+  // The text is built for an error only, because vocabularies are read with this function.
+  if (!fits || value < least || value > most) refuse(" is ", shown(*value_), ", allowed: ", limits_text(least, most));
   return value;
 }
 

@@ -30,7 +30,7 @@ std::string repeated(std::string_view part, size_t times) {
   return text;
 }
 
-TEST(ParseJson, SaysWhereATextGoesWrong) {
+TEST(ParseJson, ErrorsNameThePositionInTheText) {
   EXPECT_EQ(refusal("{\"a\": }"), "[checkpoint] x.json: not valid JSON at byte 7 of 7");
   EXPECT_EQ(refusal("{} {}"), "[checkpoint] x.json: not valid JSON at byte 4 of 5");
   EXPECT_EQ(refusal("{}\0"s), "[checkpoint] x.json: not valid JSON at byte 3 of 3: a NUL byte");
@@ -39,7 +39,7 @@ TEST(ParseJson, SaysWhereATextGoesWrong) {
   EXPECT_NE(refusal("").find("not valid JSON at byte 1 of 0"), std::string::npos);
 }
 
-TEST(ParseJson, BoundsDepthLengthAndNumberOfValues) {
+TEST(ParseJson, LimitsDepthLengthAndNumberOfValues) {
   const std::string deep = repeated("[", 129) + repeated("]", 129);
   EXPECT_NE(refusal(deep).find("more than 128 deep at byte 129 of 258, allowed: up to 128"), std::string::npos);
   EXPECT_NE(refusal(repeated("{\"a\":", 1'000'000)).find("deep"), std::string::npos);
@@ -49,8 +49,8 @@ TEST(ParseJson, BoundsDepthLengthAndNumberOfValues) {
   EXPECT_EQ(parse_json(R"(["[[[{{{,,,\"[[\\"])", "x", kData, {.depth = 1, .values = 1}).size(), 1u);
 }
 
-TEST(ParseJson, WhatPassesIsCopiedWrittenAndDestroyedOnASmallStack) {
-  std::thread([] {  // glibc's threads have 8 MiB here, musl's 128 KiB: the frames of 128 levels fit either
+TEST(ParseJson, AcceptedValuesNeedOnlyASmallStack) {
+  std::thread([] {  // threads have a stack of 8 MiB with glibc and 128 KiB with musl; 128 levels fit into both
     const Json value = parse_json(repeated("{\"a\":[", 64) + repeated("]}", 64), "x");
     const Json copy = value;
     EXPECT_EQ(copy.dump().size(), 64u * 8);
@@ -59,7 +59,7 @@ TEST(ParseJson, WhatPassesIsCopiedWrittenAndDestroyedOnASmallStack) {
       .join();
 }
 
-TEST(ParseJson, AKeyThatStandsTwiceIsRefusedWhereAskedFor) {
+TEST(ParseJson, RejectsDuplicateKeysIfRequested) {
   const JsonLimits unique{.unique_keys = true};
   EXPECT_EQ(refusal(R"({"a": {"b": 1, "c": 2, "b": 3}})", unique),
             "[checkpoint] x.json: the key \"b\" stands twice in one object");
@@ -67,7 +67,7 @@ TEST(ParseJson, AKeyThatStandsTwiceIsRefusedWhereAskedFor) {
   EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "x")["a"], 2);
 }
 
-TEST(ParseJson, OrderedJsonKeepsTheOrderOfKeysUnderTheSameRules) {
+TEST(ParseJson, OrderedJsonKeepsTheOrderOfKeys) {
   const JsonLimits unique{.unique_keys = true};
   const std::string text = R"({"b":{"z":1,"a":2},"a":3})";
   EXPECT_EQ(parse_json<OrderedJson>(text, "x", kData, unique).dump(), text);
@@ -75,19 +75,19 @@ TEST(ParseJson, OrderedJsonKeepsTheOrderOfKeysUnderTheSameRules) {
     EXPECT_EQ(message_of([&] { parse_json<OrderedJson>(bad, "x.json", kCheckpoint, unique); }), refusal(bad, unique));
 }
 
-TEST(LoadJson, AnEndlessFileIsNotReadToItsEnd) {
+TEST(LoadJson, StopsReadingAtTheSizeLimit) {
   const auto text = message_of([] { load_json("/dev/zero", kData, {.bytes = 1000}); });
   EXPECT_EQ(text, "[io] /dev/zero: longer than 1000 bytes, the most that is read of it");
 }
 
-TEST(ShownJson, IsShortWhateverTheValue) {
+TEST(ShownJson, IsShortForEveryValue) {
   EXPECT_EQ(shown(Json::parse(R"({"a":[1,"x"],"b":null})")), R"({"a":[1,"x"],"b":null})");
   EXPECT_EQ(shown(Json("line\nend")), "\"line\\nend\"");
   EXPECT_LE(shown(Json(std::string(100'000, 'x'))).size(), 60u);
   const std::string list = shown(Json(std::vector<int>(100'000, 7)));
   EXPECT_TRUE(list.starts_with("[7,7,") && list.ends_with(",... (a list of 100000)")) << list;
   Json deep = 1;
-  for (int i = 0; i < 100'000; ++i) deep = Json::array({std::move(deep)});  // deeper than anything that is parsed
+  for (int i = 0; i < 100'000; ++i) deep = Json::array({std::move(deep)});  // deeper than any parsed text
   EXPECT_EQ(shown(deep), "[[[[...]]]]");
 }
 
@@ -99,7 +99,7 @@ class View : public ::testing::Test {
   const JsonView view{json, "f.json, line 3", kCheckpoint};
 };
 
-TEST_F(View, ReadsWhatIsThere) {
+TEST_F(View, ReadsExistingValues) {
   EXPECT_EQ(view.at("n").integer(1, 5), 5);
   EXPECT_EQ(view.at("n").number(), 5.0);
   EXPECT_EQ(view.at("name").string(), "abc");
@@ -112,7 +112,7 @@ TEST_F(View, ReadsWhatIsThere) {
   EXPECT_EQ(view.string_or("absent", "other"), "other");
 }
 
-TEST_F(View, AValueOfAnotherTypeIsNamedWithItsPlace) {
+TEST_F(View, AValueOfAnotherTypeIsRejectedWithItsPath) {
   const std::string origin = "[checkpoint] f.json, line 3: ";
   EXPECT_EQ(message_of([&] { view.at("list").at(1).at("a").integer(); }),
             origin + "list[1].a is \"one\", expected a whole number");
@@ -126,7 +126,7 @@ TEST_F(View, AValueOfAnotherTypeIsNamedWithItsPlace) {
             "[checkpoint] f.json, line 3 is {\"large\":9223372036854775808,");
 }
 
-TEST_F(View, AWholeNumberNeverWrapsAround) {
+TEST_F(View, IntegersOutOfRangeAreRejected) {
   const std::string origin = "[checkpoint] f.json, line 3: ";
   EXPECT_EQ(message_of([&] { view.at("large").integer(); }),
             origin + "large is 9223372036854775808, allowed: whole numbers of 64 bits");

@@ -18,9 +18,9 @@ namespace {
 constexpr const char* kClearLine = "\r\033[K";
 constexpr size_t kLongestLine = 2000;
 
-/// What stands in the last line of the terminal; empty when nothing does.
+/// The progress text in the last line of the terminal; empty if there is none.
 struct Screen {
-  std::mutex lock;  // of the file's text as well
+  std::mutex lock;  // also protects the text of the log file
   std::string line;
   const bool terminal = isatty(STDERR_FILENO) == 1;
 };
@@ -32,11 +32,12 @@ Screen& screen() {
 
 spdlog::logger& logger() {
   static auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("evenkeel", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-    made->set_pattern("%H:%M:%S %^%-7l%$ %v");
-    made->set_level(spdlog::level::info);
-    made->flush_on(spdlog::level::trace);
-    return made;
+    auto created =
+        std::make_shared<spdlog::logger>("evenkeel", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    created->set_pattern("%H:%M:%S %^%-7l%$ %v");
+    created->set_level(spdlog::level::info);
+    created->flush_on(spdlog::level::trace);
+    return created;
   }();
   return *instance;
 }
@@ -59,15 +60,15 @@ void draw(const std::string& line) {
   std::fflush(stderr);
 }
 
-/// The File that is there, if any.
-struct Kept {
+/// The state of the log file, if there is one.
+struct LogFile {
   bool wanted = false;
-  std::string held;  // until the file is open
+  std::string pending;  // lines that are stored until the file is open
   std::ofstream file;
 };
 
-Kept& kept() {
-  static Kept instance;
+LogFile& log_file() {
+  static LogFile instance;
   return instance;
 }
 
@@ -76,15 +77,15 @@ std::string_view word_of(Level level) {
   return level == Level::kWarning ? "warning" : "error  ";
 }
 
-/// REQUIRES the screen's lock.
-void keep(Level level, std::string_view line) {
-  auto& now = kept();
-  if (!now.wanted) return;
+/// Writes a line to the log file, or stores it until the file is open. REQUIRES the screen's lock.
+void append(Level level, std::string_view line) {
+  auto& state = log_file();
+  if (!state.wanted) return;
   const auto text = concat(utc_now(), ' ', word_of(level), ' ', shown(line, kLongestLine), '\n');
-  if (!now.file.is_open())
-    now.held += text;
+  if (!state.file.is_open())
+    state.pending += text;
   else
-    now.file << text << std::flush;
+    state.file << text << std::flush;
 }
 
 double seconds_now() {
@@ -97,7 +98,7 @@ void set_level(Level level) { logger().set_level(native(level)); }
 
 void write(Level level, std::string_view line) {
   const std::lock_guard guard(screen().lock);
-  keep(level, line);
+  append(level, line);
   if (!logger().should_log(native(level))) return;
   const bool redraw = screen().terminal && !screen().line.empty();
   if (redraw) draw("");
@@ -108,25 +109,25 @@ void write(Level level, std::string_view line) {
 
 File::File() {
   const std::lock_guard guard(screen().lock);
-  kept().wanted = true;
+  log_file().wanted = true;
 }
 
 File::~File() {
   const std::lock_guard guard(screen().lock);
-  kept() = {};
+  log_file() = {};
 }
 
 void File::open(const std::filesystem::path& file) {
   const std::lock_guard guard(screen().lock);
-  auto& now = kept();
-  now.file.open(file, std::ios::app);
-  now.file << now.held << std::flush;
-  now.held.clear();
+  auto& state = log_file();
+  state.file.open(file, std::ios::app);
+  state.file << state.pending << std::flush;
+  state.pending.clear();
 }
 
 void File::note(Level level, std::string_view line) {
   const std::lock_guard guard(screen().lock);
-  keep(level, line);
+  append(level, line);
 }
 
 Progress::Progress(std::string label, double seconds_between_lines)
@@ -146,10 +147,10 @@ void Progress::update(std::string_view text) {
   flush();
 }
 
-/// On a terminal the line stands there already. REQUIRES the screen's lock.
+/// On a terminal the line is already visible. REQUIRES the screen's lock.
 void Progress::flush() {
   if (pending_.empty()) return;
-  keep(Level::kInfo, pending_);
+  append(Level::kInfo, pending_);
   if (!screen().terminal && logger().should_log(spdlog::level::info))
     logger().log(spdlog::level::info, spdlog::string_view_t(pending_.data(), pending_.size()));
   pending_.clear();

@@ -31,7 +31,7 @@ TEST(Log, BracesAreOrdinaryText) {
   EXPECT_NE(captured([] { info("{} {0} %s"); }).find("{} {0} %s\n"), std::string::npos);
 }
 
-TEST(Progress, OffATerminalWritesTheFirstAndTheLastStateOnly) {
+TEST(Progress, WithoutATerminalOnlyFirstAndLastStateAreWritten) {
   const auto text = captured([] {
     Progress progress("round 1", 1000);
     for (int i = 1; i <= 5; ++i) progress.update(concat(i, "/5"));
@@ -48,7 +48,7 @@ std::string after_the_time(const std::string& text) {
   return all;
 }
 
-TEST(LogFile, GetsWhatWasSaidBeforeItWasOpenWhateverTheLevel) {
+TEST(LogFile, ContainsEarlierLinesOfAllLevels) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "log.txt";
   captured([&] {
@@ -69,7 +69,7 @@ TEST(LogFile, GetsWhatWasSaidBeforeItWasOpenWhateverTheLevel) {
             "info    round 1 1/3\ninfo    round 1 3/3\n");
 }
 
-TEST(LogFile, IsAppendedToByTheNextOne) {
+TEST(LogFile, ReopeningAppends) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "log.txt";
   for (const auto* text : {"first", "second"})
@@ -81,7 +81,7 @@ TEST(LogFile, IsAppendedToByTheNextOne) {
   EXPECT_EQ(after_the_time(read_file(file)), "info    first\ninfo    second\n");
 }
 
-TEST(LogFile, ThatCannotBeWrittenStopsNobody) {
+TEST(LogFile, WriteFailuresAreIgnored) {
   File kept;
   kept.open("/nowhere/log.txt");
   EXPECT_NE(captured([] { info("still said"); }).find("still said"), std::string::npos);

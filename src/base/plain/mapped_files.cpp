@@ -25,29 +25,32 @@ constexpr std::string_view kUnnamed =
 
 struct Mapped {
   fs::path file;
-  std::string line;  // what the handler says
+  std::string line;  // the message that the signal handler prints
   struct stat status;
 };
 
-/// What the handler may look at: no lock, no allocation. A mapping beyond the last slot loses its name, nothing else.
+/// The data that the signal handler reads: no lock, no allocation. A mapping without a free slot only loses its name in
+/// the message.
 struct Slot {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<const std::string*> line{nullptr};
 };
 std::array<Slot, 4096> slots;
 
-std::atomic<size_t> done_with{0};  // bytes, since pages went
+std::atomic<size_t> bytes_since_release{0};  // bytes that were read since pages were last released
 
 std::mutex mutex;
 std::map<const void*, Mapped>& mappings() {
-  static auto* all = new std::map<const void*, Mapped>;  // outlives every static object that maps a file
+  // Never destroyed, because static objects may map files until the process ends.
+  static auto* all = new std::map<const void*, Mapped>;
   return *all;
 }
 
-/// The address lies in no page of the file any more, or the disk did not deliver it. Other causes keep their default.
+/// Handles an access beyond the end of a file that became shorter, or a disk error. Other causes get the default
+/// action.
 void on_bus_error(int signal, siginfo_t* info, void*) {
   if (info->si_code != BUS_ADRERR) {
-    std::signal(signal, SIG_DFL);  // the instruction runs again, and the process dies of it
+    std::signal(signal, SIG_DFL);  // the instruction runs again and the default action ends the process
     return;
   }
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -77,12 +80,12 @@ void fill_slot(uintptr_t begin, size_t size, const std::string& line) {
 
 bool same_content(const struct stat& then, const struct stat& now) {
   const bool same_file = then.st_dev == now.st_dev && then.st_ino == now.st_ino;
-  return !same_file ||  // replaced by a rename: the mapping still shows the old one, whole
+  return !same_file ||  // a file that replaced it by rename does not change the mapping
          (then.st_size == now.st_size && then.st_mtim.tv_sec == now.st_mtim.tv_sec &&
           then.st_mtim.tv_nsec == now.st_mtim.tv_nsec);
 }
 
-/// The first call installs the handler of SIGBUS. \param status  of the file, when it was mapped
+/// Registers a mapping. The first call installs the SIGBUS handler. \param status  the file's status when it was mapped
 void register_mapping(const void* address, size_t size, const fs::path& file, const struct stat& status) {
   static std::once_flag once;
   std::call_once(once, install_handler);
@@ -100,7 +103,7 @@ void unregister_mapping(const void* address) {
   mappings().erase(address);
 }
 
-/// An open regular file; the destructor closes it.
+/// An open regular file. The destructor closes it.
 class FileToMap {
  public:
   explicit FileToMap(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -129,7 +132,7 @@ MappedFile::MappedFile(const fs::path& file) {
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, opened.descriptor(), 0);
   EK_CHECK(address != MAP_FAILED, kIo, file.string(), ": cannot be mapped: ", std::strerror(errno));
-  ::madvise(address, size_, MADV_HUGEPAGE);  // a hint: file systems without huge pages refuse it, which is harmless
+  ::madvise(address, size_, MADV_HUGEPAGE);  // file systems without huge pages refuse this hint, which does no harm
   data_ = static_cast<const std::byte*>(address);
   register_mapping(address, size_, file, opened.status());
 }
@@ -151,7 +154,7 @@ void check_mapped_files() {
 }
 
 void release_mapped_pages() {
-  done_with = 0;
+  bytes_since_release = 0;
   const std::scoped_lock lock(mutex);
   for (const auto& [address, mapped] : mappings())
     ::madvise(const_cast<void*>(address), static_cast<size_t>(mapped.status.st_size), MADV_DONTNEED);
@@ -159,7 +162,7 @@ void release_mapped_pages() {
 
 void advise_dontneed(size_t bytes) {
   constexpr size_t kAtOnce = 64 << 20;
-  if (done_with.fetch_add(bytes) + bytes >= kAtOnce) release_mapped_pages();
+  if (bytes_since_release.fetch_add(bytes) + bytes >= kAtOnce) release_mapped_pages();
 }
 
 }  // namespace evenkeel

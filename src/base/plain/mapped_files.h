@@ -32,8 +32,8 @@ class MappedFile {
 /// \throws kIo naming the first mapped file whose length or modification time differs.
 void check_mapped_files();
 
-/// Removes the pages of all mapped files from this process' memory (MADV_DONTNEED). They come back from the system's
-/// cache at the next read. Call it when large files are not needed for a while and other memory is.
+/// Removes the pages of all mapped files from this process' memory (MADV_DONTNEED). The next read loads them from the
+/// system's cache. Call it when large files are not needed for a while and the memory is needed for something else.
 void release_mapped_pages();
 
 /// Counts `bytes` of mapped files that were read and are not needed again. When the counts of all calls reach 64 MiB,

@@ -16,8 +16,9 @@ constexpr size_t kTail = kKey.size() + kDigits + kClosing.size();
 
 std::string tail_of(std::string_view body) { return concat(kKey, sha256(body).substr(0, kDigits), kClosing); }
 
-/// What a process that dies while it appends can leave: a line without its break, or its beginning.
-bool torn(std::string_view text) {
+/// Returns whether `text` is a line that a process left incomplete when it died: a prefix of the line, or the line
+/// without its line break.
+bool is_incomplete_line(std::string_view text) {
   const size_t key = text.find(kKey);
   return key == std::string_view::npos || text.size() <= key + kTail;
 }
@@ -27,7 +28,7 @@ bool torn(std::string_view text) {
 std::string sealed(const OrderedJson& object, int indent) {
   EK_CHECK(object.is_object() && !object.empty(), kInternal, "sealed: not an object with members");
   std::string text = object.dump(indent);
-  text.resize(text.size() - (indent < 0 ? 1 : 2));  // the closing brace, and the line break before it
+  text.resize(text.size() - (indent < 0 ? 1 : 2));  // removes the closing brace and the line break before it
   text += indent < 0 ? "," : concat(",\n", std::string(static_cast<size_t>(indent), ' '));
   return text + tail_of(text);
 }
@@ -68,7 +69,7 @@ SealedLines read_sealed_lines(const fs::path& file) {
       const auto place = concat(file.string(), ", line ", result.lines.size() + 1);
       result.lines.push_back({unsealed(view.substr(start, end - start), place), place, static_cast<int64_t>(end) + 1});
     }
-    EK_CHECK(torn(view.substr(start)), kCheckpoint, file.string(), ", line ", result.lines.size() + 1,
+    EK_CHECK(is_incomplete_line(view.substr(start)), kCheckpoint, file.string(), ", line ", result.lines.size() + 1,
              ": damaged: its bytes do not fit its checksum");
   } catch (const Error& damage) {
     result.damage = damage;

@@ -24,8 +24,8 @@ namespace evenkeel {
 /// Returns the text of `object` with its checksum: one line, or several with `indent` spaces per level if `indent` is 0
 /// or more. REQUIRES an object with at least one member.
 std::string sealed(const OrderedJson& object, int indent = -1);
-/// Returns the object in `text` without its checksum. \throws kCheckpoint naming `place` when the checksum does not
-/// match.
+/// Returns the object in `text` without its checksum. \throws kCheckpoint naming `place`, the source of the text, when
+/// the checksum does not match.
 Json unsealed(std::string_view text, const std::string& place);
 
 /// Writes a file atomically that holds one sealed object and a line break. \throws kIo.
@@ -64,7 +64,7 @@ struct FileIdentity {
   int64_t bytes = 0, modified_ns = 0,
           changed_ns = 0;  ///< length, mtime and ctime; times in nanoseconds since the epoch
 
-  /// \throws kIo when there is no such file.
+  /// Reads the metadata of a file. \throws kIo when there is no such file.
   static FileIdentity of(const std::filesystem::path& file);
   bool operator==(const FileIdentity&) const = default;
 };

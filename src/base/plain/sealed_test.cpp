@@ -14,7 +14,7 @@ class Sealed : public ::testing::Test {
   const fs::path file_ = temporary_.path() / "records.jsonl";
 };
 
-/// `text` with one bit turned.
+/// Returns `text` with one bit inverted.
 std::string flipped(std::string text, size_t bit) {
   text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << (bit % 8)));
   return text;
@@ -22,7 +22,7 @@ std::string flipped(std::string text, size_t bit) {
 
 using testing::refusal;
 
-TEST_F(Sealed, AnObjectComesBackAndStaysJsonForEverybody) {
+TEST_F(Sealed, AnObjectRoundTripsAndIsValidJson) {
   const OrderedJson object = {{"round", 3}, {"loss", 2.25}, {"notes", "\"checksum\":\""}};
   for (int indent : {-1, 2}) {
     const auto text = sealed(object, indent);
@@ -32,13 +32,13 @@ TEST_F(Sealed, AnObjectComesBackAndStaysJsonForEverybody) {
   EXPECT_EQ(sealed({{"a", 1}}), R"({"a":1,"checksum":")" + sha256(R"({"a":1,)").substr(0, 16) + "\"}");
 }
 
-TEST_F(Sealed, EveryFlippedBitIsFound) {
+TEST_F(Sealed, DetectsEveryFlippedBit) {
   const auto text = sealed({{"round", 3}, {"checksum", "mine"}});
   for (size_t bit = 0; bit < 8 * text.size(); ++bit) EXPECT_THROW(unsealed(flipped(text, bit), "x"), Error) << bit;
   EXPECT_THROW(unsealed(R"({"round":3})", "x"), Error);
 }
 
-TEST_F(Sealed, EveryFlippedBitOfAFileIsFound) {
+TEST_F(Sealed, DetectsEveryFlippedBitOfAFile) {
   for (int indent : {-1, 2}) {
     write_sealed(file_, {{"round", 3}}, indent);
     EXPECT_EQ(read_sealed(file_), Json({{"round", 3}}));
@@ -50,7 +50,7 @@ TEST_F(Sealed, EveryFlippedBitOfAFileIsFound) {
   }
 }
 
-TEST_F(Sealed, EveryFlippedBitOfALineIsFoundWithItsPlace) {
+TEST_F(Sealed, DetectsEveryFlippedBitOfALineWithItsPosition) {
   append_sealed(file_, {{"round", 1}});
   append_sealed(file_, {{"round", 2}});
   const auto text = read_file(file_);
@@ -61,7 +61,7 @@ TEST_F(Sealed, EveryFlippedBitOfALineIsFoundWithItsPlace) {
   }
 }
 
-TEST_F(Sealed, ALineThatIsBeingWrittenIsLeftOut) {
+TEST_F(Sealed, IgnoresAnIncompleteLastLine) {
   EXPECT_TRUE(read_sealed_lines(file_).whole().lines.empty());
   append_sealed(file_, {{"round", 1}});
   const auto one = read_file(file_);
@@ -75,7 +75,7 @@ TEST_F(Sealed, ALineThatIsBeingWrittenIsLeftOut) {
   }
 }
 
-TEST_F(Sealed, WhatStandsBeforeADamagedLineIsThere) {
+TEST_F(Sealed, LinesBeforeADamagedLineAreReturned) {
   for (int round : {1, 2, 3}) append_sealed(file_, {{"round", round}});
   auto text = read_file(file_);
   text[text.size() / 2] ^= 1;
@@ -86,7 +86,7 @@ TEST_F(Sealed, WhatStandsBeforeADamagedLineIsThere) {
   EXPECT_THROW(lines.whole(), Error);
 }
 
-TEST_F(Sealed, AFileBesideIsTheOneThatWasSealed) {
+TEST_F(Sealed, ReferencedFilesAreCheckedByHash) {
   write_file_atomic(file_, "tensors");
   const Json json = to_json({FileSeal::of(file_)});
   std::vector<FileSeal> seals;
@@ -102,7 +102,7 @@ TEST_F(Sealed, AFileBesideIsTheOneThatWasSealed) {
   EXPECT_FALSE(find_seal(seals, "other"));
 }
 
-TEST_F(Sealed, AFileThatThisProcessHashedIsReadAgainOnlyWhenItWasTouched) {
+TEST_F(Sealed, AHashedFileIsReadAgainOnlyAfterAChange) {
   write_file_atomic(file_, "tensors");
   auto seal = FileSeal::of(file_);
   seal.sha256 = "none that a file has";

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// Length of the UTF-8 character that `text` begins with, or 0 when it does not begin with one.
+/// Returns the length of the UTF-8 character at the beginning of `text`, or 0 if it is not valid.
 size_t character_length(std::string_view text, uint32_t& code) {
   const auto byte = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return code = byte(0), 1;
@@ -25,8 +25,8 @@ size_t character_length(std::string_view text, uint32_t& code) {
   return code < kLeast[length] || code > 0x10FFFF || surrogate ? 0 : length;
 }
 
-/// Controls, line and paragraph separators, direction marks.
-bool acts(uint32_t code) {
+/// Returns whether a terminal interprets the character: controls, line and paragraph separators, direction marks.
+bool is_interpreted(uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200E && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
 }
@@ -38,21 +38,21 @@ std::string formatted(const char* format, Number value) {
   return buffer.data();
 }
 
-/// The first character of `text`, spelled out where needed; `text` then begins after it.
+/// Removes the first character of `text` and returns it, escaped if necessary.
 std::string take_character(std::string_view& text) {
   uint32_t code = 0;
   const size_t length = character_length(text, code);
   const std::string_view raw = text.substr(0, length == 0 ? 1 : length);
   text.remove_prefix(raw.size());
   if (length == 0) return formatted("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(raw[0])));
-  if (!acts(code)) return std::string(raw);
+  if (!is_interpreted(code)) return std::string(raw);
   if (code == '\n') return "\\n";
   if (code == '\t') return "\\t";
   if (code == '\r') return "\\r";
   return code < 0x80 ? formatted("\\x%02x", code) : formatted("\\u{%x}", code);
 }
 
-/// The last characters of `text`, spelled out, in at most `limit` bytes.
+/// Returns the last characters of `text`, escaped if necessary, in at most `limit` bytes.
 std::string last_characters(std::string_view text, size_t limit) {
   std::string_view rest = text.substr(text.size() - limit);
   for (int i = 0; i < 3 && (static_cast<unsigned char>(rest.front()) & 0xC0) == 0x80; ++i) rest.remove_prefix(1);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(Text, SpellsOutWhatATerminalActsUponAndKeepsTheRest) {
+TEST(Text, EscapesOnlyCharactersThatATerminalInterprets) {
   EXPECT_EQ(escaped("plain \\d+ \"é\" 漢 🙂"), "plain \\d+ \"é\" 漢 🙂");
   EXPECT_EQ(escaped("a\nb\tc\rd\x1b[31m\0e\x7f"s), "a\\nb\\tc\\rd\\x1b[31m\\x00e\\x7f");
   EXPECT_EQ(escaped("\u0085\u202e\u2028\ufeff"), "\\u{85}\\u{202e}\\u{2028}\\u{feff}");
@@ -17,7 +17,7 @@ TEST(Text, SpellsOutWhatATerminalActsUponAndKeepsTheRest) {
   EXPECT_EQ(escaped(escaped("\n\x1b")), escaped("\n\x1b"));
 }
 
-TEST(Text, OfALongOneTheBeginningTheEndAndTheLengthAreShown) {
+TEST(Text, ALongTextIsShortenedToBeginningEndAndLength) {
   EXPECT_EQ(shown(std::string(60, 'a')), std::string(60, 'a'));
   const std::string text = shown("begin" + std::string(100'000, 'x') + "end");
   EXPECT_LE(text.size(), 60u);
@@ -25,7 +25,7 @@ TEST(Text, OfALongOneTheBeginningTheEndAndTheLengthAreShown) {
   EXPECT_NE(text.find("... (100008 bytes) ..."), std::string::npos) << text;
 }
 
-TEST(Text, ACutNeverHalvesACharacter) {
+TEST(Text, ShorteningDoesNotSplitACharacter) {
   for (size_t length = 30; length < 50; ++length) {
     std::string text(length, 'a');
     for (int i = 0; i < 40; ++i) text += "漢";
@@ -36,14 +36,14 @@ TEST(Text, ACutNeverHalvesACharacter) {
   EXPECT_LE(shown(std::string(1000, '\x80')).size(), 60u);
 }
 
-TEST(Text, KnowsUtf8) {
+TEST(Text, ValidatesUtf8) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("é漢🙂"));
   for (const auto* text : {"\x80", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xf4\x90\x80\x80"})
     EXPECT_FALSE(is_utf8(text)) << escaped(text);
 }
 
-TEST(Text, ParsesWholeNumbersOnly) {
+TEST(Text, ParsesOnlyIntegers) {
   EXPECT_EQ(parse_number<int64_t>("-42"), -42);
   EXPECT_EQ(parse_number<uint8_t>("ff", 16), 255);
   EXPECT_EQ(parse_number<double>("2.5e-1"), 0.25);
@@ -54,7 +54,7 @@ TEST(Text, ParsesWholeNumbersOnly) {
   EXPECT_FALSE(parse_number<double>("1.5.2"));
 }
 
-TEST(Error, IsOneLineOfAtMostFiveHundredBytesWhateverItIsMadeOf) {
+TEST(Error, IsOneLineOfAtMost500Bytes) {
   const Error error(kData, "first\nsecond\x1b[2J " + std::string(100'000, 'x') + " last");
   const std::string text = error.what();
   EXPECT_LE(text.size(), 490u);

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// 1 / n, or 1 / n!, of every second n from `first` on, with alternating signs where they are asked for.
+/// Returns 1 / n or 1 / n! for every second n from `first` on, with alternating signs if requested.
 template <size_t kTerms>
 constexpr std::array<double, kTerms> series(int first, bool factorial, bool alternating) {
   std::array<double, kTerms> terms{};
@@ -23,7 +23,7 @@ constexpr std::array<double, kTerms> series(int first, bool factorial, bool alte
   return terms;
 }
 
-/// terms[0] + terms[1] x + terms[2] x^2 ..
+/// Computes terms[0] + terms[1] x + terms[2] x^2 ...
 template <size_t kTerms>
 EK_INLINE double polynomial(const std::array<double, kTerms>& terms, double x) {
   double sum = terms[kTerms - 1];
@@ -31,12 +31,13 @@ EK_INLINE double polynomial(const std::array<double, kTerms>& terms, double x) {
   return sum;
 }
 
-/// ln x of a normal number above 0: x = 2^e m with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)).
+/// Computes ln x of a normal number x > 0 from x = 2^e m with m in [sqrt(1/2), sqrt(2)): ln m = 2 artanh((m - 1) / (m +
+/// 1)).
 EK_INLINE double logarithm(double x) {
   constexpr auto kTerms = series<10>(3, false, false);
   constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;
   constexpr uint64_t kTwoTo52 = std::bit_cast<uint64_t>(0x1p52);
-  // Moved by the distance of sqrt(1/2) from 1/2, the exponent says into which half a number falls.
+  // After this shift, the exponent field tells whether the mantissa is below or above sqrt(1/2).
   constexpr uint64_t kShift = std::bit_cast<uint64_t>(1.0) - std::bit_cast<uint64_t>(std::numbers::sqrt2 / 2);
   const uint64_t moved = std::bit_cast<uint64_t>(x) + kShift;
   const double e = std::bit_cast<double>((moved >> 52) | kTwoTo52) - (0x1p52 + 1023);
@@ -50,12 +51,12 @@ struct Point {
   double x, y;
 };
 
-/// (cos v, sin v) of v in [0, 2 pi]: of the rest to the nearest multiple of pi / 2, turned back by it.
-EK_INLINE Point on_circle(double v) {
+/// Computes (cos v, sin v) for v in [0, 2 pi], by reduction to the nearest multiple of pi / 2.
+EK_INLINE Point cos_sin(double v) {
   constexpr auto kCosine = series<9>(2, true, true);
   constexpr auto kSine = series<8>(3, true, true);
-  constexpr double kRounder = 0x1.8p52;        // to add it is to round to a whole number
-  constexpr double kHalfPi = 0x1.921fb544p+0;  // 33 bits of it, so that a few times it are exact
+  constexpr double kRounder = 0x1.8p52;        // adding it rounds to an integer
+  constexpr double kHalfPi = 0x1.921fb544p+0;  // 33 bits of pi / 2, so that small multiples are exact
   constexpr double kHalfPiRest = 0x1.0b4611a626331p-34;
   const double shifted = v * (2 / std::numbers::pi) + kRounder;
   const double turns = shifted - kRounder;
@@ -64,7 +65,7 @@ EK_INLINE Point on_circle(double v) {
   const double squared = r * r;
   const double cosine = 1 - squared * polynomial(kCosine, squared);
   const double sine = r - r * squared * polynomial(kSine, squared);
-  // Bits instead of branches: quarters 1 and 3 swap the two; 1 and 2 turn x around, 2 and 3 turn y.
+  // Selects without branches: quarters 1 and 3 swap cosine and sine, 1 and 2 negate x, 2 and 3 negate y.
   const uint64_t swap = 0 - (quarter & 1);
   const auto c = std::bit_cast<uint64_t>(cosine), s = std::bit_cast<uint64_t>(sine);
   const uint64_t x = (c & ~swap) | (s & swap), y = (s & ~swap) | (c & swap);
@@ -72,19 +73,21 @@ EK_INLINE Point on_circle(double v) {
           std::bit_cast<double>(y ^ (((quarter >> 1) & 1) << 63))};
 }
 
-/// As double; vector units know signed whole numbers of 32 bits.
-EK_INLINE double real(uint32_t word) { return static_cast<double>(static_cast<int32_t>(word ^ 0x80000000u)) + 0x1p31; }
+/// Converts to double through a signed 32-bit integer, which vector units support.
+EK_INLINE double to_double(uint32_t word) {
+  return static_cast<double>(static_cast<int32_t>(word ^ 0x80000000u)) + 0x1p31;
+}
 
 struct BoxMuller {
   static EK_INLINE void run(const uint32_t* words, size_t pairs, double scale, float* out) {
     std::array<double, kPairsAtOnce> u, v;
     for (size_t i = 0; i < pairs; ++i) {
-      u[i] = (real(words[2 * i]) + 0.5) * 0x1p-32;
-      v[i] = 2.0 * std::numbers::pi * 0x1p-32 * real(words[2 * i + 1]);
+      u[i] = (to_double(words[2 * i]) + 0.5) * 0x1p-32;
+      v[i] = 2.0 * std::numbers::pi * 0x1p-32 * to_double(words[2 * i + 1]);
     }
     for (size_t i = 0; i < pairs; ++i) u[i] = scale * std::sqrt(-2.0 * logarithm(u[i]));
     for (size_t i = 0; i < pairs; ++i) {
-      const auto [x, y] = on_circle(v[i]);
+      const auto [x, y] = cos_sin(v[i]);
       out[2 * i] = static_cast<float>(u[i] * x);
       out[2 * i + 1] = static_cast<float>(u[i] * y);
     }

@@ -13,7 +13,7 @@ namespace evenkeel {
 /// place of a double before the rounding to float.
 /// \param words  2 * pairs random words
 /// \param pairs  at most kPairsAtOnce
-/// \param out  room for 2 * pairs values
+/// \param out  memory for 2 * pairs values
 void box_muller(const uint32_t* words, size_t pairs, double scale, float* out);
 
 /// Maximum of `pairs` in one call.

@@ -15,7 +15,7 @@ namespace {
 constexpr double kUnit = 0x1.0p-53;
 constexpr int kPhiloxRounds = 10;
 
-/// Finaliser of SplitMix64: every input bit reaches every output bit.
+/// The finaliser of SplitMix64: every input bit affects every output bit.
 uint64_t mix(uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9ull;
@@ -32,10 +32,10 @@ uint64_t absorb(uint64_t state, std::string_view text) {
   return state;
 }
 
-/// In (0, 1): a logarithm of it is finite.
+/// Draws from the open interval (0, 1), so that the logarithm is finite.
 double open_uniform(RandomStream& stream) { return (static_cast<double>(stream.next_u64() >> 11) + 0.5) * kUnit; }
 
-/// Marsaglia and Tsang's rejection. REQUIRES alpha >= 1.
+/// Draws Gamma(alpha) by the rejection method of Marsaglia and Tsang. REQUIRES alpha >= 1.
 double gamma_above_one(RandomStream& stream, double alpha) {
   const double d = alpha - 1.0 / 3.0;
   const double c = 1.0 / std::sqrt(9.0 * d);
@@ -48,7 +48,7 @@ double gamma_above_one(RandomStream& stream, double alpha) {
   }
 }
 
-/// Logarithm of a Gamma(alpha) draw: for small alpha the draw itself is below the smallest double, its logarithm is
+/// Returns the logarithm of a Gamma(alpha) draw. For small alpha the draw itself underflows, but its logarithm does
 /// not.
 double log_gamma_draw(RandomStream& stream, double alpha) {
   if (alpha >= 1.0) return std::log(gamma_above_one(stream, alpha));
@@ -75,7 +75,7 @@ Counter advanced(Counter counter, uint64_t blocks) {
 
 constexpr size_t kBlocksAtOnce = 64;
 
-/// The blocks of `first` and the counters after it, side by side in vector registers.
+/// The blocks of counter `first` and of the following counters, computed in vector lanes.
 struct PhiloxBlocks {
   static EK_INLINE void run(const Counter& first, Key key, uint32_t* out) {
     std::array<std::array<uint32_t, kBlocksAtOnce>, 4> lanes;
@@ -143,7 +143,7 @@ double RandomStream::uniform() { return static_cast<double>(next_u64() >> 11) * 
 
 uint64_t RandomStream::below(uint64_t n) {
   EK_CHECK(n > 0, kInternal, "RandomStream::below: n is 0, allowed: 1 or more");
-  const uint64_t rejected = -n % n;  // 2^64 mod n: the low products that would favour some results
+  const uint64_t rejected = -n % n;  // 2^64 mod n: the low products that would bias the result
   while (true) {
     const auto product = static_cast<unsigned __int128>(next_u64()) * n;
     if (static_cast<uint64_t>(product) >= rejected) return static_cast<uint64_t>(product >> 64);
@@ -167,7 +167,7 @@ std::vector<double> RandomStream::dirichlet(double alpha, int64_t n) {
   std::vector<double> shares(n);
   for (auto& share : shares) share = log_gamma_draw(*this, alpha);
   const double top = *std::max_element(shares.begin(), shares.end());
-  if (!std::isfinite(top)) {  // alpha so small that even the logarithms overflow: the limit is one corner
+  if (!std::isfinite(top)) {  // alpha is so small that even the logarithms overflow; the limit is one corner
     std::fill(shares.begin(), shares.end(), 0.0);
     shares[below(n)] = 1.0;
     return shares;

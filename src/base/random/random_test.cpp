@@ -31,7 +31,7 @@ Moments moments(int64_t count, Draw draw) {
   return {mean, squares / count - mean * mean};
 }
 
-TEST(Philox, GivesThePublishedKnownAnswers) {
+TEST(Philox, EqualsThePublishedTestVectors) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
@@ -43,7 +43,7 @@ TEST(RandomStream, SameNameGivesTheSameNumbers) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(first.next_u64(), second.next_u64());
 }
 
-TEST(RandomStream, EveryPartOfTheNameMatters) {
+TEST(RandomStream, EveryPartOfTheNameChangesTheNumbers) {
   const std::vector<uint64_t> draws = {
       RandomStream(42, "batches", 3, 5).next_u64(), RandomStream(43, "batches", 3, 5).next_u64(),
       RandomStream(42, "batch", 3, 5).next_u64(),   RandomStream(42, "batches", 5, 3).next_u64(),
@@ -123,7 +123,7 @@ TEST(RandomStream, DirichletStaysFiniteForVanishingAlpha) {
   EXPECT_THROW(stream.dirichlet(0, 3), Error);
 }
 
-TEST(RandomStream, ChoosesInProportionAndNeverAWeightOfZero) {
+TEST(RandomStream, ChoosesByWeightAndNeverAZeroWeight) {
   RandomStream stream(8, "choose");
   const std::array<double, 4> weights = {0, 1, 3, 0};
   std::array<int, 4> counts{};
@@ -133,7 +133,7 @@ TEST(RandomStream, ChoosesInProportionAndNeverAWeightOfZero) {
   EXPECT_THROW(stream.choose(std::array<double, 2>{0, 0}), Error);
 }
 
-TEST(RandomStream, PermutationHoldsEveryIndexOnce) {
+TEST(RandomStream, PermutationContainsEveryIndexOnce) {
   RandomStream stream(9, "permutation");
   auto order = stream.permutation(101);
   EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
@@ -157,7 +157,7 @@ TEST(RandomStream, FillsStayInRangeWithTheRightSpread) {
   EXPECT_NEAR(seen.variance, 1, 0.03);
 }
 
-TEST(RandomStream, SkippingIsDrawingWithoutLooking) {
+TEST(RandomStream, SkippingEqualsDrawing) {
   for (const int before : {0, 1, 3}) {
     for (const uint64_t words : {0u, 1u, 2u, 3u, 4u, 5u, 8u, 1001u}) {
       RandomStream drawn(3, "skip"), skipped(3, "skip");
@@ -170,7 +170,7 @@ TEST(RandomStream, SkippingIsDrawingWithoutLooking) {
   }
 }
 
-TEST(RandomStream, ManyAtOnceAreThoseOneByOne) {
+TEST(RandomStream, DrawingManyEqualsDrawingOneByOne) {
   for (const int before : {0, 1, 3}) {
     RandomStream many(3, "many"), single(3, "many");
     many.skip(before), single.skip(before);
@@ -185,7 +185,7 @@ TEST(RandomStream, ManyAtOnceAreThoseOneByOne) {
   }
 }
 
-TEST(RandomStream, BlocksOfNormalsDrawnApartAreThoseDrawnTogether) {
+TEST(RandomStream, BlocksOfNormalsDoNotDependOnHowTheyAreSplit) {
   std::vector<float> together(1001), apart(1001);
   RandomStream(5, "normals").fill_normal(together, 0.5);
   for (size_t begin = 0; begin < apart.size(); begin += 128) {
@@ -196,7 +196,7 @@ TEST(RandomStream, BlocksOfNormalsDrawnApartAreThoseDrawnTogether) {
   EXPECT_EQ(together, apart);
 }
 
-TEST(BoxMuller, IsTheCLibrarysToTheLastBitOfAFloat) {
+TEST(BoxMuller, EqualsTheCLibraryToTheLastBitOfAFloat) {
   constexpr uint32_t kTurn = uint32_t{1} << 30;
   std::vector<uint32_t> words = {0, 0,         ~0u, ~0u,       1, kTurn,     3, 3 * kTurn,
                                  7, 2 * kTurn, ~0u, kTurn / 2, 1, kTurn - 1, 1, kTurn + 1};

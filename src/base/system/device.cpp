@@ -21,15 +21,15 @@ namespace evenkeel {
 namespace {
 
 constexpr std::string_view kGpu = "cuda";
-constexpr int64_t kMostDevices = 64;
-constexpr int64_t kStagingBytes = int64_t{64} << 20;  // of pinned memory, two at a time
+constexpr int64_t kMaxDevices = 64;
+constexpr int64_t kStagingBytes = int64_t{64} << 20;  // bytes of pinned memory; two buffers are used
 
 std::optional<int64_t> device_number(std::string_view text) {
   const auto value = parse_number<int64_t>(text);
-  return value && *value >= 0 && *value < kMostDevices ? value : std::nullopt;
+  return value && *value >= 0 && *value < kMaxDevices ? value : std::nullopt;
 }
 
-/// N of "cuda:N".
+/// Parses N of "cuda:N".
 std::optional<int64_t> index_in(std::string_view name) {
   const auto prefix = kGpu.size() + 1;
   return name.starts_with("cuda:") ? device_number(name.substr(prefix)) : std::nullopt;
@@ -39,13 +39,14 @@ int64_t gpus() {
   return at::accelerator::getAccelerator(false) == c10::DeviceType::CUDA ? at::accelerator::deviceCount() : 0;
 }
 
-/// Why there is no GPU.
+/// Returns the reason why no GPU is available.
 std::string_view why_none() {
   return at::detail::getCUDAHooks().hasCUDART() ? "this machine shows none (is there a driver? see nvidia-smi)"
                                                 : "this LibTorch is built for processors alone (see docs/gpu.md)";
 }
 
-/// Of the processes of one machine that share a run, as torchrun, Open MPI, MPICH or Slurm count them.
+/// Returns the index of this process among those of the run on this machine, from the variables of torchrun, Open MPI,
+/// MPICH or Slurm.
 int64_t local_rank() {
   for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (const char* text = std::getenv(name); text != nullptr) return device_number(text).value_or(0);
@@ -54,7 +55,7 @@ int64_t local_rank() {
 
 c10::Device gpu(int64_t index) { return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)}; }
 
-/// A C function of a shared library that is installed with a driver.
+/// A C function of a shared library that a driver installs.
 template <typename Function>
 Function* function_of(void* library, const char* name) {
   return library != nullptr ? reinterpret_cast<Function*>(::dlsym(library, name)) : nullptr;
@@ -69,7 +70,7 @@ std::string driver_version() {
   return text.data();
 }
 
-/// The driver's own number of the GPU, which knows of CUDA_VISIBLE_DEVICES as LibTorch does.
+/// The GPU's number in the driver, which respects CUDA_VISIBLE_DEVICES as LibTorch does.
 struct DriverDevice {
   void* library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   int device = -1;
@@ -106,8 +107,8 @@ at::Tensor pinned(int64_t bytes) {
   return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
 }
 
-/// In pieces through pinned memory, of which the allocator keeps what was used: a piece is filled while the one before
-/// it is read.
+/// Copies in pieces through pinned memory, which the allocator caches. One piece is filled while the previous one is
+/// transferred.
 void copy_up(const at::Tensor& from_N, const at::Tensor& to_N) {
   for (int64_t begin = 0, n = from_N.numel(); begin < n; begin += kStagingBytes) {
     const int64_t length = std::min(kStagingBytes, n - begin);
@@ -141,8 +142,8 @@ bool names_compute_device(std::string_view text) { return text == "cpu" || text 
 
 c10::Device find_device(std::string_view name, std::string_view key) {
   EK_CHECK(names_compute_device(name), kConfig, key, " is \"", name, "\", allowed: cpu, cuda, cuda:0 and so on, auto");
-  const bool asked = names_gpu(name);
-  if (name == "cpu" || (!asked && gpus() == 0)) return c10::kCPU;
+  const bool is_gpu_name = names_gpu(name);
+  if (name == "cpu" || (!is_gpu_name && gpus() == 0)) return c10::kCPU;
   const int64_t count = gpus(), index = index_in(name).value_or(local_rank());
   EK_CHECK(count > 0, kConfig, key, " is ", name, ", but ", why_none(), "; --device cpu computes without");
   EK_CHECK(index < count, kConfig, key, " is ", name, ", which is GPU ", index, " for this process, allowed: 0 .. ",

@@ -32,8 +32,8 @@ std::string device_text(c10::Device device);
 /// the CPU. Call it once, before the first tensor is created.
 void settle_device(c10::Device device);
 
-/// Sets CUBLAS_WORKSPACE_CONFIG unless it is set, so that products of the same shape give the same bits. Call it before
-/// cuBLAS is loaded.
+/// Sets CUBLAS_WORKSPACE_CONFIG unless the environment has it, so that products of the same shape give the same bits.
+/// Call it before cuBLAS is loaded.
 void settle_device_environment();
 
 struct DeviceMemory {

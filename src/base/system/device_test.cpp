@@ -28,7 +28,7 @@ StorageCopies cloning() {
 
 bool share_memory(const at::Tensor& x, const at::Tensor& y) { return x.storage().is_alias_of(y.storage()); }
 
-TEST(Device, NamesAreThoseOfConfigs) {
+TEST(Device, ParsesTheDeviceNamesOfConfigs) {
   for (const auto* good : {"cpu", "auto", "cuda", "cuda:0", "cuda:7"}) EXPECT_TRUE(names_compute_device(good)) << good;
   for (const auto* bad : {"", "gpu", "CUDA", "cuda:", "cuda:-1", "cuda:x", "cuda:1 ", "cuda:64", "cpu:0", "mps"})
     EXPECT_FALSE(names_compute_device(bad)) << bad;
@@ -36,12 +36,12 @@ TEST(Device, NamesAreThoseOfConfigs) {
   EXPECT_TRUE(names_gpu("cuda:1"));
 }
 
-TEST(Device, OtherNamesAreRefusedByKeyAndValue) {
+TEST(Device, RejectsOtherNamesWithKeyAndValue) {
   EXPECT_EQ(refused_device("gpu"), "[config] model.device is \"gpu\", allowed: cpu, cuda, cuda:0 and so on, auto");
   EXPECT_EQ(find_device("cpu", "model.device"), c10::Device(c10::kCPU));
 }
 
-TEST(Device, WithoutAGpuAutoIsTheProcessorAndCudaOneLine) {
+TEST(Device, WithoutAGpuAutoIsTheCpuAndCudaIsAnError) {
   if (!find_device("auto", "model.device").is_cpu()) GTEST_SKIP() << "there is a GPU";
   for (const auto* name : {"cuda", "cuda:0", "cuda:3"}) {
     const auto text = refused_device(name);
@@ -50,7 +50,7 @@ TEST(Device, WithoutAGpuAutoIsTheProcessorAndCudaOneLine) {
   }
 }
 
-TEST(Device, TheProcessorHasNothingToSayAndNothingToWaitFor) {
+TEST(Device, TheCpuHasNoDescriptionAndNoSynchronisation) {
   const c10::Device cpu = c10::kCPU;
   settle_device(cpu);
   synchronize(cpu);
@@ -60,13 +60,13 @@ TEST(Device, TheProcessorHasNothingToSayAndNothingToWaitFor) {
   EXPECT_EQ(device_text(cpu), "cpu");
 }
 
-TEST(Device, ProductsFindTheirSettingInTheEnvironment) {
+TEST(Device, DeterministicProductsAreSetInTheEnvironment) {
   ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
   settle_device_environment();
   EXPECT_STREQ(std::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
 }
 
-TEST(Device, FullMemoryIsOneLineWithoutTheLibrarysStack) {
+TEST(Device, OutOfMemoryIsOneLineWithoutAStackTrace) {
   const c10::OutOfMemoryError full({__func__, __FILE__, 1},
                                    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of "
                                    "79.1 GiB of which 1 GiB is free.");
@@ -92,15 +92,15 @@ TEST(StorageCopies, TensorsThatShareMemoryShareItInTheCopy) {
   EXPECT_EQ(phi[3].item<float>(), 3);
 }
 
-/// A router reads the phi that trains: its gradient goes to one tensor.
-TEST(StorageCopies, WhatWasOneTensorIsOne) {
+/// A router refers to the trained phi, so the copy must have one tensor for both: its gradient goes to one tensor.
+TEST(StorageCopies, OneTensorIsCopiedOnce) {
   const auto phi = at::randn({4}), other = phi.narrow(0, 0, 2);
   auto copy = cloning();
   EXPECT_TRUE(copy(phi).is_same(copy(phi)));
   EXPECT_FALSE(copy(phi).is_same(copy(other)));
 }
 
-TEST(StorageCopies, KeepsTypeSizesAndWhatIsUndefined) {
+TEST(StorageCopies, KeepsTypesSizesAndUndefinedTensors) {
   auto copy = cloning();
   EXPECT_FALSE(copy(at::Tensor()).defined());
   for (const auto& tensor : {at::randn({2, 3, 4}), at::ones({5}, at::kLong), at::scalar_tensor(2.5, at::kDouble),
@@ -113,7 +113,7 @@ TEST(StorageCopies, KeepsTypeSizesAndWhatIsUndefined) {
   EXPECT_FALSE(copy(at::ones({2}).requires_grad_(true)).requires_grad());
 }
 
-TEST(StorageCopies, BytesOfSeveralTypesInOneStorageStayOne) {
+TEST(StorageCopies, SeveralTypesInOneStorageAreCopiedOnce) {
   const auto bytes_N = at::arange(64, at::kByte);
   const auto numbers = bytes_N.narrow(0, 16, 32).view(at::kFloat), others = bytes_N.narrow(0, 16, 32).view(at::kLong);
   auto copy = cloning();
@@ -123,8 +123,8 @@ TEST(StorageCopies, BytesOfSeveralTypesInOneStorageStayOne) {
   EXPECT_EQ(numbers_there.storage_offset(), numbers.storage_offset());
 }
 
-/// A client's copies begin with what all clients hold alike.
-TEST(StorageCopies, WhatACopyKnowsIsNotCopiedAgain) {
+/// A client's copies start with the shared state of all clients.
+TEST(StorageCopies, KnownTensorsAreNotCopiedAgain) {
   int64_t copied = 0;
   StorageCopies common([&](const at::Tensor& bytes_N) {
     ++copied;
@@ -136,12 +136,12 @@ TEST(StorageCopies, WhatACopyKnowsIsNotCopiedAgain) {
   EXPECT_TRUE(share_memory(of_client(fixed), fixed_there));
   of_client(own);
   EXPECT_EQ(copied, 2);
-  common(own);  // what a client brought is that client's
+  common(own);  // tensors of one client are not shared
   EXPECT_EQ(copied, 3);
 }
 
-/// An address that is free again would name another tensor.
-TEST(StorageCopies, HoldsWhatItCopied) {
+/// Without ownership, a freed address could be reused by another tensor.
+TEST(StorageCopies, KeepsItsSourcesAlive) {
   auto copy = cloning();
   for (int i = 0; i < 20; ++i) {
     const auto tensor = at::full({1000}, i, at::kFloat);
@@ -149,7 +149,7 @@ TEST(StorageCopies, HoldsWhatItCopied) {
   }
 }
 
-TEST(StorageCopies, ToWhereTheyAreIsThemselves) {
+TEST(StorageCopies, CopyingToTheSameDeviceReturnsTheTensors) {
   auto copy = StorageCopies::to(c10::kCPU);
   const auto tensor = at::randn({4});
   EXPECT_TRUE(share_memory(copy(tensor), tensor));

@@ -10,7 +10,7 @@ namespace evenkeel {
 namespace {
 
 #if defined(__x86_64__) && defined(__linux__)
-// As the Linux headers of some years ago do not name them: a request for a state component, and that of tiles' data.
+// Constants that older Linux headers lack: ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA.
 constexpr long kRequestPermission = 0x1023, kTileData = 18;
 
 bool processor_has_tiles() {

@@ -25,15 +25,15 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this machine";
 }
 
-/// Whether `file` is still the one behind `descriptor`: its holder may have removed it while we waited for it.
-bool is_still(const fs::path& file, int descriptor) {
-  struct stat ours = {}, there = {};
-  return ::fstat(descriptor, &ours) == 0 && ::stat(file.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-         ours.st_dev == there.st_dev;
+/// Returns whether `file` still names the open file. The previous holder may have removed the file in the meantime.
+bool is_same_file(const fs::path& file, int descriptor) {
+  struct stat opened = {}, current = {};
+  return ::fstat(descriptor, &opened) == 0 && ::stat(file.c_str(), &current) == 0 && opened.st_ino == current.st_ino &&
+         opened.st_dev == current.st_dev;
 }
 
-/// Who says to hold the lock; they may not have written it yet.
-std::string named_in(int descriptor) {
+/// Returns the holder's name from the lock file. The holder may not have written it yet.
+std::string holder_in(int descriptor) {
   std::array<char, 400> text{};
   const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
   std::string line(text.data(), length > 0 ? static_cast<size_t>(length) : 0);
@@ -41,28 +41,28 @@ std::string named_in(int descriptor) {
   return line.empty() ? "another process" : line;
 }
 
-/// Somebody who only asks (holder()) has the file for a moment: it is tried twice. errno says why not.
-bool locks(int descriptor, int how) {
+/// Tries to lock a file twice, because holder() locks it for a moment. Sets errno on failure.
+bool try_flock(int descriptor, int how) {
   if (::flock(descriptor, how | LOCK_NB) == 0) return true;
   if (errno != EWOULDBLOCK) return false;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   return ::flock(descriptor, how | LOCK_NB) == 0;
 }
 
-/// The locked file, or -1 when it has to be opened again.
+/// Opens and locks the file. Returns -1 if it has to be opened again.
 int try_lock(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   EK_CHECK(descriptor >= 0, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(errno));
-  if (locks(descriptor, LOCK_EX)) {
-    if (is_still(file, descriptor)) return descriptor;
+  if (try_flock(descriptor, LOCK_EX)) {
+    if (is_same_file(file, descriptor)) return descriptor;
     ::close(descriptor);
     return -1;
   }
   const int reason = errno;
-  const auto who = named_in(descriptor);
+  const auto holder_name = holder_in(descriptor);
   ::close(descriptor);
   EK_CHECK(reason == EWOULDBLOCK, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(reason));
-  fail(kIo, file.parent_path().string(), " is in use by ", who, ": one process at a time works in it");
+  fail(kIo, file.parent_path().string(), " is in use by ", holder_name, ": one process at a time works in it");
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ int try_lock(const fs::path& file) {
 FolderLock::FolderLock(const fs::path& folder) : file_(folder / kFile) {
   while (descriptor_ < 0) descriptor_ = try_lock(file_);
   const auto line = concat("process ", ::getpid(), " on ", host_name(), " since ", utc_now(), '\n');
-  // Who cannot say who they are holds the lock all the same.
+  // A failure to write the name does not affect the lock.
   if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
     const auto done = ::pwrite(descriptor_, line.data(), line.size(), 0);
 }
@@ -79,7 +79,7 @@ std::optional<std::string> FolderLock::holder(const fs::path& folder) {
   const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;
   std::optional<std::string> who;
-  if (!locks(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = named_in(descriptor);
+  if (!try_flock(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = holder_in(descriptor);
   ::close(descriptor);
   return who;
 }
@@ -98,7 +98,7 @@ FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
 
 void FolderLock::release() {
   if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());  // before the lock goes: afterwards it may be somebody else's
+  ::unlink(file_.c_str());  // before the lock is released: afterwards the file may belong to another process
   ::close(std::exchange(descriptor_, -1));
 }
 

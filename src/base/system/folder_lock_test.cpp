@@ -24,7 +24,7 @@ class Locked : public ::testing::Test {
   const fs::path folder_ = temporary_.path();
 };
 
-TEST_F(Locked, TheSecondOneIsToldWhoIsThere) {
+TEST_F(Locked, ASecondLockFailsWithTheHolder) {
   std::optional<FolderLock> lock(folder_);
   const auto text = refusal();
   EXPECT_NE(text.find(concat("in use by process ", ::getpid(), " on ")), std::string::npos) << text;
@@ -34,7 +34,7 @@ TEST_F(Locked, TheSecondOneIsToldWhoIsThere) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-TEST_F(Locked, WhoAsksLearnsWhoIsThereAndChangesNothing) {
+TEST_F(Locked, HolderReturnsTheHolderWithoutLocking) {
   EXPECT_EQ(FolderLock::holder(folder_), std::nullopt);
   {
     const FolderLock lock(folder_);
@@ -47,7 +47,7 @@ TEST_F(Locked, WhoAsksLearnsWhoIsThereAndChangesNothing) {
   EXPECT_EQ(refusal(), "no error");
 }
 
-TEST_F(Locked, ALockMovesWithItsOwner) {
+TEST_F(Locked, ALockCanBeMoved) {
   FolderLock first(folder_);
   {
     const FolderLock second = std::move(first);
@@ -56,7 +56,7 @@ TEST_F(Locked, ALockMovesWithItsOwner) {
   EXPECT_EQ(refusal(), "no error");
 }
 
-TEST_F(Locked, ALockDiesWithItsProcess) {
+TEST_F(Locked, ALockEndsWithItsProcess) {
   const pid_t child = ::fork();
   if (child == 0) {
     const FolderLock lock(folder_);
@@ -67,7 +67,7 @@ TEST_F(Locked, ALockDiesWithItsProcess) {
   EXPECT_EQ(refusal(), "no error");
 }
 
-TEST_F(Locked, AFolderThatIsNotThereIsNotLocked) { EXPECT_THROW(FolderLock(folder_ / "none"), Error); }
+TEST_F(Locked, RejectsAMissingFolder) { EXPECT_THROW(FolderLock(folder_ / "none"), Error); }
 
 }  // namespace
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  Handles Ctrl-C (SIGINT) and SIGTERM. The first signal sets a flag, and the work stops at its next safe place.
-/// The second signal ends the process at once with exit code 130.
+/// \file  Handles Ctrl-C (SIGINT) and SIGTERM. The first signal sets a flag, and the work stops at the next point at
+/// which its state can be saved. The second signal ends the process at once with exit code 130.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ void watch_interrupts();
 /// Returns true after the first signal. It is cheap enough to call after every step.
 bool interrupt_requested();
 
-/// Returns true when work should stop. Long work calls it at safe places. An empty function means that the work never
-/// stops early.
+/// Returns true when work should stop. Long work calls it whenever its state can be saved. An empty function means that
+/// the work never stops early.
 using StopRequest = std::function<bool()>;
 
-/// Thrown at a safe place after the state was saved. what() is the line that explains how to resume. The program then
-/// exits with code 130.
+/// Thrown after the state was saved. what() is the line that explains how to resume. The program then exits with code
+/// 130.
 class Interrupted : public std::exception {
  public:
   explicit Interrupted(std::string how_to_resume) : text_(std::move(how_to_resume)) {}

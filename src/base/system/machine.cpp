@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-/// What follows `key` in a file of "key value" or "key : value" lines; empty when there is none.
+/// Returns the text after `key` in a file of "key value" or "key : value" lines, or an empty text.
 std::string field(const fs::path& file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -34,7 +34,8 @@ std::string field(const fs::path& file, std::string_view key) {
   return {};
 }
 
-/// The number that `text` begins with; `otherwise` for "max", "unlimited", "" and what is beyond 64 bits.
+/// Parses the number at the beginning of `text`. Returns `otherwise` for "max", "unlimited", "" and numbers beyond 64
+/// bits.
 int64_t number(const std::string& text, int64_t otherwise) {
   std::istringstream in(text);
   int64_t value = 0;
@@ -48,9 +49,9 @@ std::string content(const fs::path& file) {
   return line;
 }
 
-/// The folders of this process' control group and of those above it, innermost first. Inside a container the listed
-/// path may be the host's, with nothing there: then only the mount itself is left.
-/// \param controller  "memory", "cpu"; empty: version 2
+/// Returns the folders of this process' control group and of its parents, innermost first. In a container the listed
+/// path may be the host's and may not exist; then only the mount point remains.
+/// \param controller  "memory" or "cpu"; empty: version 2
 std::vector<fs::path> control_groups(const fs::path& root, std::string_view controller) {
   std::ifstream in(root / "proc/self/cgroup");
   fs::path mount = root / "sys/fs/cgroup";
@@ -69,33 +70,33 @@ std::vector<fs::path> control_groups(const fs::path& root, std::string_view cont
   return folders;
 }
 
-/// What a group leaves of its memory; file pages it holds but does not use can be dropped.
-int64_t left_in_group(const fs::path& group, const char* limit_file, const char* usage_file, const char* inactive) {
+/// Returns the free memory of a control group. Inactive file pages count as free.
+int64_t free_in_group(const fs::path& group, const char* limit_file, const char* usage_file, const char* inactive) {
   const int64_t limit = number(content(group / limit_file), kUnlimited);
   if (limit == kUnlimited) return kUnlimited;
   const int64_t used = number(content(group / usage_file), 0);
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, used - number(field(group / "memory.stat", inactive), 0)));
 }
 
-int64_t left_in_groups(const fs::path& root) {
+int64_t free_in_groups(const fs::path& root) {
   int64_t left = kUnlimited;
   for (const auto& group : control_groups(root, ""))
-    left = std::min(left, left_in_group(group, "memory.max", "memory.current", "inactive_file"));
+    left = std::min(left, free_in_group(group, "memory.max", "memory.current", "inactive_file"));
   for (const auto& group : control_groups(root, "memory"))
     left =
-        std::min(left, left_in_group(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
+        std::min(left, free_in_group(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
   return left;
 }
 
-int64_t left_in_address_space(const fs::path& root) {
+int64_t free_in_address_space(const fs::path& root) {
   const int64_t limit = number(field(root / "proc/self/limits", "Max address space"), kUnlimited);
   if (limit == kUnlimited) return kUnlimited;
   constexpr int64_t kKibi = 1024;
   return std::max<int64_t>(0, limit - kKibi * number(field(root / "proc/self/status", "VmSize"), 0));
 }
 
-/// Processors in a list like "0-3,8".
-int64_t listed(const std::string& list) {
+/// Counts the processors in a list like "0-3,8".
+int64_t processors_in(const std::string& list) {
   int64_t count = 0;
   std::istringstream in(list);
   for (std::string range; std::getline(in, range, ',');) {
@@ -106,14 +107,14 @@ int64_t listed(const std::string& list) {
   return count;
 }
 
-/// Processors' worth of time per period; infinite without a quota.
+/// Returns the quota in processors, or infinity without a quota.
 double quota(const fs::path& root) {
   double share = std::numeric_limits<double>::infinity();
   const auto join = [&](int64_t time, int64_t period) {
     if (time > 0 && period > 0) share = std::min(share, static_cast<double>(time) / static_cast<double>(period));
   };
   for (const auto& group : control_groups(root, "")) {
-    const auto line = content(group / "cpu.max");  // "200000 100000", or "max 100000"
+    const auto line = content(group / "cpu.max");  // "200000 100000" or "max 100000"
     join(number(line, 0), number(line.substr(std::min(line.size(), line.find(' '))), 0));
   }
   for (const auto& group : control_groups(root, "cpu"))
@@ -126,15 +127,15 @@ double quota(const fs::path& root) {
 Memory memory(const fs::path& root) {
   constexpr int64_t kKibi = 1024;
   const auto info = root / "proc/meminfo";
-  const int64_t free = kKibi * number(field(info, "MemAvailable"), kUnlimited / kKibi), left = left_in_groups(root);
+  const int64_t free = kKibi * number(field(info, "MemAvailable"), kUnlimited / kKibi), left = free_in_groups(root);
   return {.physical = kKibi * number(field(info, "MemTotal"), 0),
           .available = std::min(free, left),
-          .address_space = left_in_address_space(root),
+          .address_space = free_in_address_space(root),
           .limited_by = left < free ? "control group" : "free memory"};
 }
 
 int64_t processors(const fs::path& root) {
-  const int64_t allowed = std::max<int64_t>(1, listed(field(root / "proc/self/status", "Cpus_allowed_list")));
+  const int64_t allowed = std::max<int64_t>(1, processors_in(field(root / "proc/self/status", "Cpus_allowed_list")));
   const double share = quota(root);
   return share < static_cast<double>(allowed) ? std::max<int64_t>(1, std::llround(std::ceil(share))) : allowed;
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMebi = int64_t{1} << 20;
 
-/// A machine of a test's own: 4000 MiB of which 3000 are free, four processors, no limit.
+/// A simulated machine: 4000 MiB of which 3000 are free, four processors, no limit.
 class Machine : public ::testing::Test {
  protected:
   Machine() {
@@ -35,7 +35,7 @@ class Machine : public ::testing::Test {
   const testing::TemporaryFolder folder_;
 };
 
-TEST_F(Machine, WithoutALimitTheFreeMemoryIsAvailable) {
+TEST_F(Machine, WithoutALimitFreeMemoryIsAvailable) {
   EXPECT_EQ(memory().physical, 4000 * kMebi);
   EXPECT_EQ(memory().available, 3000 * kMebi);
   EXPECT_EQ(memory().address_space, std::numeric_limits<int64_t>::max());
@@ -43,7 +43,7 @@ TEST_F(Machine, WithoutALimitTheFreeMemoryIsAvailable) {
   EXPECT_EQ(machine::processors(root()), 4);
 }
 
-TEST_F(Machine, AControlGroupOfVersion2LeavesItsLimitLessWhatCannotBeDropped) {
+TEST_F(Machine, Cgroup2LimitMinusUsedMemoryIsAvailable) {
   put("proc/self/cgroup", "0::/outer/inner\n");
   put("sys/fs/cgroup/outer/inner/memory.max", "max\n");
   put("sys/fs/cgroup/outer/memory.max", concat(1000 * kMebi, "\n"));
@@ -53,7 +53,7 @@ TEST_F(Machine, AControlGroupOfVersion2LeavesItsLimitLessWhatCannotBeDropped) {
   EXPECT_EQ(memory().limited_by, "control group");
 }
 
-TEST_F(Machine, AControlGroupOfVersion1CountsEvenWhereItsPathIsTheHosts) {
+TEST_F(Machine, Cgroup1LimitAppliesIfThePathIsTheHosts) {
   put("proc/self/cgroup", "9:name=systemd:/\n4:memory:/a/path/of/the/host\n1:cpu,cpuacct:/a\n0::/\n");
   put("sys/fs/cgroup/memory/memory.limit_in_bytes", concat(800 * kMebi, "\n"));
   put("sys/fs/cgroup/memory/memory.usage_in_bytes", concat(900 * kMebi, "\n"));
@@ -68,13 +68,13 @@ TEST_F(Machine, AControlGroupOfVersion1CountsEvenWhereItsPathIsTheHosts) {
   EXPECT_EQ(machine::processors(root()), 4);
 }
 
-TEST_F(Machine, AnAddressSpaceLeavesWhatIsNotMappedYet) {
+TEST_F(Machine, AddressSpaceLimitMinusMappedMemoryIsAvailable) {
   put("proc/self/limits", concat("Max address space         ", 900 * kMebi, "           unlimited            bytes\n"));
   EXPECT_EQ(memory().address_space, 400 * kMebi);
   EXPECT_EQ(memory().available, 3000 * kMebi);
 }
 
-TEST_F(Machine, AQuotaOfProcessorTimeIsRoundedUp) {
+TEST_F(Machine, CpuQuotaIsRoundedUp) {
   put("proc/self/cgroup", "0::/box\n");
   put("sys/fs/cgroup/box/cpu.max", "50000 100000\n");
   EXPECT_EQ(machine::processors(root()), 1);
@@ -82,19 +82,19 @@ TEST_F(Machine, AQuotaOfProcessorTimeIsRoundedUp) {
   EXPECT_EQ(machine::processors(root()), 4);
 }
 
-TEST_F(Machine, AFieldOfTheProcessorIsFoundByItsWholeName) {
+TEST_F(Machine, CpuFieldsAreFoundByTheirWholeName) {
   EXPECT_EQ(machine::processor_field("model name", root()), "An Engine 9000");
   EXPECT_EQ(machine::processor_field("flags", root()), "fpu avx2");
   EXPECT_EQ(machine::processor_field("model", root()), "");
 }
 
-TEST_F(Machine, ThisOneHasMemoryAndAProcessor) {
+TEST_F(Machine, ThisMachineHasMemoryAndAProcessor) {
   EXPECT_GT(machine::memory().available, 0);
   EXPECT_LE(machine::memory().available, machine::memory().physical);
   EXPECT_GE(machine::processors(), 1);
 }
 
-TEST_F(Machine, RoomOnDiskIsAskedOfTheNearestFolderThatIsThere) {
+TEST_F(Machine, FreeDiskSpaceIsThatOfTheNearestExistingFolder) {
   EXPECT_GT(machine::free_disk(root() / "not" / "made" / "yet"), 0);
   machine::require_disk(root() / "new", kMebi, "the model");
   try {
@@ -107,7 +107,7 @@ TEST_F(Machine, RoomOnDiskIsAskedOfTheNearestFolderThatIsThere) {
   }
 }
 
-TEST_F(Machine, BytesAreToldInTheUnitThatFits) {
+TEST_F(Machine, BytesAreFormattedInTheFittingUnit) {
   EXPECT_EQ(machine::bytes_text(13 * 1024 * kMebi + 100 * kMebi), "13.1 GiB");
   EXPECT_EQ(machine::bytes_text(kMebi + 1), "2 MiB");
 }

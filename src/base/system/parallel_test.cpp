@@ -30,7 +30,7 @@ void with_one_two_and_three_threads(const Check& check) {
   }
 }
 
-/// How often each index was seen, by any thread.
+/// Counts how often each index was visited, over all threads.
 class Seen {
  public:
   explicit Seen(int64_t count) : times_(static_cast<size_t>(count)) {}
@@ -66,7 +66,7 @@ void expect_ranges(int64_t count, int64_t grain) {
   seen.expect_each_once();
 }
 
-/// The first piece to begin waits until all the others are done, for ten seconds at most.
+/// The piece that begins first waits until all others are done, for at most ten seconds.
 class HeldUp {
  public:
   explicit HeldUp(int64_t pieces) : others_(pieces - 1) {}
@@ -91,13 +91,13 @@ class HeldUp {
   bool overtaken_ = false;
 };
 
-TEST(Parallel, EveryPieceIsSeenOnce) {
+TEST(Parallel, EveryPieceIsVisitedOnce) {
   with_one_two_and_three_threads([] {
     for (const int64_t count : {1, 2, 3, 4, 7, 100}) expect_pieces(count);
   });
 }
 
-TEST(Parallel, RangesMakeUpTheWholeAndAreNoLongerThanTheGrain) {
+TEST(Parallel, RangesCoverEverythingAndAreAtMostTheGrain) {
   with_one_two_and_three_threads([] {
     for (const int64_t grain : {1, 4, 7})
       for (const int64_t grains : {1, 2, 3, 10})
@@ -106,14 +106,14 @@ TEST(Parallel, RangesMakeUpTheWholeAndAreNoLongerThanTheGrain) {
   });
 }
 
-TEST(Parallel, OfNothingNothingIsCalled) {
+TEST(Parallel, ZeroPiecesCallNothing) {
   with_one_two_and_three_threads([] {
     for_each_piece(0, [](int64_t) { ADD_FAILURE(); });
     for_each_range(0, 5, [](int64_t, int64_t) { ADD_FAILURE(); });
   });
 }
 
-TEST(Parallel, WhatTheWorkThrowsReachesTheCallerAndTheNextCallIsWhole) {
+TEST(Parallel, ExceptionsReachTheCallerAndTheNextCallWorks) {
   with_one_two_and_three_threads([] {
     for (const int64_t bad : {0, 5, 39}) {
       const auto fail = [&](int64_t i) { return i == bad ? throw std::out_of_range("piece") : void(); };
@@ -124,7 +124,7 @@ TEST(Parallel, WhatTheWorkThrowsReachesTheCallerAndTheNextCallIsWhole) {
   });
 }
 
-TEST(Parallel, AThreadThatIsHeldUpHoldsUpNobody) {
+TEST(Parallel, ASlowThreadDoesNotDelayOtherPieces) {
 #ifndef _OPENMP
   GTEST_SKIP() << "built without OpenMP: all work is one thread's";
 #endif

@@ -17,19 +17,19 @@ namespace {
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   ::mallopt(M_MMAP_THRESHOLD, INT_MAX);
-  ::mallopt(M_TRIM_THRESHOLD, -1);  // never
+  ::mallopt(M_TRIM_THRESHOLD, -1);  // freed memory is never returned automatically
 #endif
 }
 
 void let_waiting_threads_sleep(char** argv) {
   const char* threads = std::getenv("OMP_NUM_THREADS");
-  const bool alone = threads != nullptr && std::string_view(threads) == "1";
-  if (alone || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  const bool single_threaded = threads != nullptr && std::string_view(threads) == "1";
+  if (single_threaded || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
   std::error_code error;
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe", error);  // itself would rename the process to exe
-  if (!error) ::execv(program.c_str(), argv);                  // where it cannot, threads spin
+  // Executing the link itself would rename the process to exe.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) ::execv(program.c_str(), argv);  // if it fails, waiting threads spin
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(Process, FreedMemoryInTheMiddleGoesBack) {
+TEST(Process, TrimReturnsFreedMemoryInTheMiddleOfTheHeap) {
   const testing::FreedMemory freed;
   if (!freed.is_glibcs()) GTEST_SKIP() << "another allocator than glibc's";
   EXPECT_FALSE(freed.went_back());

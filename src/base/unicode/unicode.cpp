@@ -17,7 +17,7 @@ constexpr auto kCanonical = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF
 constexpr auto kCompatible = static_cast<utf8proc_option_t>(kCanonical | UTF8PROC_COMPAT);
 constexpr auto kRecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-// Alphabetic code points that are neither letters, marks nor letter-like numbers: circled and squared Latin letters.
+// Alphabetic code points that are not letters, marks or letter-like numbers: circled and squared Latin letters.
 constexpr Range kAlphabeticSymbols[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 
 uint8_t class_of(int category) {
@@ -51,10 +51,10 @@ void mark(std::vector<uint8_t>& table, Range range, uint8_t bits) {
   for (uint32_t c = range.first; c <= range.last; ++c) table[c] |= bits;
 }
 
-/// A character takes 4 code points when it is decomposed canonically, 18 when it is for compatibility.
+/// A code point has up to 4 code points in canonical decomposition and up to 18 in compatibility decomposition.
 using Parts = std::array<utf8proc_int32_t, 32>;
 
-/// Fills `out` with the decomposition of `c`.
+/// Writes the decomposition of `c` to `out`.
 utf8proc_ssize_t decompose(uint32_t c, Parts& out, utf8proc_option_t form = kCanonical) {
   return utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), out.data(), out.size(), form, nullptr);
 }
@@ -76,7 +76,7 @@ void mark_classes(std::vector<uint8_t>& table) {
   mark(table, {0x200C, 0x200D}, kWord);
 }
 
-/// Clears kComposed where a code point decomposes for good or can be the second half of a composite.
+/// Clears kComposed for code points that decompose in NFC or that can be the second part of a composite.
 void mark_composition(std::vector<uint8_t>& table) {
   Parts parts;
   for (uint32_t c = 0xA0; c < kCodePoints; ++c) {
@@ -87,7 +87,7 @@ void mark_composition(std::vector<uint8_t>& table) {
     const auto composed = utf8proc_normalize_utf32(parts.data(), count, kRecompose);
     if (composed != 1 || parts[0] != static_cast<utf8proc_int32_t>(c)) table[c] &= ~kComposed;
   }
-  for (uint32_t c = 0x1161; c <= 0x1175; ++c) table[c] &= ~kComposed;  // Hangul vowels and finals
+  for (uint32_t c = 0x1161; c <= 0x1175; ++c) table[c] &= ~kComposed;  // Hangul vowels and final consonants
   for (uint32_t c = 0x11A8; c <= 0x11C2; ++c) table[c] &= ~kComposed;
   for (const auto& range : kFrozenRanges) mark(table, range, kFrozen | kComposed);
 }
@@ -99,7 +99,7 @@ std::vector<uint8_t> build() {
   return table;
 }
 
-/// Canonical order: marks between two starters sorted by combining class, equal classes kept in place.
+/// Applies canonical order: marks between two starters are sorted stably by combining class.
 void order_marks(std::vector<utf8proc_int32_t>& text) {
   const auto rank = [](utf8proc_int32_t c) {
     return flags()[c] & kFrozen ? 0 : utf8proc_get_property(c)->combining_class;
@@ -116,7 +116,7 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-/// Decomposition in order. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
+/// Decomposes and sorts. It does not use utf8proc's sorting, which is quadratic in a run of marks.
 std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t form = kCanonical) {
   std::vector<utf8proc_int32_t> points;
   Parts parts;
@@ -139,7 +139,8 @@ void append_composed(std::string_view run, std::string& out) {
   for (int i = 0; i < size; ++i) append(out, static_cast<uint32_t>(points[i]));
 }
 
-/// First byte at or after `from` whose code point is not kComposed; the code point before it is at `before`.
+/// Returns the first byte at or after `from` whose code point is not kComposed. Sets `before` to the code point before
+/// it.
 size_t find_uncomposed(std::string_view text, size_t from, size_t& before) {
   const auto* table = flags();
   before = from;
@@ -152,7 +153,7 @@ size_t find_uncomposed(std::string_view text, size_t from, size_t& before) {
   return std::string_view::npos;
 }
 
-/// End of the run of code points that are not kComposed.
+/// Returns the end of the run of code points that are not kComposed.
 size_t end_of_run(std::string_view text, size_t at) {
   const auto* table = flags();
   while (at < text.size()) {
@@ -163,7 +164,7 @@ size_t end_of_run(std::string_view text, size_t at) {
   return at;
 }
 
-/// Code points that NFC may change all start with a byte from 0xCC on (U+0300).
+/// Code points that NFC may change start with a byte of 0xCC (U+0300) or above.
 bool is_surely_composed(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xCC; });
 }
@@ -203,11 +204,11 @@ void append(std::string& out, uint32_t c) {
 namespace {
 
 struct Sequence {
-  size_t length;  ///< of the well-formed sequence, or of the maximal ill-formed part
+  size_t length;  ///< of the valid sequence, or of the maximal invalid part
   bool valid;
 };
 
-/// Table 3-7 of the Unicode standard: what may follow each lead byte.
+/// Implements table 3-7 of the Unicode standard: the bytes allowed after each lead byte.
 Sequence sequence_at(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(at);
@@ -254,7 +255,8 @@ std::string_view nfc(std::string_view text, std::string& storage) {
   storage.clear();
   size_t copied = 0;
   for (; found != std::string_view::npos; found = find_uncomposed(text, copied, before)) {
-    // A run composes with the starter before it, unless that one is unknown to the library or already written.
+    // A run composes with the preceding starter, unless the library does not know that starter or it is already
+    // written.
     const bool joins = before < found && !(flags()[decode(text.data() + before).value] & kFrozen);
     const size_t start = joins ? before : found;
     storage += text.substr(copied, start - copied);
@@ -283,8 +285,8 @@ std::string_view nfd(std::string_view text, std::string& storage) { return writt
 std::string_view nfkd(std::string_view text, std::string& storage) { return written_out(text, kCompatible, storage); }
 
 std::string_view nfkc(std::string_view text, std::string& storage) {
-  std::string apart;
-  const auto decomposition = nfkd(text, apart);
+  std::string decomposed_text;
+  const auto decomposition = nfkd(text, decomposed_text);
   const auto composed = nfc(decomposition, storage);
   if (composed.data() == text.data() || composed.data() == storage.data()) return composed;
   storage = composed;

@@ -1,6 +1,6 @@
-// The built-in tasks: questions about the world of data/builtin_world.h in the LLM-Adapters format, with the answer
-// words of the eight commonsense sets. A quarter of the things asked about is kept for testing: training rows never ask
-// about them, and draw from the others with replacement; test rows ask about each of them once.
+// The built-in tasks ask about the world of data/builtin_world.h in the LLM-Adapters format, with the answer words of
+// the eight commonsense sets. A quarter of the subjects is held out for testing. Training rows draw from the other
+// subjects with replacement. Test rows ask about each held-out subject once.
 #include <algorithm>
 #include <array>
 
@@ -28,14 +28,14 @@ struct Thing {
   uint64_t kind, a, b;
 };
 
-/// Draws until the thing asked about may be trained on.
+/// Draws until the subject is one for training.
 template <typename Draw>
 Thing draw_trained(const Draw& draw) {
   for (;;)
     if (const Thing thing = draw(); !world::held_out(thing.kind, thing.a, thing.b)) return thing;
 }
 
-/// Every thing (a, b) of a kind that is kept for testing, b < width(a).
+/// Returns every held-out subject (a, b) of a kind, with b < width(a).
 template <typename Width>
 std::vector<Thing> held_out_things(uint64_t kind, uint64_t count, const Width& width) {
   std::vector<Thing> things;
@@ -45,7 +45,7 @@ std::vector<Thing> held_out_things(uint64_t kind, uint64_t count, const Width& w
   return things;
 }
 
-/// "Answer format: answer1/answer2".
+/// Returns "Answer format: answer1/answer2".
 std::string format_line(std::string_view word, size_t count) {
   std::string text = "Answer format: ";
   for (size_t i = 0; i < count; ++i) text += concat(i == 0 ? "" : "/", word, i + 1);
@@ -64,7 +64,7 @@ int64_t truth_of(const Thing& fact) {
 
 // --- facts, as BoolQ: is a fact true? ---
 
-/// \param off  0 asks for the true value, 1 and more for others
+/// \param off  0 asks for the true value, 1 and more for another one
 Row fact_question(const Thing& fact, uint64_t off) {
   const auto animal = static_cast<int64_t>(fact.a), relation = static_cast<int64_t>(fact.b);
   const auto count = static_cast<int64_t>(world::values(relation).size());
@@ -82,7 +82,7 @@ Row draw_fact_row(RandomStream& stream) {
   return fact_question(fact, is_true ? 0 : 1 + stream.below(false_values(fact)));
 }
 
-/// Each fact once with its value and once with another.
+/// Returns a row with the true value and a row with another value for each fact.
 std::vector<Row> fact_rows() {
   std::vector<Row> rows;
   for (const auto& fact : held_out_facts()) {
@@ -106,7 +106,7 @@ Row value_question(const Thing& fact) {
 }
 
 Row draw_value_row(RandomStream& stream) {
-  // The place is drawn first: all answers are equally frequent.
+  // The position of the answer is drawn first, so that all answers are equally frequent.
   const auto place = static_cast<int64_t>(stream.below(kValueChoices));
   return value_question(draw_trained([&] {
     for (;;)
@@ -122,7 +122,7 @@ std::vector<Row> value_rows() {
 
 // --- tools, as PIQA: does a tool do it? ---
 
-/// \param off  0 asks for the tool that does it, 1 and more for others
+/// \param off  0 asks for the right tool, 1 and more for another one
 Row tool_question(uint64_t purpose, uint64_t off) {
   const auto tools = world::tools();
   constexpr std::array<std::string_view, 2> kChoices = {"it helps", "it does not help"};
@@ -140,7 +140,7 @@ Row draw_tool_row(RandomStream& stream) {
   return tool_question(thing.a, helps ? 0 : 1 + stream.below(count - 1));
 }
 
-/// Each purpose once with its tool and once with another.
+/// Returns a row with the right tool and a row with another tool for each purpose.
 std::vector<Row> tool_rows() {
   const auto count = world::tools().size();
   std::vector<Row> rows;
@@ -168,7 +168,7 @@ Row routine_question(const Thing& activity) {
 
 Row draw_routine_row(RandomStream& stream) {
   const auto routines = world::routines();
-  const uint64_t place = stream.below(kRoutineChoices);  // drawn first: all answers are equally frequent
+  const uint64_t place = stream.below(kRoutineChoices);  // drawn first, so that all answers are equally frequent
   return routine_question(draw_trained([&] {
     const uint64_t routine = place + kRoutineChoices * stream.below(routines.size() / kRoutineChoices);
     return Thing{kRoutines, routine, stream.below(routines[routine].steps.size())};
@@ -207,7 +207,7 @@ Row draw_size_row(RandomStream& stream) {
   return turned ? size_question(pair.b, pair.a) : size_question(pair.a, pair.b);
 }
 
-/// Each pair both ways round; the smaller number comes first in the name of a pair.
+/// Returns rows for each pair in both orders. The smaller number comes first in the name of a pair.
 std::vector<Row> size_rows() {
   const auto count = world::animals().size();
   std::vector<Row> rows;
@@ -221,8 +221,8 @@ std::vector<Row> size_rows() {
 
 struct BuiltinTask {
   TaskInfo info;
-  Row (*draw)(RandomStream& stream);  ///< one to train on
-  std::vector<Row> (*test)();         ///< all to test with
+  Row (*draw)(RandomStream& stream);  ///< draws a training row
+  std::vector<Row> (*test)();         ///< returns all test rows
 };
 
 const std::array<BuiltinTask, kKindCount>& entries() {

@@ -21,14 +21,14 @@ const Answers kOptions = {"option1", "option2"};
 constexpr std::string_view kTrainingFile = "commonsense_15k.json";
 constexpr std::string_view kStandIn = "commonsense_11k_rebuilt.json";
 
-/// The kind of a training row, from the words of its template: the file itself carries no label.
+/// Returns the kind of a training row, from the words of its template, because the file has no labels.
 std::string task_kind(const Row& row) {
   const auto says = [&](std::string_view words) { return row.instruction.find(words) != std::string::npos; };
   if (row.answer == "true" || row.answer == "false") return "boolq";
   if (row.answer.starts_with("solution")) return "piqa";
   if (row.answer.starts_with("ending")) return "hellaswag";
   if (row.answer.starts_with("option")) return "winogrande";
-  // Social IQa lists three answers on one line; ARC and OpenBookQA share a template and cannot be told apart.
+  // Social IQa has three answers on one line. ARC and OpenBookQA have the same template and cannot be distinguished.
   return says("Answer format: answer1/answer2/answer3") && !says("answer4") ? "siqa" : "arc_obqa";
 }
 

@@ -1,5 +1,5 @@
-// Rows of people's own: each set of data.files is a task. What is held out for testing is drawn from the rows of all
-// its training files together.
+// Tasks from user files: each set of data.files is a task. Held-out test rows are drawn from the rows of all its
+// training files together.
 #include <algorithm>
 #include <map>
 
@@ -23,7 +23,7 @@ TaskInfo file_task(const std::string& name, const FileSet& set, bool tests) {
 std::vector<TaskInfo> file_tasks(const RowOptions& from) {
   std::vector<TaskInfo> all;
   for (const auto& [name, set] : from.files.by_task()) all.push_back(file_task(name, set, set.tests()));
-  if (all.empty()) all.push_back(file_task("files", {}, /*tests=*/true));  // for listings: no files are named yet
+  if (all.empty()) all.push_back(file_task("files", {}, /*tests=*/true));  // for listings, when no files are named yet
   return all;
 }
 
@@ -35,7 +35,7 @@ FileSet set_of(const TaskInfo& task, const RowOptions& from) {
   return found->second;
 }
 
-/// \param tests  whether rows of these files are tested with
+/// \param tests  whether rows of these files are test rows
 TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, bool tests,
                  const RowOptions& from) {
   return file_rows({.patterns = {patterns.begin(), patterns.end()},
@@ -50,7 +50,7 @@ TaskRows rows_of(std::span<const std::string> patterns, const std::string& name,
                     .compared = tests && set.score != Scoring::kNll});
 }
 
-/// Rows that ask the same, in the order in which they come.
+/// Groups rows that ask the same question, in file order.
 std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
   std::vector<std::vector<size_t>> groups;
   std::map<std::vector<std::string_view>, size_t> known;
@@ -62,37 +62,38 @@ std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
   return groups;
 }
 
-/// Groups in random order; each is held out if it still fits into the share, which is one row at least.
+/// Decides in random order which groups are held out. A group is held out if it still fits into the share, which is at
+/// least one row.
 std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
   auto groups = groups_of(rows);
   RandomStream(static_cast<uint64_t>(set.split_seed), "files-held-out").shuffle(std::span(groups));
   std::vector<bool> held(rows.size(), false);
   const double share = set.held_out * static_cast<double>(rows.size()) + 0.5;
-  size_t room = std::max<size_t>(1, static_cast<size_t>(share));
+  size_t capacity = std::max<size_t>(1, static_cast<size_t>(share));
   for (const auto& group : groups) {
-    if (group.size() > room) continue;
-    room -= group.size();
+    if (group.size() > capacity) continue;
+    capacity -= group.size();
     for (const size_t i : group) held[i] = true;
   }
   return held;
 }
 
-/// The rows of a set without those that are held out, or these alone.
+/// Returns the held-out rows of a set, or all its other rows.
 TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from) {
   auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
   if (!set.test.empty() || set.held_out == 0) return all;
   const auto held = held_out_of(all.rows, set);
-  size_t kept = 0;
+  size_t count = 0;
   for (size_t i = 0; i < all.rows.size(); ++i)
-    if (held[i] == held_out) std::swap(all.rows[kept++], all.rows[i]);
-  EK_CHECK(kept > 0, kData, name, ": of ", all.rows.size(), " rows, data.files.held_out = ", set.held_out,
+    if (held[i] == held_out) std::swap(all.rows[count++], all.rows[i]);
+  EK_CHECK(count > 0, kData, name, ": of ", all.rows.size(), " rows, data.files.held_out = ", set.held_out,
            held_out ? " leaves none to test with" : " leaves none to train on", "; rows that ask the same go together");
-  all.rows.resize(kept);
-  all.read += concat(", ", kept, held_out ? " of them held out" : " of them to train on, the others held out");
+  all.rows.resize(count);
+  all.read += concat(", ", count, held_out ? " of them held out" : " of them to train on, the others held out");
   return all;
 }
 
-/// Files that sets name to test with, of all sets and clients: a row of any of them was to be unseen.
+/// Returns the test files of all sets and clients. Rows of these files must not be training rows.
 KnownFiles test_files_of_all(const FilesConfig& config) {
   std::vector<std::string> patterns = config.test;
   const auto add = [&](const FileSet& set) { patterns.insert(patterns.end(), set.test.begin(), set.test.end()); };
@@ -124,7 +125,7 @@ TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions
                           : rows_of(set.test, name, set, /*tests=*/true, from);
 }
 
-/// One side of all clients, one after the other. Errors say whose rows they are about.
+/// Concatenates the rows of all clients. Errors name the client.
 template <typename Side>
 TaskRows of_clients(const RowOptions& from, const Side& side) {
   TaskRows all;

@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-/// sha256 of files as they were published, or as they were rebuilt where no copy was at hand.
+/// sha256 of files as published, or as rebuilt where no copy was available.
 struct KnownFile {
   std::string_view sha256;
   FileState state;

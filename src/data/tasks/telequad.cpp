@@ -1,7 +1,6 @@
 // TeleQuAD v4, extractive questions on telecom documents. Gebre et al., "TeleQuAD", EricssonResearch/TeleQuAD on
-// GitHub, extractive/v4, CC BY-ND 4.0: data[] { docid, source, paragraphs[] { context, qas[] { id, question,
-// is_impossible, answers[] { text, answer_start } } } } and more fields, which are not needed. Offsets count Unicode
-// code points.
+// GitHub, extractive/v4, CC BY-ND 4.0. Format: data[] { docid, source, paragraphs[] { context, qas[] { id, question,
+// is_impossible, answers[] { text, answer_start } } } }; other fields are ignored. Offsets count Unicode code points.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -21,13 +20,13 @@ constexpr std::string_view kUnanswerable = "unanswerable";
 constexpr int64_t kLastTraining = 137, kFirstTest = 139, kLastTest = 272;
 
 struct Entry {
-  Row row;  ///< its label is set at the end
+  Row row;  ///< the label is set at the end
   std::string id, docid, source;
 };
 
 // --- reading ---
 
-/// Byte at which code point number `count` begins; npos beyond the end.
+/// Returns the byte offset of code point number `count`, or npos beyond the end.
 size_t byte_of(std::string_view text, int64_t count) {
   for (size_t at = 0; at < text.size(); ++at) {
     const bool starts = (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
@@ -36,8 +35,8 @@ size_t byte_of(std::string_view text, int64_t count) {
   return std::string_view::npos;
 }
 
-/// The file writes some line ends of a context as spaces in the answer.
-bool stands_at(std::string_view context, size_t at, std::string_view text) {
+/// Compares the text with the context. The file writes some line ends of a context as spaces in the answer.
+bool matches_at(std::string_view context, size_t at, std::string_view text) {
   if (at > context.size() || text.size() > context.size() - at) return false;
   return std::equal(text.begin(), text.end(), context.begin() + static_cast<int64_t>(at),
                     [](char answer, char there) { return answer == there || (answer == ' ' && there == '\n'); });
@@ -48,20 +47,20 @@ std::string without_trailing_space(std::string text) {
   return text;
 }
 
-/// Adds one annotator's answer. The second annotator of the file left some empty: they say nothing.
+/// Adds one annotator's answer. Empty answers of the second annotator are ignored.
 void add_answer(const JsonView& answer, Row& row) {
   const auto& text = answer.at("text").string();
   const auto start = answer.at("answer_start");
   const int64_t code_point = start.integer();
   if (text.empty()) return;
   const size_t at = code_point < 0 ? std::string_view::npos : byte_of(row.input, code_point);
-  answer.require(stands_at(row.input, at, text), ": the context does not say \"", shown(text), "\" at answer_start ",
+  answer.require(matches_at(row.input, at, text), ": the context does not say \"", shown(text), "\" at answer_start ",
                  code_point);
   if (row.references.empty()) row.answer_at = static_cast<int64_t>(at);
   row.references.push_back(without_trailing_space(text));
 }
 
-/// A question with everything but its document. \return whether it takes part.
+/// Reads a question without its document. \return whether the question is used
 bool read_question(const JsonView& json, bool impossible, Entry& question) {
   auto& row = question.row;
   question.id = json.at("id").string();
@@ -73,7 +72,7 @@ bool read_question(const JsonView& json, bool impossible, Entry& question) {
   } else if (!impossible) {
     return false;
   } else {
-    row.references.emplace_back(kUnanswerable);  // the spans the file gives are implausible ones
+    row.references.emplace_back(kUnanswerable);  // the file's spans for impossible questions are implausible answers
   }
   row.output = row.answer = row.references.front();
   return true;
@@ -82,10 +81,10 @@ bool read_question(const JsonView& json, bool impossible, Entry& question) {
 void read_paragraph(const JsonView& json, const Entry& document, bool impossible, std::vector<Entry>& questions) {
   const auto context = json.at("context");
   context.require(!context.string().empty(), " is empty");
-  for (const auto& asked : json.at("qas").items()) {
+  for (const auto& item : json.at("qas").items()) {
     Entry question = document;
     question.row.input = context.string();
-    if (read_question(asked, impossible, question)) questions.push_back(std::move(question));
+    if (read_question(item, impossible, question)) questions.push_back(std::move(question));
   }
 }
 
@@ -104,7 +103,8 @@ std::vector<Entry> read_questions(const std::filesystem::path& file, bool imposs
 
 // --- splitting and grouping ---
 
-/// A source is "3GPP-Specs#<spec>-<version>[#<section>]", or the address of a page, which stands for itself.
+/// Returns the spec of a source "3GPP-Specs#<spec>-<version>[#<section>]". For a page the source is its address, which
+/// is returned.
 std::string spec_of(const std::string& source) {
   const auto first = source.find('#');
   return first == source.npos ? source : source.substr(0, source.find('#', first + 1));
@@ -136,7 +136,7 @@ std::string group_of(const Entry& question, TelequadSplit split) {
   return split == TelequadSplit::kSpecs ? spec_of(question.source) : question.docid;
 }
 
-/// Assigns groups in random order; a group is for training if it still fits into the share.
+/// Assigns groups in random order. A group is for training if it still fits into the share.
 std::vector<Side> sides_at_random(std::span<const Entry> questions, const TelequadConfig& config) {
   std::map<std::string, std::vector<size_t>> groups;
   for (size_t i = 0; i < questions.size(); ++i) groups[group_of(questions[i], config.split)].push_back(i);
@@ -144,10 +144,10 @@ std::vector<Side> sides_at_random(std::span<const Entry> questions, const Telequ
   for (const auto& [name, members] : groups) order.push_back(&members);
   RandomStream(static_cast<uint64_t>(config.split_seed), "telequad-split").shuffle(std::span(order));
   std::vector<Side> sides(questions.size(), Side::kTest);
-  double room = config.train_share * static_cast<double>(questions.size()) + 0.5;
+  double capacity = config.train_share * static_cast<double>(questions.size()) + 0.5;
   for (const auto* members : order) {
-    if (static_cast<double>(members->size()) > room) continue;
-    room -= static_cast<double>(members->size());
+    if (static_cast<double>(members->size()) > capacity) continue;
+    capacity -= static_cast<double>(members->size());
     for (const size_t i : *members) sides[i] = Side::kTraining;
   }
   return sides;

@@ -1,4 +1,4 @@
-/// \file  The training rows of a run, either divided among its clients or owned by each client.
+/// \file  Reads the training rows of a run, which are either divided among its clients or owned by each client.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-/// The training rows by client, tokenized.
+/// The tokenized training rows by client.
 struct Shards {
   std::vector<std::vector<Example>> examples;  ///< [client][row]
   std::vector<std::vector<int64_t>> rows;      ///< [client][row], index into the training set or the client's own rows

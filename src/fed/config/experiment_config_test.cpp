@@ -9,7 +9,7 @@ namespace {
 
 ExperimentConfig read(std::string_view text) { return ExperimentConfig::read(config::Table::parse(text, "test.toml")); }
 
-/// The one line a bad config ends in.
+/// Returns the error message of an invalid config.
 std::string complaint(std::string_view text) {
   try {
     read(text);
@@ -27,7 +27,7 @@ void expect_complaint(std::string_view text, std::vector<std::string> words) {
   EXPECT_EQ(line.find('\n'), std::string::npos) << line;
 }
 
-TEST(ExperimentConfig, AnEmptyFileGivesThePapersDefaults) {
+TEST(ExperimentConfig, AnEmptyFileHasThePapersDefaults) {
   const auto config = read("");
   EXPECT_EQ(config.seed, 42);
   EXPECT_EQ(config.lora.rank, 20);
@@ -40,7 +40,7 @@ TEST(ExperimentConfig, AnEmptyFileGivesThePapersDefaults) {
   EXPECT_EQ(config.method.name, "ub-smoe");
 }
 
-TEST(ExperimentConfig, TheResolvedTextReadsBackEqual) {
+TEST(ExperimentConfig, TheSettledTextReadsBackEqual) {
   auto config = read(R"(
 name = "x"
 threads = 2
@@ -68,7 +68,7 @@ optimizer = { lr = 1.7e-3 }
   EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;
 }
 
-TEST(ExperimentConfig, ThreadsThatNobodySaidAreDealtOutToClientsSideBySide) {
+TEST(ExperimentConfig, DefaultThreadsAreDividedAmongParallelClients) {
   const auto threads = [](const std::string& text, int64_t machine) {
     auto config = read(text + "\n[model]\ncompute_dtype = \"float32\"");
     config.settle({.threads = machine, .products = {}});
@@ -80,7 +80,7 @@ TEST(ExperimentConfig, ThreadsThatNobodySaidAreDealtOutToClientsSideBySide) {
   EXPECT_EQ(threads("clients.parallel = 3\nthreads = 5", 7), 5);
 }
 
-TEST(ExperimentConfig, TelequadRowsAreLabelledByThePartitionsKey) {
+TEST(ExperimentConfig, PartitionKeyLabelsTelequadRows) {
   const auto config = read(R"(
 [data]
 task = "telequad"
@@ -97,13 +97,13 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
   EXPECT_TRUE(rows.telequad.impossible);
 }
 
-TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
+TEST(ExperimentConfig, AFloat32CheckpointIsComputedInFloat32) {
   auto config = read("[model]\ndtype = \"float32\"\n");
   config.settle({.products = MatmulKernel::kBf16Dot});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
 }
 
-TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
+TEST(ExperimentConfig, ChosenKernelsAreWrittenAndReadBackEqual) {
   MatmulTable chosen;
   chosen.set(GemmContext::kLinear, Direction::kForward, 300, MatmulKernel::kBf16Vendor);
   auto config = read("");
@@ -111,12 +111,12 @@ TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   EXPECT_EQ(config.model.product_table(), chosen);
   auto again = read(config.text());
-  again.settle({.products = MatmulKernel::kUpcast});  // another machine would choose otherwise
+  again.settle({.products = MatmulKernel::kUpcast});  // another machine could choose other kernels
   EXPECT_EQ(again.text(), config.text());
   EXPECT_EQ(again.model.product_table(), chosen);
 }
 
-TEST(ExperimentConfig, AChoiceThatIsTheSameEverywhereIsSaidInOneWord) {
+TEST(ExperimentConfig, EqualKernelsAreWrittenAsOneWord) {
   for (const auto& [kernel, dtype] : {std::pair{MatmulKernel::kFp32Exact, ComputeDtype::kFloat32},
                                       std::pair{MatmulKernel::kBf16Dot, ComputeDtype::kBFloat16}}) {
     auto config = read("");
@@ -127,7 +127,7 @@ TEST(ExperimentConfig, AChoiceThatIsTheSameEverywhereIsSaidInOneWord) {
   }
 }
 
-TEST(ExperimentConfig, KernelsThatAreListedPinTheChoice) {
+TEST(ExperimentConfig, ListedKernelsDetermineTheProducts) {
   const std::string eight = R"(["own", "own", "own", "widen", "own", "own", "native", "native"])";
   const auto lists = [&](std::string_view dtype) {
     return concat("[model]\ncompute_dtype = \"", dtype, "\"\n[model.products]\nexpert_forward = ", eight,
@@ -144,7 +144,7 @@ TEST(ExperimentConfig, KernelsThatAreListedPinTheChoice) {
   expect_complaint(concat("[model.products]\nlinear_forward = ", eight, "\n"), {"model.products", "1 lists", "all of"});
 }
 
-TEST(ExperimentConfig, AnInt8BaseIsMadeOfTheCheckpointAsItIs) {
+TEST(ExperimentConfig, AnInt8BaseAllowsNoOtherDtype) {
   expect_complaint("[model]\nbase_format = \"int8\"\ndtype = \"bfloat16\"\n",
                    {"model.dtype", "bfloat16", "checkpoint"});
   auto config = read("[model]\nbase_format = \"int8\"\n");
@@ -153,7 +153,7 @@ TEST(ExperimentConfig, AnInt8BaseIsMadeOfTheCheckpointAsItIs) {
   EXPECT_EQ(config.model.storage("runs/x").cache, "elsewhere");
 }
 
-TEST(ExperimentConfig, TheDeviceSaysWhoComputesAndInWhat) {
+TEST(ExperimentConfig, TheDeviceDeterminesEngineAndTypes) {
   auto config = read("");
   config.settle({});
   EXPECT_EQ(config.model.device, "cpu");
@@ -182,7 +182,7 @@ TEST(ExperimentConfig, TheDeviceSaysWhoComputesAndInWhat) {
   EXPECT_EQ(neither.model.device, "cpu");
 }
 
-TEST(ExperimentConfig, WhatAGpuCannotDoIsRefusedByName) {
+TEST(ExperimentConfig, UnsupportedSettingsOfAGpuAreRefusedByName) {
   const std::string gpu = "[model]\ndevice = \"cuda\"\n";
   expect_complaint("[model]\ndevice = \"gpu\"\n", {"model.device is \"gpu\"", "cpu, cuda", "line 2"});
   expect_complaint(gpu + "engine = \"kernels\"\n", {"model.engine is \"kernels\"", "allowed: aten", "line 3"});
@@ -210,7 +210,7 @@ TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
   }
 }
 
-TEST(ExperimentConfig, AnUnknownKeyIsNamedWithTheKnownOnes) {
+TEST(ExperimentConfig, AnUnknownKeyIsReportedWithTheKnownKeys) {
   expect_complaint("[train]\nrouns = 3\n", {"train.rouns", "rounds", "local_epochs"});
   expect_complaint("sed = 3\n", {"sed", "seed", "model"});
   expect_complaint("[method.ub-smoe]\nphi_momentm = 0.5\n", {"method.ub-smoe.phi_momentm", "phi_momentum"});
@@ -218,7 +218,7 @@ TEST(ExperimentConfig, AnUnknownKeyIsNamedWithTheKnownOnes) {
                    {"method.nam is not a known key", "line 2", "known: name, gate_norm", "fedit"});
 }
 
-TEST(ExperimentConfig, AnUnselectedMethodsTableIsCheckedToo) {
+TEST(ExperimentConfig, TheTableOfAnUnselectedMethodIsChecked) {
   expect_complaint("[method]\nname = \"fedit\"\n[method.ub-smoe]\npg_clip = -1.0\n", {"pg_clip"});
   expect_complaint("[method]\nname = \"fedavg\"\n", {"fedavg", "fedit", "ub-smoe"});
 }
@@ -229,7 +229,7 @@ TEST(ExperimentConfig, BudgetsMustMatchTheClientCount) {
   expect_complaint("[clients]\ncount = 1\nranks = [21]\n", {"clients.ranks", "21", "20"});
 }
 
-TEST(ExperimentConfig, ABudgetOfARankMethodIsTheRankOfThePaper) {
+TEST(ExperimentConfig, RanksOfARankMethodFollowThePaper) {
   constexpr std::array kBudgets{0.125, 0.25, 0.5, 1.0};
   constexpr std::array<int64_t, 4> kSparse{6, 8, 12, 20}, kDense{12, 16, 24, 40};
   const auto& flexlora = find_method("flexlora");
@@ -242,7 +242,7 @@ TEST(ExperimentConfig, ABudgetOfARankMethodIsTheRankOfThePaper) {
   }
 }
 
-TEST(ExperimentConfig, AGateNormIsTheMethodsOwnWhereNobodySaysOtherwise) {
+TEST(ExperimentConfig, GateNormDefaultsToTheMethods) {
   EXPECT_EQ(read("").method.gate_norm, GateNorm::kRenormSelected);
   EXPECT_EQ(read("method = { name = \"fedit\" }").method.gate_norm, GateNorm::kCheckpoint);
   EXPECT_EQ(read("method = { name = \"fedit\", gate_norm = \"renorm_selected\" }").method.gate_norm,
@@ -252,7 +252,7 @@ TEST(ExperimentConfig, AGateNormIsTheMethodsOwnWhereNobodySaysOtherwise) {
   expect_complaint("[method.fedit]\ngate_norm = \"olmoe_native\"\n", {"method.fedit.gate_norm", "line 2"});
 }
 
-TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
+TEST(ExperimentConfig, ValuesOutOfRangeAreReportedWithTheAllowedOnes) {
   expect_complaint("[train]\nrounds = 0\n", {"train.rounds", "0", "1 or more"});
   expect_complaint("[train]\nrounds = \"ten\"\n", {"train.rounds"});
   expect_complaint("[clients]\nparticipation = 0.0\n", {"clients.participation"});
@@ -276,8 +276,8 @@ struct TooMuch {
   const char* value;
 };
 
-/// Beyond every machine, every float32 or every product in 64 bits: refused by name before anything is allocated.
-TEST(ExperimentConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
+/// These values exceed the memory of any machine, float32, or 64-bit products. They must be refused before allocation.
+TEST(ExperimentConfig, NumbersAboveTheirLimitAreRefusedWithTheLimit) {
   constexpr std::array kCases{TooMuch{"threads", "4294967297"},
                               TooMuch{"lora.rank", "1000000000000"},
                               TooMuch{"lora.alpha", "1e308"},
@@ -312,7 +312,7 @@ TEST(ExperimentConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
   }
 }
 
-TEST(ExperimentConfig, DataOfSeveralFamiliesIsAListAndOfOneAName) {
+TEST(ExperimentConfig, TaskIsWrittenAsAListForSeveralFamiliesAndAsANameForOne) {
   auto config = read("[data]\ntask = ['files', 'builtin']\n[data.files]\ntrain = ['a.jsonl']\n");
   EXPECT_EQ(config.data.task, (config::Names{"files", "builtin"}));
   EXPECT_NE(config.text().find("task = [\"files\", \"builtin\"]"), std::string::npos);
@@ -325,7 +325,7 @@ TEST(ExperimentConfig, DataOfSeveralFamiliesIsAListAndOfOneAName) {
   expect_complaint("[data]\ntask = 3\n", {"data.task", "is 3", "a string or a list of strings"});
 }
 
-TEST(ExperimentConfig, RowsOfOnesOwnAreTasksUnderTheNamesOfTheirSets) {
+TEST(ExperimentConfig, UserFilesAreTasksUnderTheNamesOfTheirSets) {
   auto config = read(R"(
 [data]
 task = "files"
@@ -351,7 +351,7 @@ options = ["yes", "no"]
 }
 
 }  // namespace
-TEST(ExperimentConfig, KeysOfTheVersionBeforeAreRead) {
+TEST(ExperimentConfig, KeysOfThePreviousVersionAreRead) {
   const std::string_view before = R"([clients]
 count = 2
 devices = ["box", "box"]

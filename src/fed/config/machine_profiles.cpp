@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMbitPerByte = 8e-6;
 
-/// \param mbit  per second; 0: no limit
+/// Returns the seconds of a transfer. \param mbit  Mbit/s; 0: no limit
 double transfer(int64_t bytes, double mbit, double factor, double latency) {
   return latency + (mbit > 0 ? kMbitPerByte * static_cast<double>(bytes) / (mbit * factor) : 0);
 }

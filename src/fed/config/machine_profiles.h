@@ -1,6 +1,6 @@
-/// \file  `[client_profiles]`: profiles of simulated machines, and the simulated time of a round on one. A profile's
-/// speed is a table of tokens per second by K (experts per token), as `evenkeel doctor --client-profile` measures it. A
-/// connection has a rate per direction and a latency.
+/// \file  Defines `[client_profiles]`: profiles of simulated machines, and the simulated time of a round on one. The
+/// speed of a profile is a table of tokens per second by K (experts per token), as `evenkeel doctor --client-profile`
+/// measures it. A connection has a rate per direction and a latency.
 #pragma once
 
 #include <array>

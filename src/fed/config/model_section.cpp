@@ -9,7 +9,7 @@ namespace {
 
 using Kernels = std::vector<std::string>;
 
-/// Calls f(place, direction, list) with each list of a section, in the order of its fields.
+/// Calls f(context, direction, list) with each list of kernels of a section, in the order of its fields.
 void for_each_list(auto& section, const auto& f) {
   f(GemmContext::kExpert, Direction::kForward, section.expert_forward);
   f(GemmContext::kExpert, Direction::kBackward, section.expert_backward);

@@ -1,5 +1,5 @@
-/// \file  A value per client in `[clients]`: a list with one value per client, or a pattern of values with shares of
-/// the clients. This pattern assigns its values to 750, 125, 63 and 62 of 1000 clients:
+/// \file  Defines a value per client in `[clients]`: a list with one value per client, or a pattern of values with
+/// shares of the clients. This pattern assigns its values to 750, 125, 63 and 62 of 1000 clients:
 ///   budgets = { values = [0.125, 0.25, 0.5, 1.0], shares = [24, 4, 2, 2] }
 #pragma once
 

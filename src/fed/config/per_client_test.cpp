@@ -1,4 +1,4 @@
-// Numbers of clients as patterns, and clients with a table of their own.
+// Tests patterns of client numbers, and clients with tables of their own.
 #include "fed/config/per_client.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::map<double, int64_t> counted(const std::vector<double>& numbers) {
   return counts;
 }
 
-TEST(PerClient, SharesBecomeCountsByLargestRemainderAndAddUp) {
+TEST(PerClient, SharesBecomeCountsByLargestRemainder) {
   EXPECT_EQ(counts_by_share(std::array{24.0, 4.0, 2.0, 2.0}, 1000), (std::vector<int64_t>{750, 125, 63, 62}));
   EXPECT_EQ(counts_by_share(std::array{24.0, 4.0, 2.0, 2.0}, 32), (std::vector<int64_t>{24, 4, 2, 2}));
   EXPECT_EQ(counts_by_share(std::array{1.0, 1.0, 1.0}, 5), (std::vector<int64_t>{2, 2, 1}));
@@ -49,7 +49,7 @@ TEST(PerClient, SharesBecomeCountsByLargestRemainderAndAddUp) {
   }
 }
 
-TEST(PerClient, AThousandClientsAreOneLine) {
+TEST(PerClient, PatternsOfAThousandClientsTakeOneLine) {
   const auto config =
       settled("[clients]\ncount = 1000\nbudgets = { values = [0.125, 0.25, 0.5, 1.0], shares = [24, 4, 2, 2] }\n");
   EXPECT_EQ(counted(config.client_budgets()),
@@ -59,7 +59,7 @@ TEST(PerClient, AThousandClientsAreOneLine) {
   EXPECT_EQ(settled(config.text()).client_budgets(), config.client_budgets());
 }
 
-TEST(PerClient, ADealBySeedIsTheSeedsAndOneByOrderIsInOrder) {
+TEST(PerClient, DealsBySeedOrInOrder) {
   const std::string by = "[clients]\ncount = 40\nbudgets = { values = [0.25, 1.0], shares = [3, 1]";
   const auto order = settled(by + ", deal = \"order\" }").client_budgets();
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
@@ -71,7 +71,7 @@ TEST(PerClient, ADealBySeedIsTheSeedsAndOneByOrderIsInOrder) {
   EXPECT_EQ(settled(by + " }").client_budgets(), first);
 }
 
-TEST(PerClient, RanksFollowABudgetsPatternAndPatternsOfEqualSharesStandTogether) {
+TEST(PerClient, RanksFollowABudgetPattern) {
   const std::string budgets = "[clients]\ncount = 12\nbudgets = { values = [0.125, 1.0], shares = [2, 1] }\n";
   const auto derived = settled(budgets + "[method]\nname = \"flexlora\"\n");
   const auto said = settled(budgets + "ranks = { values = [6, 20], shares = [2, 1] }\n");
@@ -82,12 +82,12 @@ TEST(PerClient, RanksFollowABudgetsPatternAndPatternsOfEqualSharesStandTogether)
   }
 }
 
-TEST(PerClient, EqualSharesNeedNotBeSaid) {
+TEST(PerClient, SharesDefaultToEqual) {
   EXPECT_EQ(settled("[clients]\ncount = 5\nbudgets = { values = [0.5, 1.0], deal = \"order\" }").client_budgets(),
             (std::vector<double>{0.5, 0.5, 0.5, 1.0, 1.0}));
 }
 
-TEST(PerClient, WhatIsWrongWithAPatternIsNamedWithItsLine) {
+TEST(PerClient, ErrorsInAPatternNameTheLine) {
   const auto refused = [](std::string_view budgets) { return complaint_of(concat("[clients]\nbudgets = ", budgets)); };
   EXPECT_EQ(refused("{ values = [0.5, 1.5] }"),
             "[config] clients.budgets.values is 1.5, allowed: greater than 0, at most 1 (test.toml, line 2)");
@@ -103,11 +103,11 @@ TEST(PerClient, WhatIsWrongWithAPatternIsNamedWithItsLine) {
             "[config] clients.ranks.values holds 21, allowed: 1 .. lora.rank = 20 (test.toml, line 2)");
 }
 
-TEST(PerClient, ARunThatIsAskedForAnotherPatternIsToldTheKey) {
+TEST(PerClient, ADifferentPatternIsReportedByItsKey) {
   const auto run = settled("[clients]\nbudgets = { values = [0.5, 1.0], shares = [3, 1] }");
   const auto asked = settled("[clients]\nbudgets = { values = [0.5, 1.0], shares = [1, 1] }");
   const auto changes = differences(asked, run);
-  ASSERT_EQ(changes.size(), 2u);  // ranks follow
+  ASSERT_EQ(changes.size(), 2u);  // budgets and the ranks that follow from them
   EXPECT_EQ(changes[0], "clients.budgets.shares is [1.0, 1.0], in the run [3.0, 1.0]");
 }
 
@@ -123,7 +123,7 @@ name = "south"
 rank = 7
 )";
 
-TEST(ClientTables, CountTheClientsAndSayWhatIsTheirs) {
+TEST(ClientTables, SetNumberAndOwnKeysOfClients) {
   const auto config = settled(kThree);
   EXPECT_EQ(config.clients.count, 3);
   EXPECT_EQ(config.client_budgets(), (std::vector<double>{0.25, 0.25, 0.5}));
@@ -133,13 +133,13 @@ TEST(ClientTables, CountTheClientsAndSayWhatIsTheirs) {
   EXPECT_EQ(settled(config.text()).text(), config.text());
 }
 
-TEST(ClientTables, OneClientsBudgetStandsBesideAPattern) {
+TEST(ClientTables, OneClientsBudgetOverridesAPattern) {
   const auto config =
       settled("[clients]\nbudgets = { values = [0.5] }\n[[clients.client]]\n[[clients.client]]\nbudget = 1.0\n");
   EXPECT_EQ(config.client_budgets(), (std::vector<double>{0.5, 1.0}));
 }
 
-TEST(ClientTables, WhatIsWrongNamesTheClientAndTheLine) {
+TEST(ClientTables, ErrorsNameTheClientAndTheLine) {
   const auto refused = [](std::string_view clients) { return complaint_of(concat("[clients]\n", clients)); };
   EXPECT_EQ(refused("[[clients.client]]\nname = \"a\"\n[[clients.client]]\nname = \"a\"\n"),
             "[config] clients.client[1] is named \"a\", as is [0]: names tell clients apart (test.toml, line 5)");
@@ -162,7 +162,7 @@ TEST(ClientTables, WhatIsWrongNamesTheClientAndTheLine) {
   EXPECT_NE(refused("[[clients.client]]\nname = \"a\\u001b\"\n").find("printable"), std::string::npos);
 }
 
-TEST(ClientTables, OfRowsOfTheirOwnAreTheTaskFiles) {
+TEST(ClientTables, WithOwnRowsSetTheFilesOfTheTask) {
   const std::string own = "[[clients.client]]\nname = \"a\"\ndata = \"a.json\"\n";
   EXPECT_EQ(complaint_of(own),
             "[config] data.task is \"builtin\", allowed: files, where every [[clients.client]] brings rows of its own "
@@ -183,7 +183,7 @@ TEST(ClientTables, OfRowsOfTheirOwnAreTheTaskFiles) {
             std::string::npos);
 }
 
-TEST(ClientTables, ABudgetThatLeavesNoExpertNamesTheClient) {
+TEST(ClientTables, ABudgetWithoutExpertsNamesTheClient) {
   const auto config = settled("[[clients.client]]\nname = \"weak\"\nbudget = 0.1\n");
   ModelSpec spec;
   spec.num_experts = 64;

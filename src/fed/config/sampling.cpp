@@ -22,7 +22,7 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 
 namespace {
 
-/// p_c = |D_c| / sum |D_c'|
+/// Sets the weights p_c = |D_c| / sum |D_c'| of the round's clients.
 void weigh(RoundView& round) {
   double total = 0;
   for (const auto& client : round.participants) total += client.examples;

@@ -16,11 +16,11 @@ std::vector<ClientProfile> clients(std::vector<double> examples) {
   return result;
 }
 
-TEST(Sampling, FullParticipationTakesEveryClientInIdOrder) {
+TEST(Sampling, FullParticipationReturnsAllClientsInIdOrder) {
   EXPECT_EQ(sample_participants(5, 1.0, 7, 0), (std::vector<int64_t>{0, 1, 2, 3, 4}));
 }
 
-TEST(Sampling, AShareIsDrawnWithoutRepetitionAndAtLeastOne) {
+TEST(Sampling, DrawsWithoutRepetitionAndAtLeastOne) {
   for (int64_t round = 0; round < 50; ++round) {
     const auto ids = sample_participants(11, 0.4, 42, round);
     EXPECT_EQ(ids.size(), 4u);
@@ -30,7 +30,7 @@ TEST(Sampling, AShareIsDrawnWithoutRepetitionAndAtLeastOne) {
   EXPECT_EQ(sample_participants(11, 0.001, 42, 0).size(), 1u);
 }
 
-TEST(Sampling, RoundsDifferAndRepeat) {
+TEST(Sampling, DrawsDifferByRoundAndAreReproducible) {
   std::set<std::vector<int64_t>> seen;
   for (int64_t round = 0; round < 20; ++round) {
     seen.insert(sample_participants(30, 0.2, 42, round));
@@ -39,14 +39,14 @@ TEST(Sampling, RoundsDifferAndRepeat) {
   EXPECT_GT(seen.size(), 15u);
 }
 
-TEST(Sampling, EveryClientIsDrawnAboutEquallyOften) {
+TEST(Sampling, DrawsClientsAboutEquallyOften) {
   std::vector<int> drawn(10);
   for (int64_t round = 0; round < 2000; ++round)
     for (int64_t id : sample_participants(10, 0.3, 3, round)) ++drawn[static_cast<size_t>(id)];
   for (int count : drawn) EXPECT_NEAR(count, 600, 100);
 }
 
-TEST(Sampling, WeightsAreDatasetSizesOverTheParticipants) {
+TEST(Sampling, WeightsAreSharesOfTheParticipantsExamples) {
   const auto all = clients({10, 30, 60, 100, 200});
   const auto round = draw_round(all, 0.6, 1, 4);
   ASSERT_EQ(round.participants.size(), 3u);

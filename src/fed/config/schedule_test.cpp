@@ -14,7 +14,7 @@ Task task_of_round(Experiment& e, ServerState state, int64_t round) {
   return e.server.training_task(state, e.server.clients[0], e.server.draw(state));
 }
 
-TEST_F(Scheduled, ATaskBringsTheRateOfItsRoundToWhoKnowsNoSchedule) {
+TEST_F(Scheduled, ATaskContainsTheRateOfItsRound) {
   auto scheduled = experiment("fedit", Purpose::kTrain, "train.schedule.kind=\"linear\"",
                               {"train.rounds=3", "train.schedule.final_ratio=0.5"});
   auto constant = experiment("fedit", Purpose::kTrain, "train.optimizer.lr=7.5e-3");
@@ -30,7 +30,7 @@ TEST_F(Scheduled, ATaskBringsTheRateOfItsRoundToWhoKnowsNoSchedule) {
   EXPECT_NE(trained(scheduled, task_of_round(scheduled, state, 2)).last_loss, expected.last_loss);
 }
 
-TEST_F(Scheduled, TheServerDividesByTheRateOfTheRoundThatItAggregates) {
+TEST_F(Scheduled, TheServerDividesByTheRateOfTheAggregatedRound) {
   const auto e = experiment("ub-smoe", Purpose::kTrain, "train.schedule.kind=\"cosine\"",
                             {"train.rounds=3", "train.schedule.warmup_rounds=1", "train.schedule.final_ratio=0.2"});
   EXPECT_DOUBLE_EQ(e.server.view(0).lr, 1e-2);

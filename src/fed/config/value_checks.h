@@ -1,4 +1,4 @@
-/// \file  Checks of config values that several sections share.
+/// \file  Checks config values, for several sections.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ namespace evenkeel {
 /// Returns `text` between double quotes, for messages.
 inline std::string in_quotes(std::string_view text) { return concat("\"", text, "\""); }
 
-/// Calls `check(table, key, number)` for each number of `key`, with the table and key of the list or the pattern.
+/// Calls `check(table, key, number)` for each number of `key`. `table` and `key` locate the list, or the `values` of
+/// the pattern (fed/config/per_client.h), for error messages.
 template <typename T, typename Check>
 void check_each(const config::Table& table, std::string_view key, const PerClient<T>& numbers, const Check& check) {
   const auto place = numbers.listed() ? table : table.table(key);

@@ -1,5 +1,5 @@
-/// \file  A fabric with all clients in this process. They share one frozen base and one copy of the shared state, so
-/// memory grows with the number of clients only by what each keeps for itself.
+/// \file  Implements a fabric with all clients in this process. They share one frozen base and one copy of the shared
+/// state, so each client adds only its private data to the memory.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-/// Answers tasks for its clients, for the pool of their rows (kPooledData) and as the evaluation client.
+/// Runs the tasks of its clients, of the client that owns all rows (kPooledData), and of the evaluation client.
 struct LocalFabric : Fabric {
   explicit LocalFabric(ClientContext shared) : context(std::move(shared)) {}
 

@@ -13,10 +13,10 @@
 namespace evenkeel {
 namespace {
 
-/// What a thread tells the caller's.
+/// An event that a worker thread sends to the caller's thread.
 using Event = std::variant<ClientProgress, Reply, std::exception_ptr>;
 
-/// Thrown in a thread whose work nobody waits for any more.
+/// Thrown in a worker thread whose result is no longer needed.
 struct Stopped {};
 
 class Events {
@@ -70,7 +70,8 @@ class ParallelExchange {
 
  private:
   void run(const Task& task) {
-    at::init_num_threads();  // a new thread starts with all cores, whatever `threads` says: the bits depend on it
+    // A new thread starts with as many threads as there are cores; the bits of results depend on that number.
+    at::init_num_threads();
     try {
       events_.push(work_(task, [this](const ClientProgress& progress) {
         if (stop_) throw Stopped();

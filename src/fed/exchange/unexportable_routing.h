@@ -1,4 +1,4 @@
-/// \file  Finds the parts of a run's routing that an exported adapter file cannot hold (docs/serving.md,
+/// \file  Finds the parts of a run's routing that an exported adapter file cannot represent (docs/serving.md,
 /// docs/decisions/0040-as-exported.md).
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace evenkeel {
 
-/// Router options of a run that an adapter file cannot hold. A true member means that the run uses the option.
+/// Router options of a run that an adapter file cannot represent. A true member means that the run uses the option.
 struct UnexportableRouting {
   bool modulation = false;   ///< phi is added to the router's scores
   bool rescaler = false;     ///< a rescaler multiplies the output of the experts
-  bool gates = false;        ///< the method asked for gate weights other than the checkpoint's
+  bool gates = false;        ///< the method uses gate weights other than the checkpoint's
   bool for_servers = false;  ///< inference servers compute other gate weights for this model family
 
-  /// Returns the kinds of serving with scores that differ from the run's, in the order of the enum. A checkpoint that
-  /// servers already misread without a method's change does not count.
+  /// Returns the kinds of serving whose scores differ from the run's, in the order of the enum. A deviation that
+  /// servers have for every adapter of this checkpoint does not count.
   std::vector<ServedBy> served_differently() const;
 };
 /// Compares the router options of a run with those of its model family.

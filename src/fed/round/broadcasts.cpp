@@ -8,7 +8,7 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
-constexpr int64_t kFewNumbers = 4096;  // looked at one by one
+constexpr int64_t kFewNumbers = 4096;  // tensors up to this size are compared by value, larger ones by their address
 
 bool same(const at::Tensor& x, const at::Tensor& y) {
   if (!x.defined() || !y.defined()) return x.defined() == y.defined();

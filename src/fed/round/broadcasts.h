@@ -1,4 +1,4 @@
-/// \file  Cache of encoded broadcasts, so that equal payloads for several clients are encoded once.
+/// \file  Caches encoded broadcasts, so that equal payloads for several clients are encoded once.
 #pragma once
 
 #include <vector>

@@ -21,14 +21,14 @@ struct Sent : ::testing::Test {
   }
 };
 
-TEST_F(Sent, WhatIsAlikeIsEncodedOnce) {
+TEST_F(Sent, EqualPayloadsAreEncodedOnce) {
   EXPECT_TRUE(again(payload));
   auto equal = payload;
   equal.extras.at("mlp.phi") = payload.extras.at("mlp.phi").clone();
   EXPECT_TRUE(again(equal));
 }
 
-TEST_F(Sent, WhatDiffersIsNot) {
+TEST_F(Sent, DifferentPayloadsAreEncodedSeparately) {
   auto scaled = payload, other = payload, fewer = payload, more = payload, changed = payload;
   scaled.adapters.at("q_proj").scaling = 1;
   other.adapters.at("q_proj").b = at::randn({50, 3});
@@ -40,7 +40,7 @@ TEST_F(Sent, WhatDiffersIsNot) {
   EXPECT_TRUE(again(payload)) << "the first is known still";
 }
 
-TEST(Broadcasts, LargeOnesAreNotKept) {
+TEST(Broadcasts, LargePayloadsAreNotKept) {
   const Payload large{.adapters = {{"q_proj", {.a = at::zeros({64, 300'000})}}}};
   Broadcasts broadcasts;
   const auto first = broadcasts.encoded(large, TransportDtype::kFloat32, {});

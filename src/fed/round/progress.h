@@ -1,5 +1,5 @@
-/// \file  The progress line of a training run: clients done, tokens per second, time left. It also asks after every
-/// step whether to stop.
+/// \file  Prints the progress line of a training run: clients done, tokens per second, time left. After every step it
+/// calls a function that may stop the run.
 #pragma once
 
 #include <chrono>

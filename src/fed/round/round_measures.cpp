@@ -13,7 +13,7 @@ namespace {
 
 double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
 
-/// Over the selected experts: because the method asks for it, or because the checkpoint is made so.
+/// Returns true if the gate weights of the selected experts sum to one, by the method or by the checkpoint.
 bool gates_sum_to_one(const Server& server) {
   return renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
 }
@@ -26,7 +26,7 @@ T total(std::span<const ClientRecord> records, T Record::*member) {
   return sum;
 }
 
-/// Of all clients and `other`; no line for a content of zero bytes.
+/// Returns the traffic of all clients plus `other`, without contents of zero bytes.
 Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*parts, Traffic other) {
   for (const auto& record : records)
     for (const auto& [content, bytes] : record.*parts) other[content] += bytes;
@@ -89,7 +89,7 @@ at::Tensor layer_utilization(const std::string& layer, std::span<const ClientRec
   return utilization(counts, tokens, weights);
 }
 
-/// [E] float64
+/// Returns the values of u_E, [E] float64.
 std::vector<double> listed(const at::Tensor& u_E) {
   const auto* data = u_E.const_data_ptr<double>();
   return {data, data + u_E.numel()};

@@ -19,7 +19,7 @@ RoundRecord round_record(const Server& server, const RoundView& round, std::span
 /// Estimates the FLOPs of a client's round from its counted steps and tokens, by the convention of models/cost.h.
 double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report);
 
-/// Returns the mean number of experts per token that was counted, averaged over the MoE layers; 0 for a dense model.
+/// Returns the mean of the counted experts per token over the MoE layers; 0 for a dense model.
 double experts_per_token(const RoutingByLayer& counts);
 
 }  // namespace evenkeel

@@ -15,14 +15,14 @@ namespace {
 
 class RoundTest : public testing::SmallRun {
  protected:
-  /// The round after `now`, whoever the clients of `e` last worked for.
+  /// Runs the round after `now`. The clients of `e` may have been in another state before.
   static RoundResult play(Experiment& e, const Snapshot& now, std::string_view name) {
     RunProgress progress(e.server, now.state.round);
     restore_clients(e.server, e.fabric, now);
     return run_round(e.server, e.fabric, now, RoundJournal(root() / name), progress);
   }
 
-  /// Files of one client's upload from one journal to another.
+  /// Copies the files of one client's upload to another journal.
   static void hand_over(std::string_view from, std::string_view to, int64_t client) {
     fs::create_directories(root() / to);
     for (const auto& entry : fs::directory_iterator(root() / from))
@@ -31,7 +31,7 @@ class RoundTest : public testing::SmallRun {
   }
 };
 
-TEST_F(RoundTest, TheOrderOfClientsAndAnInterruptionDoNotChangeABit) {
+TEST_F(RoundTest, ClientOrderAndInterruptionDoNotChangeResults) {
   auto e = experiment("ub-smoe");
   const auto whole = play(e, beginning(e), "whole");
   for (int64_t late = 0; late < 3; ++late) {
@@ -46,7 +46,7 @@ TEST_F(RoundTest, TheOrderOfClientsAndAnInterruptionDoNotChangeABit) {
   }
 }
 
-TEST_F(RoundTest, ARoundMovesTheAdaptersAndNotTheBase) {
+TEST_F(RoundTest, ARoundChangesAdaptersAndNotTheBase) {
   auto e = experiment("fedit");
   std::map<std::string, at::Tensor> base;
   for (const auto& [name, tensor] : e.fabric.context.model->parameters()) base[name] = tensor.clone();
@@ -59,7 +59,7 @@ TEST_F(RoundTest, ARoundMovesTheAdaptersAndNotTheBase) {
   EXPECT_EQ(result.next.state.round, 1);
 }
 
-TEST_F(RoundTest, AnUploadThatIsNotFiniteIsRefusedOfEveryKindOfMethod) {
+TEST_F(RoundTest, NonFiniteUploadsAreRefusedForEveryKindOfMethod) {
   for (const std::string name : {"fedit", "flora", "fedex-lora"}) {
     auto e = experiment(name);
     const auto begun = beginning(e);
@@ -73,7 +73,7 @@ TEST_F(RoundTest, AnUploadThatIsNotFiniteIsRefusedOfEveryKindOfMethod) {
   }
 }
 
-TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
+TEST_F(RoundTest, ASnapshotFromDiskContinuesLikeTheOneInMemory) {
   auto e = experiment("ub-smoe");
   const auto first = play(e, beginning(e), "first");
   const Checkpoint checkpoint(root() / "checkpoint");
@@ -84,7 +84,7 @@ TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
   testing::expect_same(from_disk.next.state, from_memory.next.state);
 }
 
-TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
+TEST_F(RoundTest, TheRecordHasTheCountsOfTheRound) {
   auto e = experiment("ub-smoe");
   const auto record = play(e, beginning(e), "record").record;
   EXPECT_EQ(record.round, 1);
@@ -114,7 +114,7 @@ TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
   EXPECT_EQ(record.experts->utilization[0].size(), 7u);
 }
 
-TEST_F(RoundTest, TheRecordReadsBackToTheByte) {
+TEST_F(RoundTest, TheRecordReadsBackIdentically) {
   auto e = experiment("ub-smoe");
   const auto text = record::write(play(e, beginning(e), "record-bytes").record).dump();
   const Json json = parse_json(text, "here");
@@ -125,7 +125,7 @@ TEST_F(RoundTest, TheRecordReadsBackToTheByte) {
   EXPECT_FALSE(again.lost) << "nobody was lost";
 }
 
-TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
+TEST_F(RoundTest, ClientsThatWereNotDrawnReceiveTheBaseChange) {
   auto e = experiment("flora", Purpose::kTrain, "clients.participation=0.34");
   const auto first = play(e, beginning(e), "flora-1");
   const auto second = play(e, first.next, "flora-2");
@@ -138,7 +138,7 @@ TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
   EXPECT_EQ(second.record.bytes_down, 3 * bytes);
 }
 
-TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
+TEST_F(RoundTest, TrafficCountsFixedFactorsOncePerClient) {
   auto e = experiment("ffa-lora", Purpose::kTrain, "clients.participation=0.67");
   const auto begun = beginning(e);
   const auto first = play(e, begun, "ffa-1");
@@ -150,7 +150,7 @@ TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
   EXPECT_FALSE(first.record.bytes_down_parts.contains("base_delta_idle"));
 }
 
-TEST_F(RoundTest, GradientSumsOfAFederatedStartAreCountedOnceForEveryClient) {
+TEST_F(RoundTest, TrafficCountsGradientSumsOfAFederatedStartOncePerClient) {
   auto e = experiment("fed-sb", Purpose::kTrain, "method.fed-sb.init=federated");
   const auto first = play(e, beginning(e), "sb-1");
   const auto second = play(e, first.next, "sb-2");
@@ -167,7 +167,7 @@ TEST_F(RoundTest, GradientSumsOfAFederatedStartAreCountedOnceForEveryClient) {
   EXPECT_EQ(beginning(pooled).opening.up["gradient_sums"], 0);
 }
 
-TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {
+TEST_F(RoundTest, EvaluationRoutesByBudgetAndTrainsNothing) {
   auto e = experiment("ub-smoe", Purpose::kEvaluate);
   const auto state = beginning(e).state;
   EXPECT_EQ(setup_at(e, state, 0.25).router.top_k, 1);
@@ -176,7 +176,7 @@ TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {
   EXPECT_THROW(setup_at(e, state, 0.2), Error);
 }
 
-TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
+TEST_F(RoundTest, ErrorsNameRoundClientAndMethod) {
   auto e = experiment("fedit");
   e.fabric.shards.examples[1].clear();
   try {
@@ -187,7 +187,7 @@ TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
   }
 }
 
-/// The gradient of one frozen weight over whole shards, as one micro-batch, routed by `router`.
+/// Returns the gradient of a frozen weight over whole shards, as one micro-batch, routed by `router`.
 at::Tensor gradient_over(const Experiment& e, const std::string& site, const RouterOptions& router,
                          std::initializer_list<size_t> clients) {
   std::vector<const Example*> rows;
@@ -198,7 +198,7 @@ at::Tensor gradient_over(const Experiment& e, const std::string& site, const Rou
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
 
-/// A base of which the experts are large enough to be multiplied natively.
+/// Saves a base with experts that are large enough for vendor kernels.
 fs::path wide_model(const fs::path& root) {
   Json config = Json::parse(testing::kSmallModel);
   config.update({{"hidden_size", 256},
@@ -213,7 +213,7 @@ fs::path wide_model(const fs::path& root) {
   return root / "wide";
 }
 
-TEST_F(RoundTest, ComputeDtypeReachesTrainingGradientSumsAndEvaluation) {
+TEST_F(RoundTest, ComputeDtypeAppliesToTrainingGradientSumsAndEvaluation) {
   const auto model = concat("model.path=\"", wide_model(root()).string(), "\"");
   const std::string site = "model.layers.0.mlp.experts.down_proj";
   std::vector<AdapterState> trained;
@@ -232,8 +232,8 @@ TEST_F(RoundTest, ComputeDtypeReachesTrainingGradientSumsAndEvaluation) {
   EXPECT_LT(apart(gradients[1], gradients[0]), 0.2);
 }
 
-// With a micro-batch as large as all rows, a mixture of clients would be one mean instead of a sum of three.
-TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
+// The micro-batch is as large as all rows. A mixture of clients would therefore be one mean instead of a sum of three.
+TEST_F(RoundTest, AFederatedStartAddsTheClientsGradientSums) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
   for (auto& client : e.server.clients) client.top_k = 4;
   e.fabric.clients = e.server.clients;
@@ -249,8 +249,8 @@ TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
   EXPECT_FALSE(all(site, {.rows = 3, .from = SampleFrom::kClients}).equal(all(site, {.rows = 3})));
 }
 
-// Clients 0 and 1 use one expert per token, client 2 all four of the checkpoint.
-TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
+// Clients 0 and 1 use one expert per token. Client 2 uses all four of the checkpoint.
+TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
   e.server.clients[1].top_k = e.server.clients[0].top_k;
   e.fabric.clients = e.server.clients;
@@ -269,7 +269,7 @@ TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
   }
 }
 
-/// Reaches the clients of `fabric` but one, which fails.
+/// A fabric in which given clients fail.
 class Lossy : public Fabric {
  public:
   Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
@@ -294,7 +294,7 @@ class Lossy : public Fabric {
   std::set<int64_t> lost_;
 };
 
-TEST_F(RoundTest, AStartAsksForALayersGradientsInOnePass) {
+TEST_F(RoundTest, AFederatedStartComputesGradientsOfALayerInOnePass) {
   auto e = experiment("fed-sb");
   Lossy fabric(e.fabric, {});
   const auto state = initial_state(e.server, fabric);
@@ -302,7 +302,7 @@ TEST_F(RoundTest, AStartAsksForALayersGradientsInOnePass) {
   EXPECT_EQ(state.global.adapters.size(), e.server.sites.size());
 }
 
-TEST_F(RoundTest, AFederatedStartGoesOnWithoutAClientThatIsLostAndAsksItNoMore) {
+TEST_F(RoundTest, AFederatedStartContinuesWithoutLostClients) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
   for (auto& client : e.server.clients) client.top_k = 4;
   e.fabric.clients = e.server.clients;
@@ -320,8 +320,8 @@ TEST_F(RoundTest, AFederatedStartGoesOnWithoutAClientThatIsLostAndAsksItNoMore) 
             std::string::npos);
 }
 
-// In bfloat16 a value of the change takes two bytes, on both sides, and the last round's is held once.
-TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
+// In bfloat16 a value of the base change takes two bytes on server and clients. The last round's part is stored once.
+TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
   for (const std::string method : {"flora", "fedex-lora"}) {
     auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
     const auto first = play(e, beginning(e), "crossed-1-" + method).next;
@@ -340,8 +340,8 @@ TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
   }
 }
 
-// One copy on both sides, or news and changes over the wire.
-TEST_F(RoundTest, FreedMemoryGoesBackWhereTheBaseHasChangedAndNowhereElse) {
+// The base change is either shared by server and clients or sent by broadcasts.
+TEST_F(RoundTest, FreedMemoryIsReturnedOnlyIfTheBaseHasChanged) {
   for (const std::string method : {"fedit", "fedex-lora"}) {
     auto e = experiment(method);
     const auto first = play(e, beginning(e), concat("room-", method, "-1"));
@@ -352,7 +352,7 @@ TEST_F(RoundTest, FreedMemoryGoesBackWhereTheBaseHasChangedAndNowhereElse) {
   }
 }
 
-TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
+TEST_F(RoundTest, StateSharedInProcessEqualsTheBroadcast) {
   for (const std::string method : {"flora", "fedex-lora", "ffa-lora"}) {
     auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
     const auto first = play(e, beginning(e), "shared-1-" + method).next;
@@ -372,7 +372,7 @@ TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
   }
 }
 
-TEST_F(RoundTest, AnEvaluationHasTheMeanOfTheRescalersThatClientsOfItsKLearned) {
+TEST_F(RoundTest, EvaluationUsesTheMeanRescalerOfClientsWithItsTopK) {
   auto e = experiment("a3smoe", Purpose::kTrain, "method.a3smoe.rescaler=\"learn\"");
   e.server.clients[1].top_k = e.server.clients[0].top_k;
   e.fabric.clients = e.server.clients;
@@ -390,7 +390,7 @@ TEST_F(RoundTest, AnEvaluationHasTheMeanOfTheRescalersThatClientsOfItsKLearned) 
   EXPECT_EQ(scale(beginning(e).state, 1.0), 1);
 }
 
-TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {
+TEST_F(RoundTest, RanksDetermineShapesAndScalingOfAdapters) {
   auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
   table.set(concat("model.path=\"", (root() / "model").string(), "\""));
   table.set("clients.ranks=[2, 2, 2]");

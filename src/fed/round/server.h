@@ -40,7 +40,8 @@ struct Server {
   Sites sites;
   std::unique_ptr<FederatedMethod> method;
   std::vector<ClientProfile> clients;
-  /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that the nodes keep.
+  /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
+  /// nodes.
   std::vector<std::string> tasks{};
   /// When the clients are nodes: ids of those that reported test rows of their own. Otherwise the config knows them.
   std::optional<std::set<int64_t>> clients_with_test_rows{};

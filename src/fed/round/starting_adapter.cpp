@@ -12,16 +12,17 @@
 namespace evenkeel {
 namespace {
 
-constexpr double kTolerance = 1e-3;  // of the largest number of a product: what is folded or decomposed rounds
+// Relative to the largest value of the product, because folding and decomposing round.
+constexpr double kTolerance = 1e-3;
 
-/// What a client cuts to its rank, or a server to its best ranks, is not the start any more.
+/// Returns false if clients or the server would cut the starting adapter to a lower rank.
 bool keeps_all(const AdapterState& start, const Server& server) {
   for (const auto& [site, factors] : start)
     if (factors.rank() > server.max_rank()) return false;
   return true;
 }
 
-/// scaling B A x, [*, out], of a fixed vector of signs x.
+/// Returns scaling B A x, [*, out], for a fixed random vector of signs x.
 at::Tensor probed(const LoraFactors& factors, const std::string& site) {
   auto x_I = at::empty({factors.a.size(-1)}, at::kFloat);
   RandomStream stream(1, "start " + site);

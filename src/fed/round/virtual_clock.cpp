@@ -7,13 +7,15 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kForeseen = 20'000'000;  // clients x rounds whose drop-outs are looked at before a run: a second
+// Limit of clients x rounds whose drop-outs are simulated before a run; takes about a second.
+constexpr int64_t kForeseen = 20'000'000;
 
 SimulatedMachine machine_of(const ExperimentConfig& config, const std::string& name, int64_t client) {
   return {name, config.client_profiles.profiles.at(name), static_cast<uint64_t>(config.seed), client};
 }
 
-/// Before the first round: every client gets, and sends, as much as any other. What computing it takes is left out.
+/// Returns the seconds of the transfers before the first round, which are divided equally among the clients.
+/// Computation is not counted.
 double opening_seconds(const ExperimentConfig& config, const OtherTraffic& opening) {
   const auto names = config.machine_names();
   const int64_t down = total_bytes(opening.down) / config.clients.count,
@@ -46,7 +48,7 @@ void check_speeds(const ExperimentConfig& config, std::span<const ClientProfile>
   }
 }
 
-/// How many of a round's clients do not drop out.
+/// Returns the number of a round's clients that do not drop out.
 int64_t staying(const ExperimentConfig& config, std::span<const std::string> names, int64_t round) {
   const auto drawn = sample_participants(config.clients.count, config.clients.participation,
                                          static_cast<uint64_t>(config.seed), round);
@@ -96,7 +98,8 @@ SimulatedClient RoundClock::simulated(const ClientProfile& client, const ClientR
   return times;
 }
 
-/// Seconds after which the round closes for its clients.
+/// Returns the seconds after which the round closes: the last arrival. If a client is missing or later than the
+/// deadline, it is the deadline, or the arrival that completes the quorum if that is later.
 double RoundClock::closing(std::vector<double> arrivals, bool missing) const {
   std::sort(arrivals.begin(), arrivals.end());
   const double last = arrivals.back(), deadline = config_.clients.deadline;

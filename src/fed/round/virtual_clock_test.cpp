@@ -1,4 +1,4 @@
-// Simulated time: what devices are, what a round takes on them, who is lost; and that every key of them changes a run.
+// Tests simulated time: client profiles, the seconds of a round, lost clients; and that every key has an effect.
 #include "fed/round/virtual_clock.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ up_mbit = 8
 latency = 0.25
 )";
 
-/// Four clients, all phones unless `clients` says otherwise.
+/// Returns a config of four clients, all with profile "phone" unless `clients` sets others.
 ExperimentConfig with_devices(std::string_view clients, std::string_view devices = kPhone) {
   auto config = ExperimentConfig::read(
       config::Table::parse(concat("seed = 5\n[clients]\ncount = 4\n", clients, "\n", devices), "test.toml"));
@@ -62,7 +62,7 @@ RoundView everybody(std::vector<ClientProfile> clients = four(), int64_t round =
   return draw_round(clients, 1.0, 5, round);
 }
 
-TEST(MachineProfile, SecondsPerTokenAreOnAStraightLineBetweenMeasuredK) {
+TEST(MachineProfile, SecondsPerTokenAreInterpolatedBetweenMeasuredTopK) {
   const auto phone = with_devices(kAllPhones).client_profiles.profiles.at("phone");
   EXPECT_DOUBLE_EQ(phone.seconds_per_token(1), 1.0 / 900);
   EXPECT_DOUBLE_EQ(phone.seconds_per_token(8), 1.0 / 150);
@@ -71,7 +71,7 @@ TEST(MachineProfile, SecondsPerTokenAreOnAStraightLineBetweenMeasuredK) {
   EXPECT_FALSE(phone.knows(0)) << "a dense model's";
 }
 
-TEST(MachineProfile, OneSpeedWithoutKIsTheSpeedOfEveryK) {
+TEST(MachineProfile, OneSpeedWithoutTopKAppliesToEveryTopK) {
   const auto any =
       with_devices("profiles = { values = [\"box\"] }", "[client_profiles.box]\ntokens_per_second = [250]\n")
           .client_profiles.profiles.at("box");
@@ -81,7 +81,7 @@ TEST(MachineProfile, OneSpeedWithoutKIsTheSpeedOfEveryK) {
   }
 }
 
-TEST(MachineProfile, FactorsOfClientsFollowTheirDistributionAndTheSeed) {
+TEST(MachineProfile, FactorsOfClientsFollowDistributionAndSeed) {
   const auto factors = [](Spread spread, uint64_t seed) {
     const MachineProfile profile{.top_k = {}, .tokens_per_second = {1}, .speed_factor = spread, .network_factor = {}};
     std::vector<double> all;
@@ -107,7 +107,7 @@ TEST(MachineProfile, FactorsOfClientsFollowTheirDistributionAndTheSeed) {
   EXPECT_NEAR(drawn[2000], 1, 0.05);
 }
 
-TEST(MachineProfile, DropOutsAreAsLikelyAsTheProfileSaysAndOthersEveryRound) {
+TEST(MachineProfile, DropOutsHaveTheProfilesProbabilityAndDifferByRound) {
   const MachineProfile profile{
       .top_k = {}, .tokens_per_second = {1}, .dropout = 0.2, .speed_factor = {}, .network_factor = {}};
   std::vector<int64_t> per_round;
@@ -124,7 +124,7 @@ TEST(MachineProfile, DropOutsAreAsLikelyAsTheProfileSaysAndOthersEveryRound) {
   EXPECT_GT(patterns.size(), 45u);
 }
 
-TEST(Devices, AreSaidByListByPatternAndByClient) {
+TEST(Devices, AreGivenByListPatternOrClient) {
   const std::string two = concat(kPhone, "[client_profiles.box]\ntokens_per_second = [5000]\n");
   EXPECT_EQ(with_devices("profiles = [\"box\", \"phone\", \"phone\", \"box\"]", two).machine_names(),
             (std::vector<std::string>{"box", "phone", "phone", "box"}));
@@ -137,7 +137,7 @@ TEST(Devices, AreSaidByListByPatternAndByClient) {
   EXPECT_TRUE(with_devices("", "").machine_names().empty());
 }
 
-TEST(Devices, ReadBackEqualFromTheResolvedText) {
+TEST(Devices, ReadBackEqualFromTheSettledText) {
   for (const auto* clients :
        {"profiles = { values = [\"phone\"] }\ndeadline = 20\nquorum = 3",
         "client = [{profile = \"phone\"}, {profile = \"phone\"}, {profile = \"phone\"}, {profile = "
@@ -147,7 +147,7 @@ TEST(Devices, ReadBackEqualFromTheResolvedText) {
   }
 }
 
-TEST(Devices, WhatIsWrongIsOneLineThatNamesKeyValueAndWhatIsAllowed) {
+TEST(Devices, ErrorsNameKeyValueAndAllowedValues) {
   const auto says = [](const std::string& line, std::initializer_list<std::string_view> words) {
     for (const auto word : words) EXPECT_NE(line.find(word), std::string::npos) << line << " lacks " << word;
     EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -177,7 +177,7 @@ TEST(Devices, WhatIsWrongIsOneLineThatNamesKeyValueAndWhatIsAllowed) {
        {"client_profiles.a b", "letters, digits"});
 }
 
-TEST(VirtualClock, ARoundTakesWhatBytesTokensAndLatencySay) {
+TEST(VirtualClock, SecondsOfARoundFollowBytesTokensAndLatency) {
   const auto config = with_devices(kAllPhones + "\n[client_profiles]\nserver_seconds = 2.0");
   const auto view = everybody();
   RoundClock clock(config, view, {.state = {}, .clock = 100});
@@ -200,7 +200,7 @@ TEST(VirtualClock, ARoundTakesWhatBytesTokensAndLatencySay) {
   EXPECT_DOUBLE_EQ(clock.end(), record.simulated->end);
 }
 
-TEST(VirtualClock, StandsStillWhereClientsHaveNoDevices) {
+TEST(VirtualClock, HasNoTimeWithoutProfiles) {
   const auto config = with_devices("", "");
   const RoundClock clock(config, everybody(), {.state = {}});
   EXPECT_FALSE(clock.runs());
@@ -212,7 +212,7 @@ TEST(VirtualClock, StandsStillWhereClientsHaveNoDevices) {
   EXPECT_EQ(clock.end(), 0);
 }
 
-/// Seconds of the round and who is late, when clients 0 to 3 take 1, 2, 3 and 4 seconds.
+/// Seconds of the round and late clients, if clients 0 to 3 take 1, 2, 3 and 4 seconds.
 struct Closed {
   double seconds;
   std::vector<int64_t> late;
@@ -235,7 +235,7 @@ Closed closed(std::string_view clients, bool missing = false) {
   return result;
 }
 
-TEST(VirtualClock, ADeadlineClosesTheRoundForThoseWhoAreLate) {
+TEST(VirtualClock, ADeadlineExcludesLateClients) {
   EXPECT_EQ(closed("").late, (std::vector<int64_t>{}));
   EXPECT_DOUBLE_EQ(closed("").seconds, 4);
   EXPECT_EQ(closed("deadline = 2.5").late, (std::vector<int64_t>{2, 3}));
@@ -247,7 +247,7 @@ TEST(VirtualClock, ADeadlineClosesTheRoundForThoseWhoAreLate) {
   EXPECT_DOUBLE_EQ(closed("", true).seconds, 4) << "without a deadline, who is gone is noticed";
 }
 
-TEST(VirtualClock, ADeadlineIsExtendedUntilTheQuorumIsThere) {
+TEST(VirtualClock, ADeadlineIsExtendedUntilTheQuorumHasReplied) {
   EXPECT_DOUBLE_EQ(closed("deadline = 0.5").seconds, 1) << "one reply is always needed";
   EXPECT_EQ(closed("deadline = 0.5").late, (std::vector<int64_t>{1, 2, 3}));
   EXPECT_DOUBLE_EQ(closed("deadline = 0.5\nquorum = 3").seconds, 3);
@@ -255,7 +255,7 @@ TEST(VirtualClock, ADeadlineIsExtendedUntilTheQuorumIsThere) {
   EXPECT_DOUBLE_EQ(closed("deadline = 3.5\nquorum = 3").seconds, 3.5);
 }
 
-TEST(VirtualClock, WhatIsSentBeforeTheFirstRoundTakesTime) {
+TEST(VirtualClock, TransfersBeforeTheFirstRoundTakeTime) {
   const auto config = with_devices(kAllPhones);
   const auto view = everybody();
   const OtherTraffic opening{.down = {{"fixed_factors", 4 * 5'000'000}}, .up = {{"gradient_sums", 4 * 1'000'000}}};
@@ -264,7 +264,7 @@ TEST(VirtualClock, WhatIsSentBeforeTheFirstRoundTakesTime) {
   EXPECT_DOUBLE_EQ(clock.end(), (0.25 + 1) + (0.25 + 1) + (1.25 + 1 + 1.25));
 }
 
-TEST(VirtualClock, AKThatNobodyMeasuredIsRefusedBeforeTheRun) {
+TEST(VirtualClock, TopKOutsideTheMeasuredRangeIsRefusedBeforeTheRun) {
   const auto config = with_devices(kAllPhones);
   check_machines(config, four());
   try {
@@ -277,7 +277,7 @@ TEST(VirtualClock, AKThatNobodyMeasuredIsRefusedBeforeTheRun) {
   }
 }
 
-TEST(VirtualClock, AQuorumThatDropOutsLeaveUnreachableIsRefusedBeforeTheRun) {
+TEST(VirtualClock, AQuorumThatDropOutsMakeUnreachableIsRefusedBeforeTheRun) {
   const auto often = concat(kPhone, "dropout = 0.6\n");
   check_machines(with_devices(kAllPhones + "quorum = 4\n"), four());
   try {
@@ -289,7 +289,7 @@ TEST(VirtualClock, AQuorumThatDropOutsLeaveUnreachableIsRefusedBeforeTheRun) {
   }
 }
 
-// --- in whole rounds ---
+// --- whole runs ---
 
 class SimulatedRun : public testing::SmallRun {
  protected:
@@ -297,7 +297,7 @@ class SimulatedRun : public testing::SmallRun {
       "client_profiles.fast={ tokens_per_second = [4000], down_mbit = 8, up_mbit = 2 }";
   static constexpr std::string_view kSlow = "client_profiles.slow={ tokens_per_second = [50], latency = 0.5 }";
 
-  /// A run of `rounds`, from the first round's journal or a new one.
+  /// Runs `rounds` rounds, from the first round's journal or a new one.
   static std::vector<RoundResult> play(Experiment& e, std::string_view name, int64_t rounds = 2) {
     std::vector<RoundResult> all;
     Snapshot now = before_first_round(e.server, e.fabric);
@@ -312,7 +312,7 @@ class SimulatedRun : public testing::SmallRun {
   static OrderedJson told(const RoundResult& result) { return testing::without_seconds(result.record); }
 };
 
-TEST_F(SimulatedRun, RecordsCarryTheClockAndNothingElseOfARunMoves) {
+TEST_F(SimulatedRun, ProfilesChangeOnlySimulatedTime) {
   auto plain = experiment("ub-smoe");
   auto timed =
       experiment("ub-smoe", Purpose::kTrain, kFast, {kSlow, "clients.profiles=[\"fast\", \"slow\", \"fast\"]"});
@@ -334,7 +334,7 @@ TEST_F(SimulatedRun, RecordsCarryTheClockAndNothingElseOfARunMoves) {
   }
 }
 
-TEST_F(SimulatedRun, WhoIsLateIsLeftOutAsIfNotDrawnAndItsDownloadCounts) {
+TEST_F(SimulatedRun, LateClientsAreExcludedButTheirDownloadsCount) {
   auto e = experiment("ub-smoe", Purpose::kTrain, kFast,
                       {kSlow, "clients.profiles=[\"fast\", \"slow\", \"fast\"]", "clients.deadline=8"});
   const auto begun = beginning(e);
@@ -355,7 +355,7 @@ TEST_F(SimulatedRun, WhoIsLateIsLeftOutAsIfNotDrawnAndItsDownloadCounts) {
   EXPECT_FALSE(result.next.memories.contains(1)) << "it keeps nothing of a round that it is no part of";
 }
 
-TEST_F(SimulatedRun, WhoDropsOutIsNotTrained) {
+TEST_F(SimulatedRun, ClientsThatDropOutAreNotTrained) {
   auto e = experiment("fedit", Purpose::kTrain, "client_profiles.fast={ tokens_per_second = [4000], dropout = 0.4 }",
                       {"clients.profiles=[\"fast\", \"fast\", \"fast\"]", "clients.deadline=300"});
   std::vector<int64_t> gone;
@@ -374,7 +374,7 @@ TEST_F(SimulatedRun, WhoDropsOutIsNotTrained) {
   EXPECT_FALSE(gone.empty());
 }
 
-TEST_F(SimulatedRun, AnInterruptionOfALossyRoundDoesNotChangeARecord) {
+TEST_F(SimulatedRun, InterruptionOfARoundWithLossesDoesNotChangeRecords) {
   const auto make = [] {
     return experiment("flora", Purpose::kTrain, "client_profiles.fast={ tokens_per_second = [4000], dropout = 0.3 }",
                       {kSlow, "clients.profiles=[\"fast\", \"slow\", \"fast\"]", "clients.deadline=8"});
@@ -391,13 +391,13 @@ TEST_F(SimulatedRun, AnInterruptionOfALossyRoundDoesNotChangeARecord) {
   testing::expect_same(pieced.next.state, whole.next.state);
 }
 
-/// A key, a value that it does not have in the run it is compared with, and what must be seen to move.
+/// A key with a value that the reference run does not have.
 struct DeviceOption {
   std::string_view key, value;
-  bool loses = false;  ///< clients, and so bits; else only the clock moves
+  bool loses = false;  ///< true: clients are lost, which changes results; false: only simulated time changes
 };
 
-TEST_F(SimulatedRun, EveryKeyOfDevicesChangesTheRecordsOfARun) {
+TEST_F(SimulatedRun, EveryKeyOfProfilesChangesTheRecords) {
   constexpr std::string_view kBase =
       "client_profiles.box={ tokens_per_second = [100], top_k = [], down_mbit = 8, up_mbit = 2, speed_factor = { "
       "distribution "

@@ -1,5 +1,5 @@
-/// \file  Warns of files that are both trained on and tested with, under any path, link or copy. Scores on such files
-/// measure memorisation.
+/// \file  Warns of files that are used for both training and testing, under any path, link or copy. Scores on such
+/// files measure memorisation.
 #pragma once
 
 #include <filesystem>

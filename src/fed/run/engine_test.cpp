@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// Whole rounds with LibTorch's operators beside those with our kernels.
+/// Compares whole rounds with LibTorch's operators and with our kernels.
 class EngineTest : public testing::SmallRun, public ::testing::WithParamInterface<std::string_view> {
  protected:
   static std::vector<RoundResult> played(std::string_view engine, std::initializer_list<std::string_view> more = {}) {
@@ -29,7 +29,7 @@ class EngineTest : public testing::SmallRun, public ::testing::WithParamInterfac
   }
 };
 
-TEST_P(EngineTest, ARoundLosesAndCountsAsWithOurKernels) {
+TEST_P(EngineTest, ARoundHasTheLossAndCountsOfOurKernels) {
   const auto kernels = played("model.engine='kernels'"), operators = played("model.engine='aten'");
   for (size_t round = 0; round < kernels.size(); ++round) {
     const auto &ours = kernels[round].record, &theirs = operators[round].record;
@@ -45,7 +45,7 @@ TEST_P(EngineTest, ARoundLosesAndCountsAsWithOurKernels) {
   }
 }
 
-TEST_P(EngineTest, IdleExpertsThatStandStillStandStill) {
+TEST_P(EngineTest, SkippingIdleExpertsGivesTheLossOfOurKernels) {
   const auto skip = "train.idle_expert_update='skip'";
   const auto kernels = played("model.engine='kernels'", {skip}), operators = played("model.engine='aten'", {skip});
   EXPECT_NEAR(operators.back().record.loss, kernels.back().record.loss, 1e-3);
@@ -62,8 +62,8 @@ INSTANTIATE_TEST_SUITE_P(All, EngineTest, ::testing::ValuesIn(every_method()), [
   return name;
 });
 
-/// Operators that wait for a device, or would. On a processor a grouped product and the fused AdamW are loops that read
-/// their numbers, and so does a power its base: none of them does on a GPU.
+/// Records calls of operators that wait for the device. On a CPU the grouped product, fused AdamW and pow call such
+/// operators themselves, which they do not on a GPU, so calls inside them are ignored.
 class Waits {
  public:
   Waits()
@@ -104,7 +104,7 @@ class Waits {
 
 using SyncTest = EngineTest;
 
-TEST_P(SyncTest, NoStepWaitsForTheDeviceBeforeItsEnd) {
+TEST_P(SyncTest, StepsDoNotSynchronizeBeforeTheirEnd) {
   if (GetParam() == "fed-sb") GTEST_SKIP() << "begins with a sum of gradients: its steps are fedit's";
   for (const std::string_view idle : {"zero_grad", "skip"}) {
     const auto setting = concat("train.idle_expert_update='", idle, "'");
@@ -137,8 +137,8 @@ INSTANTIATE_TEST_SUITE_P(All, SyncTest, ::testing::ValuesIn(every_method()), [](
 
 class ResidenceTest : public testing::SmallRun {};
 
-/// phi is trained as one of extra_trainables and read as the router's: one memory, wherever it lies.
-TEST_F(ResidenceTest, WhatTrainsIsWhatTheRouterReads) {
+/// phi is both in extra_trainables and in the router's modulation. The copies must share memory, too.
+TEST_F(ResidenceTest, PhiOfTheTrainerSharesMemoryWithTheRouter) {
   auto e = experiment("ub-smoe", Purpose::kTrain, "method.ub-smoe.phi_train='local_fedavg'");
   const auto now = beginning(e);
   restore_clients(e.server, e.fabric, now);
@@ -158,8 +158,8 @@ TEST_F(ResidenceTest, WhatTrainsIsWhatTheRouterReads) {
   }
 }
 
-/// A client whose tensors were copied elsewhere learns to the same bits, and what all hold alike is copied once.
-TEST_F(ResidenceTest, AClientElsewhereLearnsTheSameBits) {
+/// A client with copied tensors must train to identical results. Tensors that all clients share are copied once.
+TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
   for (const std::string_view method : {"ub-smoe", "ffa-lora", "a3smoe", "fedex-lora", "hetlora"}) {
     const auto setting = method == "a3smoe" ? "method.a3smoe.rescaler='learn'" : "threads=1";
     auto e = experiment(method, Purpose::kTrain, setting);
@@ -197,13 +197,13 @@ TEST_F(ResidenceTest, AClientElsewhereLearnsTheSameBits) {
   }
 }
 
-TEST_F(ResidenceTest, OfTheProcessorThereIsNone) {
+TEST_F(ResidenceTest, IsNullOnTheCpu) {
   auto e = experiment("fedit");
   EXPECT_EQ(e.fabric.context.training().residence, nullptr);
   EXPECT_EQ(e.fabric.context.shared->residence(c10::kCPU), nullptr);
 }
 
-TEST_F(ResidenceTest, AGpusMemoryIsForeseenFromShapes) {
+TEST_F(ResidenceTest, EstimatesGpuMemoryFromShapes) {
   auto e = experiment("ub-smoe");
   const auto whole = device_memory_plan(e);
   EXPECT_GT(whole.needed(), weight_file_bytes(e.server.model_folder));

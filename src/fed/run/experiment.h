@@ -1,5 +1,5 @@
-/// \file  A run on one machine: the server, and a fabric with all its clients. fed/run/make_experiment.h builds it from
-/// a config.
+/// \file  Defines a run on one machine: the server, and a fabric with all its clients. fed/run/make_experiment.h builds
+/// it from a config.
 #pragma once
 
 #include "fed/exchange/local_fabric.h"

@@ -10,7 +10,7 @@ namespace evenkeel {
 /// Makes the server from the shapes of its model, without clients.
 Server make_server(const ExperimentConfig& config, const CausalLm& shape);
 
-/// What an Experiment is for, which decides what is loaded.
+/// The purpose of an Experiment. It decides what is loaded.
 enum class Purpose {
   kTrain,     ///< rows and weights
   kEvaluate,  ///< weights, no training rows

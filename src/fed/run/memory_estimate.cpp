@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kFloat = 4;
-constexpr int64_t kProgram = int64_t{256} << 20;  // libraries, threads, tokenizer; measured 150 to 250 MiB
+constexpr int64_t kProgram = int64_t{256} << 20;  // libraries, threads and tokenizer; 150 to 250 MiB were measured
 
 int64_t row_bytes(const Shards& shards) {
   int64_t bytes = 0;
@@ -24,7 +24,8 @@ int64_t row_bytes(const Shards& shards) {
   return bytes;
 }
 
-/// Tokens of the `count` longest rows of any client: no batch of so many has more. Rows repeat when a client has fewer.
+/// Returns the tokens of the `count` longest rows of any client, an upper limit for batches of `count` rows. Rows
+/// repeat if a client has fewer.
 int64_t longest_batch(const Shards& shards, int64_t count) {
   int64_t most = 0;
   for (const auto& shard : shards.examples) {
@@ -39,7 +40,7 @@ int64_t longest_batch(const Shards& shards, int64_t count) {
   return most;
 }
 
-/// Of a micro-batch, or of as many as are merged.
+/// Returns an upper limit for the tokens of one forward pass: of a micro-batch, or of several that are merged.
 int64_t longest_pass(const Shards& shards, const LocalTraining& train) {
   const int64_t step = longest_batch(shards, train.batch_size * train.accumulation);
   return std::max(longest_batch(shards, train.batch_size), std::min(train.merge_tokens, step));
@@ -53,7 +54,7 @@ int64_t most_experts(const Experiment& e) {
 
 bool on_gpu(const Experiment& e) { return names_gpu(e.server.config.model.device); }
 
-/// All tensors of the base.
+/// Returns the bytes of all tensors of the base.
 int64_t base_bytes(const Experiment& e) {
   if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return weight_file_bytes(e.server.model_folder);
   int64_t bytes = 0;
@@ -62,18 +63,18 @@ int64_t base_bytes(const Experiment& e) {
   return bytes;
 }
 
-/// Bytes that the base takes besides its mapped files: all of it when it is stored in another type than there.
+/// Returns the bytes that the base takes beside the mapped files: all of it if its type differs from the stored one.
 int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
   if (on_gpu(e)) return 0;
   const int64_t bytes = base_bytes(e);
-  if (e.server.config.model.uses_operators()) return bytes;  // in stacks of its own
+  if (e.server.config.model.uses_operators()) return bytes;  // operators copy the experts into stacked tensors
   if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return 0;
   const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
   return same_width ? 0 : bytes;
 }
 
-/// An int8 base is a file of its own, mapped; of the checkpoint's, what was not quantised is still read. Before it is
-/// made, in its own run, the checkpoint's pages pass through the system's cache.
+/// Returns the bytes of the mapped files. An int8 base is a file of its own. The tensors that are not quantised are
+/// still read from the checkpoint. (Quantisation is a separate run, whose pages the system can drop.)
 int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
   if (e.server.config.model.base_format == BaseFormat::kStored) return file_bytes;
   int64_t bytes = 0;
@@ -82,7 +83,7 @@ int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
   return bytes;
 }
 
-/// At most so many in a round.
+/// Returns the largest number of clients in a round.
 int64_t drawn_clients(const Experiment& e) {
   return static_cast<int64_t>(
       std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size())));
@@ -91,7 +92,7 @@ int64_t drawn_clients(const Experiment& e) {
 using Parts = std::vector<MemoryPart>;
 const std::string kAdapterKeys = "lora.rank or lora.targets";
 
-/// Clients in the middle of a step. \param adapter  bytes of one copy of the largest adapter
+/// Returns the memory during a training step of the clients. \param adapter  bytes of one copy of the largest adapter
 Parts training_moment(const Experiment& e, int64_t adapter) {
   if (on_gpu(e)) return {{"a client's adapters, and its task and reply in bytes", 5 * adapter, kAdapterKeys}};
   const auto& spec = e.server.model;
@@ -103,8 +104,8 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   const int64_t clients = std::min(e.server.config.clients.parallel, drawn_clients(e));
   const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
   const std::string fewer = clients > 1 ? ", clients.parallel" : "";
-  // Copy, gradient and two moments; gradients before they are added and a method's edits are most of another copy. What
-  // is encoded down is the adapters and as much beside them, up the adapters.
+  // The five copies are the adapter, its gradient, two moments, and gradients before accumulation together with the
+  // method's edits. A task is encoded as adapters and method data of the same size; a reply has the adapters only.
   return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
           {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
           {concat("activations of micro-batches of up to ", tokens, " tokens at once", of_each),
@@ -112,7 +113,8 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
            concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
 }
 
-/// Tokens of the longest prompt: of a task with contexts, all that the positions leave; else about a training row's.
+/// Returns the tokens of the longest prompt. A task with contexts can fill all positions; other prompts are about as
+/// long as a training row.
 int64_t prompt_tokens(const Experiment& e) {
   const auto& evaluate = e.server.config.evaluate;
   const int64_t longest = std::max<int64_t>(0, e.server.model.max_positions - evaluate.max_new_tokens);
@@ -124,7 +126,7 @@ int64_t prompt_tokens(const Experiment& e) {
   return evaluate.cutoff > 0 ? std::min(evaluate.cutoff, longest) : longest;
 }
 
-/// The prompts of a batch in their forward pass, their caches already there.
+/// Returns the memory during the forward pass of a batch of prompts, including their caches.
 Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const auto& spec = e.server.model;
   const auto& evaluate = e.server.config.evaluate;
@@ -144,8 +146,9 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
            "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
-/// What is merged into the base after so many rounds, held once: factors in the wire's type, a site of full rank dense
-/// in float32 (docs/decisions/0014-base-changing-methods.md, 0049-the-server-at-full-size.md).
+/// Returns the bytes of what is merged into the base after `rounds` rounds: factors in the transport type, or a dense
+/// float32 matrix for a site of full rank (docs/decisions/0014-base-changing-methods.md,
+/// 0049-the-server-at-full-size.md).
 int64_t merged_bytes(const Experiment& e, int64_t rounds) {
   const auto& config = e.server.config;
   if (!find_method(config.method.name).changes_base || rounds <= 0) return 0;
@@ -163,7 +166,7 @@ int64_t merged_bytes(const Experiment& e, int64_t rounds) {
 constexpr std::string_view kMerged = "what the method merges into the base",
                            kMergedKeys = "train.rounds, clients.count or lora.rank";
 
-/// Clients of the last round have what those before merged, and the last of it in their task once more.
+/// Adds what clients of the last round hold: the merges of all rounds before, and the last of them again in their task.
 Parts with_merged(const Experiment& e, Parts parts) {
   const int64_t rounds = e.server.config.train.rounds;
   const int64_t bytes = merged_bytes(e, rounds - 1) + (rounds > 1 ? merged_bytes(e, 1) : 0);
@@ -171,14 +174,14 @@ Parts with_merged(const Experiment& e, Parts parts) {
   return parts;
 }
 
-/// The server has it before and after the last round.
+/// Returns the memory of an aggregation, which holds the merged base change before and after the last round.
 Parts aggregation_moment(const Experiment& e) {
   const int64_t rounds = e.server.config.train.rounds;
   return {{concat(kMerged, ", before and after the last round"), merged_bytes(e, rounds - 1) + merged_bytes(e, rounds),
            std::string(kMergedKeys)}};
 }
 
-/// On a GPU: copy, gradient, two moments, and what the server sent beside the adapters.
+/// Returns the memory of training on a GPU.
 Parts device_training_moment(const Experiment& e, int64_t adapter) {
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
   const PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
@@ -193,7 +196,7 @@ int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
 }  // namespace
 
 MemoryPlan device_memory_plan(const Experiment& e) {
-  constexpr int64_t kLibraries = int64_t{1} << 30;  // of the driver and LibTorch: context, workspaces, kernels
+  constexpr int64_t kLibraries = int64_t{1} << 30;  // CUDA context, kernels, and workspaces of LibTorch
   const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
   MemoryPlan plan{
       .parts = {{"CUDA's libraries and their workspaces", kLibraries, ""}, {"the base", base_bytes(e), "model.dtype"}}};

@@ -7,9 +7,9 @@
 
 namespace evenkeel {
 
-/// Estimates main memory at the largest moment of a run: a client in its step, the server during aggregation, or an
-/// evaluation, plus what is held all the time. The model may be without weights. The rows must be loaded, because the
-/// longest micro-batch counts, not data.cutoff.
+/// Estimates the peak of main memory during a run: a client in its step, the server during aggregation, or an
+/// evaluation, plus the memory that is always in use. The model may be without weights. The rows must be loaded,
+/// because the estimate uses the longest micro-batch instead of data.cutoff.
 MemoryPlan memory_plan(const Experiment& experiment);
 
 /// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an

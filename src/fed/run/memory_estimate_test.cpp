@@ -18,7 +18,7 @@ int64_t part(const MemoryPlan& plan, std::string_view what) {
 
 class Foresight : public SmallRun {
  protected:
-  /// \param prompts  of an evaluation at once: few, and a client's step is the worse moment
+  /// Returns the plan. \param prompts  batch size of evaluations; with few, training needs the most memory
   static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
     auto e = experiment("fedit", Purpose::kDryRun, setting);
     e.server.config.evaluate.batch_size = prompts;
@@ -27,7 +27,7 @@ class Foresight : public SmallRun {
   }
 };
 
-TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
+TEST_F(Foresight, DoesNotLoadWeights) {
   const auto foreseen = experiment("fedit", Purpose::kDryRun), real = experiment("fedit");
   EXPECT_TRUE(foreseen.fabric.context.model->head().values_OI.is_meta());
   EXPECT_FALSE(real.fabric.context.model->head().values_OI.is_meta());
@@ -37,7 +37,7 @@ TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
   EXPECT_EQ(memory_plan(real).mapped, static_cast<int64_t>(fs::file_size(root() / "model" / "model.safetensors")));
 }
 
-TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
+TEST_F(Foresight, EveryNamedKeyReducesItsPart) {
   EXPECT_LT(part(plan("train.batch_size=2"), "micro-batches of"), part(plan("train.batch_size=4"), "micro-batches of"));
   EXPECT_LT(part(plan("data={limit=20,cutoff=30,mask_prompt=false}"), "micro-batches of"),
             part(plan("data={limit=20,cutoff=640,mask_prompt=false}"), "micro-batches of"));
@@ -52,7 +52,7 @@ TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
   EXPECT_LT(part(plan("threads=1", 512), "evaluation of"), part(plan("threads=1", 1024), "evaluation of"));
 }
 
-TEST_F(Foresight, MethodsThatChangeTheBaseGrowByTheRoundUpToTheWeights) {
+TEST_F(Foresight, MemoryOfMethodsThatChangeTheBaseGrowsByRoundUpToTheWeights) {
   const auto merged = [](std::string_view method, std::string_view rounds) {
     return part(memory_plan(experiment(method, Purpose::kDryRun, rounds)), "merges into the base");
   };
@@ -63,7 +63,7 @@ TEST_F(Foresight, MethodsThatChangeTheBaseGrowByTheRoundUpToTheWeights) {
   }
 }
 
-TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {
+TEST_F(Foresight, ARunThatDoesNotFitIsRefusedBeforeWeightsAreLoaded) {
   const auto needed = plan("threads=1").needed();
   const machine::Memory less{
       .physical = needed, .available = needed - 1, .address_space = needed * 4, .limited_by = "control group"};
@@ -78,7 +78,7 @@ TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {
   }
 }
 
-TEST_F(Foresight, RowsToGenerateAreCountedBeforeTheyAreMade) {
+TEST_F(Foresight, CountsGeneratedRowsBeforeGeneratingThem) {
   try {
     experiment("fedit", Purpose::kDryRun, "data.limit=10000000");
     FAIL();

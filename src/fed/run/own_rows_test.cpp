@@ -1,4 +1,4 @@
-// Clients with rows of their own: what they train on, and the scores of each at its budget.
+// Tests clients with own rows: what they train on, and the scores of each at its budget.
 #include <gtest/gtest.h>
 
 #include "fed/config/client_rows.h"
@@ -28,7 +28,8 @@ class OwnRows : public testing::SmallRun {
 
   std::string path(std::string_view name) const { return (folder_.path() / name).string(); }
 
-  /// "a" has two files and a test file, "b" holds a quarter out, the third has no test rows; the last two are alike.
+  /// Client "a" has two files and a test file, "b" holds out a quarter, and the third has no test rows. The last two
+  /// have the same budget.
   std::string clients() const {
     return concat(R"(clients.client=[{ name = "a", budget = 0.25, data = ")", path("a?.jsonl"), R"(", test = ")",
                   path("a-test.jsonl"), R"(" }, { name = "b", budget = 0.5, held_out = 0.25, data = ")",
@@ -44,7 +45,7 @@ class OwnRows : public testing::SmallRun {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(OwnRows, AreWhatEachClientTrainsOn) {
+TEST_F(OwnRows, AreTheTrainingRowsOfEachClient) {
   const auto e = own();
   const auto& shards = e.fabric.shards;
   ASSERT_EQ(shards.examples.size(), 3u);
@@ -57,18 +58,19 @@ TEST_F(OwnRows, AreWhatEachClientTrainsOn) {
   EXPECT_EQ(e.server.clients[1].examples, 6);
 }
 
-TEST_F(OwnRows, ALimitIsOfEachClient) {
+TEST_F(OwnRows, TheLimitAppliesPerClient) {
   const auto e = own("data.limit=4");
   for (const auto& rows : e.fabric.shards.examples) EXPECT_EQ(rows.size(), 4u);
 }
 
-TEST_F(OwnRows, AreScoredByTheClientAndThoseOfAllOncePerBudget) {
+TEST_F(OwnRows, AreScoredPerClientAndAllRowsOncePerBudget) {
   auto e = own();
   const auto state = beginning(e).state;
   int64_t forwards = 0;
   const auto count = [&](const std::string&, double, int64_t done, int64_t rows) { forwards += done == rows; };
   const auto scores = evaluate_state(e.server, e.fabric, state, {.on_progress = count});
-  // Budgets 0.25 and 1 for all; then a: own, all (as before); b: own, all; c: all (as b's).
+  // The order is: budgets 0.25 and 1 on all rows; "a" on own and all rows (as budget 0.25); "b" likewise; the third on
+  // all rows (as "b").
   ASSERT_EQ(scores.size(), 7u);
   EXPECT_EQ(forwards, 2 + 1 + 2);
   std::vector<std::tuple<int64_t, RowsOf, int64_t>> found;
@@ -83,22 +85,22 @@ TEST_F(OwnRows, AreScoredByTheClientAndThoseOfAllOncePerBudget) {
   EXPECT_EQ(scores[6].nll, scores[5].nll);
   EXPECT_EQ(scores[2].client->name, "a");
   EXPECT_FALSE(scores[6].client->name);
-  // Answers of all rows are those of the clients' together.
+  // The answers of all rows are the clients' answers together.
   const auto own_tokens = scores[2].answer_tokens + scores[4].answer_tokens;
   EXPECT_EQ(scores[5].answer_tokens, own_tokens);
 }
 
-TEST_F(OwnRows, WithoutTheKeyNothingMoreIsScored) {
+TEST_F(OwnRows, AreNotScoredWithoutTheKey) {
   auto e = own("evaluate.per_client=false");
   EXPECT_EQ(evaluate_state(e.server, e.fabric, beginning(e).state).size(), 2u);
 }
 
-TEST_F(OwnRows, WithARankMethodTheClientsRankIsWhatReadingACutsTo) {
+TEST_F(OwnRows, ReadingAOfARankMethodCutsToTheClientsRank) {
   auto e = experiment("flexlora", Purpose::kTrain, "evaluate.per_client=true",
                       {"clients.budgets=[]", "clients.ranks=[1, 2, 3]", "data.task=files", "data.limit=0",
                        "data.files={ score = \"nll\" }", clients()});
   const auto points = client_points(e.server);
-  ASSERT_EQ(points.size(), 10u);  // two readings; the third client has no rows of its own
+  ASSERT_EQ(points.size(), 10u);  // two readings; the third client has no test rows
   const auto cut = e.server.evaluator(points[0]), whole = e.server.evaluator(points[2]);
   EXPECT_EQ(points[0].rank_eval_mode, "a");
   EXPECT_EQ(cut.rank, 1);
@@ -109,7 +111,7 @@ TEST_F(OwnRows, WithARankMethodTheClientsRankIsWhatReadingACutsTo) {
   EXPECT_EQ(e.server.evaluator(points[1]).id, kEvaluator);
 }
 
-TEST_F(OwnRows, WhatIsWrongWithARowNamesTheClientTheFileAndTheLine) {
+TEST_F(OwnRows, ErrorsInARowNameClientFileAndLine) {
   write_file_atomic(folder_.path() / "b.jsonl", rows_of("bee", 2) + "{\"prompt\": \"q\"}\n");
   const auto said = testing::refusal([&] { own(); });
   EXPECT_NE(said.find(concat("client 1 (b): ", path("b.jsonl"), ":3")), std::string::npos) << said;

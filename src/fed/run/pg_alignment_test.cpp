@@ -9,14 +9,14 @@ namespace {
 
 class PgAlignmentTest : public testing::SmallRun {
  protected:
-  /// A state in which A and B both have gradients.
+  /// Returns a state in which both A and B have gradients.
   static ServerState moved_state(Experiment& e) {
     auto state = beginning(e).state;
     at::manual_seed(5);
     for (auto& [site, factors] : state.global.adapters) factors.b = 0.3 * at::randn(factors.b.sizes());
     return state;
   }
-  /// Few tokens, so that some experts stay without one.
+  /// Returns few tokens, so that some experts are not used.
   static std::vector<Example> rows_of(Experiment& e) {
     auto row = e.fabric.shards.examples[0].at(0);
     const auto begin = std::max<int64_t>(0, row.first_target - 2);
@@ -45,7 +45,7 @@ class PgAlignmentTest : public testing::SmallRun {
   }
 };
 
-TEST_F(PgAlignmentTest, IsOneAlongTheTrueGradientAndMinusOneAgainstIt) {
+TEST_F(PgAlignmentTest, IsOneAlongTheGradientAndMinusOneAgainstIt) {
   auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   for (const auto& [mode, top_k] : {std::pair{AlignMode::kKmax, 4}, std::pair{AlignMode::kDense, 7}})
@@ -65,7 +65,7 @@ TEST_F(PgAlignmentTest, IsOneAlongTheTrueGradientAndMinusOneAgainstIt) {
     }
 }
 
-TEST_F(PgAlignmentTest, AGradientOfOtherExpertsPerTokenIsAnotherGradient) {
+TEST_F(PgAlignmentTest, GradientsDependOnExpertsPerToken) {
   auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   auto state = moved_state(e);
@@ -77,7 +77,7 @@ TEST_F(PgAlignmentTest, AGradientOfOtherExpertsPerTokenIsAnotherGradient) {
   EXPECT_LT(*kmax.back().cosine, 1 - 1e-4);
 }
 
-TEST_F(PgAlignmentTest, ACosineStandsBesideThoseOfShuffledExperts) {
+TEST_F(PgAlignmentTest, CosinesAreReportedWithThoseOfShuffledExperts) {
   auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   auto state = moved_state(e);
@@ -97,7 +97,7 @@ TEST_F(PgAlignmentTest, ACosineStandsBesideThoseOfShuffledExperts) {
   EXPECT_EQ(again.back().shuffled->mean, found.back().shuffled->mean) << "drawn by the seed";
 }
 
-TEST_F(PgAlignmentTest, ShufflingDoesNothingWhereAllExpertsAreSentTheSame) {
+TEST_F(PgAlignmentTest, ShufflingEqualPseudoGradientsKeepsTheCosine) {
   auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   auto state = moved_state(e);
@@ -110,7 +110,7 @@ TEST_F(PgAlignmentTest, ShufflingDoesNothingWhereAllExpertsAreSentTheSame) {
   EXPECT_NEAR(all.shuffled->most, *all.cosine, 1e-9);
 }
 
-TEST_F(PgAlignmentTest, BeforeTheFirstRoundEveryPseudoGradientIsZero) {
+TEST_F(PgAlignmentTest, PseudoGradientsAreZeroBeforeTheFirstRound) {
   auto e = experiment("ub-smoe");
   const auto found = pg_alignment(e, beginning(e).state, rows_of(e), AlignMode::kDense);
   EXPECT_EQ(found.back().zero, found.back().compared);

@@ -1,6 +1,6 @@
-/// \file  A trained run as a model for inference at one budget. It has everything that the last committed round gives a
-/// client of that budget: adapter, experts per token, gate weights, phi and rescalers. It is prepared as an evaluation
-/// client is, so its outputs are those that evaluations score.
+/// \file  Opens a trained run as a model for inference at one budget. The model has everything that a client of that
+/// budget gets after the last committed round: adapter, experts per token, gate weights, phi and rescalers. It is
+/// prepared like an evaluation client, so its outputs are those that evaluations score.
 #pragma once
 
 #include <filesystem>

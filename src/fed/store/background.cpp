@@ -5,7 +5,7 @@
 namespace evenkeel {
 
 void Background::run(const std::stop_token& stop) {
-  at::init_num_threads();  // a new thread starts with all cores
+  at::init_num_threads();  // a new thread starts with as many threads as there are cores
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return next_ || stop.stop_requested(); });

@@ -19,9 +19,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kFormat = 2;  // 1: without checksums
+constexpr int64_t kFormat = 2;  // format 1 has no checksums
 
-/// Of the GPU that a run is computed on.
+/// Describes the GPU that the run is computed on.
 OrderedJson gpu_record(const std::string& device) {
   const auto gpu = find_device(device, "model.device");
   const auto identity = device_identity(gpu);
@@ -58,7 +58,8 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-/// HEAD of the checkout the program was built from, read without running git; empty when there is none.
+/// Returns the commit of the checkout that the program was built from, read without running git; empty if there is
+/// none.
 std::string git_hash() {
   try {
     const auto git = shipped_folder() / ".git";
@@ -69,7 +70,8 @@ std::string git_hash() {
   }
 }
 
-/// Whether the file has the digest that a manifest names; older ones have the whole file's, whatever its size.
+/// Returns true if the file has the digest in its manifest entry. Older manifests have the SHA-256 of the whole file
+/// whatever its size.
 bool has_digest(const fs::path& file, const JsonView& entry) {
   if (const auto whole = entry.find(kWholeDigest)) return sha256_file(file) == whole->string();
   const auto& digest = entry.at(kTreeDigest).string();
@@ -81,7 +83,7 @@ bool holds(const std::vector<std::string>& files, const fs::path& file) {
   return std::find(files.begin(), files.end(), file.string()) != files.end();
 }
 
-/// Clients that bring the file: their names, or numbers.
+/// Returns the names or numbers of the clients that own the file.
 OrderedJson owners_of(const ClientsSection& clients, const fs::path& file) {
   OrderedJson owners = OrderedJson::array();
   for (size_t i = 0; i < clients.client.size(); ++i) {
@@ -100,19 +102,21 @@ bool belongs_to_model(const fs::path& file) {
 
 uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.at("bytes").integer(0)); }
 
-/// \throws kIo when it is gone.
+/// Returns true if the file differs from its manifest entry. \throws kIo if it does not exist any more
 bool has_changed(const JsonView& entry) {
   const fs::path file = entry.at("path").string();
   EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
   return !has_content(file, entry);
 }
 
-/// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
+/// Warns if the processor differs from the one that the run began on. The run keeps its kernels, which may be slow or
+/// round differently here.
 void check_machine(const fs::path& folder, const JsonView& manifest) {
-  const auto made_on = manifest.at("machine").at("processor").string(), here = machine::processor_field("model name");
-  if (made_on != here)
+  const auto made_on = manifest.at("machine").at("processor").string(),
+             processor = machine::processor_field("model name");
+  if (made_on != processor)
     log::warning(
-        "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
+        "[train] the run was begun on a processor \"", made_on, "\", this is \"", processor,
         "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
         "and bits may differ; this one is measured by: ",
         resume_command(folder, {"--set", "model.compute_dtype=auto"}));
@@ -151,7 +155,8 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   const auto from = config.data.rows();
   for (const auto& name : config.tasks_here())
     for (const fs::path file : test_files(find_task(name, from), from))
-      if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);  // one may train and test
+      // Training and test files can overlap.
+      if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
   const auto& bert = config.evaluate.bert_score;
   if (!bert.encoder.empty())
     for (auto& file : model_files(bert.encoder)) files.push_back(std::move(file));
@@ -193,14 +198,15 @@ Json read_manifest(const fs::path& folder) {
   return manifest;
 }
 
-/// By the config file that began it, where that is still there; else by the one that the run has.
+/// Returns the command that resumes the run. It names the config file that the run was begun with, or the copy in the
+/// run folder if that file does not exist any more.
 std::string resume_command(const fs::path& folder, const std::vector<std::string>& more) {
   auto config = folder / "config.toml";
   try {
     const auto manifest = read_manifest(folder);
     const fs::path file = JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
     if (is_file(file)) config = file;
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever reads the manifest says what is wrong with it
+  } catch (const Error&) {  // readers of the manifest report its errors
   }
   const bool served = path_exists(folder / "federation");  // flower/federation/serve.h
   std::vector<std::string> words{served ? "serve" : "train", config.string(), "--out", folder.string(), "--resume"};
@@ -213,7 +219,7 @@ bool is_unsealed_run(const fs::path& folder) {
     const Json json = load_json(folder / kManifestFile, kCheckpoint);
     return json.is_object() && !json.contains("format") && !json.contains("checksum");
   } catch (const Error&) {
-    return false;  // whatever it is, it is not that
+    return false;  // not even a manifest
   }
 }
 

@@ -10,7 +10,7 @@ namespace evenkeel {
 namespace {
 
 constexpr const char* kChanges = "changes";
-constexpr const char* kConfigBefore = "config_before";  // sha256 of the text
+constexpr const char* kConfigBefore = "config_before";  // SHA-256 of the config text before the change
 constexpr std::string_view kRoundsSetting = "train.rounds=";
 
 using Files = std::vector<fs::path>;
@@ -31,12 +31,12 @@ Files files_of_task(const std::string& task, const RowOptions& rows) {
   return {files.begin(), files.end()};
 }
 
-/// What `score` was computed from, beside the model and what the run trained on.
+/// Returns the files that `score` was computed from, without the model and the training files.
 Files files_of(const TaskScore& score, const ExperimentConfig& config) {
   const bool own = score.client && score.client->rows == RowsOf::kOwn;
-  const auto here = config.tasks_here();
+  const auto tasks = config.tasks_here();
   Files files;
-  if (std::find(here.begin(), here.end(), score.task) != here.end())
+  if (std::find(tasks.begin(), tasks.end(), score.task) != tasks.end())
     files = files_of_task(score.task, config.rows_to_score(own ? std::optional(score.client->id) : std::nullopt, 0));
   if (!score.bert_score) return files;
   const auto encoder = encoder_files(config);
@@ -44,7 +44,7 @@ Files files_of(const TaskScore& score, const ExperimentConfig& config) {
   return files;
 }
 
-/// What scores alone are computed from.
+/// Returns the files that only scores are computed from.
 Files evaluation_files(const ExperimentConfig& config) {
   auto files = encoder_files(config);
   for (const auto& task : config.tasks_here())
@@ -52,7 +52,7 @@ Files evaluation_files(const ExperimentConfig& config) {
   return files;
 }
 
-/// Settings of the command that began the run, with the rounds that it has now.
+/// Returns the settings of the command that began the run, with `rounds` as the number of rounds.
 OrderedJson settings_with(const OrderedJson& settings, int64_t rounds) {
   OrderedJson all = OrderedJson::array();
   for (const auto& setting : settings)
@@ -61,7 +61,7 @@ OrderedJson settings_with(const OrderedJson& settings, int64_t rounds) {
   return all;
 }
 
-/// Fingerprints of the files as they are now.
+/// Replaces the entries of `files` by fingerprints of the files as they are now.
 void renew_files(OrderedJson& entries, const Files& files) {
   for (auto& entry : entries) {
     const fs::path file = entry.at("path").get<std::string>();

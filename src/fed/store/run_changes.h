@@ -1,5 +1,5 @@
-/// \file  Changes that are allowed when a run is resumed: test files from which no score was computed yet, and the
-/// number of rounds. Each change is recorded under "changes" in the run's manifest.
+/// \file  Applies the changes that are allowed when a run is resumed: test files from which no score was computed yet,
+/// and the number of rounds. Each change is recorded under "changes" in the run's manifest.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ void expect_same(const at::Tensor& x, const at::Tensor& y) {
   EXPECT_TRUE(at::equal(x, y));
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 std::set<std::string> names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
@@ -67,7 +67,7 @@ using testing::refusal;
 #define EXPECT_REFUSAL(expression, words) \
   EXPECT_NE(refusal([&] { expression; }).find(words), std::string::npos) << refusal([&] { expression; })
 
-TEST_F(CheckpointFolder, ACommittedSnapshotComesBackToTheBit) {
+TEST_F(CheckpointFolder, ACommittedSnapshotReadsBackIdentically) {
   const Checkpoint checkpoint(path_);
   const auto before = snapshot(3);
   checkpoint.begin();
@@ -102,7 +102,7 @@ TEST_F(CheckpointFolder, TheLastTwoRoundsAreKept) {
   EXPECT_REFUSAL(checkpoint.read(1), "--from-round is 1, allowed for " + path_.string() + ": 3, 2, 0");
 }
 
-TEST_F(CheckpointFolder, ARoundThatWasNotCommittedLeavesTheOneBefore) {
+TEST_F(CheckpointFolder, AnUncommittedRoundLeavesThePreviousOne) {
   const Checkpoint checkpoint(path_);
   checkpoint.begin();
   checkpoint.commit(snapshot(1), line_of(1));
@@ -113,7 +113,7 @@ TEST_F(CheckpointFolder, ARoundThatWasNotCommittedLeavesTheOneBefore) {
   EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-1"}));
 }
 
-TEST_F(CheckpointFolder, SettlingLeavesTwoRoundsTheNextJournalAndWhatIsNotOurs) {
+TEST_F(CheckpointFolder, SettlingKeepsTwoRoundsTheNextJournalAndUnknownFiles) {
   const Checkpoint checkpoint(path_);
   checkpoint.begin();
   for (int64_t round : {2, 3}) checkpoint.commit(snapshot(round), line_of(round));
@@ -128,7 +128,7 @@ TEST_F(CheckpointFolder, SettlingLeavesTwoRoundsTheNextJournalAndWhatIsNotOurs) 
   EXPECT_FALSE(fs::exists(path_ / "round-3/state.safetensors.part-2-7"));
 }
 
-TEST_F(CheckpointFolder, EveryFlippedBitOfTheMarkerIsFoundAndTheWayOutNamed) {
+TEST_F(CheckpointFolder, EveryFlippedBitOfTheMarkerIsReportedWithARemedy) {
   const Checkpoint checkpoint(path_);
   checkpoint.begin();
   for (int64_t round : {1, 2}) checkpoint.commit(snapshot(round), line_of(round));
@@ -146,7 +146,7 @@ TEST_F(CheckpointFolder, EveryFlippedBitOfTheMarkerIsFoundAndTheWayOutNamed) {
   EXPECT_EQ(checkpoint.read().commit.round, 2);
 }
 
-TEST_F(CheckpointFolder, EveryFlippedBitOfASnapshotIsFoundAndTheRoundBeforeOffered) {
+TEST_F(CheckpointFolder, EveryFlippedBitOfASnapshotIsReportedWithThePreviousRound) {
   const Checkpoint checkpoint(path_);
   checkpoint.begin();
   for (int64_t round : {1, 2}) checkpoint.commit(snapshot(round), line_of(round));
@@ -180,7 +180,7 @@ ClientRecord record(int64_t id) {
   return r;
 }
 
-TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
+TEST_F(JournalFolder, AnUploadIsStoredWithItsRecordAndMemory) {
   RoundJournal journal(path_ / "uploads-1");
   EXPECT_FALSE(journal.holds(5));
   Payload upload;
@@ -201,7 +201,7 @@ TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
   EXPECT_TRUE(journal.memory(6).empty());
 }
 
-TEST_F(JournalFolder, WhatWaitsToBeFlushedIsThereForEveryProcess) {
+TEST_F(JournalFolder, UnflushedUploadsAreVisibleToOtherProcesses) {
   Payload upload;
   upload.adapters["s"] = factors(1);
   RoundJournal journal(path_, 3600);
@@ -217,7 +217,7 @@ TEST_F(JournalFolder, WhatWaitsToBeFlushedIsThereForEveryProcess) {
   EXPECT_THROW(flush_files(std::vector{path_ / "gone"}), Error);
 }
 
-TEST_F(JournalFolder, AnUploadOfTheRoundBeforeGivesWayToEachThatArrives) {
+TEST_F(JournalFolder, EachArrivingUploadReplacesOneOfThePreviousRound) {
   Payload upload;
   upload.adapters["s"] = factors(1);
   const auto encoded = encode(upload, TransportDtype::kFloat32, {});
@@ -238,7 +238,7 @@ TEST_F(JournalFolder, AnUploadOfTheRoundBeforeGivesWayToEachThatArrives) {
   RoundJournal(path_ / "3", 0, path_ / "never").store(record(8), encoded, {});
 }
 
-TEST_F(JournalFolder, WhatCannotBeWrittenBesideIsAnErrorOfTheNextCallAndOfNoOther) {
+TEST_F(JournalFolder, AFailedBackgroundWriteIsReportedByTheNextCallOnly) {
   Payload upload;
   upload.adapters["s"] = factors(1);
   RoundJournal journal(path_, 3600);
@@ -251,7 +251,7 @@ TEST_F(JournalFolder, WhatCannotBeWrittenBesideIsAnErrorOfTheNextCallAndOfNoOthe
   EXPECT_EQ(journal.memory(6).size(), 1u);
 }
 
-TEST_F(JournalFolder, WhatCannotBeEncodedBesideNeverArrives) {
+TEST_F(JournalFolder, AnUploadThatCannotBeEncodedIsNotStored) {
   Payload upload;
   upload.adapters["s"] = factors(1);
   DeferredPayload broken(upload, TransportDtype::kFloat32, {});
@@ -266,13 +266,13 @@ TEST_F(JournalFolder, WhatCannotBeEncodedBesideNeverArrives) {
   EXPECT_TRUE(journal.holds(5));
 }
 
-TEST_F(JournalFolder, AnUploadWithoutItsRecordNeverArrived) {
+TEST_F(JournalFolder, AnUploadWithoutItsRecordIsIgnored) {
   RoundJournal journal(path_);
   write_file_atomic(path_ / "5.upload.safetensors", "half");
   EXPECT_FALSE(journal.holds(5));
 }
 
-TEST_F(JournalFolder, ADamagedUploadCountsAsNoneAndIsNeverRead) {
+TEST_F(JournalFolder, ADamagedUploadIsIgnored) {
   RoundJournal journal(path_);
   Payload upload;
   upload.adapters["s"] = factors(1);
@@ -289,7 +289,7 @@ TEST_F(JournalFolder, ADamagedUploadCountsAsNoneAndIsNeverRead) {
   EXPECT_TRUE(journal.holds(5));
 }
 
-TEST_F(PreparedFolder, ARunThatNeverBeganMayBeBegunAgain) {
+TEST_F(PreparedFolder, AFolderWithoutACommittedRunCanBeUsedAgain) {
   const auto folder = path_ / "run";
   EXPECT_TRUE(RunFolder::nothing_began(folder));
   (void)RunFolder::prepare(folder);
@@ -302,7 +302,7 @@ TEST_F(PreparedFolder, ARunThatNeverBeganMayBeBegunAgain) {
   EXPECT_REFUSAL(RunFolder::prepare(folder), "in use by process");
 }
 
-TEST_F(PreparedFolder, ABeginningKilledWhileItsMarkerWasWrittenMayBeBegunAgain) {
+TEST_F(PreparedFolder, AFolderWithAPartialMarkerCanBeUsedAgain) {
   write_file_atomic(path_ / ".unfinished.part-1-0", "");
   write_file_atomic(path_ / ".lock", "process 1 on a machine that was switched off\n");
   EXPECT_TRUE(RunFolder::nothing_began(path_));
@@ -310,27 +310,27 @@ TEST_F(PreparedFolder, ABeginningKilledWhileItsMarkerWasWrittenMayBeBegunAgain) 
   EXPECT_FALSE(fs::exists(path_ / ".unfinished.part-1-0"));
 }
 
-TEST_F(PreparedFolder, AFolderOfSomebodyElseIsLeftAlone) {
+TEST_F(PreparedFolder, AFolderWithOtherFilesIsNotChanged) {
   write_file_atomic(path_ / "config.toml", "mine");
   EXPECT_THROW(RunFolder::prepare(path_), Error);
   EXPECT_EQ(read_file(path_ / "config.toml"), "mine");
   EXPECT_FALSE(RunFolder::nothing_began(path_));
 }
 
-TEST_F(PreparedFolder, ANameThatOnlyContainsOursIsLeftAlone) {
+TEST_F(PreparedFolder, FilesWithSimilarNamesAreNotChanged) {
   write_file_atomic(path_ / ".unfinished", "");
   write_file_atomic(path_ / "my config.toml", "mine");
   EXPECT_REFUSAL(RunFolder::prepare(path_), "not empty");
   EXPECT_EQ(read_file(path_ / "my config.toml"), "mine");
 }
 
-TEST_F(PreparedFolder, AFolderWithARunIsNotBegunAgain) {
+TEST_F(PreparedFolder, AFolderWithARunIsRefused) {
   write_file_atomic(path_ / "manifest.json", "{}");
   EXPECT_THROW(RunFolder::prepare(path_), Error);
   EXPECT_FALSE(RunFolder::nothing_began(path_));
 }
 
-/// A run folder of two rounds, as a run leaves it.
+/// A run folder after two rounds.
 class Records : public Folder {
  protected:
   Records() {
@@ -357,7 +357,7 @@ class Records : public Folder {
   const fs::path rounds_ = path_ / "rounds.jsonl", evaluations_ = path_ / "evaluations.jsonl";
 };
 
-TEST_F(Records, AreBroughtBackToTheLastCommit) {
+TEST_F(Records, AreTruncatedToTheLastCommit) {
   const auto one = line_of(1) + "\n", two = line_of(2) + "\n";
   for (const auto& rounds : {one, one + two.substr(0, 5), one + two}) {
     write_file_atomic(rounds_, rounds);
@@ -373,7 +373,7 @@ TEST_F(Records, AreBroughtBackToTheLastCommit) {
   EXPECT_TRUE(fs::exists(path_ / "adapter.part-1-0.notes"));
 }
 
-TEST_F(Records, ThatAreDamagedAreLeftAsTheyAre) {
+TEST_F(Records, DamagedRecordsAreNotChanged) {
   const auto whole = read_file(rounds_);
   for (size_t bit = 0; bit < 8 * whole.size(); bit += 5) {
     flip_bit(rounds_, bit);
@@ -387,7 +387,7 @@ TEST_F(Records, ThatAreDamagedAreLeftAsTheyAre) {
   EXPECT_REFUSAL(RunFolder::open(path_), "round 2 is whole, it is gone on from by: ");
 }
 
-TEST_F(Records, TheLastLineIsRestoredFromTheCommitWhereThatIsAskedFor) {
+TEST_F(Records, TheLastLineIsRestoredFromTheCommitOnRequest) {
   const auto whole = read_file(rounds_);
   flip_bit(rounds_, 8 * (whole.size() - 4));
   EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl, line 2: damaged");
@@ -395,14 +395,14 @@ TEST_F(Records, TheLastLineIsRestoredFromTheCommitWhereThatIsAskedFor) {
   EXPECT_EQ(read_file(rounds_), whole);
 }
 
-TEST_F(Records, MoreLinesThanRoundsAreNotThrownAway) {
+TEST_F(Records, MoreLinesThanRoundsAreNotDeleted) {
   append_line(rounds_, line_of(3));
   EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl: holds 3 whole lines, committed are 2 rounds");
   RunFolder::open(path_, 2).settle();
   EXPECT_EQ(read_file(rounds_), line_of(1) + "\n" + line_of(2) + "\n");
 }
 
-TEST_F(Records, ThatAreLostAreMissed) {
+TEST_F(Records, MissingRecordsAreReported) {
   fs::remove(rounds_);
   EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl: holds 0 whole lines, committed are 2 rounds");
   EXPECT_REFUSAL(RunFolder::open(path_), "round 1 is whole, it is gone on from by: ");
@@ -410,12 +410,12 @@ TEST_F(Records, ThatAreLostAreMissed) {
   EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl, line 1: is of round 2, expected 1");
 }
 
-TEST_F(Records, ARunGoesOnFromTheRoundBefore) {
+TEST_F(Records, ARunResumesFromThePreviousRound) {
   flip_bit(path_ / "checkpoint/round-2/state.safetensors", 77);
   flip_bit(rounds_, 8 * (read_file(rounds_).size() - 4));
   EXPECT_THROW(RunFolder::open(path_), Error);
   auto run = RunFolder::open(path_, 1);
-  EXPECT_EQ(run.checkpoint().last().round, 2);  // nothing is changed before settle()
+  EXPECT_EQ(run.checkpoint().last().round, 2);  // nothing changes before settle()
   run.settle();
   EXPECT_EQ(run.checkpoint().last().round, 1);
   EXPECT_EQ(read_file(rounds_), line_of(1) + "\n");
@@ -424,7 +424,7 @@ TEST_F(Records, ARunGoesOnFromTheRoundBefore) {
   EXPECT_EQ(run.take_snapshot()->state.round, 1);
 }
 
-TEST_F(Records, ARunBeginsAnewFromRoundZero) {
+TEST_F(Records, ARunRestartsFromRoundZero) {
   auto run = RunFolder::open(path_, 0);
   run.settle();
   EXPECT_EQ(fs::file_size(rounds_) + fs::file_size(evaluations_), 0u);
@@ -432,14 +432,14 @@ TEST_F(Records, ARunBeginsAnewFromRoundZero) {
   EXPECT_FALSE(run.take_snapshot());
 }
 
-TEST_F(Records, OneProcessWorksInAFolderAndOthersRead) {
+TEST_F(Records, OneProcessLocksAFolderAndOthersCanRead) {
   const auto run = RunFolder::open(path_);
   EXPECT_REFUSAL(RunFolder::open(path_), concat("in use by process ", ::getpid()));
   EXPECT_EQ(run_config(path_).seed, 42);
   EXPECT_EQ(Checkpoint(path_ / "checkpoint").read().commit.round, 2);
 }
 
-TEST_F(Records, AConfigThatWasEditedNamesItsKeys) {
+TEST_F(Records, AnEditedConfigIsReportedByItsKeys) {
   auto text = read_file(path_ / "config.toml");
   text.replace(text.find("seed = 42"), 9, "seed = 43");
   text.replace(text.find("rank = 20"), 9, "rank = 24");
@@ -451,7 +451,7 @@ TEST_F(Records, AConfigThatWasEditedNamesItsKeys) {
   EXPECT_REFUSAL(run_config(path_), "config.toml is not as the run wrote it");
 }
 
-TEST_F(Records, ARunBegunBeforeSomethingWasLeftOutKeepsItsBits) {
+TEST_F(Records, ConfigsOfOlderRunsKeepOmittedKeysOff) {
   EXPECT_TRUE(run_config(path_).train.share_prefixes);
   EXPECT_GT(run_config(path_).train.merge_tokens, 0);
   auto config = ExperimentConfig::read(config::Table::parse("model = {compute_dtype = 'float32'}", "x"));
@@ -469,7 +469,7 @@ TEST_F(Records, ARunBegunBeforeSomethingWasLeftOutKeepsItsBits) {
   EXPECT_EQ(run_config(path_).train.merge_tokens, 0);
 }
 
-TEST_F(Records, ARunWithoutChecksumsIsRefusedByWhatItIs) {
+TEST_F(Records, ARunWithoutChecksumsIsRefused) {
   write_file_atomic(path_ / "manifest.json", R"({"program": "evenkeel", "version": "0.1.0", "files": []})");
   EXPECT_REFUSAL(run_config(path_), "made by an older version, whose files carry no checksums");
   write_file_atomic(path_ / "manifest.json", R"({"format": 2, "version": "0.1.0", "files": []})");

@@ -21,7 +21,7 @@ class Request : public ::testing::Test {
   const testing::TemporaryFile file_{kText, "run.toml"};
 };
 
-TEST_F(Request, SettingsFollowThoseOfTheRequestBefore) {
+TEST_F(Request, SettingsOverrideThoseOfTheEarlierRequest) {
   const RunRequest request{.file = file_.path(), .settings = {"seed=9"}, .out = "there"};
   const std::vector<std::string> before = {"seed=8", "train.rounds=2"};
   const auto config = request.config(before);
@@ -30,7 +30,7 @@ TEST_F(Request, SettingsFollowThoseOfTheRequestBefore) {
   EXPECT_EQ(config.folder(), "there");
 }
 
-TEST_F(Request, DifferencesNameKeyAndBothValues) {
+TEST_F(Request, DifferencesHaveKeyAndBothValues) {
   const auto run = resolved({});
   EXPECT_TRUE(differences(resolved({"output.dir='elsewhere'"}), run).empty());
   EXPECT_EQ(differences(resolved({"train.optimizer.lr=1e-3", "seed=8"}), run),
@@ -42,7 +42,7 @@ TEST_F(Request, DifferencesNameKeyAndBothValues) {
   EXPECT_NE(back.find("method.flora.fresh_init is not there, in the run \"own\""), std::string::npos) << back;
 }
 
-TEST_F(Request, WhatIsLeftToTheMachineIsAsInTheRun) {
+TEST_F(Request, AutoValuesAreThoseOfTheRun) {
   auto run = resolved({});
   run.data.path = "/disk/commonsense";
   const auto asked =
@@ -57,7 +57,7 @@ TEST_F(Request, WhatIsLeftToTheMachineIsAsInTheRun) {
   ::unsetenv("EVENKEEL_DATA");
 }
 
-TEST_F(Request, AFileThatCameLaterIsNoneOfTheRuns) {
+TEST_F(Request, PatternsThatMatchTheFilesOfTheRunAreNoDifference) {
   const std::string task = "data.task=files";
   auto run = resolved({task, "data.files.x.test=[b.jsonl]", "data.files.x.train=[a/1.jsonl, a/2.jsonl]"});
   const auto differences_of = [&](const std::string& patterns) {

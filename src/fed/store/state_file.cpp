@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kScaling = "/scaling";
 
-/// The adapter states of a server, each under a prefix of its own.
+/// An adapter state of a server and the prefix of its tensors' names.
 struct Part {
   std::string_view prefix;
   AdapterState& (*of)(ServerState& state);
@@ -60,14 +60,15 @@ bool insert_tensor(ServerState& state, std::string_view name, const at::Tensor& 
   return false;
 }
 
-/// The client's id in "<id>/<name>"; -1 where there is none.
+/// Returns the client's id in "<id>/<name>"; -1 if there is none.
 int64_t id_of(std::string_view name) {
   int64_t id = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
   return error == std::errc() && end != name.data() + name.size() && *end == '/' ? id : -1;
 }
 
-/// \throws kCheckpoint unless the tensor, if any, has the site's experts in front, then `rows` and `columns`; -1: any.
+/// Checks a factor's shape: the site's experts, if any, then `rows` and `columns` (-1: any size). An undefined tensor
+/// passes. \throws kCheckpoint
 struct Fit {
   const std::string& source;
   const std::string& name;

@@ -16,6 +16,7 @@ namespace evenkeel {
 /// Writes a state atomically.
 void save_state(const std::filesystem::path& file, const ServerState& state);
 /// Reads a state. Its tensors are views of the mapped file.
+/// \param round  value of ServerState::round, which the file does not contain
 /// \throws kCheckpoint naming file and tensor when a name is unknown or a scalar is expected; kNumeric when a value is
 /// not finite
 ServerState load_state(const std::filesystem::path& file, int64_t round);

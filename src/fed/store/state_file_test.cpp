@@ -44,7 +44,7 @@ class StateFile : public ::testing::Test {
   ServerState state_;
 };
 
-TEST_F(StateFile, AValueThatIsNotFiniteIsRefusedByItsTensor) {
+TEST_F(StateFile, NonFiniteValuesAreReportedByTensor) {
   for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     state_.global.adapters[kDense].b[12][2] = value;
     save_state(file_, state_);
@@ -56,7 +56,7 @@ TEST_F(StateFile, AValueThatIsNotFiniteIsRefusedByItsTensor) {
   EXPECT_NE(refusal([&] { load_memories(file_); }).find("tensor 7/norm holds"), std::string::npos);
 }
 
-TEST_F(StateFile, ATensorWithoutAPlaceIsRefused) {
+TEST_F(StateFile, AnUnknownTensorIsRefused) {
   for (const auto* name : {"adapter/s/c", "adapter/a", "stranger", "adapter", "a"})
     EXPECT_NE(refusal_of_load({{name, at::ones({2})}}).find(concat("unexpected tensor ", name)), std::string::npos)
         << name;
@@ -70,7 +70,7 @@ TEST_F(StateFile, ATensorWithoutAPlaceIsRefused) {
   }
 }
 
-TEST_F(StateFile, EverySiteOfTheModelHasItsFactors) {
+TEST_F(StateFile, EverySiteMustHaveItsFactors) {
   EXPECT_EQ(refusal_of_check(), "no error");
   state_.common.fixed[kDense].b = std::exchange(state_.global.adapters[kDense].b, {});
   EXPECT_EQ(refusal_of_check(), "no error");
@@ -92,10 +92,10 @@ TEST_F(StateFile, FactorsOfAnotherShapeAreRefused) {
     state_.global.adapters[site] = before;
     return text.find(" of site " + site + " has shape [") != std::string::npos;
   };
-  EXPECT_TRUE(with(kDense, at::ones({7, 3}), at::ones({13, 3})));          // turned
-  EXPECT_TRUE(with(kDense, at::ones({3, 7}), at::ones({13, 2})));          // of two ranks
+  EXPECT_TRUE(with(kDense, at::ones({7, 3}), at::ones({13, 3})));          // transposed
+  EXPECT_TRUE(with(kDense, at::ones({3, 7}), at::ones({13, 2})));          // different ranks
   EXPECT_TRUE(with(kDense, at::ones({5, 3, 7}), at::ones({5, 13, 3})));    // stacked
-  EXPECT_TRUE(with(kExperts, at::ones({4, 3, 7}), at::ones({4, 11, 3})));  // of fewer experts
+  EXPECT_TRUE(with(kExperts, at::ones({4, 3, 7}), at::ones({4, 11, 3})));  // too few experts
   EXPECT_TRUE(with(kExperts, at::ones({3, 7}), at::ones({11, 3})));
 }
 

@@ -71,7 +71,7 @@ std::vector<wire::NodeInfo> AppGrid::nodes() {
   return nodes;
 }
 
-/// One memory for all who are sent the same arrays.
+/// Returns one shared memory for all nodes that are sent the same arrays.
 const std::shared_ptr<wire::SharedMemory>& AppGrid::memory_of(const wire::Content& content) {
   const auto* arrays = arrays_in(content);
   if (!arrays) {
@@ -128,8 +128,8 @@ void AppGrid::forget(const std::string& message_id) {
   if (sent_.erase(message_id) == 0) return;
   try {
     ask({{"op", "forget"}, {"message", message_id}});
-  } catch (const std::exception& gone) {  // whoever is not there forgets by himself
-    log::warning("[serve] ", gone.what());
+  } catch (const std::exception& error) {  // an app that is gone has forgotten the message anyway
+    log::warning("[serve] ", error.what());
   }
 }
 

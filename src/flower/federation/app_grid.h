@@ -27,7 +27,7 @@ class AppGrid : public Grid {
 
  private:
   /// Sends a request and returns the app's answer. \throws kData with the app's error message; Interrupted when the app
-  /// has gone
+  /// has ended the connection
   wire::Line ask(OrderedJson request, const std::shared_ptr<wire::SharedMemory>& memory = {});
   /// Returns shared memory with the arrays of `content`; null without arrays. Consecutive messages with the same arrays
   /// share one.

@@ -22,7 +22,7 @@ class CoordinatorGrid : public Grid {
   }
   void forget(const std::string& message_id) override { coordinator_.forget(message_id); }
 
-  /// The port on which the coordinator listens.
+  /// Returns the port on which the coordinator listens.
   int port() const { return coordinator_.port(); }
 
  private:

@@ -15,7 +15,7 @@ constexpr const char *kRecord = "evenkeel", *kArrays = "arrays";
 constexpr const char *kVersion = "version", *kRun = "run", *kKind = "kind", *kHeader = "header", *kHead = "head",
                      *kLayout = "layout";
 
-/// NumPy's name of what carries a dtype.
+/// Returns NumPy's name of the type that carries `type`.
 const char* numpy_type(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
@@ -60,7 +60,7 @@ wire::Arrays arrays_of(const Packing& packing, const at::Tensor& payload_N, size
                            {.chunk_bytes = chunk_bytes, .owner = std::make_shared<at::Tensor>(payload_N)});
 }
 
-/// The envelope in the records, without its payload.
+/// Reads the envelope in the records, without its payload.
 Envelope envelope_in(const wire::Config& record, const std::string& from) {
   const auto version = record.at<int64_t>(kVersion);
   EK_CHECK(version == kEnvelopeVersion, kData, from, " speaks version ", version,
@@ -70,7 +70,7 @@ Envelope envelope_in(const wire::Config& record, const std::string& from) {
           .header = record.at<std::string>(kHeader)};
 }
 
-/// \throws kData where an array is not as the head of the payload says.
+/// Checks that arrays match the head of the payload. \throws kData
 void check_heads(const Packing& packing, const std::vector<wire::ArrayHead>& heads, const std::string& from) {
   EK_CHECK(heads.size() == packing.arrays.size(), kData, from, " sends ", heads.size(), " arrays, the head of its ",
            "payload names ", packing.arrays.size());

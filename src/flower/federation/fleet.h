@@ -19,12 +19,12 @@ namespace evenkeel {
 struct FleetTerms {
   double deadline_s = 0;    ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
   int64_t quorum = 1;       ///< replies needed before the deadline has an effect
-  double patience_s = 300;  ///< seconds for which an offline node is awaited, without a deadline or for evaluation
+  double patience_s = 300;  ///< seconds to wait for an offline node, without a deadline or for evaluation
   int64_t most_examples = int64_t{1} << 40;  ///< largest |D_c| that a node may report when it joins
   int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
 };
 
-/// How a run gets its clients.
+/// Functions and settings with which a run gets its clients.
 struct Joining {
   /// Makes the offer for a client.
   std::function<Offer(int64_t client)> offer;

@@ -10,7 +10,7 @@ namespace evenkeel {
 namespace {
 
 constexpr const char* kWaits = "; this node does not join that run and waits: it is asked again every half minute";
-constexpr double kPatience_s = 10;  // what is left to be collected is an answer to a farewell
+constexpr double kPatience_s = 10;  // for sending the answer to a shutdown
 
 class Node {
  public:
@@ -51,7 +51,7 @@ class Node {
     over_ = once_ && answer->kind == kShutdownEnvelope;
   }
 
-  /// Nothing where the server was told why there is none.
+  /// Returns nothing if the client refuses; the server was told the reason then.
   std::optional<Envelope> answer_of(const wire::Instruction& instruction, const Envelope& envelope) {
     try {
       return client_.answer(envelope);
@@ -64,7 +64,7 @@ class Node {
     }
   }
 
-  /// Called while the reason for which the offered run is refused is being handled.
+  /// Ends the node with the exception that is being handled.
   std::nullopt_t end_by_refusal() {
     refusal_ = std::current_exception();
     over_ = true;

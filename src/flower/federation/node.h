@@ -11,7 +11,7 @@ namespace evenkeel {
 struct NodeProgram {
   wire::NodeOptions link;
   NodeClientOptions client;
-  bool once = false;  ///< true: leave when the first run that it took part in is over
+  bool once = false;  ///< true: leave when the first run in which the node took part is over
 };
 
 /// Runs the node until link.stop returns true or, with `once`, its run is over.

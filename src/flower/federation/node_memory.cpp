@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// What stands beside a file: its length and SHA-256.
+/// The file next to a tensor file, with its length and SHA-256.
 struct Seals {
   std::vector<FileSeal> files;
   void visit(auto& field) { field("files", files); }
@@ -33,7 +33,7 @@ NodeMemory::NodeMemory(fs::path folder, std::string run) : folder_(std::move(fol
 
 fs::path NodeMemory::file(int64_t rounds) const { return folder_ / concat(run_, "-", rounds, ".safetensors"); }
 
-/// Copies, which training may write to.
+/// Loads copies of the tensors, because training may write to them.
 void NodeMemory::load() {
   const auto prefix = run_ + "-";
   for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -65,7 +65,8 @@ void NodeMemory::delivered() {
     write_sealed(seal_of(file(rounds)), record::write(Seals{{FileSeal::of(file(rounds))}}));
   }
   known_[rounds] = std::move(memory);
-  while (std::prev(known_.end())->first > rounds) forget(std::prev(known_.end()));  // the server went back
+  // The server resumed from an earlier round.
+  while (std::prev(known_.end())->first > rounds) forget(std::prev(known_.end()));
   constexpr size_t kKept = 2;
   while (known_.size() > kKept) forget(known_.begin());
 }

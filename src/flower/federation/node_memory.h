@@ -1,6 +1,6 @@
 /// \file  Stores a client's private state between rounds on its own disk, so that a restarted process continues with
-/// it. State is valid once the server has taken the reply that it belongs to. If the server repeats a round, the client
-/// continues from the state before this round, and the later state is deleted.
+/// it. State becomes valid when the server has received the reply of the same round. If the server repeats a round, the
+/// client continues from the state before this round, and the later state is deleted.
 ///
 ///   <run>-<rounds>.safetensors   the state after so many rounds; the last two are kept
 ///   <run>-<rounds>.json          its length and SHA-256, sealed (base/plain/sealed.h). It is written last; without it
@@ -24,7 +24,7 @@ class NodeMemory {
 
   /// Returns a copy of the newest state after at most `round` rounds; empty if there is none.
   TensorMap before(int64_t round) const;
-  /// Sets the state after round `round` + 1. It becomes valid with delivered().
+  /// Sets the state after round `round` + 1. It becomes valid when delivered() is called.
   void propose(int64_t round, TensorMap memory);
   /// Makes the proposed state valid and saves it. Deletes the state of later rounds.
   void delivered();

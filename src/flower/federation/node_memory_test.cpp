@@ -12,7 +12,7 @@ namespace {
 
 TensorMap three_times(double value) { return {{"rescaler", at::full({3}, value)}}; }
 
-TEST(NodeMemory, CountsOnceItWasDeliveredAndOutlivesTheProcess) {
+TEST(NodeMemory, IsStoredAfterDelivery) {
   const testing::TemporaryFolder folder;
   NodeMemory memory(folder.path(), "run");
   memory.propose(0, three_times(1));
@@ -29,7 +29,7 @@ TEST(NodeMemory, CountsOnceItWasDeliveredAndOutlivesTheProcess) {
   EXPECT_TRUE(NodeMemory(folder.path(), "another").before(4).empty());
 }
 
-TEST(NodeMemory, AServerThatGoesBackFindsWhatComesAfterItsRound) {
+TEST(NodeMemory, TrainingAnEarlierRoundAgainDropsLaterMemory) {
   const testing::TemporaryFolder folder;
   NodeMemory memory(folder.path(), "run");
   const auto train = [&](int64_t round, double value) {
@@ -46,7 +46,7 @@ TEST(NodeMemory, AServerThatGoesBackFindsWhatComesAfterItsRound) {
   }
 }
 
-TEST(NodeMemory, ABitThatFlippedIsFound) {
+TEST(NodeMemory, AFlippedBitIsFound) {
   const testing::TemporaryFolder folder;
   NodeMemory memory(folder.path(), "run");
   memory.propose(0, three_times(1));

@@ -18,7 +18,7 @@ class ResidentNode {
  public:
   ResidentNode(const NodeClientOptions& options, const wire::StopWaiting& stop) : client_(options), stop_(stop) {}
 
-  /// What one ClientApp asks.
+  /// Serves one request of a ClientApp.
   void attend(wire::LineSocket lines) {
     const auto request = lines.receive(stop_);
     if (!request) return;
@@ -29,7 +29,7 @@ class ResidentNode {
   }
 
  private:
-  /// \return whether there is an answer that may be taken
+  /// Sends an answer or a refusal. \return true for an answer
   bool answer(wire::LineSocket& lines, const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
     try {
       request.require(request.at("op").string() == "answer", ".op is \"", shown(request.at("op").string()),
@@ -72,7 +72,7 @@ void run_resident_node(const fs::path& socket, const NodeClientOptions& options,
   while (auto lines = listener.accept(stop)) {
     try {
       node.attend(std::move(*lines));
-    } catch (const Error& error) {  // of this ClientApp alone
+    } catch (const Error& error) {  // concerns this ClientApp only
       log::warning("[node] ", error.what());
     }
   }

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// Two processes never draw the same.
+/// Returns a random name of 64 bits.
 std::string new_name() {
   std::random_device device;
   constexpr std::string_view kDigits = "0123456789abcdef";

@@ -1,5 +1,5 @@
-/// \file  Stores which node acts as which client, and what the node agreed to. The file is in the run folder, so a
-/// restarted server continues with the same clients.
+/// \file  Stores which node acts as which client, and the terms that the node accepted. The file is in the run folder,
+/// so a restarted server continues with the same clients.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class Roster {
   explicit Roster(std::filesystem::path file);
 
   const std::string& run() const { return run_; }  ///< random name of the run: 16 hexadecimal digits
-  /// All members, by client.
+  /// Returns all members, by client.
   const std::map<int64_t, Member>& members() const { return members_; }
   /// Returns the member whose node this is; null if there is none.
   const Member* member(const wire::NodeInfo& node) const;

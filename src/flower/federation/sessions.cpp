@@ -15,10 +15,10 @@ namespace evenkeel {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
-constexpr double kHearing_s = 10;  // for which somebody is told what needs no answer
-constexpr int kMostWords = 16;     // envelopes of a node in one exchange: it may begin a new life five times
+constexpr double kHearing_s = 10;  // how long a message without a needed answer is waited for
+constexpr int kMostWords = 16;     // limit of a node's envelopes in one exchange, enough for five restarts of the node
 
-/// [bytes] uint8 in a file that nobody else sees and that goes with the tensor: what arrives is not held in memory.
+/// Returns [bytes] uint8, mapped to an unlinked file, so that uploads take no anonymous memory.
 at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
   static std::atomic<int64_t> next = 0;
   make_folders(folder);
@@ -34,14 +34,14 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
 
 const char* type_of(const Task& task) { return std::holds_alternative<Score>(task.ask) ? "evaluate" : "train"; }
 
-/// What a node sent that cannot be taken: it is lost, and nobody else.
+/// Thrown for invalid data from a node. Only that node is lost.
 struct Unfit : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 void require_fit(bool condition, const std::string& why) {
   if (!condition) throw Unfit(why);
 }
-/// Runs `work` over what a stranger sent.
+/// Runs `work` on data from a node; its errors become Unfit.
 template <typename Work>
 auto fitting(const Work& work) {
   try {
@@ -80,8 +80,8 @@ void Sessions::begin(const ClientProfile& client) {
   sessions_.push_back({.client = client, .name = concat("client ", client.id)});
 }
 
-void Sessions::tell(const ClientProfile& client, const StateUpdate& news) {
-  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes});
+void Sessions::tell(const ClientProfile& client, const StateUpdate& update) {
+  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(update), update.payload.bytes});
 }
 
 void Sessions::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
@@ -114,14 +114,14 @@ bool Sessions::any_open() const {
   return std::any_of(sessions_.begin(), sessions_.end(), [](const Session& session) { return session.open; });
 }
 
-/// Whoever asks for progress may stop everything.
+/// Calls the exchange's progress callback, which can stop the run by an exception.
 void Sessions::tick() {
   if (!exchange_.on_progress) return;
   for (const auto& session : sessions_)
     if (session.open) return exchange_.on_progress({.client = session.client.id});
 }
 
-/// Those whose node is there and owes no answer get their next envelope.
+/// Sends the next envelope to each online node that owes no answer.
 void Sessions::advance() {
   for (const auto& node : fleet_.grid.nodes()) {
     const auto* member = fleet_.roster.member(node);
@@ -155,8 +155,8 @@ const Envelope& Sessions::next_envelope(Session& session) {
   if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.joining.offer(id));
   if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
-    const auto news = exchange_.full_sync();
-    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes};
+    const auto update = exchange_.full_sync();
+    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(update), update.payload.bytes};
   }
   if (session.own.kind.empty()) make_task(session);
   return session.own;
@@ -175,7 +175,7 @@ void Sessions::on_reply(const wire::Arrival& arrival) {
   if (session == sessions_.end()) return;
   session->waiting.clear();
   using Kind = wire::Arrival::Kind;
-  if (arrival.kind == Kind::kLost) return;  // it may come back, and is asked again then
+  if (arrival.kind == Kind::kLost) return;  // the node gets the envelope again when it is back
   if (arrival.kind != Kind::kReply) return lose(*session, shown(arrival.reason, wire::kMostReason));
   try {
     on_reply(*session, session->incoming->envelope(), arrival);
@@ -184,7 +184,7 @@ void Sessions::on_reply(const wire::Arrival& arrival) {
   }
 }
 
-/// \throws Unfit for what cannot be taken; anything else is our own trouble.
+/// Handles a node's answer. \throws Unfit if it is invalid
 void Sessions::on_reply(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
   require_fit(envelope.run == fleet_.roster.run(), "it answers about another run");
   require_fit(++session.words <= kMostWords, concat("no reply in ", kMostWords, " envelopes"));
@@ -206,7 +206,7 @@ void Sessions::on_reply(Session& session, const Envelope& envelope, const wire::
   }
 }
 
-/// What was agreed when it joined stands.
+/// Checks that a returning client has the budget and the examples that it joined with.
 void Sessions::accept(const Session& session, const Envelope& envelope) {
   const auto& member = fleet_.roster.members().at(session.client.id);
   const auto acceptance = fitting([&] { return acceptance_in(envelope); });
@@ -257,14 +257,15 @@ void Sessions::report(const Session& session, const std::string& outcome, const 
                     .client_s = arrival ? arrival->client_s : 0});
 }
 
-/// A deadline holds as soon as enough have replied; without one, who is away is waited for as long as patience lasts.
+/// Drops clients that are too late. With a deadline: those that miss it, once the quorum has replied. Without one:
+/// those whose node has been offline for longer than the allowed time.
 void Sessions::give_up_the_late() {
   const auto& terms = fleet_.terms;
   const bool late = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
                     replies_ >= std::min<int64_t>(terms.quorum, static_cast<int64_t>(sessions_.size()));
   for (auto& session : sessions_) {
     if (!session.open) continue;
-    const bool may_be_late = session.is_told || !session.client.trains;  // a deadline is one of training
+    const bool may_be_late = session.is_told || !session.client.trains;  // the deadline is for training only
     const bool away = (terms.deadline_s == 0 || may_be_late) && seconds_since(session.last_online) > terms.patience_s;
     const auto silent_since = session.taken ? session.last_online : begun_;
     if (late && !may_be_late)

@@ -15,7 +15,7 @@
 namespace evenkeel {
 
 Envelope offer_envelope(const Offer& offer);
-/// \throws kData when the envelope is something else.
+/// Returns the acceptance in an envelope. \throws kData when the envelope is something else.
 Acceptance acceptance_in(const Envelope& envelope);
 /// Throws kData if an envelope that must have no payload has one.
 void no_payload(const Envelope& envelope, int64_t payload_bytes);
@@ -30,9 +30,9 @@ class Sessions {
 
   /// Adds a client that gets a task. The task is made when its node is online.
   void begin(const ClientProfile& client);
-  /// Adds a client that gets an update. It is given up if its node stays away.
+  /// Adds a client that gets an update. The client is dropped if its node stays offline.
   void tell(const ClientProfile& client, const StateUpdate& news);
-  /// Adds a client that gets the final adapter. `taken` is called when it has confirmed it.
+  /// Adds a client that gets the final adapter. `taken` is called when the node has confirmed it.
   void bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken);
   /// Adds a client that gets the message that the run is over.
   void send_shutdown(const ClientProfile& client);
@@ -44,17 +44,17 @@ class Sessions {
   struct Session {
     ClientProfile client;
     std::string name;      // name of the node, for messages
-    bool is_told = false;  // true: it gets a message and is not awaited for long; false: it gets a task
-    Envelope own{};        // the message or task for it; a task is empty until it is made
+    bool is_told = false;  // true: it gets a message and the wait for it is short; false: it gets a task
+    Envelope own{};        // the message or task for it; a task is empty until it is built
     std::string type{};    // type of its message:
     int64_t round = 0;
-    std::string waiting{};  // id of the message that awaits an answer; empty: none is under way
+    std::string waiting{};  // id of the message that awaits an answer; empty: none
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
     double moved = 0;
     int words = 0;  // number of envelopes received from its node
     bool open = true;
-    std::function<void()> taken{};  // set for the final adapter: its node is awaited while it is online
+    std::function<void()> taken{};  // set for the final adapter, which is confirmed by the node if it is online
   };
 
   void advance();

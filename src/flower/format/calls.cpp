@@ -13,7 +13,7 @@ namespace {
 using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 
-// ---- what messages share
+// ---- helpers for messages
 
 fleet::Metadata to_wire(const Metadata& from) {
   fleet::Metadata to;
@@ -51,7 +51,7 @@ void to_wire(const Tree& from, fleet::ObjectTree& to) {
   for (const auto& child : from.children) to_wire(child, *to.add_children());
 }
 
-/// Its depth is bounded by protobuf's own limit on messages within each other, a hundred.
+/// Converts a tree. Protobuf limits the depth of nested messages to 100.
 Tree from_wire(const fleet::ObjectTree& from) {
   Tree to{.id = from.object_id()};
   to.children.reserve(static_cast<size_t>(from.children_size()));
@@ -77,7 +77,7 @@ Envelope envelope_of(const fleet::Message& from) {
   return to;
 }
 
-/// The first message and the first tree; a pair or none.
+/// Returns the first message with its tree, if there is one.
 template <typename Call>
 std::optional<Envelope> first_of(const Call& call, std::string_view what) {
   EK_CHECK(call.messages_size() == call.trees_size(), kData, what, ": ", call.messages_size(), " messages and ",
@@ -94,9 +94,9 @@ void add_envelope(const Envelope& envelope, Call& call) {
   to_wire(envelope.tree, *call.add_trees());
 }
 
-// ---- objects, whose content is neither copied nor generated
+// ---- objects; their content is neither copied nor handled by generated code
 
-/// Bytes of a call without the one field that holds the object's content, and that content.
+/// The encoded call without the field of the object's content, and that content.
 struct Split {
   std::string rest;
   std::string_view content;
@@ -213,7 +213,7 @@ std::string encode(const PushMessagesResponse& call) {
 }
 
 std::string encode(const ObjectRequest& call) {
-  fleet::PushObjectRequest to;  // a pull is the same without a token
+  fleet::PushObjectRequest to;  // pulls and pushes have the same fields except for the token
   fill_object(to, call.node, call.run_id);
   to.set_object_id(call.object_id);
   to.set_push_token(call.token);

@@ -12,11 +12,11 @@ namespace evenkeel::wire {
 enum class ErrorCode : int64_t {
   kUnknown = 0,
   kLoadFailed = 1,
-  kRaised = 2,       ///< the node failed at its work
+  kRaised = 2,       ///< the node failed while it processed the message
   kMessageLost = 3,  ///< the message is not available
   kReplyLost = 4,    ///< the reply is not available
   kNodeUnavailable = 5,
-  kPrecondition = 6,  ///< the node refuses the request
+  kPrecondition = 6,  ///< the node rejects the request
   kInvalidFab = 7,
   kCrashed = 8,
 };

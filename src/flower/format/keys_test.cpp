@@ -25,7 +25,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-TEST(Keys, AreWrittenForTheirOwnerAloneAndNeverOverAFile) {
+TEST(Keys, AreReadableByTheirOwnerOnlyAndDoNotReplaceFiles) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "node.pem";
   const Key key = make_key(file);
@@ -39,7 +39,7 @@ TEST(Keys, AreWrittenForTheirOwnerAloneAndNeverOverAFile) {
   EXPECT_NE(refusal([&] { Key::load(file); }).find("chmod 600"), std::string::npos);
 }
 
-TEST(Keys, TheOpensshLineAndFingerprintAreSshKeygens) {
+TEST(Keys, OpensshLineAndFingerprintEqualSshKeygens) {
   if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
   const TemporaryFolder folder;
   const Key key = make_key(folder.path() / "node.pem");
@@ -51,7 +51,7 @@ TEST(Keys, TheOpensshLineAndFingerprintAreSshKeygens) {
   EXPECT_NE(shown.find(key.public_key().fingerprint()), std::string::npos) << shown;
 }
 
-TEST(Keys, AnOpensshPrivateKeyIsRefusedWithTheCommandThatConvertsIt) {
+TEST(Keys, OpensshPrivateKeysAreRefusedWithAConversionCommand) {
   if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
   const TemporaryFolder folder;
   const auto file = (folder.path() / "key").string();
@@ -63,7 +63,7 @@ TEST(Keys, AnOpensshPrivateKeyIsRefusedWithTheCommandThatConvertsIt) {
   EXPECT_EQ(allowed[0].name, "name");
 }
 
-TEST(Keys, OfAnotherKindAreRefused) {
+TEST(Keys, OfOtherTypesAreRefused) {
   const TemporaryFolder folder;
   const auto file = (folder.path() / "key").string();
   for (const std::string command :
@@ -77,7 +77,7 @@ TEST(Keys, OfAnotherKindAreRefused) {
   EXPECT_NE(refusal([&] { Key::load(file); }).find("no private key"), std::string::npos);
 }
 
-TEST(AllowList, NamesKeysAndRefusesWhatIsWrongByFileAndLine) {
+TEST(AllowList, ErrorsNameFileAndLine) {
   const std::string a = openssh_line(Key::make().public_key(), "site one");
   const std::string b = openssh_line(Key::make().public_key(), "");
   const auto allowed = parse_allow_list("# ours\n\n" + a + "\r\n  " + b + "\n", "keys.txt");
@@ -97,7 +97,7 @@ TEST(AllowList, NamesKeysAndRefusesWhatIsWrongByFileAndLine) {
   EXPECT_NE(read(off_curve).find("not on its curve"), std::string::npos);
 }
 
-TEST(Signature, IsAcceptedFromFiveSecondsAheadToThreeHundredAndFiveBehind) {
+TEST(Signature, IsValidFromFiveSecondsAheadTo305SecondsBehind) {
   Signer signer(Key::make());
   Verifier verifier;
   const double signed_at = 1'700'000'000.25;
@@ -111,7 +111,7 @@ TEST(Signature, IsAcceptedFromFiveSecondsAheadToThreeHundredAndFiveBehind) {
   }
 }
 
-TEST(Signature, IsUsedForAMinute) {
+TEST(Signature, IsReusedForAMinute) {
   Signer signer(Key::make());
   const auto first = signer.headers(1000);
   EXPECT_EQ(signer.headers(1059).signature, first.signature);
@@ -119,7 +119,7 @@ TEST(Signature, IsUsedForAMinute) {
   EXPECT_NE(signer.headers(900).signature, first.signature) << "a clock that was set back";
 }
 
-TEST(Signature, ThatIsAnothersOrOfAnotherTimeIsRefused) {
+TEST(Signature, OfAnotherKeyOrTimeIsRefused) {
   Signer signer(Key::make()), other(Key::make());
   Verifier verifier;
   const auto good = signer.headers(1000);
@@ -139,7 +139,7 @@ TEST(Signature, ThatIsAnothersOrOfAnotherTimeIsRefused) {
     EXPECT_FALSE(verifier.check(bad, anybody, 1000).key);
 }
 
-TEST(Timestamp, IsReadWithAnyOffset) {
+TEST(Timestamp, ReadsAnyTimeZone) {
   EXPECT_EQ(format_timestamp(1'000'000'000.5), "2001-09-09T01:46:40.500000+00:00");
   for (const char* text : {"2001-09-09T01:46:40.5+00:00", "2001-09-09T03:46:40.500000+02:00",
                            "2001-09-08T20:16:40.500-05:30", "2001-09-09T01:46:40.5Z"})
@@ -149,7 +149,7 @@ TEST(Timestamp, IsReadWithAnyOffset) {
     EXPECT_FALSE(parse_timestamp(text)) << text;
 }
 
-TEST(Base64, ReadsWhatItWrites) {
+TEST(Base64, RoundTrips) {
   for (const std::string bytes : {"", "a", "ab", "abc", "\xff\x01"})
     if (!bytes.empty()) {
       EXPECT_EQ(from_base64(to_base64(bytes)), bytes);

@@ -19,10 +19,10 @@ namespace evenkeel::wire {
 namespace {
 
 constexpr size_t kMostLine = size_t{64} << 20;
-constexpr size_t kMostMemories = 4;  // that a peer may send ahead of their lines
+constexpr size_t kMostMemories = 4;  // shared memories that a peer may send before their lines
 constexpr int kTick_ms = 200;
 
-/// Whether the socket is ready, or the other side gone; false when asked to stop.
+/// Waits until the socket is readable or the peer has closed it. \return false if asked to stop
 bool wait_readable(int descriptor, const StopWaiting& stop) {
   for (;;) {
     pollfd event{descriptor, POLLIN, 0};
@@ -71,7 +71,7 @@ SharedMemory::~SharedMemory() {
   ::close(descriptor_);
 }
 
-/// The mapping goes first: none may be writable then.
+/// Unmaps and seals the memory. (Sealing fails while a writable mapping exists.)
 void SharedMemory::seal() {
   if (data_) ::munmap(std::exchange(data_, nullptr), size_);
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
@@ -130,7 +130,7 @@ std::optional<Line> LineSocket::receive(const StopWaiting& stop) {
   return line;
 }
 
-/// Reads what is there. False when nothing more comes.
+/// Reads available bytes. \return false if no more come
 bool LineSocket::fill(const StopWaiting& stop) {
   if (!wait_readable(descriptor_, stop)) return false;
   char buffer[64 << 10];

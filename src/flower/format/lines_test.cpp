@@ -49,7 +49,7 @@ Content content_of(const std::vector<OwnedArray>& arrays) {
   return content;
 }
 
-/// Two ends of a connection; the second as a bare descriptor, which its user closes.
+/// The two ends of a connection, as descriptors. The user closes the second one.
 struct Ends {
   Ends() { EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0); }
   std::array<int, 2> ends{};
@@ -69,7 +69,7 @@ std::string refusal_of(const std::function<void()>& work) {
   return "accepted";
 }
 
-TEST(Lines, RecordsCrossBitForBitWithEveryKindOfValue) {
+TEST(Lines, RecordsWithEveryKindOfValueRoundTrip) {
   const Ends pair;
   LineSocket left(pair.ends[0]);
   const auto arrays = arrays_of_a_line();
@@ -106,7 +106,7 @@ TEST(Lines, RecordsCrossBitForBitWithEveryKindOfValue) {
   EXPECT_FALSE(bare->memory);
 }
 
-TEST(Lines, WhatIsHandedOverIsSealedAndWhatMayShrinkOrIsShortIsRefused) {
+TEST(Lines, SentMemoryIsSealedAndUnsealedOrShortMemoryIsRefused) {
   const auto arrays = arrays_of_a_line();
   const auto memory = images_of(content_of(arrays));
   EXPECT_NE(::fcntl(memory->descriptor(), F_GET_SEALS) & F_SEAL_WRITE, 0);
@@ -117,7 +117,7 @@ TEST(Lines, WhatIsHandedOverIsSealedAndWhatMayShrinkOrIsShortIsRefused) {
   EXPECT_NE(refusal_of([&] { SharedMemory::of(::dup(open->descriptor()), 4096); }).find("sealed"), std::string::npos);
 }
 
-TEST(Lines, TheEndOfAConnectionIsNoLineAndABrokenOneIsRefused) {
+TEST(Lines, InvalidLinesAreRefusedAndAClosedConnectionGivesNone) {
   for (const std::string text : {"[1]\n", "no json\n", "{\"bytes\": 8}\n", "{\"bytes\": -1}\n"}) {
     const Ends pair;
     LineSocket right(pair.ends[1]);
@@ -133,7 +133,7 @@ TEST(Lines, TheEndOfAConnectionIsNoLineAndABrokenOneIsRefused) {
   EXPECT_FALSE(right.receive({}));
 }
 
-TEST(Lines, WhatIsNotAsItSaysIsRefused) {
+TEST(Lines, ContradictoryLinesAreRefused) {
   const auto refused = [](std::string_view records, std::string_view memory = {}) {
     const Json json = Json::parse(records);
     const auto nowhere = std::make_shared<Memory>();
@@ -161,7 +161,7 @@ TEST(Lines, WhatIsNotAsItSaysIsRefused) {
     EXPECT_NE(refused(records, image), "accepted") << records;
 }
 
-TEST(Lines, AListenerIsForItsUserAloneAndLeavesNothingBehind) {
+TEST(Lines, AListenersSocketIsPrivateAndRemovedAtTheEnd) {
   const evenkeel::testing::TemporaryFolder folder;
   const auto path = folder.path() / "node.sock";
   {

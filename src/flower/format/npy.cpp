@@ -25,16 +25,16 @@ constexpr std::array kDtypes = {
     Dtype{"complex64", "<c8", 8}, Dtype{"complex128", "<c16", 16}};
 
 const Dtype* find_dtype(std::string_view name) {
-  const auto* there = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& d) { return d.name == name; });
-  return there == kDtypes.end() ? nullptr : there;
+  const auto* found = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& d) { return d.name == name; });
+  return found == kDtypes.end() ? nullptr : found;
 }
 
-/// "(2, 3)", "(2,)", "()"
+/// Returns a shape as Python text: "(2, 3)", "(2,)" or "()".
 std::string shape_text(const std::vector<int64_t>& shape) {
   return concat("(", join(shape), shape.size() == 1 ? ",)" : ")");
 }
 
-/// Reads the few words of Python that a head is made of.
+/// A parser of the Python literals in a head.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -125,7 +125,7 @@ Fields fields_of(std::string_view text) {
   return fields;
 }
 
-/// Bytes before the text, by version.
+/// Returns the number of bytes before the head's text, which depends on the version.
 size_t preamble_of(std::string_view image) {
   EK_CHECK(image.size() >= 10 && image.starts_with(kMagic), kData, "data of ", image.size(),
            " bytes does not begin as a NumPy file");
@@ -157,11 +157,11 @@ uint64_t ArrayHead::bytes() const {
 }
 
 std::string npy_head(const ArrayHead& head) {
-  head.bytes();  // refuses what is no array
+  head.bytes();  // checks the head
   std::string text = concat("{'descr': '", find_dtype(head.dtype)->descr,
                             "', 'fortran_order': False, 'shape': ", shape_text(head.shape), ", }");
   const size_t before = kMagic.size() + 4;
-  // NumPy leaves room for the first axis to grow in place.
+  // NumPy pads the head so that the first axis can grow in place.
   if (!head.shape.empty()) text.append(21 - std::to_string(head.shape.front()).size(), ' ');
   text.append(kAlignment - (before + text.size() + 1) % kAlignment, ' ');
   text += '\n';

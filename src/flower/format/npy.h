@@ -45,7 +45,8 @@ size_t npy_head_bytes(std::string_view image);
 /// order
 NpyHead parse_npy_head(std::string_view image, const ArrayHead& expected);
 
-/// Converts data from Fortran order to C order, piece by piece from the beginning.
+/// Converts data from Fortran order to C order. The data arrives in pieces from its beginning; the result is stored in
+/// the buffer `place`.
 class FortranOrder {
  public:
   FortranOrder(const ArrayHead& head, std::span<std::byte> place);

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kIdDigits = 64;
 constexpr int kDeepest = 5;
 
-/// Python's json.dumps of a text.
+/// Encodes text as Python's json.dumps does.
 std::string json_text(std::string_view text) {
   EK_CHECK(is_utf8(text), kData, "the name \"", shown(text), "\" is not UTF-8");
   return Json(text).dump(-1, ' ', true);
@@ -28,7 +28,7 @@ std::string object_head(std::string_view type, std::span<const std::string> chil
   return head;
 }
 
-/// Ids of children, each once, in the order of their first use.
+/// Returns the ids of children without repetitions, in the order of first use.
 std::vector<std::string> unique_ids(const std::vector<Tree>& children) {
   std::vector<std::string> ids;
   std::set<std::string_view> seen;
@@ -37,14 +37,14 @@ std::vector<std::string> unique_ids(const std::vector<Tree>& children) {
   return ids;
 }
 
-/// The tree of an object whose children may be named more than once.
+/// Returns the tree of an object whose children may contain repeated ids.
 Tree tree_of(std::string id, std::vector<Tree> children) {
   std::set<std::string> seen;
   std::erase_if(children, [&](const Tree& child) { return !seen.insert(child.id).second; });
   return {.id = std::move(id), .children = std::move(children)};
 }
 
-/// Takes so many bytes off the front of pieces.
+/// Splits a sequence of memory pieces at given sizes.
 class Cutter {
  public:
   explicit Cutter(std::span<const std::span<const std::byte>> pieces) : pieces_(pieces) {}
@@ -70,7 +70,7 @@ class Cutter {
   size_t used_ = 0;
 };
 
-/// {"name": "id", ...} and nothing else, in order. Callbacks of nlohmann's reader.
+/// Callbacks of nlohmann's SAX parser for a JSON object of strings, {"name": "id", ...}, whose order is kept.
 struct ReferenceReader {
   std::vector<std::pair<std::string, std::string>> found{};
   std::set<std::string> names{};
@@ -217,14 +217,14 @@ Tree PackedArrays::add_array(const ArrayData& array, const PackOptions& options)
 
 std::string PackedArrays::add(Object object, std::vector<const Object*>& among) {
   object.id = object_id(object.head, object.pieces);
-  const auto [there, fresh] = objects_.try_emplace(object.id, std::move(object));
-  if (fresh) among.push_back(&there->second);
-  return there->first;
+  const auto [entry, is_new] = objects_.try_emplace(object.id, std::move(object));
+  if (is_new) among.push_back(&entry->second);
+  return entry->first;
 }
 
 const Object* PackedArrays::find(std::string_view id) const {
-  const auto there = objects_.find(id);
-  return there == objects_.end() ? nullptr : &there->second;
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? nullptr : &found->second;
 }
 
 // ---- messages
@@ -260,12 +260,12 @@ Tree Parcel::add_record(const Record& record) {
 Tree Parcel::add(std::string_view type, std::vector<Tree> children, std::string_view body) {
   Object object{.id = {}, .head = object_head(type, unique_ids(children), body.size()).append(body)};
   object.id = object_id(object.head);
-  const auto there = own_.try_emplace(object.id, std::move(object)).first;
-  return tree_of(there->first, std::move(children));
+  const auto entry = own_.try_emplace(object.id, std::move(object)).first;
+  return tree_of(entry->first, std::move(children));
 }
 
 const Object* Parcel::find(std::string_view id) const {
-  if (const auto there = own_.find(id); there != own_.end()) return &there->second;
+  if (const auto found = own_.find(id); found != own_.end()) return &found->second;
   for (const auto& pack : packs_)
     if (const Object* object = pack->find(id)) return object;
   return nullptr;

@@ -1,6 +1,6 @@
-/// \file  Cuts messages into objects and parses objects. An object is `Type SP child-ids SP body-length NUL body`, and
-/// its id is the SHA-256 of all of it. Message > RecordDict > ArrayRecord, ConfigRecord, MetricRecord > Array >
-/// ArrayChunk.
+/// \file  Splits messages into objects and parses objects. An object is `Type SP child-ids SP body-length NUL body`,
+/// and its id is the SHA-256 of all of it. The types form a tree: Message > RecordDict > ArrayRecord, ConfigRecord,
+/// MetricRecord > Array > ArrayChunk.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ bool is_object_id(std::string_view text);
 /// An object to send: an owned head, followed by borrowed pieces.
 struct Object {
   std::string id;
-  std::string head;  ///< the head of the object and, but for data of arrays, its body
+  std::string head;  ///< the head of the object and its body, except the data of arrays
   std::vector<std::span<const std::byte>> pieces{};
 
   uint64_t bytes() const;
@@ -50,7 +50,7 @@ class PackedArrays {
  public:
   PackedArrays(std::vector<ArrayData> arrays, const PackOptions& options);
   const Tree& tree() const { return tree_; }                        ///< the tree of the ArrayRecord
-  const std::vector<ArrayData>& arrays() const { return arrays_; }  ///< as they were given
+  const std::vector<ArrayData>& arrays() const { return arrays_; }  ///< in the order of the constructor's argument
   const Object* find(std::string_view id) const;
   const std::vector<const Object*>& structure() const { return structure_; }  ///< the ArrayRecord, and each Array
   /// Returns the new chunks of each array, in order. A chunk that several arrays share is listed only at its first use.

@@ -24,7 +24,7 @@ std::string from_hex(const std::string& hex) {
   return bytes;
 }
 
-/// As filled() of tests/flower/vectors.py.
+/// Returns the same values as filled() of tests/flower/vectors.py.
 OwnedArray filled(ArrayHead head, size_t seed) {
   OwnedArray array(std::move(head), 0);
   for (size_t i = 0; seed > 0 && i < array.bytes.size(); ++i)
@@ -70,7 +70,7 @@ void expect_tree(const Tree& tree, const Json& wanted) {
   for (size_t i = 0; i < tree.children.size(); ++i) expect_tree(tree.children[i], wanted[1][i]);
 }
 
-TEST(Objects, AreThoseOfFlowerByteForByte) {
+TEST(Objects, EqualFlowersBytes) {
   const auto arrays = arrays_of_the_vectors();
   const Parcel parcel({}, content_of_the_vectors(arrays));
   const Json wanted = vectors();
@@ -83,7 +83,7 @@ TEST(Objects, AreThoseOfFlowerByteForByte) {
   for (const auto& id : wanted["ids"]) EXPECT_TRUE(parcel.find(id.get<std::string>())) << id;
 }
 
-TEST(Objects, OfAParcelAreEachOfItsTreeOnce) {
+TEST(Objects, AParcelHasEachObjectOfItsTreeOnce) {
   const auto arrays = arrays_of_the_vectors();
   const Parcel parcel({}, content_of_the_vectors(arrays));
   auto ids = check_tree(parcel.tree(), kLimits);
@@ -97,7 +97,7 @@ TEST(Objects, OfAParcelAreEachOfItsTreeOnce) {
   EXPECT_EQ(ids.size(), vectors()["ids"].size() + 1) << "and the message";
 }
 
-TEST(Objects, OfPiecesAreThoseOfTheWhole) {
+TEST(Objects, ObjectsOfPiecesEqualThoseOfOnePiece) {
   const OwnedArray whole({"a", "float32", {3, 700}}, 7);
   const std::span<const std::byte> bytes = whole.bytes;
   const ArrayData pieces{.head = whole.head,
@@ -106,7 +106,7 @@ TEST(Objects, OfPiecesAreThoseOfTheWhole) {
             pack_arrays({whole.data()}, {.chunk_bytes = 1024}).packed->tree());
 }
 
-TEST(Objects, AreReadAsTheyAreWritten) {
+TEST(Objects, RoundTrip) {
   const std::string child(64, 'a'), another(64, 'b');
   std::string content = "Array " + child + "," + another + " 3";
   content += std::string("\0xyz", 4);
@@ -116,7 +116,7 @@ TEST(Objects, AreReadAsTheyAreWritten) {
   EXPECT_EQ(view.body, "xyz");
 }
 
-TEST(Objects, ThatAreNoneAreRefused) {
+TEST(Objects, InvalidObjectsAreRefused) {
   const std::string child(64, 'a');
   const auto parse = [](std::string head, std::string body) {
     head.push_back('\0');
@@ -131,7 +131,7 @@ TEST(Objects, ThatAreNoneAreRefused) {
   EXPECT_NE(refusal([] { ObjectView::parse("", kLimits); }).find("is no object"), std::string::npos);
 }
 
-TEST(Objects, ATreeIsBoundedInDepthAndNumber) {
+TEST(Objects, LimitsDepthAndSizeOfATree) {
   Tree deep{.id = std::string(64, '0')};
   for (int i = 0; i < 5; ++i) deep = {.id = std::string(64, '1'), .children = {deep}};
   EXPECT_NE(refusal([&] { check_tree(deep, kLimits); }).find("more than 5 deep"), std::string::npos);
@@ -141,7 +141,7 @@ TEST(Objects, ATreeIsBoundedInDepthAndNumber) {
   EXPECT_EQ(check_tree(wide, kLimits).size(), 2u);
 }
 
-TEST(Objects, ReferencesAreReadInOrderAndStrictly) {
+TEST(Objects, ReferencesKeepTheirOrderAndInvalidOnesAreRefused) {
   const std::string id(64, 'c');
   const auto found = references_from_json("{\"z\": \"" + id + "\", \"a\": \"" + id + "\"}", kLimits);
   ASSERT_EQ(found.size(), 2u);
@@ -154,7 +154,7 @@ TEST(Objects, ReferencesAreReadInOrderAndStrictly) {
       std::string::npos);
 }
 
-TEST(Objects, AnArraysHeadIsReadStrictly) {
+TEST(Objects, InvalidArrayHeadsAreRefused) {
   const auto read = [](const std::string& body) { return refusal([&] { array_from_json(body, 2, kLimits); }); };
   const std::string begin = R"({"dtype": "float32", "stype": "numpy.ndarray", )";
   EXPECT_EQ(read(begin + R"("shape": [2, 3], "arraychunk_ids": [0, 1, 1, 0]})"), "no error");
@@ -165,7 +165,7 @@ TEST(Objects, AnArraysHeadIsReadStrictly) {
   EXPECT_NE(read(begin + R"("shape": [2]})"), "no error");
 }
 
-TEST(Arrays, AreRefusedWhereDataAndHeadDisagree) {
+TEST(Arrays, AreRefusedIfDataAndHeadDiffer) {
   OwnedArray array({"a", "float32", {2, 3}}, 1);
   auto data = array.data();
   data.head.shape = {2, 4};
@@ -190,7 +190,7 @@ TEST(Npy, HeadsOfAllVersionsAreRead) {
   EXPECT_EQ(parse_npy_head(image, head).bytes, image.size());
 }
 
-TEST(Npy, HeadsThatDisagreeWithWhatWasAnnouncedAreRefused) {
+TEST(Npy, HeadsThatDifferFromTheAnnouncedOnesAreRefused) {
   const ArrayHead head{"a", "float32", {2, 3}};
   const auto read = [&](const ArrayHead& other) { return refusal([&] { parse_npy_head(npy_head(other), head); }); };
   EXPECT_NE(read({"a", "int32", {2, 3}}).find("holds data of <i4, its head says float32"), std::string::npos);
@@ -204,7 +204,7 @@ TEST(Npy, HeadsThatDisagreeWithWhatWasAnnouncedAreRefused) {
   EXPECT_NE(refusal([&] { npy_head_bytes("not a file at all"); }), "no error");
 }
 
-TEST(Npy, FortranOrderBecomesCOrderHoweverItIsCut) {
+TEST(Npy, FortranOrderIsConvertedToCOrderForAnyChunks) {
   const ArrayHead head{"a", "uint16", {2, 3, 4}};
   std::vector<uint16_t> fortran(24), wanted(24);
   for (size_t i = 0; i < 2; ++i)

@@ -32,9 +32,9 @@ Items::Items(std::initializer_list<Entry> entries) {
 }
 
 void Items::set(std::string name, Value value) {
-  const auto there = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
-  if (there != entries_.end())
-    there->second = std::move(value);
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  if (found != entries_.end())
+    found->second = std::move(value);
   else
     add(std::move(name), std::move(value));
 }
@@ -42,8 +42,8 @@ void Items::set(std::string name, Value value) {
 void Items::add(std::string name, Value value) { entries_.emplace_back(std::move(name), std::move(value)); }
 
 const Value* Items::find(std::string_view name) const {
-  const auto there = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
-  return there == entries_.end() ? nullptr : &there->second;
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  return found == entries_.end() ? nullptr : &found->second;
 }
 
 void Content::add(std::string name, Record record) {
@@ -52,8 +52,8 @@ void Content::add(std::string name, Record record) {
 }
 
 const Record* Content::find(std::string_view name) const {
-  const auto there = std::find_if(records_.begin(), records_.end(), [&](const auto& r) { return r.first == name; });
-  return there == records_.end() ? nullptr : &there->second;
+  const auto found = std::find_if(records_.begin(), records_.end(), [&](const auto& r) { return r.first == name; });
+  return found == records_.end() ? nullptr : &found->second;
 }
 
 const Config& Content::config(std::string_view name) const { return typed<Config>(*this, name, "configuration"); }

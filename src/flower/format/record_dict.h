@@ -36,7 +36,7 @@ using Value =
 /// Returns the name of the value's type for messages, such as "double" or "list of int64".
 std::string_view kind_of(const Value& value);
 
-/// Holds named values in the order in which they were added.
+/// Holds named values in insertion order.
 class Items {
  public:
   using Entry = std::pair<std::string, Value>;
@@ -48,7 +48,7 @@ class Items {
   void set(std::string name, Value value);
   void add(std::string name, Value value);         ///< appends; the name must be new, which is not checked
   const Value* find(std::string_view name) const;  ///< null when it is not there
-  /// \throws kData naming `name` when it is absent or of another kind.
+  /// Returns the value with this name. \throws kData naming `name` when there is none or it has another type.
   template <typename T>
   const T& at(std::string_view name) const {
     const Value* value = find(name);
@@ -84,7 +84,7 @@ struct ArrayData {
   std::vector<std::span<const std::byte>> pieces;
 };
 
-class PackedArrays;  // flower/format/objects.h: hashed and cut into chunks once, whoever it is sent to
+class PackedArrays;  // flower/format/objects.h: arrays that are hashed and divided into chunks once for all receivers
 
 /// A record of arrays. In a received record `packed` is null, and the data is in the buffers that the BufferAllocator
 /// returned.
@@ -122,11 +122,11 @@ class Content {
 /// The buffers for a message's arrays.
 struct ReceiveBuffers {
   std::vector<std::span<std::byte>> arrays;  ///< one buffer per Content::heads(), of exactly its number of bytes
-  std::shared_ptr<void> owner{};             ///< kept alive until the message is complete or given up
+  std::shared_ptr<void> owner{};             ///< kept alive until the message is complete or abandoned
 };
 /// Returns buffers for a message's arrays. It is called once per message, when the message's structure is known and
-/// before any data is stored; the calling thread may be one of the transport. An exception refuses the message, and the
-/// sender gets what(). Data is written to the buffers before it is verified; it is valid only when the message is
+/// before any data is stored. The calling thread may be one of the transport. An exception rejects the message, and the
+/// sender gets what(). Data is written to the buffers before it is verified, so it is valid only when the message is
 /// complete.
 using BufferAllocator = std::function<ReceiveBuffers(const Content&)>;
 

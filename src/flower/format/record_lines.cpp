@@ -36,7 +36,7 @@ OrderedJson json_of_items(const Items& items) {
   return object;
 }
 
-/// An array's image: its head, then its pieces.
+/// The bytes of an array to be sent: its head, then its data.
 struct Image {
   std::string head;
   const ArrayData* data;
@@ -90,7 +90,7 @@ OrderedJson json_of_arrays(const Arrays& arrays, const std::vector<Image>& image
   return list;
 }
 
-/// What JSON has no number for.
+/// Returns nan, inf or -inf, which JSON cannot represent as numbers.
 double special_of(const JsonView& view) {
   const auto& text = view.string();
   view.require(text == "nan" || text == "inf" || text == "-inf", " is ", shown(text), ", allowed: nan, inf, -inf");
@@ -111,7 +111,7 @@ Value scalar_of(const JsonView& view) {
   return Bytes{std::move(*bytes)};
 }
 
-/// A list of the kind of its first value; \throws where another is of another kind.
+/// Reads a list, whose values must all have the type of the first. \throws Error if they do not
 Value list_of(const JsonView& view) {
   const auto items = view.items();
   if (items.empty()) return std::vector<double>();
@@ -142,7 +142,7 @@ Record items_of(const JsonView& view) {
   return record;
 }
 
-/// An arriving image, and what its array is.
+/// The head and the position of an array in received shared memory.
 struct ArrivedImage {
   ArrayHead head;
   uint64_t offset, bytes;

@@ -17,7 +17,7 @@ namespace {
 constexpr double kSignatureLife = 60, kYoungest = -5, kOldest = 305;
 constexpr size_t kMostKnown = 8192;
 
-/// The number of exactly `digits` digits that `text` begins with, taken off it.
+/// Removes a number of exactly `digits` digits from the front of `text`.
 std::optional<int> take_number(std::string_view& text, size_t digits) {
   int value = 0;
   if (text.size() < digits) return {};
@@ -33,7 +33,7 @@ bool take_mark(std::string_view& text, char mark) {
   return true;
 }
 
-/// ".123456" as a part of a second.
+/// Removes a fraction of a second, such as ".123456".
 double take_fraction(std::string_view& text) {
   if (!take_mark(text, '.')) return 0;
   double value = 0, unit = 0.1;
@@ -42,7 +42,7 @@ double take_fraction(std::string_view& text) {
   return value;
 }
 
-/// "+01:00", "-0130" or "Z" in seconds.
+/// Removes a time zone such as "+01:00", "-0130" or "Z", and returns its offset in seconds.
 std::optional<int> take_offset(std::string_view& text) {
   if (take_mark(text, 'Z')) return 0;
   const int sign = text.empty() || text[0] != '-' ? 1 : -1;

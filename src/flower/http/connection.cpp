@@ -18,9 +18,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kBuffer = size_t{64} << 10, kLongestHead = size_t{32} << 10;
-constexpr auto kStep = 100ms;           // between two looks at whether somebody waits
-constexpr auto kPatienceInTheWay = 1s;  // with a peer that says nothing while others wait
-constexpr double kBodyGrace = 10;       // seconds before a body's pace counts
+constexpr auto kStep = 100ms;           // interval of checking whether other connections wait for a thread
+constexpr auto kPatienceInTheWay = 1s;  // how long a silent peer may hold a thread while others wait
+constexpr double kBodyGrace = 10;       // seconds before the minimum rate of a body applies
 
 std::chrono::steady_clock::duration seconds(double value) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(value));
@@ -40,7 +40,7 @@ Connection::Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::
 
 Connection::~Connection() {
   if (ssl_ && SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
-  // Closed with bytes unread, the peer would be told of a reset before it has read its answer.
+  // Unread bytes are drained before closing; otherwise the peer would get a reset before it has read its answer.
   ::shutdown(socket_, SHUT_WR);
   std::array<char, 16384> rest{};
   const auto deadline = Clock::now() + 500ms;
@@ -102,7 +102,8 @@ void Connection::on_idle() {
   begin_ = end_ = 0;
 }
 
-/// A head has its seconds; a body, and what is answered, has to keep a pace.
+/// Returns when the current phase must be over. A request's head has a fixed time; bodies and answers have a minimum
+/// rate.
 Connection::Clock::time_point Connection::deadline() const {
   if (in_head_) return phase_begin_ + seconds(limits_.head_s);
   const auto pace = seconds(kBodyGrace + static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
@@ -155,7 +156,7 @@ ssize_t Connection::read(char* data, size_t size) {
 }
 
 ssize_t Connection::write(const char* data, size_t size) {
-  if (in_head_) head_is_read();  // what was no request is answered too
+  if (in_head_) head_is_read();  // invalid requests are answered as well
   progress_at_ = Clock::now();
   size_t done = 0;
   while (done < size) {

@@ -1,4 +1,4 @@
-/// \file  The address of a server, and how a client verifies it.
+/// \file  Defines the address of a server and how a client verifies it.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace evenkeel::wire {
 struct Endpoint {
   std::string host = "127.0.0.1";
   int port = 8000;
-  /// PEM of the authority that signed the server's certificate; it turns TLS on. Without it traffic is not encrypted,
+  /// PEM of the authority that signed the server's certificate. It enables TLS. Without it traffic is not encrypted,
   /// and `insecure` must be true. Use this only on a private network.
   std::optional<std::filesystem::path> ca_file{};
   bool insecure = false;

@@ -12,14 +12,14 @@
 namespace evenkeel::wire {
 namespace {
 
-/// "Sun, 06 Nov 1994 08:49:37 GMT"
+/// Reads a date such as "Sun, 06 Nov 1994 08:49:37 GMT".
 std::optional<double> parse_date(const std::string& text) {
   std::tm time{};
   if (!::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time)) return {};
   return static_cast<double>(::timegm(&time));
 }
 
-/// `code` and `detail` of an error's body, as far as it has them.
+/// Reads `code` and `detail` from the body of an error, if present.
 void read_error(Answer& answer) {
   try {
     const Json json = parse_json(answer.body, "an error", kData, {.bytes = 65'536, .depth = 8, .values = 1000});
@@ -56,14 +56,14 @@ std::string Endpoint::text() const { return concat(ca_file ? "https://" : "http:
 
 struct HttpClient::Parts {
   Parts(const Endpoint& server, double timeout_s, size_t most_bytes) : client(server.text()), most(most_bytes) {
-    std::signal(SIGPIPE, SIG_IGN);  // a connection that the server dropped is an error of one call
+    std::signal(SIGPIPE, SIG_IGN);  // otherwise a connection closed by the server would end the process
     const auto whole = static_cast<time_t>(std::ceil(timeout_s));
     client.set_keep_alive(true);
     client.set_tcp_nodelay(true);
     client.set_connection_timeout(whole);
     client.set_read_timeout(whole);
     client.set_write_timeout(whole);
-    client.set_decompress(false);  // nobody is asked for it, and what is small here could be large there
+    client.set_decompress(false);  // we do not ask for compression, and decompressed data could be large
     if (server.ca_file) client.set_ca_cert_path(server.ca_file->string());
   }
 

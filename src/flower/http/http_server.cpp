@@ -17,12 +17,13 @@
 namespace evenkeel::wire {
 namespace {
 
-constexpr size_t kMostWaiting = 4096;                 // connections that nobody serves yet
-constexpr size_t kMostIdle = 65536;                   // connections between two requests
-constexpr auto kNext = std::chrono::milliseconds(2);  // who asks in a row is waited for, unless others wait
+constexpr size_t kMostWaiting = 4096;  // limit of connections that wait for a thread
+constexpr size_t kMostIdle = 65536;    // limit of connections between two requests
+// How long a thread waits for the next request, if no other connection waits.
+constexpr auto kNext = std::chrono::milliseconds(2);
 constexpr size_t kMostRequests = 100'000'000;
 
-/// Adapts a connection to the library.
+/// Adapts a Connection to cpp-httplib.
 class ConnectionStream : public httplib::Stream {
  public:
   explicit ConnectionStream(Connection& connection) : connection_(connection) {}
@@ -53,7 +54,7 @@ class ConnectionStream : public httplib::Stream {
   Connection& connection_;
 };
 
-/// A fixed number of threads, and who waits for one.
+/// A pool with a fixed number of threads.
 class Threads : public httplib::TaskQueue {
  public:
   explicit Threads(int count) {
@@ -75,7 +76,7 @@ class Threads : public httplib::TaskQueue {
     arrived_.notify_all();
     for (auto& thread : threads_) thread.join();
   }
-  /// More connections than idle threads.
+  /// Returns true if connections wait for a thread.
   bool crowded() const { return waiting_ > 0; }
   bool overrun() const { return waiting_ > kMostWaiting; }
 
@@ -116,14 +117,14 @@ std::shared_ptr<SSL_CTX> tls_context(const TlsFiles& files) {
   return context;
 }
 
-/// A server that ended a moment ago leaves its address free, one that listens does not: the library would let several
-/// processes share a port (SO_REUSEPORT), and the system deal connections out among them.
+/// Allows binding an address in TIME_WAIT. cpp-httplib would set SO_REUSEPORT instead, with which several processes
+/// could listen on the same port.
 void keep_port_to_itself(socket_t socket) {
   const int yes = 1;
   ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
 }
 
-/// The connection that this thread serves.
+/// The connection that the current thread serves.
 struct Serving {
   Connection* connection = nullptr;
   bool close = false;
@@ -145,7 +146,7 @@ HttpReply reply_of(const Refusal& refusal) {
 struct HttpServer::Parts : httplib::Server {
   Parts(ServerOptions given, Answering answers) : options(std::move(given)), answering(std::move(answers)) {
     if (options.tls) tls = tls_context(*options.tls);
-    new_task_queue = [this] { return threads = new Threads(options.threads); };  // the library owns it
+    new_task_queue = [this] { return threads = new Threads(options.threads); };  // cpp-httplib owns it
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (request.method == "POST" && request.path.starts_with("/v1/fleet/")) return HandlerResponse::Unhandled;
       answer(request, response, nullptr);
@@ -154,7 +155,7 @@ struct HttpServer::Parts : httplib::Server {
     Post("/v1/fleet/[-a-z]{1,40}",
          [this](const auto& request, auto& response, const auto& reader) { answer(request, response, &reader); });
     set_error_handler([](const httplib::Request&, httplib::Response& response) {
-      if (!response.body.empty()) return;  // ours
+      if (!response.body.empty()) return;  // the body was set by answer()
       response.set_content(R"({"detail": "no such call"})", "application/json");
       serving.close = true;
     });
@@ -163,7 +164,7 @@ struct HttpServer::Parts : httplib::Server {
                               : (bind_to_port(options.host, options.port) ? options.port : -1);
     EK_CHECK(bound > 0, kIo, "cannot listen at ", options.host, ":", options.port, ": ",
              errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
-    ::listen(svr_sock_, 512);  // the library's five are few when nodes come back together
+    ::listen(svr_sock_, 512);  // cpp-httplib's backlog of five is too short when many nodes reconnect at once
     listener = std::thread([this] { listen_after_bind(); });
   }
 
@@ -185,32 +186,32 @@ struct HttpServer::Parts : httplib::Server {
     return true;
   }
 
-  /// Answers what has arrived on `connection`, and what comes right after.
+  /// Answers the requests that have arrived on `connection`, and those that follow immediately.
   void serve(const std::shared_ptr<Connection>& connection) {
     serving = {.connection = connection.get()};
     const bool open = connection->open();
     if (!open) ++counts.cut_off;
-    bool asked = true, good = open;
-    while (good && (asked = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
+    bool has_request = true, good = open;
+    while (good && (has_request = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
       good = !stopping && serve_request(*connection);
     serving = {};
-    if (good && !asked) idle.add(connection);
+    if (good && !has_request) idle.add(connection);
   }
 
-  /// False when the connection is done.
+  /// Answers one request. \return false if the connection must be closed
   bool serve_request(Connection& connection) {
     ConnectionStream stream(connection);
     bool closed = false;
     const uint64_t before_in = connection.bytes_in(), before_out = connection.bytes_out();
     const bool open = process_request(stream, false, closed, [&](httplib::Request& request) {
-      request.headers.erase("Accept-Encoding");  // nothing is packed: what is large here does not get smaller
+      request.headers.erase("Accept-Encoding");  // answers are not compressed, because tensors hardly shrink
       connection.head_is_read();
     });
     counts.bytes_in += connection.bytes_in() - before_in;
     counts.bytes_out += connection.bytes_out() - before_out;
-    const bool said = connection.bytes_in() > before_in;
-    if (said) ++counts.requests;
-    if (said && !open) ++counts.cut_off;
+    const bool received = connection.bytes_in() > before_in;
+    if (received) ++counts.requests;
+    if (received && !open) ++counts.cut_off;
     return open && !closed && !serving.close;
   }
 

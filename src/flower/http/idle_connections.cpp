@@ -13,7 +13,7 @@
 namespace evenkeel::wire {
 namespace {
 
-constexpr int kLookMs = 500;  // between two looks at who has been silent for too long
+constexpr int kLookMs = 500;  // interval of dropping expired connections
 constexpr int kAtOnce = 64;
 
 size_t files_allowed() {
@@ -80,7 +80,7 @@ void IdleConnections::watch() {
   }
 }
 
-/// Null for a socket that has been dropped since.
+/// Returns null if the connection was dropped in the meantime.
 std::shared_ptr<Connection> IdleConnections::take(int socket) {
   const auto found = by_socket_.find(socket);
   if (found == by_socket_.end()) return nullptr;

@@ -23,8 +23,8 @@ std::string clock_word(const Answer& answer) {
                 " the server's");
 }
 
-std::string word(const Answer& answer) {
-  if (answer.status == 0) return answer.detail;  // nothing came back
+std::string described(const Answer& answer) {
+  if (answer.status == 0) return answer.detail;  // no answer was received
   return concat(answer.status, answer.code ? concat("/", answer.code) : "", answer.detail.empty() ? "" : ": ",
                 answer.detail);
 }
@@ -45,19 +45,19 @@ NodeCalls::NodeCalls(const NodeOptions& options)
 Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces,
                        size_t connection, int* tries) {
   const auto start = NodeClock::now();
-  double pause = 0.1, told = 0;
+  double pause = 0.1, last_warning = 0;
   for (int count = 1;; ++count) {
     if (tries) *tries = count;
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
     if (!answer.passing()) {
-      if (told > 0) log::info("[node] ", server_.text(), " answers again");
+      if (last_warning > 0) log::info("[node] ", server_.text(), " answers again");
       return answer;
     }
-    if (count == 1) continue;  // a connection that was idle is often gone
+    if (count == 1) continue;  // the first failure is often just a closed idle connection
     const double silent = std::chrono::duration<double>(NodeClock::now() - start).count();
-    if (told == 0 || silent - told > 60) {
-      log::warning("[node] ", server_.text(), path, ": ", word(answer), "; trying again");
-      told = std::max(silent, 1e-9);
+    if (last_warning == 0 || silent - last_warning > 60) {
+      log::warning("[node] ", server_.text(), path, ": ", described(answer), "; trying again");
+      last_warning = std::max(silent, 1e-9);
     }
     sleep(pause);
     pause = std::min(pause * 2, kLongestPause);
@@ -89,9 +89,9 @@ bool NodeCalls::within(double seconds, const std::function<void()>& work) {
 void NodeCalls::give_up(const Answer& answer, std::string_view path) const {
   if (answer.status == 403 && answer.code == kRunNotRunning) throw RunOver();
   if (answer.status == 401)
-    fail(kConfig, server_.text(), " does not accept this node (", word(answer), "): its key ",
+    fail(kConfig, server_.text(), " does not accept this node (", described(answer), "): its key ",
          public_key().fingerprint(), " is not known there, or the clocks differ by more than 5 s", clock_word(answer));
-  fail(kConfig, server_.text(), path, " was refused: ", word(answer));
+  fail(kConfig, server_.text(), path, " was refused: ", described(answer));
 }
 
 }  // namespace evenkeel::wire

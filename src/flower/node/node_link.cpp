@@ -24,14 +24,14 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kHeartbeatTimeout = 5, kSignOffPatience = 10;
-constexpr size_t kMostAnswer = size_t{64} << 10;  // to a heartbeat
+constexpr size_t kMostAnswer = size_t{64} << 10;  // limit of an answer to a heartbeat
 constexpr int kAllowListed = 2001, kKeyInUse = 23, kNotActivated = 2004;
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
-/// What a node remembers of itself beside its key.
+/// What a node stores beside its key.
 struct Remembered {
   uint64_t node = 0;
-  bool registered = false;  ///< by itself
+  bool registered = false;  ///< the node registered itself
 };
 
 fs::path memory_file(const NodeOptions& options) { return options.key_file.string() + ".node"; }
@@ -60,8 +60,8 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Runs `work(0)` to `work(count - 1)` on so many threads, each with its place among them. \throws what the first
-/// failed with.
+/// Runs `work(0)` to `work(count - 1)` on up to `threads` threads. `thread` is the index of the thread.
+/// \throws the first exception of `work`
 void side_by_side(size_t count, size_t threads, const std::function<void(size_t index, size_t thread)>& work) {
   std::atomic<size_t> next = 0;
   std::exception_ptr failure;
@@ -90,19 +90,21 @@ struct NodeLink::Parts {
              options.heartbeat_s, ", allowed: 10 to 1800");
   }
 
-  /// Of a call about a message: who registered itself and is forgotten does so again with its next poll.
+  /// Throws for a failed call about a message. If the server no longer knows a node that registered itself, the node
+  /// registers again at its next poll.
   [[noreturn]] void give_up_message(const Answer& answer, std::string_view path) const {
     if (answer.status == 401 && state.registered) throw RunOver();
     calls.give_up(answer, path);
   }
 
-  // ---- joining
+  // ---- join
 
   void join() {
     const auto before = remembered(options);
     state = before.value_or(Remembered{});
     if (before)
-      calls.call(path::kDeactivate, encode(NodeId{before->node}));  // an earlier life counts as online for a minute
+      // Otherwise the previous process would count as online for another minute.
+      calls.call(path::kDeactivate, encode(NodeId{before->node}));
     const std::string pem = calls.public_key().pem();
     const Answer registered = calls.call(path::kRegister, encode(RegisterRequest{pem}));
     if (registered.ok())
@@ -143,7 +145,7 @@ struct NodeLink::Parts {
     }
   }
 
-  /// A server that was restarted without its memory knows neither key nor id: who registered itself does so again.
+  /// Registers again if the server has lost its state and this node had registered itself. \return true if so
   bool known_again(const Answer& answer) {
     if (answer.status != 401 || !state.registered) return false;
     log::warning("[node] ", options.server.text(), " does not know this node any more (401); registering again");
@@ -182,7 +184,7 @@ struct NodeLink::Parts {
     }
   }
 
-  /// Puts one object of the run into `assembly`; one that came damaged is asked for again.
+  /// Pulls an object into `assembly`. A damaged object is pulled again, up to twice.
   void pull(Assembly& assembly, const Instruction& instruction, const std::string& id, size_t client) {
     const std::string request =
         encode(ObjectRequest{.node = state.node, .run_id = instruction.metadata.run_id, .object_id = id});
@@ -234,7 +236,7 @@ struct NodeLink::Parts {
     if (!answer.ok()) give_up_message(answer, path::kConfirm);
   }
 
-  /// Says what is wrong with an instruction, as well as that can be said.
+  /// Reports an invalid instruction to the server, if possible.
   void tell(const Instruction& instruction, const Error& error) {
     try {
       confirm(instruction);
@@ -247,18 +249,18 @@ struct NodeLink::Parts {
   // ---- replies
 
   Metadata metadata_of_reply(const Instruction& instruction) const {
-    const auto& asked = instruction.metadata;
+    const auto& request = instruction.metadata;
     const double now = now_seconds();
-    return {.run_id = asked.run_id,
+    return {.run_id = request.run_id,
             .src_node = state.node,
-            .dst_node = asked.src_node,
-            .reply_to = asked.message_id,
-            .group = asked.group,
-            .ttl = asked.ttl - (now - asked.created_at),
-            .type = asked.type,
+            .dst_node = request.src_node,
+            .reply_to = request.message_id,
+            .group = request.group,
+            .ttl = request.ttl - (now - request.created_at),
+            .type = request.type,
             .created_at = now,
-            .src_task = asked.dst_task,
-            .dst_task = asked.src_task};
+            .src_task = request.dst_task,
+            .dst_task = request.src_task};
   }
 
   void push(const Parcel& parcel, const Instruction& instruction) {
@@ -275,7 +277,7 @@ struct NodeLink::Parts {
     if (!answer.ok()) give_up_message(answer, path::kPushMessages);
     const auto response = decode<PushMessagesResponse>(answer.body);
     const bool lost_answer =
-        tries > 1 && response.objects_to_push.empty();  // then all are pushed, and no token is known
+        tries > 1 && response.objects_to_push.empty();  // all objects are pushed then, without a token
     EK_CHECK(lost_answer || !response.objects_to_push.empty(), kData, "the server takes no reply to ",
              shown(metadata.reply_to, 80), ": it came too late, or there was one already",
              answer.detail.empty() ? "" : ": ", answer.detail);
@@ -297,11 +299,11 @@ struct NodeLink::Parts {
     bool all = false;
     ObjectRequest request;
     std::mutex mutex{};
-    std::set<std::string, std::less<>> begun{};
+    std::set<std::string, std::less<>> started{};
 
     bool take(const std::string& id) {
       const std::lock_guard lock(mutex);
-      return (all || wanted.contains(id)) && begun.insert(id).second;
+      return (all || wanted.contains(id)) && started.insert(id).second;
     }
   };
 
@@ -323,9 +325,9 @@ struct NodeLink::Parts {
     if (!last_root) return true;
     const Answer answer = calls.call(
         path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
-    const bool there = answer.ok() && decode<PullObjectResponse>(answer.body).found;
-    if (!there) last_root.reset();
-    return !there;
+    const bool exists = answer.ok() && decode<PullObjectResponse>(answer.body).found;
+    if (!exists) last_root.reset();
+    return !exists;
   }
 
   void leave(double patience_s) {
@@ -346,11 +348,11 @@ struct NodeLink::Parts {
   NodeCalls calls;
   Remembered state{};
   std::optional<std::string> last_root{};
-  SteadyClock::time_point found_at = SteadyClock::now();  // the last instruction
+  SteadyClock::time_point found_at = SteadyClock::now();  // when the last instruction arrived
   uint64_t last_run = 0;
   std::mutex beat_mutex{};
   std::condition_variable_any beat_stopped{};
-  std::jthread beating{};  // ends before what it uses
+  std::jthread beating{};  // declared last, so that it ends before what it uses
 };
 
 NodeLink::NodeLink(NodeOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}

@@ -1,5 +1,5 @@
 /// \file  Connects a node to a SuperLink of Flower or a coordinator of evenkeel, with Flower's Fleet protocol over
-/// HTTP/1.1. It joins, takes instructions, pulls their arrays straight into buffers, pushes replies and leaves.
+/// HTTP/1.1. A link joins, fetches instructions, receives their arrays directly in buffers, sends replies and leaves.
 /// Example:
 ///   NodeLink link({.server = {.host = "server", .port = 8000, .ca_file = "ca.pem"}, .key_file = "node.pem"});
 ///   link.join();
@@ -40,8 +40,8 @@ class NodeLink {
   void join();
   uint64_t id() const;  ///< id of the node; valid after join()
 
-  /// Fetches the next instruction, if there is one. The server may hand it out only once: if this process dies, it can
-  /// be lost. \throws kConfig when the server does not accept this node any more; Stopped
+  /// Fetches the next instruction, if there is one. The server may deliver an instruction only once: if this process
+  /// dies, the instruction can be lost. \throws kConfig when the server does not accept this node any more; Stopped
   std::optional<Instruction> poll();
   /// Waits before the next poll. The pause grows with the time since the last instruction.
   void rest();
@@ -60,8 +60,8 @@ class NodeLink {
   /// Returns true if the last reply was fetched from the server, or if there was none. Leaving earlier would lose the
   /// reply.
   bool collected();
-  /// Waits at most `patience_s` until collected(), then signs off, and unregisters if join() registered.
-  /// NodeOptions::stop is ignored meanwhile. Signing off is given up after ten seconds.
+  /// Waits at most `patience_s` until collected(), then signs off, and unregisters if join() registered. Meanwhile
+  /// NodeOptions::stop is ignored. Signing off ends after ten seconds even if it does not succeed.
   void leave(double patience_s = 600);
 
  private:

@@ -1,4 +1,4 @@
-/// \file  Declares the options of a node and the two exceptions that end its waiting.
+/// \file  Declares the options of a node and the two exceptions that end its waits.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,15 @@ namespace evenkeel::wire {
 struct NodeOptions {
   Endpoint server;
   /// The node's key (flower/format/keys.h). While joined, the node stores its id in "<key_file>.node". After a crash, a
-  /// new process uses it to sign the old one off.
+  /// new process reads this file and signs off the previous id.
   std::filesystem::path key_file;
-  double heartbeat_s = 30;     ///< heartbeat interval in seconds, 10 to 1800; one is sent every 2/3 of it
-  double poll_s = 0.5;         ///< first pause of rest(), seconds
-  double slowest_poll_s = 3;   ///< longest pause of rest(), seconds; it is 1/20 of the time without an instruction
+  double heartbeat_s = 30;  ///< heartbeat interval in seconds, 10 to 1800; one is sent every 2/3 of it
+  double poll_s = 0.5;      ///< seconds: shortest pause of NodeLink::rest()
+  /// Seconds: longest pause; between both, a pause is 1/20 of the time since the last instruction.
+  double slowest_poll_s = 3;
   int connections = 2;         ///< number of connections for objects, 1 to 64
   double call_timeout_s = 30;  ///< seconds without data after which a call fails; for heartbeats 5
+  /// Bytes per chunk of the arrays that the node sends.
   size_t chunk_bytes = size_t{16} << 20;
   Limits limits{};
   /// Polled while waiting, by several threads. True ends the wait with Stopped.

@@ -15,7 +15,7 @@ std::span<const std::byte> as_bytes(std::string_view text) {
 
 }  // namespace
 
-// ---- one array
+// ---- an array
 
 ArrivingArray::ArrivingArray(ArrayHead head, std::vector<std::string> chunks)
     : head_(std::move(head)), bytes_(head_.bytes()), chunks_(std::move(chunks)) {
@@ -58,7 +58,7 @@ ArrivingArray::Put ArrivingArray::put(std::string_view chunk) {
   return {.data = target, .skipped = before - chunk.size(), .whole = !fortran_};
 }
 
-// ---- the message
+// ---- structure of the message
 
 Assembly::Assembly(const Tree& tree, const Limits& limits, BufferAllocator place, std::filesystem::path folder,
                    uint64_t most_spooled)
@@ -114,18 +114,18 @@ void Assembly::take_structure(std::string_view id, const ObjectView& view) {
 
 void Assembly::expand(const std::string& id, size_t depth) {
   EK_CHECK(depth <= 5, kData, "a message's objects are more than five deep");
-  const auto there = nodes_.find(id);
-  if (there == nodes_.end()) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) {
     EK_CHECK(!chunks_.contains(id), kData, "an ArrayChunk stands where a record should");
     missing_.insert(id);
     return;
   }
   missing_.erase(id);
-  if (!expanded_.insert(id).second || there->second.type == "Array") return;  // an Array's children are its chunks
-  for (const auto& child : there->second.children) expand(child, depth + 1);
+  if (!expanded_.insert(id).second || found->second.type == "Array") return;  // the children of an Array are its chunks
+  for (const auto& child : found->second.children) expand(child, depth + 1);
 }
 
-// ---- what it says
+// ---- content of the message
 
 const Assembly::Node& Assembly::node(const std::string& id, std::string_view type) const {
   const Node& found = nodes_.at(id);
@@ -162,7 +162,7 @@ Record Assembly::build_record(const Node& node) {
   Items items = decode_items(node.body);
   if (node.type == "ConfigRecord") return Config(std::move(items));
   Metrics metrics(std::move(items));
-  encode(metrics);  // refuses what is no metric
+  encode(metrics);  // checks the values
   return metrics;
 }
 
@@ -205,7 +205,7 @@ void Assembly::ask_for_places() {
   for (size_t i = 0; i < arrays_.size(); ++i) advance(i, {}, {});
 }
 
-// ---- its data
+// ---- data of arrays
 
 void Assembly::take_chunk(std::string_view id, std::string_view bytes) {
   EK_CHECK(!missing_.contains(id), kData, "an ArrayChunk stands where a record should");
@@ -218,7 +218,7 @@ void Assembly::take_chunk(std::string_view id, std::string_view bytes) {
   if ((!built_ || waited_for(id)) && !found_again) chunk.spooled = spool_.put(bytes);
 }
 
-/// Whether an array will come to this chunk later.
+/// Returns true if an array needs this chunk at a later position.
 bool Assembly::waited_for(std::string_view id) const {
   const auto users = users_.find(id);
   if (users == users_.end()) return false;
@@ -229,25 +229,25 @@ bool Assembly::waited_for(std::string_view id) const {
   });
 }
 
-/// Puts what is there of an array: the chunk that has just come, and those that came before their turn.
+/// Appends available chunks to an array: the one that has just arrived, and those that arrived out of order.
 void Assembly::advance(size_t index, std::string_view id, std::string_view bytes) {
   ArrivingArray& array = arrays_[index];
   while (const std::string* next = array.next()) {
     const bool just_come = *next == id;
-    const auto kept = just_come ? std::nullopt : stored(*next);
-    if (!just_come && !kept) return;
-    const auto put = array.put(just_come ? bytes : std::string_view(*kept));
+    const auto earlier = just_come ? std::nullopt : stored(*next);
+    if (!just_come && !earlier) return;
+    const auto put = array.put(just_come ? bytes : std::string_view(*earlier));
     Chunk& chunk = chunks_.at(*next);
     if (!chunk.placed || (put.whole && put.skipped == 0)) chunk.placed = put;
   }
   --unfinished_;
 }
 
-/// A chunk that came before: from where it was put, else from the spool.
+/// Returns a chunk that arrived earlier, from an array or from the spool.
 std::optional<std::string> Assembly::stored(const std::string& id) const {
-  const auto there = chunks_.find(id);
-  if (there == chunks_.end()) return {};
-  const Chunk& chunk = there->second;
+  const auto found = chunks_.find(id);
+  if (found == chunks_.end()) return {};
+  const Chunk& chunk = found->second;
   if (chunk.placed && chunk.placed->whole && chunk.placed->skipped == 0) {
     const auto data = chunk.placed->data;
     return std::string(reinterpret_cast<const char*>(data.data()), data.size());
@@ -256,7 +256,7 @@ std::optional<std::string> Assembly::stored(const std::string& id) const {
   return {};
 }
 
-// ---- questions
+// ---- queries
 
 bool Assembly::has(std::string_view id) const {
   const std::lock_guard lock(mutex_);

@@ -60,7 +60,7 @@ class ArrivingArray {
   std::optional<FortranOrder> fortran_{};
 };
 
-/// Assembles one message. Any thread may call. After an error, every further object is refused with the same error.
+/// Assembles one message. Any thread may call. After an error, every further object is rejected with the same error.
 class Assembly {
  public:
   /// \param place provides the buffers; if empty, messages with arrays are refused \param folder, most_spooled see

@@ -15,7 +15,7 @@ namespace {
 using evenkeel::testing::refusal;
 using testing::Memory, testing::OwnedArray;
 
-/// Objects made by hand, right or wrong, and their tree.
+/// Builds valid and invalid objects and their tree.
 struct Forge {
   Tree add(const std::string& type, const std::vector<Tree>& children, const std::string& body) {
     std::vector<std::string> ids;
@@ -44,7 +44,7 @@ struct Forge {
     const Tree dict = add("RecordDict", {arrays}, references_to_json({{"arrays", arrays.id}}));
     return add("Message", {dict}, encode_message({}, {}));
   }
-  /// What taking the message in the order of ids comes to.
+  /// Returns the error of taking all objects in the order of ids.
   std::string outcome(const Tree& tree, const Limits& limits = {}, uint64_t spool = 1 << 20) {
     return refusal([&] {
       const evenkeel::testing::TemporaryFolder folder;
@@ -62,7 +62,7 @@ std::string image_of(const ArrayHead& head, size_t bytes) { return npy_head(head
 
 const ArrayHead kHead{"a", "float32", {2, 3}};
 
-TEST(Assembly, TakesObjectsInAnyOrder) {
+TEST(Assembly, AcceptsObjectsInAnyOrder) {
   std::vector<OwnedArray> arrays;
   for (uint64_t i = 0; i < 6; ++i)
     arrays.push_back({{concat("a", i), "float32", {7, 250 + static_cast<int64_t>(i % 2)}}, i % 3});
@@ -83,7 +83,7 @@ TEST(Assembly, TakesObjectsInAnyOrder) {
       for (const auto piece : parcel.find(id)->pieces)
         bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
       assembly.take(id, bytes);
-      assembly.take(id, bytes);  // twice is once
+      assembly.take(id, bytes);  // a second call has no effect
     }
     ASSERT_TRUE(assembly.complete());
     EXPECT_EQ(assembly.content().config().at<int64_t>("rank"), 4);
@@ -92,7 +92,7 @@ TEST(Assembly, TakesObjectsInAnyOrder) {
   }
 }
 
-TEST(Assembly, RefusesDataThatDisagreesWithItsHead) {
+TEST(Assembly, RefusesDataThatContradictsItsHead) {
   Forge forge;
   const auto outcome = [&](const Tree& array) { return forge.outcome(forge.message(array)); };
   EXPECT_EQ(outcome(forge.array("float32", "[2, 3]", {image_of(kHead, 24)})), "no error");
@@ -118,7 +118,7 @@ TEST(Assembly, RefusesDataThatDisagreesWithItsHead) {
             std::string::npos);
 }
 
-TEST(Assembly, RefusesADamagedObjectAndTakesItWhole) {
+TEST(Assembly, RefusesADamagedObjectAndAcceptsItUndamaged) {
   Forge forge;
   const Tree tree = forge.message(forge.array("float32", "[2, 3]", {image_of(kHead, 24)}));
   const evenkeel::testing::TemporaryFolder folder;
@@ -133,7 +133,7 @@ TEST(Assembly, RefusesADamagedObjectAndTakesItWhole) {
   EXPECT_NE(refusal([&] { assembly.take(stranger, "x"); }).find("is not of this message"), std::string::npos);
 }
 
-TEST(Assembly, RefusesWhatIsNotPutTogetherAsAMessageIs) {
+TEST(Assembly, RefusesInvalidStructures) {
   Forge forge;
   const Tree array = forge.array("float32", "[2, 3]", {image_of(kHead, 24)});
   const Tree arrays = forge.add("ArrayRecord", {array}, references_to_json({{"a", array.id}}));
@@ -157,7 +157,7 @@ TEST(Assembly, RefusesWhatIsNotPutTogetherAsAMessageIs) {
   EXPECT_NE(forge.outcome(poorer).find("that was not announced"), std::string::npos);
 }
 
-TEST(Assembly, BoundsWhatAMessageMayBe) {
+TEST(Assembly, LimitsAMessage) {
   Forge forge;
   const Tree tree = forge.message(forge.array("float32", "[2, 3]", {image_of(kHead, 24)}));
   EXPECT_EQ(forge.outcome(tree), "no error");
@@ -169,7 +169,7 @@ TEST(Assembly, BoundsWhatAMessageMayBe) {
   EXPECT_NE(forge.outcome(tree, {.objects = 4}).find("more than 4 objects"), std::string::npos);
 }
 
-TEST(Assembly, BoundsWhatComesBeforeItIsKnownWhereItBelongs) {
+TEST(Assembly, LimitsDataThatArrivesBeforeTheStructure) {
   Forge forge;
   const Tree tree = forge.message(forge.array("float32", "[2, 3]", {image_of(kHead, 24)}));
   const evenkeel::testing::TemporaryFolder folder;
@@ -180,7 +180,7 @@ TEST(Assembly, BoundsWhatComesBeforeItIsKnownWhereItBelongs) {
   EXPECT_TRUE(assembly.failed());
 }
 
-TEST(Assembly, AFailureHasACodeAReasonAndNothingElse) {
+TEST(Assembly, AFailureHasOnlyACodeAndAReason) {
   const Parcel parcel({}, Failure{ErrorCode::kCrashed, "why"});
   const evenkeel::testing::TemporaryFolder folder;
   Assembly assembly(parcel.tree(), {}, {}, folder.path(), 0);

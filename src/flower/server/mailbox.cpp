@@ -20,7 +20,7 @@ std::chrono::steady_clock::duration as_duration(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// 36 characters, as Flower's.
+/// Returns a random token of 36 characters, as in Flower.
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
   EK_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, kInternal, "no random bytes");
@@ -72,24 +72,24 @@ std::string Mailbox::send(uint64_t node, const Content& content, SendOptions opt
 void Mailbox::forget(const std::string& message_id) {
   std::unique_lock lock(mutex_);
   std::shared_ptr<Sent> sent;
-  const auto told = std::find_if(arrivals_.begin(), arrivals_.end(),
-                                 [&](const auto& entry) { return entry.first.message_id == message_id; });
-  if (told != arrivals_.end()) {
-    sent = told->second;
-    arrivals_.erase(told);
-  } else if (const auto there = messages_.find(message_id); there != messages_.end()) {
-    sent = there->second;
+  const auto arrival = std::find_if(arrivals_.begin(), arrivals_.end(),
+                                    [&](const auto& entry) { return entry.first.message_id == message_id; });
+  if (arrival != arrivals_.end()) {
+    sent = arrival->second;
+    arrivals_.erase(arrival);
+  } else if (const auto entry = messages_.find(message_id); entry != messages_.end()) {
+    sent = entry->second;
     of_node_[sent->node].erase(message_id);
-    messages_.erase(there);
+    messages_.erase(entry);
   }
   changed_.wait(lock, [&] { return !sent || sent->in_use == 0; });
 }
 
-/// With mutex_: takes the message out and reports it.
+/// Removes a message and reports its outcome. mutex_ must be held.
 void Mailbox::finish(const std::string& message_id, Arrival arrival) {
-  const auto there = messages_.find(message_id);
-  if (there == messages_.end()) return;
-  const auto sent = there->second;
+  const auto entry = messages_.find(message_id);
+  if (entry == messages_.end()) return;
+  const auto sent = entry->second;
   arrival.node = sent->node;
   arrival.message_id = message_id;
   if (sent->reply) {
@@ -97,7 +97,7 @@ void Mailbox::finish(const std::string& message_id, Arrival arrival) {
     arrival.client_s = sent->reply->client_s;
   }
   of_node_[sent->node].erase(message_id);
-  messages_.erase(there);
+  messages_.erase(entry);
   using enum Arrival::Kind;
   counts_.replied += arrival.kind == kReply;
   counts_.failed += arrival.kind == kError;
@@ -113,7 +113,7 @@ std::optional<Arrival> Mailbox::wait(Clock::time_point deadline, const std::func
     sweep();
     std::unique_lock lock(mutex_);
     const auto until = std::min(deadline, Clock::now() + kSweep);
-    // What a message's places and pieces belong to may go when it is reported: no call must still be at them.
+    // The buffers of a message may be freed when it is reported, so no call may still use them.
     const auto ready = [this] {
       return std::find_if(arrivals_.begin(), arrivals_.end(),
                           [](const auto& entry) { return entry.second->in_use == 0; });
@@ -181,8 +181,8 @@ void Mailbox::check_run(uint64_t run_id) const {
 }
 
 Mailbox::Sent* Mailbox::owned(uint64_t node, const std::string& message_id) {
-  const auto there = messages_.find(message_id);
-  return there == messages_.end() || there->second->node != node ? nullptr : there->second.get();
+  const auto entry = messages_.find(message_id);
+  return entry == messages_.end() || entry->second->node != node ? nullptr : entry->second.get();
 }
 
 std::shared_ptr<const void> Mailbox::use(const std::shared_ptr<Sent>& sent) {
@@ -201,7 +201,7 @@ PullMessagesResponse Mailbox::pull(uint64_t node) {
   Sent* next = nullptr;
   for (const auto& id : of_node_[node]) {
     Sent* sent = owned(node, id);
-    // What was handed out and never asked for again was lost on its way.
+    // A message that was handed out but whose objects were not pulled was lost in transit.
     const bool again = sent->delivered_at && !sent->confirmed && now - sent->touched_at > kRedelivery;
     if ((!sent->delivered_at || again) && (!next || sent->metadata.created_at < next->metadata.created_at)) next = sent;
   }
@@ -221,7 +221,7 @@ std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, c
     if (const Object* object = sent->parcel->find(object_id)) {
       sent->touched_at = Clock::now();
       const auto used = use(sent);
-      // The parcel outlives the message's confirmation for as long as this object is on its way.
+      // The parcel must outlive the message's confirmation while this object is being sent.
       auto both =
           std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const Parcel>>>(used, sent->parcel);
       return Borrowed{.object = object, .owner = std::move(both)};
@@ -231,7 +231,7 @@ std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, c
 }
 
 void Mailbox::confirm(uint64_t node, const ConfirmRequest& request) {
-  std::shared_ptr<const Parcel> done;  // let go without the lock
+  std::shared_ptr<const Parcel> done;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   check_run(request.run_id);
   if (Sent* sent = owned(node, request.message_id); sent && sent->delivered_at) {
@@ -240,7 +240,7 @@ void Mailbox::confirm(uint64_t node, const ConfirmRequest& request) {
   }
 }
 
-/// What is wrong with a reply's metadata; empty when nothing is.
+/// Returns why a reply's metadata is invalid; empty if it is valid.
 std::string Mailbox::why_not(const Sent* sent, uint64_t node, const Metadata& reply) const {
   if (!sent || !sent->delivered_at)
     return concat(
@@ -287,14 +287,14 @@ Mailbox::Answered Mailbox::push(uint64_t node, const PushMessagesRequest& reques
   return answer;
 }
 
-/// The message whose reply an object belongs to: by its token, or, without one, by its id.
+/// Finds the message with a pending reply to which an object belongs, by its token or, without a token, by its id.
 Mailbox::Messages::iterator Mailbox::replying(uint64_t node, const PushObjectRequest& request) {
   for (const auto& id : of_node_[node]) {
-    const auto there = messages_.find(id);
-    const auto& reply = there->second->reply;
+    const auto entry = messages_.find(id);
+    const auto& reply = entry->second->reply;
     if (!reply || Clock::now() > reply->lease_until) continue;
     if (!request.token.empty() && request.token != reply->token) continue;
-    if (reply->assembly->announces(request.object_id)) return there;
+    if (reply->assembly->announces(request.object_id)) return entry;
   }
   return messages_.end();
 }
@@ -306,12 +306,12 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   {
     const std::lock_guard lock(mutex_);
     check_run(request.run_id);
-    const auto there = replying(node, request);
-    if (there == messages_.end())
+    const auto entry = replying(node, request);
+    if (entry == messages_.end())
       return {.refusal = "an object that no reply on its way has, or too late for its lease"};
-    message_id = there->first;
-    assembly = there->second->reply->assembly;
-    used = use(there->second);
+    message_id = entry->first;
+    assembly = entry->second->reply->assembly;
+    used = use(entry->second);
   }
   Stored result{.stored = true};
   bool fatal = false;
@@ -323,9 +323,9 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   }
   const bool complete = assembly->complete();
   const std::lock_guard lock(mutex_);
-  const auto there = messages_.find(message_id);
-  if (there == messages_.end()) return result;
-  if (there->second->reply) there->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
+  const auto entry = messages_.find(message_id);
+  if (entry == messages_.end()) return result;
+  if (entry->second->reply) entry->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
   if (fatal) finish(message_id, {.kind = Arrival::Kind::kRefused, .message_id = {}, .reason = result.refusal});
   if (complete && assembly->failure())
     finish(message_id, {.kind = Arrival::Kind::kError,

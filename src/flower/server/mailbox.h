@@ -22,15 +22,15 @@
 
 namespace evenkeel::wire {
 
-/// Thread-safe: any thread may call.
+/// The messages of a coordinator. Thread-safe: any thread may call.
 class Mailbox {
  public:
   Mailbox(uint64_t run_id, const CoordinatorOptions& options);
 
-  /// As the functions of Coordinator with these names.
+  /// These work as the functions of Coordinator with the same names.
   std::string send(uint64_t node, const Content& content, SendOptions options);
   void forget(const std::string& message_id);
-  /// As Coordinator::wait. \param sweep called about ten times a second meanwhile, without the lock
+  /// Works as Coordinator::wait(). \param sweep  called about ten times a second meanwhile, without the lock
   std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline, const std::function<void()>& sweep);
 
   /// Returns the nodes that have unfinished messages.

@@ -14,12 +14,12 @@ namespace {
 
 constexpr auto kBetweenWords = std::chrono::seconds(10);
 
-/// An id that nobody has: 0 is none, 1 is the server.
+/// Returns a random id. 0 means no node and 1 is the server.
 uint64_t random_id() {
   uint64_t id = 0;
   while (id < 2) {
     EK_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&id), sizeof id) == 1, kInternal, "no random bytes");
-    id >>= 1;  // fits an int64 of whoever keeps it in one
+    id >>= 1;  // fits an int64
   }
   return id;
 }
@@ -79,14 +79,14 @@ bool Registry::accepts(const PublicKey& key) const { return open_ || allowed_.co
 
 std::optional<uint64_t> Registry::id_of(const PublicKey& key) const {
   const std::lock_guard lock(mutex_);
-  const auto there = ids_.find(key.openssh_blob());
-  return there == ids_.end() ? std::nullopt : std::optional(there->second);
+  const auto entry = ids_.find(key.openssh_blob());
+  return entry == ids_.end() ? std::nullopt : std::optional(entry->second);
 }
 
 uint64_t Registry::add(const PublicKey& key) {
   if (!open_) throw Refusal{.status = 412, .code = 2001, .detail = "nodes are registered by the list of allowed keys"};
   const std::lock_guard lock(mutex_);
-  if (const auto there = ids_.find(key.openssh_blob()); there != ids_.end()) return there->second;
+  if (const auto entry = ids_.find(key.openssh_blob()); entry != ids_.end()) return entry->second;
   if (nodes_.size() >= most_)
     throw Refusal{.status = 412, .detail = concat(most_, " nodes are registered, which is all there may be")};
   const uint64_t id = insert(key);
@@ -120,10 +120,10 @@ void Registry::sign_off(uint64_t node) {
 
 void Registry::remove(uint64_t node) {
   const std::lock_guard lock(mutex_);
-  const auto there = nodes_.find(node);
+  const auto entry = nodes_.find(node);
   if (!open_) throw Refusal{.status = 412, .code = 2002, .detail = "nodes are registered by the list of allowed keys"};
-  ids_.erase(there->second.key.openssh_blob());
-  nodes_.erase(there);
+  ids_.erase(entry->second.key.openssh_blob());
+  nodes_.erase(entry);
   save();
 }
 
@@ -155,14 +155,14 @@ bool Registry::charge(uint64_t node) {
 
 void Registry::give_back(uint64_t node) {
   const std::lock_guard lock(mutex_);
-  if (const auto there = nodes_.find(node); there != nodes_.end()) there->second.calls += 1;
+  if (const auto entry = nodes_.find(node); entry != nodes_.end()) entry->second.calls += 1;
 }
 
 void Registry::refused(uint64_t node, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  const auto there = nodes_.find(node);
-  if (there == nodes_.end()) return;
-  Node& found = there->second;
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end()) return;
+  Node& found = entry->second;
   ++found.refused;
   found.last_refusal = shown(why, 300);
   if (found.refused > 1 && Clock::now() - found.told_at < kBetweenWords) return;
@@ -176,8 +176,8 @@ bool Registry::online(const Node& node) const {
 
 bool Registry::online(uint64_t node) const {
   const std::lock_guard lock(mutex_);
-  const auto there = nodes_.find(node);
-  return there != nodes_.end() && online(there->second);
+  const auto entry = nodes_.find(node);
+  return entry != nodes_.end() && online(entry->second);
 }
 
 bool Registry::knows(uint64_t node) const {
@@ -187,8 +187,8 @@ bool Registry::knows(uint64_t node) const {
 
 std::string Registry::name(uint64_t node) const {
   const std::lock_guard lock(mutex_);
-  const auto there = nodes_.find(node);
-  return there == nodes_.end() ? "?" : there->second.name;
+  const auto entry = nodes_.find(node);
+  return entry == nodes_.end() ? "?" : entry->second.name;
 }
 
 std::vector<NodeInfo> Registry::nodes() const {

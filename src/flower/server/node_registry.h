@@ -1,4 +1,4 @@
-/// \file  Keeps the coordinator's nodes: keys and ids, who is online, and how many calls each may still make. Keys, ids
+/// \file  Keeps the coordinator's nodes: their keys and ids, whether they are online, and their rate limits. Keys, ids
 /// and the run id are stored in nodes.json, so they survive a restart.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace evenkeel::wire {
 
-/// Thread-safe: any thread may call.
+/// The nodes of a coordinator. Thread-safe: any thread may call.
 class Registry {
  public:
   /// Reads nodes.json, and adds the allowed keys that are new. \throws kCheckpoint when the file is damaged
@@ -33,15 +33,18 @@ class Registry {
   /// Marks a node as online. \throws Refusal 412/2004 when it is online already, 400/2003 for an interval outside of
   /// [10, 1800] s
   void activate(uint64_t node, double heartbeat_s);
+  /// Marks a node as offline.
   void sign_off(uint64_t node);
+  /// Removes a node's registration.
   void remove(uint64_t node);
+  /// Records a heartbeat and its announced interval in seconds.
   void beat(uint64_t node, double heartbeat_s);
   /// Records a call of the node, which counts as online from now on. \param program package and version
   void seen(uint64_t node, const std::string& program);
 
   /// Counts a call against the node's rate limit; returns false if the limit is exceeded.
   bool charge(uint64_t node);
-  void give_back(uint64_t node);  ///< reverses charge(), for calls that move objects
+  void give_back(uint64_t node);  ///< reverses charge(); used for calls that transfer objects, which are not limited
   /// Counts a refused call. Logs it at most once in ten seconds for each node.
   void refused(uint64_t node, const std::string& why);
 
@@ -58,7 +61,7 @@ class Registry {
     bool active = false;
     double heartbeat_s = 30, last_beat = 0;
     Clock::time_point beat_at{}, told_at{}, charged_at{};
-    double calls = 0;  ///< calls that it may make now
+    double calls = 0;  ///< calls left before the rate limit
     std::string program{};
     uint64_t refused = 0;
     std::string last_refusal{};

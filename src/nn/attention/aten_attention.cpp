@@ -15,7 +15,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Rotates the halves (x1, x2) to (x1 cos - x2 sin, x2 cos + x1 sin). `sign` -1 is the inverse, for the backward pass.
-at::Tensor turned(const at::Tensor& x_THP, const at::Tensor& cos_TP, const at::Tensor& sin_TP, double sign) {
+at::Tensor rotate_halves(const at::Tensor& x_THP, const at::Tensor& cos_TP, const at::Tensor& sin_TP, double sign) {
   const int64_t half = x_THP.size(2) / 2;
   const auto x1 = x_THP.narrow(2, 0, half), x2 = x_THP.narrow(2, half, half);
   const auto cos = cos_TP.narrow(1, 0, half).unsqueeze(1), sin = sin_TP.narrow(1, 0, half).unsqueeze(1);
@@ -32,11 +32,11 @@ struct RotaryNode : torch::autograd::Function<RotaryNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
                             const at::Tensor& sin) {
     ctx->save_for_backward({cos, sin});
-    return turned(x_THP, cos, sin, 1);
+    return rotate_halves(x_THP, cos, sin, 1);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    return {turned(grads[0], saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+    return {rotate_halves(grads[0], saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -64,14 +64,14 @@ struct FlashNode : torch::autograd::Function<FlashNode> {
 
 // Pads sequences and repeats key/value heads: [T, G, P] -> [B, H, L, P].
 at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& layout) {
-  const auto places = gather_rows(x_TGP, layout.padded).view({-1, layout.longest, x_TGP.size(1), 1, x_TGP.size(2)});
-  const int64_t sequences = places.size(0), group = heads / x_TGP.size(1);
-  return places.expand({sequences, layout.longest, x_TGP.size(1), group, x_TGP.size(2)})
+  const auto padded_TGP = gather_rows(x_TGP, layout.padded).view({-1, layout.longest, x_TGP.size(1), 1, x_TGP.size(2)});
+  const int64_t sequences = padded_TGP.size(0), group = heads / x_TGP.size(1);
+  return padded_TGP.expand({sequences, layout.longest, x_TGP.size(1), group, x_TGP.size(2)})
       .reshape({sequences, layout.longest, heads, x_TGP.size(2)})
       .transpose(1, 2);
 }
 
-// Padding follows each sequence, and attention is causal: no token attends to it.
+// Padding follows each sequence. Attention is causal, so no token attends to padding.
 at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
                             const Layout& layout) {
   const int64_t heads = q_THP.size(1);
@@ -103,8 +103,8 @@ at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             const Layout& layout, const AttentionSteps& steps) {
   const auto of_tokens = [&](const at::Tensor& x_R, const HeadSteps& own) {
-    const auto stepped = aten::apply_steps(x_R, own);
-    return layout.copies.defined() ? gather_rows(stepped, layout.copies) : stepped;
+    const auto result = aten::apply_steps(x_R, own);
+    return layout.copies.defined() ? gather_rows(result, layout.copies) : result;
   };
   const auto q = of_tokens(q_RHP, steps.q), k = of_tokens(k_RGP, steps.k), v = of_tokens(v_RGP, steps.v);
   auto out =

@@ -12,7 +12,7 @@
 namespace evenkeel::aten {
 namespace {
 
-/// Sequences of rows, one after the other.
+/// Sequences of different lengths, whose rows are stored one after the other.
 struct Ragged {
   explicit Ragged(std::span<const int64_t> counts) : starts{0} {
     for (const int64_t count : counts) {
@@ -28,7 +28,7 @@ struct Ragged {
     return rows;
   }
   /// Returns the padded position of each row.
-  std::vector<int64_t> places() const {
+  std::vector<int64_t> unpadded_rows() const {
     std::vector<int64_t> all;
     for (size_t b = 0; b + 1 < starts.size(); ++b)
       for (int64_t i = 0; i < starts[b + 1] - starts[b]; ++i) all.push_back(static_cast<int64_t>(b) * longest + i);
@@ -44,7 +44,7 @@ struct QueriesUpload {
   QueriesUpload(const Ragged& queries, std::span<const int64_t> lengths, IndexUpload& upload)
       : starts(upload.add(queries.starts)),
         padded(upload.add(queries.padded())),
-        unpadded(upload.add(queries.places())),
+        unpadded(upload.add(queries.unpadded_rows())),
         longest(queries.longest) {
     std::vector<int64_t> all;
     for (size_t b = 0; b < lengths.size(); ++b) all.push_back(lengths[b] - (queries.starts[b + 1] - queries.starts[b]));
@@ -62,7 +62,7 @@ CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets,
     : sequences_(static_cast<int64_t>(cache.sequences.size())) {
   const auto lengths = cache.lengths();
   const Ragged keys(lengths);
-  std::vector<int64_t> added, places;
+  std::vector<int64_t> added, positions;
   std::vector<at::Tensor> rows;
   for (size_t b = 0; b < lengths.size(); ++b) {
     const auto& runs = cache.sequences[b].runs;
@@ -71,11 +71,11 @@ CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets,
     const auto& last = runs.back();
     const int64_t first = keys.starts[b + 1] - added.back();
     added_.push_back({{last.block, last.first + last.count - added.back(), added.back()}, first});
-    for (int64_t i = 0; i < added.back(); ++i) places.push_back(first + i);
+    for (int64_t i = 0; i < added.back(); ++i) positions.push_back(first + i);
   }
   all_ = at::cat(rows, 3);
   IndexUpload upload;
-  const size_t starts = upload.add(keys.starts), padded = upload.add(keys.padded()), fresh = upload.add(places);
+  const size_t starts = upload.add(keys.starts), padded = upload.add(keys.padded()), new_rows = upload.add(positions);
   const QueriesUpload every(Ragged(added), lengths, upload);
   std::optional<QueriesUpload> last;
   if (last_only) last.emplace(Ragged(std::vector<int64_t>(lengths.size(), 1)), lengths, upload);
@@ -86,7 +86,7 @@ CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets,
   };
   key_starts_B1 = upload.sent(starts).to(at::kInt);
   padded_keys_ = upload.sent(padded);
-  new_N = upload.sent(fresh);
+  new_N = upload.sent(new_rows);
   longest_ = keys.longest;
   every_ = sent(every);
   if (last) last_ = sent(*last);
@@ -116,8 +116,8 @@ at::Tensor CacheWindow::attend(int64_t layer, const at::Tensor& q_NHP, bool only
 at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
                                          const Queries& queries) const {
   const int64_t heads = q_NHP.size(1), group = heads / k_MGP.size(1);
-  const auto heads_of = [&](const at::Tensor& x, const at::Tensor& places) {
-    const auto padded = x.index_select(0, places).view({sequences_, -1, x.size(1), x.size(2)}).transpose(1, 2);
+  const auto heads_of = [&](const at::Tensor& x, const at::Tensor& index) {
+    const auto padded = x.index_select(0, index).view({sequences_, -1, x.size(1), x.size(2)}).transpose(1, 2);
     return x.size(1) == heads ? padded : padded.repeat_interleave(group, 1, heads);
   };
   const auto index = new_N.options();

@@ -32,7 +32,7 @@ class CacheWindow {
   void write_back() const;
 
  private:
-  /// The queries of all sequences; those of a sequence are its last tokens.
+  /// The queries of all sequences. The queries of a sequence are for its last tokens.
   struct Queries {
     at::Tensor starts_B1;         // int32
     at::Tensor padded, unpadded;  // [B longest] from N, N from [B longest]
@@ -49,7 +49,7 @@ class CacheWindow {
   at::Tensor all_;           // [L, 2, G, M, P]
   at::Tensor key_starts_B1;  // int32
   at::Tensor padded_keys_;   // [B longest] from M
-  at::Tensor new_N;          // places of the new tokens
+  at::Tensor new_N;          // positions of the new tokens
   int64_t longest_ = 0, sequences_ = 0;
   Queries every_, last_;
   std::vector<Piece> added_;

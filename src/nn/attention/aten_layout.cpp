@@ -30,11 +30,12 @@ std::vector<int64_t> padded_tokens(std::span<const int64_t> offsets, int64_t lon
 }
 
 /// Returns the padded position of each token.
-std::vector<int64_t> places_of(std::span<const int64_t> offsets, int64_t longest) {
-  std::vector<int64_t> places;
+std::vector<int64_t> unpadded_positions(std::span<const int64_t> offsets, int64_t longest) {
+  std::vector<int64_t> positions;
   for (size_t b = 0; b + 1 < offsets.size(); ++b)
-    for (int64_t i = 0; i < offsets[b + 1] - offsets[b]; ++i) places.push_back(static_cast<int64_t>(b) * longest + i);
-  return places;
+    for (int64_t i = 0; i < offsets[b + 1] - offsets[b]; ++i)
+      positions.push_back(static_cast<int64_t>(b) * longest + i);
+  return positions;
 }
 
 }  // namespace
@@ -46,9 +47,9 @@ Layout Layout::of(const PackedBatch& batch, c10::Device device) {
   IndexUpload upload;
   const size_t ids = upload.add(numbers(batch.ids)), positions = upload.add(numbers(batch.positions)),
                starts = upload.add(layout.offsets);
-  const int64_t tokens = batch.tokens(), places = batch.sequences() * layout.longest;
+  const int64_t tokens = batch.tokens(), padded_rows = batch.sequences() * layout.longest;
   const RowIndexUpload padded(padded_tokens(layout.offsets, layout.longest), tokens, upload),
-      unpadded(places_of(layout.offsets, layout.longest), places, upload);
+      unpadded(unpadded_positions(layout.offsets, layout.longest), padded_rows, upload);
   std::optional<RowIndexUpload> copies, firsts;
   if (batch.rows_T.defined()) {
     const auto rows_T = numbers(batch.rows_T);

@@ -61,14 +61,14 @@ struct RotaryNode : torch::autograd::Function<RotaryNode> {
 };
 
 // The operands of attention: q [T, H, P], k and v [T, G, P], the output [T, H, P], logsumexp [T, H].
-struct Attended {
+struct AttentionOperands {
   at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
 };
 
-// One sequence and one key/value head.
+// Computes attention for one sequence and one key/value head.
 template <typename T>
 struct SequenceHeads {
-  const Attended& of;
+  const AttentionOperands& of;
   int64_t start, length, kv_head;
 
   int64_t kv_stride() const { return of.k_TGP.size(1) * of.k_TGP.size(2); }
@@ -92,7 +92,7 @@ struct SequenceHeads {
 };
 
 template <typename T, typename F>
-void for_each_attention(const Attended& of, std::span<const int64_t> offsets, const F& f) {
+void for_each_attention(const AttentionOperands& of, std::span<const int64_t> offsets, const F& f) {
   const int64_t kv_heads = of.k_TGP.size(1), sequences = static_cast<int64_t>(offsets.size()) - 1;
   for_each_piece(sequences * kv_heads, [&](int64_t i) {
     const auto b = static_cast<size_t>(i / kv_heads);
@@ -103,14 +103,14 @@ void for_each_attention(const Attended& of, std::span<const int64_t> offsets, co
 }
 
 template <typename T>
-void attend(const Attended& of, std::span<const int64_t> offsets) {
+void attend(const AttentionOperands& of, std::span<const int64_t> offsets) {
   for_each_attention<T>(of, offsets, [](const SequenceHeads<T>& piece, kernels::AttentionScratch<T>& scratch) {
     kernels::causal_attention<T>(piece.view(), scratch);
   });
 }
 
 template <typename T>
-void attend_backward(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP,
+void attend_backward(const AttentionOperands& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP,
                      const variable_list& grads) {
   for_each_attention<T>(of, offsets, [&](const SequenceHeads<T>& piece, kernels::AttentionScratch<T>& scratch) {
     kernels::causal_attention_backward<T>(piece.view(),
@@ -123,7 +123,8 @@ void attend_backward(const Attended& of, std::span<const int64_t> offsets, const
 }
 
 // Returns the gradients of q, k and v.
-variable_list attention_gradients(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP) {
+variable_list attention_gradients(const AttentionOperands& of, std::span<const int64_t> offsets,
+                                  const at::Tensor& dout_THP) {
   variable_list out{at::empty_like(of.q_THP), at::empty_like(of.k_TGP), at::empty_like(of.v_TGP)};
   dout_THP.scalar_type() == at::kDouble ? attend_backward<double>(of, offsets, dout_THP, out)
                                         : attend_backward<float>(of, offsets, dout_THP, out);
@@ -162,16 +163,16 @@ at::Tensor steps_backward(at::Tensor& dy_THP, const at::Tensor& x_THP, const Hea
 }
 
 // Applies the steps to input i and copies its rows to tokens.
-at::Tensor stepped(at::TensorList inputs, size_t i, const AttentionCall& call) {
+at::Tensor with_steps(at::TensorList inputs, size_t i, const AttentionCall& call) {
   return call.rows.expand(apply_steps(inputs[i], call.steps[i]));
 }
 
 // Inputs and their gradients: q, k, v, then the weights of their norms.
 struct AttentionNode : torch::autograd::Function<AttentionNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const AttentionCallPointer& call) {
-    const auto q_THP = stepped(inputs, 0, *call);
-    const Attended of{q_THP, stepped(inputs, 1, *call), stepped(inputs, 2, *call), at::empty_like(q_THP),
-                      at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
+    const auto q_THP = with_steps(inputs, 0, *call);
+    const AttentionOperands of{q_THP, with_steps(inputs, 1, *call), with_steps(inputs, 2, *call), at::empty_like(q_THP),
+                               at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
     q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
     const auto out_RHP = call->rows.representatives(of.out_THP);
     ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.representatives(of.logsumexp_TH)});
@@ -184,8 +185,8 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     const auto call = c10::static_intrusive_pointer_cast<AttentionCall>(ctx->saved_data["call"].toCapsule());
     const auto& rows = call->rows;
     const auto& steps = call->steps;
-    auto out = attention_gradients({stepped(saved, 0, *call), stepped(saved, 1, *call), stepped(saved, 2, *call),
-                                    rows.expand(saved[3]), rows.expand(saved[4])},
+    auto out = attention_gradients({with_steps(saved, 0, *call), with_steps(saved, 1, *call),
+                                    with_steps(saved, 2, *call), rows.expand(saved[3]), rows.expand(saved[4])},
                                    call->offsets, rows.scatter_to_representatives(grads[0].contiguous()));
     for (auto& gradient : out) gradient = rows.sum_by_row(gradient);
     out.resize(2 * steps.size() + 1);

@@ -20,7 +20,7 @@ using testing::expect_gradients_match;
 using testing::max_difference;
 using testing::random_tensor;
 
-// softmax(q K^T / sqrt(P)) V with a materialised causal mask, one sequence.
+// Computes softmax(q K^T / sqrt(P)) V for one sequence with a materialised causal mask.
 at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Tensor& v_LGP) {
   const int64_t groups = q_LHP.size(1) / k_LGP.size(1), length = q_LHP.size(0);
   const auto q = q_LHP.transpose(0, 1);
@@ -42,7 +42,7 @@ TEST(Attention, PackedSequencesEqualEachSequenceAlone) {
   }
 }
 
-TEST(Attention, LongerThanTheQueriesTakenAtOnceEqualsTheWholeAtOnce) {
+TEST(Attention, SequencesLongerThanABlockOfQueriesEqualTheReference) {
   const std::vector<int64_t> offsets{0, 70, 200};
   for (const auto dtype : {at::kDouble, at::kFloat}) {
     const auto leaf = [&](int64_t heads, int64_t seed) {
@@ -56,11 +56,11 @@ TEST(Attention, LongerThanTheQueriesTakenAtOnceEqualsTheWholeAtOnce) {
       wholes.push_back(naive(rows(q), rows(k), rows(v)));
     }
     const auto whole = at::cat(wholes);
-    const double near = dtype == at::kDouble ? 1e-12 : 1e-5;
-    EXPECT_LT(max_difference(packed, whole), near);
+    const double tolerance = dtype == at::kDouble ? 1e-12 : 1e-5;
+    EXPECT_LT(max_difference(packed, whole), tolerance);
     const auto ours = torch::autograd::grad({packed}, {q, k, v}, {flow});
     const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
-    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), near) << i;
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), tolerance) << i;
   }
 }
 
@@ -86,7 +86,7 @@ TEST(Attention, GradientsMatchCentralDifferencesWithSharedKeyHeads) {
   }
 }
 
-TEST(Attention, SharedRowsEqualRowsOfTheirOwn) {
+TEST(Attention, SharedRowsEqualSeparateRows) {
   const std::vector<int64_t> offsets{0, 5, 8, 15};
   const auto rows_T = at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 5, 0, 1, 2, 3, 6, 7, 8}, at::kLong);
   for (const auto dtype : {at::kDouble, at::kFloat}) {
@@ -116,9 +116,9 @@ const std::vector<int64_t> kStepsOffsets{0, 5, 6, 80};
 
 struct StepsCase {
   std::string name;
-  int64_t q_norm, k_norm;  // weights; 0: none
+  int64_t q_norm, k_norm;  // number of weights; 0: no norm
   std::optional<double> clip;
-  bool turned;
+  bool rotated;
 };
 const std::vector<StepsCase> kStepsCases{
     {"nothing", 0, 0, {}, false},
@@ -131,13 +131,13 @@ const std::vector<StepsCase> kStepsCases{
     {"normalised keys alone", 0, kStepsWidth, 0.7, false},
 };
 
-/// q, k, v as projected, then the weights of the norms there are.
+/// Returns q, k and v before the steps, then the weights of the norms.
 std::vector<at::Tensor> inputs_of(const StepsCase& one, at::ScalarType dtype) {
   const int64_t tokens = kStepsOffsets.back();
   std::vector<at::Tensor> inputs{random_tensor({tokens, kStepsHeads, kStepsWidth}, 1, dtype),
                                  random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 2, dtype),
                                  random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 3, dtype)};
-  inputs[0][3][2][1] = 0.7;  // a bound itself passes its gradient on
+  inputs[0][3][2][1] = 0.7;  // a value at the bound passes its gradient on
   if (one.q_norm > 0) inputs.push_back(random_tensor({one.q_norm}, 4, dtype));
   if (one.k_norm > 0) inputs.push_back(random_tensor({one.k_norm}, 5, dtype));
   return inputs;
@@ -147,7 +147,7 @@ AttentionSteps steps_of(const StepsCase& one, const std::vector<at::Tensor>& inp
   AttentionSteps steps{.v = {.clip = one.clip}};
   steps.q.clip = steps.k.clip = one.clip;
   steps.q.norm_eps = steps.k.norm_eps = 1e-5;
-  if (one.turned)
+  if (one.rotated)
     steps.q.rotary = steps.k.rotary = rotary_table(at::arange(kStepsOffsets.back()), kStepsWidth, {.theta = 100.0});
   if (one.q_norm > 0) steps.q.norm = inputs[3];
   if (one.k_norm > 0) steps.k.norm = inputs.back();
@@ -165,20 +165,20 @@ at::Tensor with_steps(const StepsCase& one, const std::vector<at::Tensor>& in) {
   return packed_attention(in[0], in[1], in[2], kStepsOffsets, steps_of(one, in));
 }
 
-TEST(AttentionSteps, AreToTheBitThoseOfNodesOfTheirOwn) {
+TEST(AttentionSteps, HaveTheBitsOfSeparateAutogradNodes) {
   for (const auto dtype : {at::kFloat, at::kDouble})
     for (const auto& one : kStepsCases) {
       auto inputs = inputs_of(one, dtype);
       for (auto& input : inputs) input.requires_grad_(true);
       const auto steps = steps_of(one, inputs);
       const auto ours = with_steps(one, inputs);
-      const auto apart =
+      const auto separate =
           packed_attention(in_nodes_of_their_own(inputs[0], steps.q), in_nodes_of_their_own(inputs[1], steps.k),
                            in_nodes_of_their_own(inputs[2], steps.v), kStepsOffsets);
-      EXPECT_TRUE(at::equal(ours, apart)) << one.name;
+      EXPECT_TRUE(at::equal(ours, separate)) << one.name;
       const auto flow = random_tensor(ours.sizes(), 6, dtype);
       const auto grads = torch::autograd::grad({ours}, inputs, {flow});
-      const auto expected = torch::autograd::grad({apart}, inputs, {flow});
+      const auto expected = torch::autograd::grad({separate}, inputs, {flow});
       for (size_t i = 0; i < inputs.size(); ++i) EXPECT_TRUE(at::equal(grads[i], expected[i])) << one.name << ", " << i;
     }
 }
@@ -198,35 +198,35 @@ TEST(AttentionSteps, GradientsMatchCentralDifferences) {
          random_tensor({per_head ? 6 : 24}, 4), random_tensor({per_head ? 6 : 12}, 5)});
 }
 
-TEST(AttentionSteps, GradientsGoWhereTheyAreWantedAlone) {
+TEST(AttentionSteps, OnlyRequestedGradientsAreComputed) {
   const auto& one = kStepsCases[4];
   const auto all = inputs_of(one, at::kFloat);
-  const auto grads_with = [&](const std::vector<size_t>& wanted) {
+  const auto grads_with = [&](const std::vector<size_t>& selected) {
     std::vector<at::Tensor> inputs, leaves;
     for (const auto& x : all) inputs.push_back(x.detach().clone());
-    for (const size_t i : wanted) leaves.push_back(inputs[i].requires_grad_(true));
+    for (const size_t i : selected) leaves.push_back(inputs[i].requires_grad_(true));
     with_steps(one, inputs).sum().backward();
     for (auto& input : inputs) input = input.grad();
     return inputs;
   };
   const auto expected = grads_with({0, 1, 2, 3, 4});
-  for (const auto& wanted : std::vector<std::vector<size_t>>{{0}, {1}, {2}, {3}, {0, 2}, {1, 3}, {2, 4}}) {
-    const auto found = grads_with(wanted);
+  for (const auto& selected : std::vector<std::vector<size_t>>{{0}, {1}, {2}, {3}, {0, 2}, {1, 3}, {2, 4}}) {
+    const auto found = grads_with(selected);
     for (size_t i = 0; i < found.size(); ++i) {
-      const bool is_wanted = std::find(wanted.begin(), wanted.end(), i) != wanted.end();
-      EXPECT_EQ(found[i].defined(), is_wanted) << i;
-      EXPECT_TRUE(!is_wanted || at::equal(found[i], expected[i])) << i;
+      const bool is_selected = std::find(selected.begin(), selected.end(), i) != selected.end();
+      EXPECT_EQ(found[i].defined(), is_selected) << i;
+      EXPECT_TRUE(!is_selected || at::equal(found[i], expected[i])) << i;
     }
   }
 }
 
-TEST(AttentionSteps, RefuseANormOfAnotherWidth) {
+TEST(AttentionSteps, RejectANormOfAnotherWidth) {
   const auto x = random_tensor({3, 4, 6}, 1);
   EXPECT_THROW(apply_steps(x, {.norm = random_tensor({12}, 2)}), Error);
   EXPECT_THROW(packed_attention(x, x, x, std::vector<int64_t>{0, 3}, {.k = {.norm = random_tensor({12}, 2)}}), Error);
 }
 
-TEST(Rotary, TurnsPairsByPositionTimesFrequency) {
+TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
   const auto positions = at::tensor({0, 1, 7}, at::kLong);
   const auto table = rotary_table(positions, 4, {.theta = 100.0});
   const auto x = random_tensor({3, 2, 4}, 1);

@@ -17,11 +17,11 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kPieceRows = 64;   // queries per piece: their scores stay in the cache
-constexpr int64_t kMinGemmRows = 4;  // from so many queries on, a GEMM is faster than dot products
+constexpr int64_t kMinGemmRows = 4;  // with at least so many queries, a GEMM is faster than dot products
 constexpr int64_t kMinGemmKeys = 8;
 
-/// Consecutive queries of one sequence. The first one attends to `visible` tokens, itself included; each next one to
-/// one more.
+/// Consecutive queries of one sequence. The first query attends to `visible` tokens, itself included. Each later query
+/// attends to one more.
 struct QueryRows {
   size_t sequence;
   int64_t first, count, visible;
@@ -51,11 +51,11 @@ struct RunQueries {
 std::vector<QueryPiece> pieces_of(std::span<const int64_t> offsets, const KvCache& cache) {
   std::vector<QueryPiece> pieces(1);
   for (size_t b = 0; b + 1 < offsets.size(); ++b) {
-    const int64_t length = cache.sequences[b].length(), behind = offsets[b + 1];
-    for (int64_t first = offsets[b]; first < behind; first += kPieceRows) {
-      const int64_t count = std::min(kPieceRows, behind - first);
+    const int64_t length = cache.sequences[b].length(), end = offsets[b + 1];
+    for (int64_t first = offsets[b]; first < end; first += kPieceRows) {
+      const int64_t count = std::min(kPieceRows, end - first);
       if (pieces.back().count > 0 && pieces.back().count + count > kPieceRows) pieces.emplace_back();
-      pieces.back().add({b, first, count, length - (behind - first) + 1});
+      pieces.back().add({b, first, count, length - (end - first) + 1});
     }
   }
   return pieces;
@@ -63,7 +63,7 @@ std::vector<QueryPiece> pieces_of(std::span<const int64_t> offsets, const KvCach
 
 /// Groups consecutive sequences that share a run at the same position.
 std::vector<RunQueries> run_queries_of(const QueryPiece& piece, const KvCache& cache) {
-  std::vector<RunQueries> meetings;
+  std::vector<RunQueries> parts;
   std::vector<int64_t> column(piece.rows.size(), 0);
   for (size_t level = 0, found = 1; found > 0; ++level) {
     found = 0;
@@ -74,17 +74,17 @@ std::vector<RunQueries> run_queries_of(const QueryPiece& piece, const KvCache& c
       const auto& run = runs[level];
       const int64_t first = rows.first - piece.first, seen = rows.visible + rows.count - 1 - column[i];
       const int64_t keys = std::min(run.count, seen);
-      auto* last = found > 0 ? &meetings.back() : nullptr;
+      auto* last = found > 0 ? &parts.back() : nullptr;
       if (last && *last->run == run && last->column == column[i] && last->first + last->count == first &&
           last->keys == keys)
         last->count += rows.count;
       else if (keys > 0)
-        meetings.push_back({&run, column[i], first, rows.count, keys});
+        parts.push_back({&run, column[i], first, rows.count, keys});
       found += keys > 0;
       column[i] += run.count;
     }
   }
-  return meetings;
+  return parts;
 }
 
 /// Buffers of one thread.
@@ -95,28 +95,28 @@ struct AttentionScratch {
 
 /// Returns the keys (which = 0) or values (1) of a run for one head, [keys, P].
 template <typename T>
-const T* rows_of(const RunQueries& meeting, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
+const T* rows_of(const RunQueries& part, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
                  AttentionScratch<T>& scratch) {
-  const auto& block = *meeting.run->block;
-  const int64_t at = (((layer * 2 + which) * shape.heads + head) * block.capacity + meeting.run->first) * shape.width;
+  const auto& block = *part.run->block;
+  const int64_t at = (((layer * 2 + which) * shape.heads + head) * block.capacity + part.run->first) * shape.width;
   if (shape.type != at::kBFloat16) return static_cast<const T*>(block.all.const_data_ptr()) + at;
-  T* widened = scratch.widened.at_least(meeting.keys * shape.width);
+  T* widened = scratch.widened.at_least(part.keys * shape.width);
   kernels::widen(static_cast<const at::BFloat16*>(block.all.const_data_ptr()) + at, at::kBFloat16, widened,
-                 meeting.keys * shape.width);
+                 part.keys * shape.width);
   return widened;
 }
 
-bool use_gemm(const RunQueries& meeting) { return meeting.count >= kMinGemmRows && meeting.keys >= kMinGemmKeys; }
+bool use_gemm(const RunQueries& part) { return part.count >= kMinGemmRows && part.keys >= kMinGemmKeys; }
 
 /// Computes attention for one piece and one head.
 template <typename T>
 class HeadPass {
  public:
-  /// \param q  of the piece's first query and this head; rows of q and `out` are `stride` elements apart
-  HeadPass(const QueryPiece& piece, std::span<const RunQueries> meetings, const KvShape& shape, int64_t layer,
+  /// \param q  queries of the piece and of this head; rows of q and `out` are `stride` elements apart
+  HeadPass(const QueryPiece& piece, std::span<const RunQueries> parts, const KvShape& shape, int64_t layer,
            int64_t kv_head, AttentionScratch<T>& scratch)
       : piece_(piece),
-        meetings_(meetings),
+        parts_(parts),
         shape_(shape),
         layer_(layer),
         head_(kv_head),
@@ -124,26 +124,26 @@ class HeadPass {
         scores_(scratch.scores.at_least(piece.count * piece.longest)) {}
 
   void run(const T* q, T* out, int64_t stride) {
-    for (const auto& meeting : meetings_) score(meeting, q + meeting.first * stride, stride);
+    for (const auto& part : parts_) score(part, q + part.first * stride, stride);
     for (const auto& rows : piece_.rows) weigh(rows);
     for (int64_t row = 0; row < piece_.count; ++row) std::fill_n(out + row * stride, shape_.width, T(0));
-    for (const auto& meeting : meetings_) add(meeting, out + meeting.first * stride, stride);
+    for (const auto& part : parts_) add(part, out + part.first * stride, stride);
   }
 
  private:
-  T* scores_of(const RunQueries& meeting) { return scores_ + meeting.first * piece_.longest + meeting.column; }
+  T* scores_of(const RunQueries& part) { return scores_ + part.first * piece_.longest + part.column; }
 
-  void score(const RunQueries& meeting, const T* q, int64_t stride) {
+  void score(const RunQueries& part, const T* q, int64_t stride) {
     const int64_t width = shape_.width, next = piece_.longest;
     const T scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(width)));
-    const T* keys = rows_of<T>(meeting, shape_, layer_, 0, head_, scratch_);
-    T* scores = scores_of(meeting);
-    if (use_gemm(meeting))
-      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale,
-                                q, stride, keys, width, T(0), scores, next);
-    for (int64_t row = 0; row < meeting.count; ++row) {
-      kernels::dots(q + row * stride, keys, meeting.keys, width, scores + row * next);
-      kernels::scaled_copy(scale, scores + row * next, scores + row * next, meeting.keys);
+    const T* keys = rows_of<T>(part, shape_, layer_, 0, head_, scratch_);
+    T* scores = scores_of(part);
+    if (use_gemm(part))
+      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kTranspose, part.count, part.keys, width, scale, q,
+                                stride, keys, width, T(0), scores, next);
+    for (int64_t row = 0; row < part.count; ++row) {
+      kernels::dots(q + row * stride, keys, part.keys, width, scores + row * next);
+      kernels::scaled_copy(scale, scores + row * next, scores + row * next, part.keys);
     }
   }
 
@@ -158,19 +158,19 @@ class HeadPass {
     }
   }
 
-  void add(const RunQueries& meeting, T* out, int64_t stride) {
+  void add(const RunQueries& part, T* out, int64_t stride) {
     const int64_t width = shape_.width, next = piece_.longest;
-    const T* values = rows_of<T>(meeting, shape_, layer_, 1, head_, scratch_);
-    const T* weights = scores_of(meeting);
-    if (use_gemm(meeting))
-      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1),
-                                weights, next, values, width, T(1), out, stride);
-    for (int64_t row = 0; row < meeting.count; ++row)
-      kernels::add_rows(weights + row * next, values, meeting.keys, width, out + row * stride);
+    const T* values = rows_of<T>(part, shape_, layer_, 1, head_, scratch_);
+    const T* weights = scores_of(part);
+    if (use_gemm(part))
+      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kNone, part.count, width, part.keys, T(1), weights,
+                                next, values, width, T(1), out, stride);
+    for (int64_t row = 0; row < part.count; ++row)
+      kernels::add_rows(weights + row * next, values, part.keys, width, out + row * stride);
   }
 
   const QueryPiece& piece_;
-  std::span<const RunQueries> meetings_;
+  std::span<const RunQueries> parts_;
   const KvShape& shape_;
   int64_t layer_, head_;
   AttentionScratch<T>& scratch_;
@@ -182,8 +182,8 @@ void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvC
             at::Tensor& out_NHP) {
   const int64_t heads = q_NHP.size(1), width = q_NHP.size(2), groups = heads / cache.shape().heads;
   const auto pieces = pieces_of(offsets, cache);
-  std::vector<std::vector<RunQueries>> meetings;
-  for (const auto& piece : pieces) meetings.push_back(run_queries_of(piece, cache));
+  std::vector<std::vector<RunQueries>> parts;
+  for (const auto& piece : pieces) parts.push_back(run_queries_of(piece, cache));
   const T* q = q_NHP.const_data_ptr<T>();
   T* out = out_NHP.mutable_data_ptr<T>();
   at::parallel_for(0, static_cast<int64_t>(pieces.size()) * heads, 1, [&](int64_t begin, int64_t end) {
@@ -191,14 +191,14 @@ void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvC
     for (int64_t i = begin; i < end; ++i) {
       const auto& piece = pieces[static_cast<size_t>(i / heads)];
       const int64_t head = i % heads, at = (piece.first * heads + head) * width;
-      HeadPass<T>(piece, meetings[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, scratch)
+      HeadPass<T>(piece, parts[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, scratch)
           .run(q + at, out + at, heads * width);
     }
   });
 }
 
 template <typename T>
-void put(const T* from, at::ScalarType type, char* to, int64_t width) {
+void store_row(const T* from, at::ScalarType type, char* to, int64_t width) {
   if (type == at::kBFloat16)
     kernels::narrow(from, reinterpret_cast<at::BFloat16*>(to), width);
   else
@@ -216,8 +216,8 @@ void store_sequence(const T* rows_LGP, int64_t tokens, const KvSequence& sequenc
   for (int64_t head = 0; head < shape.heads; ++head) {
     const int64_t row = ((layer * 2 + which) * shape.heads + head) * run.block->capacity + first;
     for (int64_t t = 0; t < tokens; ++t)
-      put(rows_LGP + (t * shape.heads + head) * shape.width, shape.type, all + (row + t) * shape.width * bytes,
-          shape.width);
+      store_row(rows_LGP + (t * shape.heads + head) * shape.width, shape.type, all + (row + t) * shape.width * bytes,
+                shape.width);
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 using testing::max_difference;
 using testing::random_tensor;
 
-// One sequence, head by head. [L, H, P] -> [L, H * P]
+// Computes full attention of one sequence, head by head. [L, H, P] -> [L, H * P]
 at::Tensor plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   std::vector<at::Tensor> heads;
   for (int64_t h = 0; h < q.size(1); ++h) {
@@ -32,7 +32,7 @@ TEST(FullAttention, EqualsSoftmaxOverTheWholeSequence) {
   }
 }
 
-TEST(FullAttention, OrderWithinASequenceChangesNothingButTheOrder) {
+TEST(FullAttention, PermutingASequencePermutesTheOutput) {
   const auto q = random_tensor({7, 2, 5}, 1), k = random_tensor({7, 2, 5}, 2), v = random_tensor({7, 2, 5}, 3);
   const std::vector<int64_t> offsets{0, 7};
   const auto order = at::tensor({3, 0, 6, 1, 5, 2, 4}, at::kLong);
@@ -42,7 +42,7 @@ TEST(FullAttention, OrderWithinASequenceChangesNothingButTheOrder) {
       1e-12);
 }
 
-TEST(FullAttention, RefusesWhatDoesNotFitTogether) {
+TEST(FullAttention, RejectsInconsistentShapes) {
   const auto x = random_tensor({5, 2, 3}, 1);
   const std::vector<int64_t> whole{0, 5}, too_short{0, 4}, with_empty{0, 2, 2, 5};
   EXPECT_THROW(full_attention(x, x, random_tensor({5, 2, 4}, 2), whole), Error);

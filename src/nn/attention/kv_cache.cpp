@@ -19,21 +19,21 @@ int64_t KvSequence::length() const {
 }
 
 KvSequence KvSequence::prefix(int64_t tokens) const {
-  KvSequence kept;
+  KvSequence result;
   for (const auto& run : runs) {
     if (tokens == 0) break;
-    kept.runs.push_back({run.block, run.first, std::min(tokens, run.count)});
-    tokens -= kept.runs.back().count;
+    result.runs.push_back({run.block, run.first, std::min(tokens, run.count)});
+    tokens -= result.runs.back().count;
   }
   EK_CHECK(tokens == 0, kInternal, "a cached sequence is ", tokens, " tokens shorter than its beginning");
-  return kept;
+  return result;
 }
 
 void KvCache::open(size_t sequence, int64_t tokens) { open({&sequence, 1}, tokens); }
 
-void KvCache::open(std::span<const size_t> together, int64_t tokens) {
+void KvCache::open(std::span<const size_t> sequence_ids, int64_t tokens) {
   const auto append_block = std::make_shared<KvBlock>(shape_, tokens);
-  for (const size_t sequence : together) sequences[sequence].append_block = append_block;
+  for (const size_t sequence : sequence_ids) sequences[sequence].append_block = append_block;
 }
 
 void KvCache::extend(std::span<const int64_t> offsets) {

@@ -75,7 +75,7 @@ class KvCache {
   /// when tokens are written.
   void open(size_t sequence, int64_t tokens);
   /// Allocates one block to which several sequences append: the beams of a search.
-  void open(std::span<const size_t> together, int64_t tokens);
+  void open(std::span<const size_t> sequence_ids, int64_t tokens);
   /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kInternal if the block of a
   /// sequence is full
   void extend(std::span<const int64_t> offsets);

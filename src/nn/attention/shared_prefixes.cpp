@@ -20,7 +20,7 @@ std::vector<int64_t> with_rows(const at::Tensor& x, int64_t rows) {
 }
 
 /// Returns out[i] = x[index[i]].
-at::Tensor gathered(const at::Tensor& x, const at::Tensor& index) {
+at::Tensor gather(const at::Tensor& x, const at::Tensor& index) {
   const auto from = x.contiguous();
   auto to = at::empty(with_rows(x, index.size(0)), x.options());
   const auto bytes = static_cast<size_t>(width_of(x)) * x.element_size();
@@ -65,15 +65,14 @@ SharedRows::SharedRows(const at::Tensor& rows_T) : rows_T_(rows_T) {
   first_R_ = at::tensor(firsts, at::kLong);
   begins_.assign(1, 0);
   for (const int64_t count : counts) begins_.push_back(begins_.back() + count);
-  auto place = begins_;
+  auto next = begins_;
   tokens_.resize(static_cast<size_t>(rows_T.size(0)));
-  for (int64_t t = 0; t < rows_T.size(0); ++t)
-    tokens_[static_cast<size_t>(place[static_cast<size_t>(row_of[t])]++)] = t;
+  for (int64_t t = 0; t < rows_T.size(0); ++t) tokens_[static_cast<size_t>(next[static_cast<size_t>(row_of[t])]++)] = t;
 }
 
-at::Tensor SharedRows::expand(const at::Tensor& x_R) const { return rows_T_.defined() ? gathered(x_R, rows_T_) : x_R; }
+at::Tensor SharedRows::expand(const at::Tensor& x_R) const { return rows_T_.defined() ? gather(x_R, rows_T_) : x_R; }
 at::Tensor SharedRows::representatives(const at::Tensor& x_T) const {
-  return rows_T_.defined() ? gathered(x_T, first_R_) : x_T;
+  return rows_T_.defined() ? gather(x_T, first_R_) : x_T;
 }
 
 at::Tensor SharedRows::scatter_to_representatives(const at::Tensor& x_R) const {

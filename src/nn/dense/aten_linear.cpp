@@ -23,7 +23,7 @@ enum LinearTensor : size_t {
   kLinearTensors = kLinearXA
 };
 
-bool given(const at::Tensor& factor) { return factor.numel() > 0; }
+bool present(const at::Tensor& factor) { return factor.numel() > 0; }
 
 struct LinearNode : torch::autograd::Function<LinearNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList tensors, double scaling, at::ScalarType type) {
@@ -31,11 +31,11 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto x_TI = saved[kLinearX] = tensors[kLinearX].to(type);
     auto y_TO = at::mm(x_TI, tensors[kLinearWeight].to(type).t());
     saved.emplace_back(at::empty({0}, x_TI.options()));
-    if (given(tensors[kLinearA])) {
+    if (present(tensors[kLinearA])) {
       saved[kLinearXA] = at::mm(x_TI, tensors[kLinearA].to(type).t());
       y_TO.addmm_(saved[kLinearXA], tensors[kLinearB].to(type).t(), 1, scaling);
     }
-    if (given(tensors[kLinearChangeA]))
+    if (present(tensors[kLinearChangeA]))
       y_TO.addmm_(at::mm(x_TI, tensors[kLinearChangeA].to(type).t()), tensors[kLinearChangeB].to(type).t());
     ctx->save_for_backward(std::move(saved));
     ctx->saved_data["scaling"] = scaling;
@@ -49,8 +49,8 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     variable_list out(kLinearTensors + 2);
     if (ctx->needs_input_grad(kLinearWeight)) out[kLinearWeight] = at::mm(dy_TO.t(), saved[kLinearX]);
     if (ctx->needs_input_grad(kLinearX)) out[kLinearX] = at::mm(dy_TO, saved[kLinearWeight].to(type));
-    if (given(saved[kLinearA])) adapter_gradients(ctx, saved, dy_TO, out);
-    if (given(saved[kLinearChangeA]) && out[kLinearX].defined())
+    if (present(saved[kLinearA])) adapter_gradients(ctx, saved, dy_TO, out);
+    if (present(saved[kLinearChangeA]) && out[kLinearX].defined())
       out[kLinearX].addmm_(at::mm(dy_TO, saved[kLinearChangeB].to(type)), saved[kLinearChangeA].to(type));
     return out;
   }

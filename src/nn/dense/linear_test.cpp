@@ -42,8 +42,8 @@ TEST(Linear, AFrozenWeightGetsNoGradient) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-// dy is zero but for every fourth row, as that of a last layer whose loss covers answers alone.
-TEST(Linear, RowsWithoutAGradientAreLeftOutAndChangeNothing) {
+// Only every fourth row of dy is not zero, as in a last layer whose loss covers answers only.
+TEST(Linear, SkippingRowsWithoutAGradientDoesNotChangeResults) {
   const int64_t rows = 12, in = 5, out = 4, rank = 3;
   const auto x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2);
   auto dy = random_tensor({rows, out}, 6);
@@ -58,19 +58,19 @@ TEST(Linear, RowsWithoutAGradientAreLeftOutAndChangeNothing) {
   EXPECT_LT(max_difference(lora.b.grad(), 0.7 * at::mm(dy.t(), at::mm(x, lora.a.t()))), 1e-12);
 }
 
-TEST(Linear, AGradientThatIsThereIsAddedToInItsPlace) {
+TEST(Linear, ExistingGradientsAreAccumulatedInPlace) {
   const auto x = random_tensor({6, 5}, 1), w = random_tensor({4, 5}, 2);
   const LoraFactors lora{
       random_tensor({3, 5}, 3).requires_grad_(true), random_tensor({4, 3}, 4).requires_grad_(true), {}, 1.3};
   linear(x, w, {&lora}).sum().backward();
   const auto once = lora.a.grad().clone();
-  const void* place = lora.a.grad().const_data_ptr();
+  const void* address = lora.a.grad().const_data_ptr();
   linear(x, w, {&lora}).sum().backward();
-  EXPECT_EQ(lora.a.grad().const_data_ptr(), place);
+  EXPECT_EQ(lora.a.grad().const_data_ptr(), address);
   EXPECT_LT(max_difference(lora.a.grad(), 2 * once), 1e-12);
 }
 
-TEST(Linear, GradientsOfChosenTensorsLeaveThoseOfLeavesAlone) {
+TEST(Linear, AutogradGradDoesNotChangeLeafGradients) {
   const auto x = random_tensor({6, 5}, 1), w = random_tensor({4, 5}, 2);
   const LoraFactors lora{
       random_tensor({3, 5}, 3).requires_grad_(true), random_tensor({4, 3}, 4).requires_grad_(true), {}, 1.3};
@@ -80,7 +80,7 @@ TEST(Linear, GradientsOfChosenTensorsLeaveThoseOfLeavesAlone) {
   EXPECT_TRUE(at::equal(lora.a.grad(), at::ones_like(lora.a)));
 }
 
-TEST(Linear, AChangeIn16BitsIsTakenAsItIsStored) {
+TEST(Linear, A16BitChangeIsUsedWithoutConversion) {
   const FrozenWeight w(random_tensor({9, 14}, 2, at::kBFloat16));
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     const LoraFactors narrow{random_tensor({5, 14}, 3, dtype), random_tensor({9, 5}, 4, dtype), {}, 1};
@@ -97,7 +97,7 @@ TEST(Linear, AChangeIn16BitsIsTakenAsItIsStored) {
   }
 }
 
-TEST(Linear, BitsDoNotDependOnTheNumberOfThreadsWithOurOwnKernels) {
+TEST(Linear, BitsOfTheBuiltInKernelsDoNotDependOnThreads) {
   const int64_t rows = 70, in = 300, out = 260, rank = 5;
   const auto w = random_tensor({out, in}, 2, at::kBFloat16);
   const auto run = [&](int threads) {
@@ -120,7 +120,7 @@ TEST(Linear, BitsDoNotDependOnTheNumberOfThreadsWithOurOwnKernels) {
   }
 }
 
-TEST(Linear, RefusesFactorsThatDoNotFit) {
+TEST(Linear, RejectsFactorsOfOtherShapes) {
   const LoraFactors swapped{random_tensor({4, 3}, 3), random_tensor({3, 5}, 4), {}, 1};
   EXPECT_THROW(linear(random_tensor({6, 5}, 1), random_tensor({4, 5}, 2), {&swapped}), Error);
   EXPECT_THROW(evenkeel::linear(random_tensor({6, 4}, 1), random_tensor({4, 5}, 2)), Error);

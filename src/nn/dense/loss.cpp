@@ -79,13 +79,13 @@ Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at:
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
   if (want.head) parts.dhead_VD = at::zeros(head.values_OI.sizes(), hidden_ND.options());
-  const kernels::WorkspaceLease<LogitsWorkspace> kept(kernels::workspace_pool<LogitsWorkspace>());
+  const kernels::WorkspaceLease<LogitsWorkspace> workspace(kernels::workspace_pool<LogitsWorkspace>());
   const int64_t bytes = step * head.out() * static_cast<int64_t>(hidden_ND.element_size());
-  const auto room = at::from_blob(kept->bytes.at_least(bytes), {step, head.out()}, hidden_ND.options());
+  const auto logits_buffer = at::from_blob(workspace->bytes.at_least(bytes), {step, head.out()}, hidden_ND.options());
   for (int64_t n = 0; n < rows; n += step) {
     const int64_t count = std::min(step, rows - n);
     const auto hidden = hidden_ND.narrow(0, n, count);
-    auto logits = room.narrow(0, 0, count);
+    auto logits = logits_buffer.narrow(0, 0, count);
     matmul_nt_out(logits, hidden, head, products);
     finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want.hidden || want.head);
     if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(matmul_nn(logits, head, products));

@@ -47,7 +47,7 @@ TEST(CrossEntropy, GradientsOfHiddenAndHeadMatchCentralDifferences) {
                          {random_tensor({5, 4}, 1), random_tensor({11, 4}, 2)});
 }
 
-TEST(CrossEntropy, SeveralSumsAreThoseOfTheirTargetsAndHaveGradientsOfTheirOwn) {
+TEST(CrossEntropy, SeveralSumsHaveSeparateValuesAndGradients) {
   const auto targets = at::tensor({3, 0, 10, 3, 7}, at::kLong);
   const auto hidden = random_tensor({5, 4}, 1), head = random_tensor({11, 4}, 2);
   const std::array<int64_t, 3> counts{2, 0, 3};
@@ -67,18 +67,18 @@ TEST(CrossEntropy, SeveralSumsAreThoseOfTheirTargetsAndHaveGradientsOfTheirOwn) 
       {hidden});
 }
 
-TEST(CrossEntropy, SeveralSumsShareNoGradientOfTheHead) {
+TEST(CrossEntropy, SeveralSumsRejectATrainableHead) {
   const auto head = random_tensor({11, 4}, 2).requires_grad_(true);
   EXPECT_THROW(cross_entropies(random_tensor({2, 4}, 1), head, at::tensor({3, 0}, at::kLong), {{1, 1}}), Error);
 }
 
-TEST(CrossEntropy, NoTargetsAreALossOfZeroAndACountOfZero) {
+TEST(CrossEntropy, NoTargetsGiveZeroLossAndZeroCount) {
   const auto loss = cross_entropy(random_tensor({0, 4}, 1), random_tensor({11, 4}, 2), at::empty({0}, at::kLong));
   EXPECT_EQ(loss.count, 0);
   EXPECT_EQ(loss.sum.item<double>(), 0.0);
 }
 
-TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
+TEST(CrossEntropy, RejectsATargetOutsideTheVocabulary) {
   EXPECT_THROW(cross_entropy(random_tensor({1, 4}, 1), random_tensor({11, 4}, 2), at::tensor({11}, at::kLong)), Error);
   EXPECT_THROW(cross_entropy(random_tensor({1, 4}, 1), random_tensor({11, 4}, 2), at::tensor({-1}, at::kLong)), Error);
 }

@@ -89,7 +89,7 @@ double median(std::vector<double> all) {
 struct Candidate {
   ProbeCell cell;
   double trial = 0;
-  std::vector<double> taken{};
+  std::vector<double> times{};
 };
 
 std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenWeight> weights,
@@ -103,7 +103,7 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
     if (kernel == MatmulKernel::kBf16Tile && !has_bfloat16_tiles()) continue;
     if (kernels::supported_kernel(stored(weights[0]), kernel) != kernel) continue;
     auto& one = all.emplace_back(Candidate{{cell.context, cell.direction, cell.rows, kernel}});
-    seconds(one.cell, weights.first(1), operands);  // the library writes its code at the first product of a shape
+    seconds(one.cell, weights.first(1), operands);  // the library compiles its kernel at the first product of a shape
     one.trial = seconds(one.cell, some, operands) / share;
   }
   return all;
@@ -120,11 +120,11 @@ MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weig
       std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.trial < b.trial; })->trial;
   for (int i = 0; i < kRepeats; ++i)
     for (auto& one : all)
-      if (one.trial <= 2 * best) one.taken.push_back(seconds(one.cell, used, operands));
+      if (one.trial <= 2 * best) one.times.push_back(seconds(one.cell, used, operands));
   const double work = 2e-9 * static_cast<double>(cell.rows * numbers) * static_cast<double>(used.size());
   MeasuredMatmul result{.context = cell.context, .direction = cell.direction, .rows = cell.rows};
   for (const auto& one : all)
-    result.gflops[static_cast<size_t>(one.cell.kernel)] = work / (one.taken.empty() ? one.trial : median(one.taken));
+    result.gflops[static_cast<size_t>(one.cell.kernel)] = work / (one.times.empty() ? one.trial : median(one.times));
   return result;
 }
 

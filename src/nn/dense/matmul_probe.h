@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-/// The measurement of one cell of a MatmulTable.
+/// The measurement of one cell of a MatmulTable: a context, a direction and a range of row counts.
 struct MeasuredMatmul {
   static constexpr size_t kKernels = names(MatmulKernel{}).size();
 
@@ -20,14 +20,15 @@ struct MeasuredMatmul {
   Direction direction{};
   int64_t rows = 0;
   std::array<double, kKernels> gflops{};  ///< median GFLOP/s by kernel, on weights outside the cache; 0: not supported
-  /// Returns the kernel to use. The order of preference is own, dot, tile, native, widen: a later kernel is chosen only
-  /// if it is more than 10 % faster. Smaller differences may be noise, `own` does not round activations, and the bits
-  /// of the last two depend on the number of threads.
+  /// Returns the kernel to use. Kernels are compared in the order kFp32Exact, kBf16Dot, kBf16Tile, kBf16Vendor,
+  /// kUpcast. A later kernel is chosen only if it is more than 10 % faster, because smaller differences may be noise.
+  /// The first kernel does not round activations, and the bits of the last two depend on the number of threads.
   MatmulKernel chosen() const;
 };
 
-/// Measures all cells. Experts are [1024, 2048] and run in parallel, one thread each. Linear layers are [2048, 2048]
-/// and use all threads. Each bucket is measured with its typical number of rows. The measurement takes some seconds.
+/// Measures all cells. The weights of experts are [1024, 2048]; experts run in parallel, one thread each. The weights
+/// of linear layers are [2048, 2048] and use all threads. Each range of row counts is measured with its typical number
+/// of rows. The measurement takes some seconds.
 /// \param stored  type of the weights: at::kBFloat16, or at::kChar for int8 with one scale per row
 std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored = at::kBFloat16);
 

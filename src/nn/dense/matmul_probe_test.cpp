@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(ProductProbe, LeavesOurOwnKernelsOnlyForWhatIsClearlyFaster) {
+TEST(ProductProbe, ChoosesALibraryKernelOnlyIfClearlyFaster) {
   const auto cell = [](double own, double widen, double native, double dot = 0, double tile = 0) {
     return MeasuredMatmul{.context = GemmContext::kLinear,
                           .direction = Direction::kBackward,
@@ -27,7 +27,7 @@ TEST(ProductProbe, LeavesOurOwnKernelsOnlyForWhatIsClearlyFaster) {
   EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kForward, 20), MatmulKernel::kFp32Exact);
 }
 
-TEST(ProductProbe, TriesOnInt8WhatTakesInt8) {
+TEST(ProductProbe, MeasuresOnlyKernelsThatSupportInt8) {
   for (const auto& cell : measure_matmuls(at::kChar)) {
     const auto gflops = [&](MatmulKernel kernel) { return cell.gflops[static_cast<size_t>(kernel)]; };
     EXPECT_GT(gflops(MatmulKernel::kFp32Exact), 0);

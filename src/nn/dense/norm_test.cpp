@@ -23,7 +23,7 @@ TEST(LayerNorm, HasZeroMeanAndUnitVarianceBeforeWeightAndBias) {
   EXPECT_LT(max_difference(layer_norm(x, {}, {}, 1e-5), plain), 1e-12);
 }
 
-TEST(LayerNorm, ComputesInTheDtypeOfItsInputWhateverTheWeightIsStoredIn) {
+TEST(LayerNorm, ComputesInTheDtypeOfTheInput) {
   const auto x = random_tensor({6, 37}, 1), w = random_tensor({37}, 2, at::kBFloat16);
   const auto y = layer_norm(x.to(at::kFloat), w, w, 1e-12);
   EXPECT_EQ(y.scalar_type(), at::kFloat);
@@ -36,7 +36,7 @@ TEST(LayerNorm, GradientsMatchCentralDifferences) {
   expect_gradients_match([](const auto& in) { return layer_norm(in[0], {}, {}, 1e-5); }, {random_tensor({3, 19}, 1)});
 }
 
-TEST(LayerNorm, RefusesAWeightOfAnotherWidth) {
+TEST(LayerNorm, RejectsAWeightOfAnotherWidth) {
   EXPECT_THROW(layer_norm(random_tensor({3, 4}, 1), random_tensor({3}, 2), {}, 1e-5), Error);
   EXPECT_THROW(layer_norm(random_tensor({3, 4}, 1), {}, random_tensor({5}, 2), 1e-5), Error);
 }

@@ -54,7 +54,7 @@ StackFactors factors_of(const variable_list& tensors, const std::vector<double>&
   return all;
 }
 
-/// A product with a stack, and the LoRA term; undefined without factors.
+/// A product with a stack, and the LoRA term. The LoRA term is undefined without factors.
 struct Product {
   at::Tensor base_SO, lora_SO;
   at::Tensor whole() { return lora_SO.defined() ? base_SO.add_(lora_SO) : base_SO; }
@@ -118,7 +118,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
       out[kWeights] = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]).view_as(all[kWeights]);
     const auto w_S1 = all[kWeights].view({-1}).index_select(0, all[kOrder]).unsqueeze(1);
     const auto down = factors_of(all, scalings, 2, 2);
-    if (down.trained() > 0)  // weighted where that is small
+    if (down.trained() > 0)  // weighted here, because the product is small
       put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, ends, all, out);
     const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
     const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);

@@ -1,4 +1,4 @@
-// Engine aten's experts beside the kernels' in float64, on EVENKEEL_TEST_DEVICE.
+// Compares the experts of engine aten, on EVENKEEL_TEST_DEVICE, with those of the CPU kernels in float64.
 #include "nn/moe/experts.h"
 
 #include <ATen/ATen.h>
@@ -20,13 +20,13 @@ struct Sizes {
   int64_t tokens, hidden, width, experts, top_k, rank;
 };
 
-/// LoraPair which projections an adapter stands, and whether a change of the base does.
+/// Sizes of a call, the projections that have an adapter, and whether the base has a change.
 struct Shape {
   Sizes sizes;
   bool gate = true, up = true, down = true, change = false;
 };
 
-/// All tensors of one call, float64 on a processor; the last expert gets no token.
+/// All tensors of one call, in float64 on the CPU. The last expert gets no token.
 struct Call {
   explicit Call(const Shape& s) : shape(s) {
     const auto& [tokens, hidden, width, experts, top_k, rank] = s.sizes;
@@ -55,7 +55,7 @@ struct Result {
   std::vector<at::Tensor> gradients;
 };
 
-/// y and the gradients of x, weights and factors, of a fixed direction.
+/// Returns y and the gradients of x, weights and factors for a fixed direction.
 Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c10::Device device,
                  const Compute& compute) {
   const auto leaf = [&](const at::Tensor& t) { return t.to(stored).to(device, type).clone().requires_grad_(true); };
@@ -76,12 +76,12 @@ Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c
     const auto part = [&](size_t i) { return call.changes[i].to(stored).to(device, type); };
     change.push_back({part(2 * p), part(2 * p + 1)});
   }
-  const auto beside = [&](size_t p, bool adapted) {
+  const auto factors_of = [&](size_t p, bool adapted) {
     return SiteFactors{adapted ? &lora[p] : nullptr, call.shape.change ? &change[p] : nullptr};
   };
   const auto& s = call.shape;
   const auto y = experts(leaves[0], {call.chosen.to(device), leaves[1]}, weights,
-                         {beside(0, s.gate), beside(1, s.up), beside(2, s.down)}, compute);
+                         {factors_of(0, s.gate), factors_of(1, s.up), factors_of(2, s.down)}, compute);
   const auto direction = random_tensor(y.sizes(), 99).to(stored).to(y.options());
   auto gradients = torch::autograd::grad({y}, leaves, {direction}, {}, false, /*allow_unused=*/true);
   for (auto& gradient : gradients)
@@ -102,20 +102,20 @@ void expect_alike(const Shape& shape, at::ScalarType type, const Compute& comput
 const Compute kAtenWide{.engine = Engine::kAten, .products = {}, .inner = at::kFloat};
 const Compute kAtenNarrow{.engine = Engine::kAten, .products = {}, .inner = at::kBFloat16};
 
-TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat64) {
+TEST(AtenExperts, EqualTheKernelsAtEveryRankInFloat64) {
   for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{11, 12, 7, 5, 2, rank}}, at::kDouble, kAtenWide, 1e-11);
 }
 
-TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat32) {
+TEST(AtenExperts, EqualTheKernelsAtEveryRankInFloat32) {
   for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{37, 64, 32, 6, 3, rank}}, at::kFloat, kAtenWide, 1e-5);
-  expect_alike({{11, 12, 7, 5, 2, 3}}, at::kFloat, kAtenWide, 1e-5);  // strides that the grouped product refuses
+  expect_alike({{11, 12, 7, 5, 2, 3}}, at::kFloat, kAtenWide, 1e-5);  // strides that at::_grouped_mm does not support
 }
 
-TEST(AtenExperts, AreNearTheKernelsInBFloat16) {
+TEST(AtenExperts, AreCloseToTheKernelsInBFloat16) {
   for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{37, 64, 32, 6, 3, rank}}, at::kFloat, kAtenNarrow, 2e-2);
 }
 
-TEST(AtenExperts, TakeWhateverStandsBesideThem) {
+TEST(AtenExperts, EqualTheKernelsForAnyCombinationOfAdapters) {
   for (const bool change : {false, true})
     for (int64_t mask = 0; mask < 8; ++mask) {
       const Shape shape{{9, 16, 8, 4, 2, 5}, (mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0, change};
@@ -124,12 +124,12 @@ TEST(AtenExperts, TakeWhateverStandsBesideThem) {
     }
 }
 
-TEST(AtenExperts, SendOneTokenToOneExpertAndAllToAll) {
+TEST(AtenExperts, EqualTheKernelsForOneTokenAndForNearlyAllExperts) {
   expect_alike({{1, 16, 8, 3, 1, 4}}, at::kFloat, kAtenWide, 1e-5);
   expect_alike({{23, 16, 8, 9, 8, 4}}, at::kFloat, kAtenWide, 1e-5);
 }
 
-TEST(AtenExperts, AddToTheGradientsThatAreThere) {
+TEST(AtenExperts, AccumulateIntoExistingGradients) {
   const Call call(Shape{{9, 16, 8, 4, 2, 5}});
   const auto once = result_of(call, at::kDouble, at::kDouble, at::kCPU, kAtenWide);
   auto a = call.factors[0].clone().requires_grad_(true), b = call.factors[1].clone().requires_grad_(true);
@@ -146,9 +146,9 @@ TEST(AtenExperts, AddToTheGradientsThatAreThere) {
   LoraFactors gate{a, b, {}, 0.5}, up{call.factors[2], call.factors[3], {}, 0.6},
       down{call.factors[4], call.factors[5], {}, 0.7};
   const auto y = experts(call.x, {call.chosen, call.weights}, weights, {{&gate}, {&up}, {&down}}, kAtenWide);
-  const auto* kept = a.grad().const_data_ptr();
+  const auto* address = a.grad().const_data_ptr();
   (y * random_tensor(y.sizes(), 99)).sum().backward();
-  EXPECT_EQ(a.grad().const_data_ptr(), kept);
+  EXPECT_EQ(a.grad().const_data_ptr(), address);
   EXPECT_LT(apart_by_norm(a.grad() - 1, once.gradients[2]), 1e-11);
   EXPECT_LT(apart_by_norm(b.grad() - 1, once.gradients[3]), 1e-11);
   EXPECT_EQ(b.grad()[3].min().item<double>(), 1) << "an idle expert has a gradient of zero";
@@ -171,7 +171,7 @@ TEST(AtenSlots, AreStableAndInverse) {
   }
 }
 
-TEST(AtenExperts, WantStacksAndFrozenOnes) {
+TEST(AtenExperts, RejectWeightsThatAreNotStacked) {
   const Call call(Shape{{9, 16, 8, 4, 2, 5}});
   ExpertWeights weights;
   for (int64_t e = 0; e < 4; ++e) {

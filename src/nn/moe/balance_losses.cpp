@@ -8,7 +8,8 @@
 namespace evenkeel {
 namespace {
 
-/// Computes E sum_i f_i P_i from router scores. \param choices_E  token-choices per expert, of `choices`
+/// Computes E sum_i f_i P_i from router scores. \param choices_E  how many token-choices each expert has, out of
+/// `choices`
 at::Tensor load_balance(const at::Tensor& logits_TE, const at::Tensor& choices_E, const at::Tensor& choices) {
   const auto f_E = choices_E.to(logits_TE.scalar_type()) / choices.to(logits_TE.scalar_type());
   return static_cast<double>(logits_TE.size(1)) * (f_E * logits_TE.softmax(-1).mean(0)).sum();

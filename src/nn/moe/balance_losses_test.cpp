@@ -25,7 +25,7 @@ TEST(LoadBalanceLoss, IsOneWhenBalancedAndTheNumberOfExpertsWhenCollapsed) {
   EXPECT_NEAR(load_balance_loss(collapsed).item<double>(), 4.0, 1e-6);
 }
 
-// Two tokens with logits (ln 4, 0, 0, 0) and (0, ln 4, 0, 0), one expert each: worked out by hand.
+// Two tokens have logits (ln 4, 0, 0, 0) and (0, ln 4, 0, 0) and one expert each. The values were computed by hand.
 TEST(RouterLosses, EqualTheHandComputedValues) {
   const double l = std::log(4.0);
   const auto routing =
@@ -34,9 +34,9 @@ TEST(RouterLosses, EqualTheHandComputedValues) {
   EXPECT_NEAR(router_z_loss(routing).item<double>(), 3.78656631, 1e-7);
 }
 
-// Two layers, unbalanced the other way round, two experts a token: each is far from balance, both together are
-// balanced.
-TEST(LoadBalanceLoss, OfLayersPooledCancelsWhatDiffersBetweenThem) {
+// Two layers are unbalanced in opposite ways, with two experts per token. Each alone is far from balance; pooled they
+// are balanced.
+TEST(LoadBalanceLoss, PoolsTheCountsOfAllLayers) {
   const auto first = at::tensor({2., 2., 0.}).repeat({5, 1}), second = at::tensor({0., 0., 2.}).repeat({5, 1});
   RoutingByLayer routing = one_layer(first, at::tensor({5, 5, 0}, at::kLong));
   EXPECT_GT(pooled_load_balance_loss(routing).item<double>(), 2.5);

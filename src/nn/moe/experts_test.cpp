@@ -38,7 +38,7 @@ StackedFactors make_factors(int64_t experts, int64_t width, int64_t hidden, int6
       {random_tensor({experts, rank, width}, 35, dtype), random_tensor({experts, hidden, rank}, 36, dtype), {}, 0.7}};
 }
 
-// Token t goes to experts t and t + 1 modulo E - 1: the last expert is idle.
+// Routes token t to experts t and t + 1 modulo E - 1, so the last expert is idle.
 Routing cyclic_routing(int64_t tokens, int64_t experts, int64_t top_k, at::ScalarType dtype = at::kDouble) {
   Routing routing{at::empty({tokens, top_k}, at::kLong), random_tensor({tokens, top_k}, 41, dtype).abs()};
   for (int64_t t = 0; t < tokens; ++t)
@@ -50,7 +50,7 @@ at::Tensor merged(const at::Tensor& w, const LoraFactors* lora, int64_t e) {
   return lora ? w + lora->scaling * at::mm(lora->b[e], lora->a[e]) : w;
 }
 
-// One token-choice at a time, with materialised weights.
+// Computes one token-choice at a time with materialised weights.
 at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeights& weights,
                  const ExpertFactors& adapters) {
   auto y = at::zeros_like(x);
@@ -66,7 +66,7 @@ at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeight
   return y;
 }
 
-TEST(Experts, AChangeIn16BitsOrOneForAllExpertsIsTakenAsItIsStored) {
+TEST(Experts, A16BitOrSharedChangeIsUsedWithoutConversion) {
   const auto weights = make_weights(kExperts, kWidth, kHidden, at::kFloat);
   const auto factors = make_factors(kExperts, kWidth, kHidden, kRank, at::kBFloat16);
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK, at::kFloat);
@@ -80,9 +80,9 @@ TEST(Experts, AChangeIn16BitsOrOneForAllExpertsIsTakenAsItIsStored) {
       if (widened) change = {change.a.to(at::kFloat).contiguous(), change.b.to(at::kFloat).contiguous(), {}, 1};
       change.scaling = 1;
     }
-    const ExpertFactors beside{{.change = &changes[0]}, {.change = &changes[1]}, {.change = &changes[2]}};
+    const ExpertFactors changed{{.change = &changes[0]}, {.change = &changes[1]}, {.change = &changes[2]}};
     const auto x = random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
-    const auto y = experts(x, routing, weights, beside);
+    const auto y = experts(x, routing, weights, changed);
     y.pow(2).sum().backward();
     return std::pair{y.detach(), x.grad()};
   };
@@ -145,7 +145,7 @@ TEST(Experts, ACoreBetweenTheFactorsGetsItsGradient) {
       {random_tensor({kExperts, kRank, kRank}, 51)});
 }
 
-TEST(Experts, AnIdleExpertGetsAZeroGradientNotNone) {
+TEST(Experts, AnIdleExpertGetsAZeroGradient) {
   auto factors = make_factors(kExperts, kWidth, kHidden, kRank);
   for (auto* lora : {&factors.gate, &factors.up, &factors.down}) {
     lora->a.requires_grad_(true);
@@ -183,9 +183,9 @@ TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
       for (const auto* lora : {&factors.gate, &factors.up, &factors.down})
         for (const auto& factor : {lora->a, lora->b}) leaves.push_back(factor);
       for (auto& leaf : leaves) leaf = leaf.clone().requires_grad_(true);
-      const StackedFactors own{
+      const StackedFactors factors{
           {leaves[1], leaves[2], {}, 0.5}, {leaves[3], leaves[4], {}, 0.6}, {leaves[5], leaves[6], {}, 0.7}};
-      std::vector<at::Tensor> results{experts(leaves[0], routing, weights, own.view())};
+      std::vector<at::Tensor> results{experts(leaves[0], routing, weights, factors.view())};
       results[0].pow(2).sum().backward();
       for (const auto& leaf : leaves) results.push_back(leaf.grad());
       at::set_num_threads(before);
@@ -202,7 +202,7 @@ TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
   }
 }
 
-// Half of all tokens go to one expert, which all threads then share.
+// Half of all tokens go to one expert, which all threads then compute together.
 TEST(Experts, BitsDoNotDependOnThreadsWhenOneExpertHasMostTokens) {
   const int64_t tokens = 200, hidden = 96, width = 80, count = 9;
   const auto weights = make_weights(count, width, hidden, at::kBFloat16);
@@ -222,7 +222,7 @@ TEST(Experts, BitsDoNotDependOnThreadsWhenOneExpertHasMostTokens) {
   for (const int threads : {2, 3, 4, 16}) EXPECT_TRUE(at::equal(run(threads), one)) << threads;
 }
 
-TEST(Experts, OfInt8WeightsEqualThoseOfTheNumbersTheyStandFor) {
+TEST(Experts, Int8WeightsEqualTheirDequantisedWeights) {
   auto weights = make_weights(kExperts, kWidth, kHidden, at::kFloat);
   for (auto* matrices : {&weights.gate, &weights.up, &weights.down})
     for (auto& w : *matrices) w = quantized(w.values_OI);
@@ -238,15 +238,15 @@ TEST(Experts, OfInt8WeightsEqualThoseOfTheNumbersTheyStandFor) {
   EXPECT_LT(max_difference(run(weights), exact) / exact.abs().max().item<double>(), 1e-5);
 }
 
-// As in a last layer whose loss covers answers alone: most rows of dy are zero.
-TEST(Experts, TokensWithoutAGradientAreLeftOutAndChangeNothing) {
+// Most rows of dy are zero, as in a last layer whose loss covers answers only.
+TEST(Experts, SkippingTokensWithoutAGradientDoesNotChangeResults) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   for (const int64_t k : {1, 2}) {
     const auto routing = cyclic_routing(kTokens, kExperts, k);
     auto dy = random_tensor({kTokens, kHidden}, 8);
     for (int64_t t = 0; t < kTokens; ++t)
       if (t % 4 != 2) dy[t].zero_();
-    const auto gradients = [&](const at::Tensor& tail) {  // a term far below rounding makes every row live
+    const auto gradients = [&](const at::Tensor& tail) {  // a term far below rounding gives every row a gradient
       auto f = make_factors(kExperts, kWidth, kHidden, kRank);
       const auto x = random_tensor({kTokens, kHidden}, 1).requires_grad_(true);
       const auto gates = routing.weights.clone().requires_grad_(true);
@@ -258,13 +258,13 @@ TEST(Experts, TokensWithoutAGradientAreLeftOutAndChangeNothing) {
       for (const auto& leaf : leaves) all.push_back(leaf.grad());
       return all;
     };
-    const auto few = gradients(at::zeros({})), every = gradients(at::full({}, 1e-200));
-    for (size_t i = 0; i < few.size(); ++i) EXPECT_LT(max_difference(few[i], every[i]), 1e-13) << k << " " << i;
-    EXPECT_EQ(few[0][0].abs().max().item<double>(), 0.0);
+    const auto some = gradients(at::zeros({})), all = gradients(at::full({}, 1e-200));
+    for (size_t i = 0; i < some.size(); ++i) EXPECT_LT(max_difference(some[i], all[i]), 1e-13) << k << " " << i;
+    EXPECT_EQ(some[0][0].abs().max().item<double>(), 0.0);
   }
 }
 
-TEST(Experts, AddToGradientsThatAreThere) {
+TEST(Experts, AccumulateIntoExistingGradients) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   auto f = make_factors(kExperts, kWidth, kHidden, kRank);
   f.up.a.requires_grad_(true);
@@ -273,13 +273,13 @@ TEST(Experts, AddToGradientsThatAreThere) {
     experts(random_tensor({kTokens, kHidden}, 1), routing, weights, f.view()).sum().backward();
     return std::pair{f.up.a.grad().clone(), f.up.a.grad().const_data_ptr()};
   };
-  const auto [once, place] = step();
-  const auto [twice, same_place] = step();
-  EXPECT_EQ(place, same_place);
+  const auto [once, address] = step();
+  const auto [twice, same_address] = step();
+  EXPECT_EQ(address, same_address);
   EXPECT_LT(max_difference(twice, 2 * once), 1e-12);
 }
 
-TEST(Experts, RefuseAdaptersOfAnotherShape) {
+TEST(Experts, RejectAdaptersOfAnotherShape) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   const auto factors = make_factors(kExperts, kHidden, kWidth, kRank);
   EXPECT_THROW(

@@ -29,20 +29,20 @@ struct Plan {
 // Appends the `count` largest of values[0, n) that are not `taken` to `chosen`, largest first. Ties go to the lowest
 // index. A NaN never displaces another value.
 template <typename T>
-void append_largest(const T* values, int64_t n, int64_t count, const std::vector<char>* taken,
+void append_largest(const T* values, int64_t n, int64_t count, const std::vector<char>* excluded,
                     std::vector<int64_t>& chosen) {
   if (count == 0) return;
   const auto first = static_cast<int64_t>(chosen.size());
   for (int64_t e = 0; e < n; ++e) {
-    if (taken && (*taken)[static_cast<size_t>(e)]) continue;
+    if (excluded && (*excluded)[static_cast<size_t>(e)]) continue;
     auto size = static_cast<int64_t>(chosen.size());
     if (size - first == count && !(values[e] > values[chosen.back()])) continue;
     if (size - first == count) --size;
     chosen.resize(static_cast<size_t>(size + 1));
-    int64_t place = size;
-    for (; place > first && values[e] > values[chosen[static_cast<size_t>(place - 1)]]; --place)
-      chosen[static_cast<size_t>(place)] = chosen[static_cast<size_t>(place - 1)];
-    chosen[static_cast<size_t>(place)] = e;
+    int64_t position = size;
+    for (; position > first && values[e] > values[chosen[static_cast<size_t>(position - 1)]]; --position)
+      chosen[static_cast<size_t>(position)] = chosen[static_cast<size_t>(position - 1)];
+    chosen[static_cast<size_t>(position)] = e;
   }
 }
 

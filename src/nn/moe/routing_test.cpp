@@ -113,7 +113,7 @@ TEST(Route, OneRenormalisedExpertGivesExactlyZeroGradient) {
   EXPECT_EQ(phi.grad().abs().max().item<float>(), 0.0f);
 }
 
-TEST(Route, ASoftmaxOverAllExpertsHeedsNoCheckpoint) {
+TEST(Route, GateNormOverridesTheCheckpoint) {
   const auto scores = random_tensor({17, 6}, 15);
   const auto all = [&](GateNorm norm, bool flag) { return route(scores, plain(3, norm), {}, flag).weights; };
   EXPECT_TRUE(at::equal(all(GateNorm::kSoftmaxAll, true), all(GateNorm::kCheckpoint, false)));
@@ -121,7 +121,7 @@ TEST(Route, ASoftmaxOverAllExpertsHeedsNoCheckpoint) {
   EXPECT_LT(all(GateNorm::kSoftmaxAll, true).sum(-1).max().item<double>(), 0.99);
 }
 
-TEST(Route, AConstantOnAllScoresLeavesRenormalisedGatesAlone) {
+TEST(Route, AConstantOnAllScoresDoesNotChangeRenormalisedGates) {
   const auto scores = random_tensor({30, 6}, 12);
   const auto options = plain(3, GateNorm::kRenormSelected);
   EXPECT_LT(max_difference(route(scores, options, {}, false).weights, route(scores + 3.5, options, {}, false).weights),
@@ -137,7 +137,7 @@ TEST(Route, ANonFiniteScoreStillSelectsKDifferentExperts) {
   EXPECT_EQ(std::unique(experts.begin(), experts.end()) - experts.begin(), 4);
 }
 
-TEST(Route, AnOutputScaleMultipliesTheGatesAndLearns) {
+TEST(Route, AnOutputScaleMultipliesTheGatesAndGetsAGradient) {
   const auto scores = random_tensor({9, 6}, 14);
   auto options = plain(2, GateNorm::kRenormSelected);
   const auto unscaled = route(scores, options, {}, false);
@@ -149,7 +149,7 @@ TEST(Route, AnOutputScaleMultipliesTheGatesAndLearns) {
   EXPECT_NEAR(options.output_scale.grad().item<double>(), 9.0, 1e-12);  // renormalised gates sum to one per token
 }
 
-TEST(Route, RefusesATopKOutsideOneToE) {
+TEST(Route, RejectsATopKOutsideOneToE) {
   EXPECT_THROW(route(kScores(), plain(0), {}, false), Error);
   EXPECT_THROW(route(kScores(), plain(5), {}, false), Error);
   EXPECT_THROW(route(kScores(), modulated(2, ModulationMode::kCandidate, GateNorm::kCheckpoint, 5), kPhi(), false),

@@ -21,14 +21,14 @@ TEST(Utilization, WeighsClientsByTheirShareAndTokens) {
   EXPECT_NEAR(u.sum().item<double>(), 0.75 * 2 + 0.25 * 1, 1e-12);
 }
 
-TEST(Utilization, RefusesAClientWithoutTokens) {
+TEST(Utilization, RejectsAClientWithoutTokens) {
   const std::vector<at::Tensor> counts{at::tensor({1, 2}, at::kLong)};
   const std::vector<int64_t> tokens{0};
   const std::vector<double> weights{1.0};
   EXPECT_THROW(utilization(counts, tokens, weights), Error);
 }
 
-TEST(Utilization, MetricsOfAKnownVector) {
+TEST(Utilization, MetricsOfAKnownVectorAreExact) {
   const auto u = row({.7, .4, .25, .15});
   EXPECT_NEAR(entropy(u), 1.23701867, 1e-8);
   EXPECT_NEAR(gini(u), 0.3, 1e-12);
@@ -41,7 +41,7 @@ TEST(Utilization, EqualUseIsLnMAndGiniZero) {
   EXPECT_NEAR(gini(u), 0.0, 1e-12);
 }
 
-TEST(Utilization, SaturatedExpertsGiveLnKAndTheRestIsDead) {
+TEST(Utilization, SaturatedExpertsGiveEntropyLnKAndDeadExperts) {
   for (int k = 1; k <= 7; ++k) {
     auto u = at::zeros({7}, at::kDouble);
     u.narrow(0, 0, k).fill_(1.0);
@@ -57,7 +57,7 @@ TEST(Utilization, JointEntropyIsLnLayersPlusTheirMean) {
   EXPECT_NEAR(entropy(at::cat({first, second})), std::log(2.0) + (entropy(first) + entropy(second)) / 2, 1e-12);
 }
 
-TEST(Utilization, PrintedEntropyAtBalance) {
+TEST(Utilization, UnnormalisedEntropyAtBalanceIsKLogEOverK) {
   const auto u = at::full({64}, 3.75 / 64, at::kDouble);
   EXPECT_NEAR(entropy_unnormalized(u), 3.75 * std::log(64 / 3.75), 1e-10);
 }
@@ -71,7 +71,7 @@ TEST(Utilization, GiniEqualsItsDefinition) {
   EXPECT_EQ(nearly_dead_experts(u), 2);
 }
 
-TEST(Utilization, NothingRoutedIsZeroNotNan) {
+TEST(Utilization, WithoutRoutedTokensMetricsAreZero) {
   EXPECT_EQ(entropy(at::zeros({4})), 0.0);
   EXPECT_EQ(gini(at::zeros({4})), 0.0);
 }

@@ -1,4 +1,4 @@
-"""What several methods share: weights, scales, stacks, the product SVD, top-K, AdamW and the balance metrics."""
+"""Functions of several methods: weights, scales, stacks, the product SVD, top-K, AdamW and balance metrics."""
 import numpy as np
 
 

@@ -1,6 +1,7 @@
-"""The forward pass of OLMoE (Muennighoff et al. 2024) in float64, its routers modulated as UB-SMoE's clients do.
+"""Implements the forward pass of OLMoE (Muennighoff et al. 2024) in float64, with the router modulation of UB-SMoE.
 
-Layout and order of operations of transformers' OlmoeForCausalLM; the angles of the rotary embedding are float32, as there.
+Layout and order of operations are those of transformers' OlmoeForCausalLM. As there, the angles of the rotary embedding
+are float32.
 """
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Random clients of one round, and what the tests of the reference share."""
+"""Creates random clients of one round for the tests of the reference."""
 import numpy as np
 
 from . import common
@@ -16,14 +16,14 @@ def close(x, y, tolerance=1e-12):
 
 
 def site(draw, rank, scaling, stacked, zero_b=False):
-    """A random site; with ranks other than 3, 4, 5 and 7 no two axes are of one size."""
+    """Returns a random site. With ranks other than 3, 4, 5 and 7 no two axes have the same size."""
     lead, out, width = ((EXPERTS,), OUT, WIDTH) if stacked else ((), OUT, 7)
     b = draw.standard_normal(lead + (out, rank)) * (0 if zero_b else 1)
     return {"a": draw.standard_normal(lead + (rank, width)), "b": b, "scaling": scaling}
 
 
 def federation(ranks, seed=0, options=OPTIONS, zero_b=False):
-    """(state, clients, weights): an attention site "q" and an expert site "up", one client per rank."""
+    """Returns (state, clients, weights): an attention site "q" and an expert site "up", one client per rank."""
     draw = rng(seed)
 
     def sites(rank):
@@ -50,7 +50,7 @@ def mean_of_products(clients, weights, name):
 
 
 def numeric_gradient(function, x, step=1e-6):
-    """Central differences of a scalar function of one array, changed in place and restored."""
+    """Computes central differences of a scalar function of one array, which is changed in place and restored."""
     gradient = np.zeros_like(x)
     for index in np.ndindex(*x.shape):
         kept = x[index]

@@ -1,4 +1,4 @@
-"""The reference against hand-worked vectors and the properties each method must have (sparsity: test_sparsity)."""
+"""Checks the reference against hand-computed vectors and the properties of each method (sparsity: test_sparsity)."""
 import numpy as np
 import pytest
 
@@ -10,7 +10,7 @@ TAU_ONE = {**OPTIONS, "florist_tau": 1.0}
 
 
 def pair(b, a, scaling=1.0):
-    """A rank-1 client of the two-client vectors, its inputs widened by a column of zeros."""
+    """Returns a rank-1 client of the two-client vectors, with a column of zeros added to its inputs."""
     return {"sites": {"w": {"b": np.array(b, float)[:, None], "a": np.array([[*a, 0.0]]), "scaling": scaling}}}
 
 
@@ -58,7 +58,7 @@ def test_factors_of_different_scale_are_not_averaged():
         fedit.aggregate(state, clients, weights, OPTIONS)
 
 
-def test_single_precision_is_refused():
+def test_single_precision_is_rejected():
     state, clients, weights = homogeneous(2)
     clients[1]["sites"]["up"]["a"] = clients[1]["sites"]["up"]["a"].astype(np.float32)
     for method in (fedit, flora, hetlora):
@@ -137,7 +137,7 @@ def test_ffa_never_touches_a_and_stays_in_its_row_space():
     close(dense @ np.linalg.pinv(a) @ a, dense, 1e-10)
 
 
-def test_ffa_has_no_gradient_of_a_and_refuses_another_a():
+def test_ffa_has_no_gradient_of_a_and_rejects_another_a():
     assert set(ffa_lora.trainable_gradients({"q": {"a": 1, "b": 2}})["q"]) == {"b"}
     state, clients, weights = homogeneous(2)
     with pytest.raises(ValueError, match="differs"):

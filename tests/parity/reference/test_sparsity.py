@@ -1,4 +1,4 @@
-"""The reference of the three sparsity methods against hand-worked vectors and their properties."""
+"""Checks the reference of the three sparsity methods against hand-computed vectors and their properties."""
 import numpy as np
 import pytest
 
@@ -161,7 +161,7 @@ def test_ub_server_is_fedavg_with_bookkeeping():
     close(literal["pseudo"]["up"]["b"], new["pseudo"]["up"]["b"] * steps / 0.4)
 
 
-def test_ub_trained_phi_takes_the_place_of_the_last_one():
+def test_ub_trained_phi_replaces_the_previous_one():
     state, clients, weights = homogeneous(2)
     for client in clients:
         client["phi"] = {"moe": np.array([0.1, 0.2, 0.3, 0.4])}
@@ -265,7 +265,7 @@ def test_ub_idle_share(mode, share):
 
 
 def injection(seed=0, size=1.0):
-    """Gradients of a dense and two expert sites, and a pseudo-gradient of the latter."""
+    """Returns gradients of a dense and two expert sites, and a pseudo-gradient of the expert sites."""
     draw = rng(seed)
     shapes = {"q": ((2, 7), (3, 2)), "up": ((4, 2, 5), (4, 3, 2)), "down": ((4, 2, 3), (4, 5, 2))}
     make = {n: {"a": draw.standard_normal(a), "b": draw.standard_normal(b)} for n, (a, b) in shapes.items()}

@@ -44,13 +44,13 @@ struct ExpertSlots {
 template <typename Workspace, typename F>
 void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
   const auto count = static_cast<int64_t>(slots.by_load.size());
-  const int64_t threads = at::get_num_threads(), together = slots.data_parallel_experts(threads, work_per_slot);
+  const int64_t threads = at::get_num_threads(), data_parallel = slots.data_parallel_experts(threads, work_per_slot);
   {
     const WorkspaceLease<Workspace> workspace(workspace_pool<Workspace>());
-    for (int64_t i = 0; i < together; ++i) f(slots.by_load[static_cast<size_t>(i)], *workspace);
+    for (int64_t i = 0; i < data_parallel; ++i) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   }
-  std::atomic<int64_t> next{together};
-  at::parallel_for(0, together < count ? threads : 0, 1, [&](int64_t, int64_t) {
+  std::atomic<int64_t> next{data_parallel};
+  at::parallel_for(0, data_parallel < count ? threads : 0, 1, [&](int64_t, int64_t) {
     const WorkspaceLease<Workspace> workspace(workspace_pool<Workspace>());
     for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   });

@@ -5,9 +5,9 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kWork = 3 * 2048 * 1024;  // multiply-adds of a row, as OLMoE's experts have them
+constexpr int64_t kWork = 3 * 2048 * 1024;  // multiply-adds per row of an expert of OLMoE
 
-// One expert a token, so many tokens for each.
+// Builds slots with one expert per token. Expert e has rows[e] tokens.
 ExpertSlots slots_of(const std::vector<int64_t>& rows) {
   std::vector<int64_t> experts;
   for (size_t e = 0; e < rows.size(); ++e)
@@ -15,24 +15,25 @@ ExpertSlots slots_of(const std::vector<int64_t>& rows) {
   return {experts, 1, static_cast<int64_t>(rows.size())};
 }
 
-TEST(ExpertSlots, ExpertsOfEqualLoadAreDealtOut) {
+TEST(ExpertSlots, ExpertsOfEqualLoadRunInParallel) {
   const auto slots = slots_of(std::vector<int64_t>(64, 32));
   for (const int64_t threads : {2, 4, 16}) EXPECT_EQ(slots.data_parallel_experts(threads, kWork), 0) << threads;
 }
 
-TEST(ExpertSlots, AllThreadsDoTogetherWhatOneWouldBeTheLastWith) {
+TEST(ExpertSlots, LargestExpertsAreDataParallel) {
   EXPECT_EQ(slots_of({4, 3, 400, 5, 6, 90, 2}).data_parallel_experts(2, kWork), 1);
   EXPECT_EQ(slots_of({4, 3, 2000, 5, 900, 2, 5, 5}).data_parallel_experts(16, kWork), 2);
   EXPECT_EQ(slots_of({300}).data_parallel_experts(16, kWork), 1);
 }
 
-// Reading a weight takes as long for one row as for several: sixteen threads read sixteen of them.
-TEST(ExpertSlots, ExpertsOfOneRowEachAreDealtOutHoweverFew) {
+// Reading a weight takes as long for one row as for several, so sixteen threads read sixteen weights in parallel.
+TEST(ExpertSlots, ExpertsOfOneRowRunInParallel) {
   EXPECT_EQ(slots_of(std::vector<int64_t>(16, 1)).data_parallel_experts(16, kWork), 0);
-  EXPECT_EQ(slots_of(std::vector<int64_t>(17, 1)).data_parallel_experts(16, kWork), 1);  // or one thread has two
+  // Otherwise one thread would process two experts.
+  EXPECT_EQ(slots_of(std::vector<int64_t>(17, 1)).data_parallel_experts(16, kWork), 1);
 }
 
-TEST(ExpertSlots, NothingIsDealtOutToOneThreadNorLittleWork) {
+TEST(ExpertSlots, OneThreadOrLittleWorkMakesAllExpertsDataParallel) {
   const auto slots = slots_of({8, 8, 8, 8, 8});
   EXPECT_EQ(slots.data_parallel_experts(1, kWork), 5);
   EXPECT_EQ(slots.data_parallel_experts(4, 1000), 5);

@@ -47,9 +47,9 @@ void add_product_of_dy(const LoraView<T>& lora, const LoraPass<T>& pass, const T
 
 at::Tensor frozen_factor(const at::Tensor& factor, c10::ScalarType dtype) {
   const bool narrow = factor.scalar_type() == at::kBFloat16 || factor.scalar_type() == at::kHalf;
-  const auto taken = narrow ? factor : factor.to(dtype);
-  const bool gapless = taken.stride(-1) == 1 && taken.stride(-2) == taken.size(-1);
-  return gapless ? taken : taken.contiguous();
+  const auto converted = narrow ? factor : factor.to(dtype);
+  const bool gapless = converted.stride(-1) == 1 && converted.stride(-2) == converted.size(-1);
+  return gapless ? converted : converted.contiguous();
 }
 
 template <typename T>

@@ -9,8 +9,7 @@
 /// terms k. So the bits of a row do not depend on other rows, on the number of threads, or on the vector width.
 ///
 /// - Arithmetic::kFp32: the terms are divided into blocks of 128. y (+)= block 0, then += block 1, and so on. A block
-/// is
-///   ((0 + x_0 w_0) + x_1 w_1) + ..., one fused multiply-add per term. Processors without FMA round twice per term.
+///   is ((0 + x_0 w_0) + x_1 w_1) + ..., one fused multiply-add per term. Processors without FMA round twice per term.
 /// - Arithmetic::kBf16Pairs: x is rounded to bfloat16, so every product of two numbers is exact in float32. Blocks have
 ///   256 terms. A block is ((0 + x_1 w_1) + x_0 w_0) + x_3 w_3 + x_2 w_2 + ..., each addition rounded.
 /// - Arithmetic::kBf16Tiles: x is rounded to bfloat16. For each 32 terms,
@@ -22,7 +21,7 @@
 /// 1e-38, which the instructions treat as 0.
 ///
 /// Threads: one if the product is small or if the caller is in a parallel region, else at::get_num_threads(). Threads
-/// take work tiles of the result until none is left.
+/// take *work tiles*, rectangular parts of the result, until none is left.
 #pragma once
 
 #include <cstdint>

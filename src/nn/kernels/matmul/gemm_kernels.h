@@ -165,7 +165,7 @@ struct GemmKernels {
 
   /// Computes multiply() for a weight that is not packed yet, and writes its panel for the tiles that follow. w is
   /// [terms, panel_width]; the number of terms is a multiple of terms_per_step. Null: packing all panels of a work tile
-  /// first is faster.
+  /// (gemm.h) first is faster.
   void (*multiply_and_pack)(int64_t height, const float* tile, const SubMatrix& w, float* panel, const TileResult& y,
                             Prefetcher& prefetcher);
 

@@ -16,7 +16,7 @@
 namespace evenkeel::kernels {
 namespace {
 
-// A weight in a format, its rows farther apart than they are long, and the same numbers in float64.
+// A weight in a storage format, and the same numbers in float64. Its rows are farther apart than they are long.
 struct Weight {
   at::Tensor stored, scales, exact_OI;
   StoredMatrix matrix;
@@ -69,7 +69,7 @@ Result result(const at::Tensor& y, bool add = false) {
   return {.data = y.mutable_data_ptr<float>(), .stride = y.stride(0), .add = add};
 }
 
-// A matrix in the upper left corner of a larger one of 7s, which shows what is written beside it.
+// Returns a matrix filled with 7, one row and five columns larger, to detect writes outside the result.
 at::Tensor framed(int64_t rows, int64_t columns) { return at::full({rows + 1, columns + 5}, 7.0f); }
 at::Tensor inner(const at::Tensor& frame, int64_t rows, int64_t columns) {
   return frame.narrow(0, 0, rows).narrow(1, 0, columns);
@@ -79,7 +79,7 @@ void expect_frame_untouched(const at::Tensor& frame, int64_t rows, int64_t colum
   EXPECT_TRUE(frame.narrow(1, columns, 5).eq(7).all().item<bool>());
 }
 
-// |y - exact| against the sum of the sizes of the terms, whatever cancels: rounding of float32, unless said otherwise.
+// Checks that |y - exact| is at most `most` times the sum of the terms' sizes. The default is the rounding of float32.
 void expect_close(const at::Tensor& y, const at::Tensor& exact, const at::Tensor& size, double most = 1e-6) {
   const auto error = ((y.to(at::kDouble) - exact).abs() / (size + 1e-30)).max().item<double>();
   EXPECT_LT(error, most);
@@ -89,7 +89,7 @@ struct Shape {
   int64_t rows, out, in;
 };
 
-// The scratch of every instruction set that this processor has.
+// Returns the scratch memory of every instruction set that this processor has.
 std::vector<GemmScratch> every_instruction_set() {
   std::vector<GemmScratch> all;
   for (const auto set : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
@@ -104,8 +104,8 @@ void multiply(bool forward, const Activations& x, const StoredMatrix& w, const R
   forward ? gemm_nt(x, w, y, scratch) : gemm_nn(x, w, y, scratch);
 }
 
-// Both directions, with and without `add`, of one shape and format. In pairs and tiles it is x rounded to bfloat16
-// that is multiplied; where rows of an int8 weight scale it, it is rounded after.
+// Checks both directions, with and without `add`, for one shape and format. With bfloat16 pairs and tiles the expected
+// product uses x rounded to bfloat16. An int8 weight whose rows scale x is applied before that rounding.
 void expect_products(const Shape& shape, const Format& format, GemmScratch& scratch) {
   SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", format.name(), " instructions ",
                       static_cast<int>(scratch.instructions)));
@@ -145,7 +145,8 @@ TEST(Gemm, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
     }
 }
 
-// The order that gemm.h states for tiles: 32 terms at a time, even and odd ones; scaled rows in blocks of 256 terms.
+// Sums in the order that gemm.h states for tiles: 32 terms at a time, even and odd ones; scaled rows in blocks of 256
+// terms.
 float tiles_in_order(const at::Tensor& x, const at::Tensor& column, const float* scale, float before) {
   const int64_t terms = column.size(0);
   float y = before, sum = 0;
@@ -159,7 +160,8 @@ float tiles_in_order(const at::Tensor& x, const at::Tensor& column, const float*
   return y;
 }
 
-// Blocks of 128 terms, each from 0, one fused multiply-add per term; in pairs of 256, the later term of two first.
+// Sums blocks of 128 terms, each from 0, with one fused multiply-add per term. With pairs, blocks have 256 terms and
+// the later term of a pair is added first.
 float in_order(const at::Tensor& x, const at::Tensor& column, const float* scales, float before,
                Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::kBf16Tiles) return tiles_in_order(x, column, scales, before);
@@ -180,7 +182,7 @@ float in_order(const at::Tensor& x, const at::Tensor& column, const float* scale
 TEST(Gemm, SumsEveryElementInTheStatedOrder) {
   at::manual_seed(4);
   for (auto& scratch : every_instruction_set()) {
-    if (scratch.instructions == Isa::kBaseline) continue;  // without fused multiply-add
+    if (scratch.instructions == Isa::kBaseline) continue;  // it has no fused multiply-add
     for (const auto& format : kFormats)
       for (const int64_t rows : {1, 5, 9, 17}) {
         const auto& [dtype, arithmetic] = format;
@@ -218,7 +220,7 @@ TEST(Gemm, ColumnHasTheSameBitsAloneAndAmongOthers) {
   at::manual_seed(12);
   for (auto& scratch : every_instruction_set())
     for (const auto& format : kFormats)
-      for (const int64_t rows : {5, 20, 140}) {  // streamed, few, many
+      for (const int64_t rows : {5, 20, 140}) {  // streamed, few, many rows
         const auto w = weight(format.dtype, 70, 150);
         const auto x = at::randn({rows, 150});
         auto together = at::empty({rows, 70}), parts = at::empty({rows, 70});
@@ -409,8 +411,8 @@ TEST(Gemm, EpiloguesGiveTheBitsOfSeparateProducts) {
         }
 }
 
-// A product that is added to zeros is packed. One that overwrites is read in place where that is faster
-// (unpacked_gemm.h).
+// A product that is added to zeros is always packed. A product that overwrites is read in place where that is faster
+// (unpacked_gemm.h). Both must have the same bits.
 void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w,
                                 const std::vector<LowRankEpilogue>& epilogues, GemmScratch& scratch) {
   const int64_t columns = forward ? w.matrix.out : w.matrix.in;

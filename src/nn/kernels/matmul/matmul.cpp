@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMinRoundedWeight = int64_t{1} << 18;
 
 // Returns how many rows of the weight are converted at once. Inside a parallel region they take 1 MiB of float32, the
-// size of a second-level cache; outside 8 MiB, for all threads subset.
+// size of a second-level cache. Outside they take 8 MiB, which all threads share.
 int64_t upcast_block_rows(const StoredMatrix& w) {
   const int64_t numbers = int64_t{1} << (at::in_parallel_region() ? 18 : 21);
   return std::clamp<int64_t>(numbers / std::max<int64_t>(w.in, 1), 16, 4096);

@@ -87,10 +87,10 @@ struct WorkTile {
 // thread does not delay the others. `next` is the index that the same thread will take afterwards, or count.
 template <typename F>
 void for_each_work_tile(int64_t count, int64_t threads, const F& f) {
-  std::atomic<int64_t> taken{0};
+  std::atomic<int64_t> claimed{0};
   at::parallel_for(0, std::min(threads, count), 1, [&](int64_t thread, int64_t) {
-    for (int64_t i = taken++; i < count;) {
-      const int64_t next = std::min(taken++, count);
+    for (int64_t i = claimed++; i < count;) {
+      const int64_t next = std::min(claimed++, count);
       f(i, next, thread);
       i = next;
     }

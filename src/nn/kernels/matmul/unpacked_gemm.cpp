@@ -15,7 +15,8 @@ constexpr int64_t kMaxLanes = 16;               // of all instruction sets
 constexpr int64_t kMaxNarrowColumns = 64;       // columns of y up to which a weight counts as narrow
 constexpr RowRange kUnpackedFloatRows{3, 128};  // rows of x for which a float32 weight is read in place
 constexpr int64_t kMaxPanelTerms = 16384;       // a panel of so many terms takes 2 MiB
-constexpr int64_t kMinStreamedColumns = 256;    // from so many columns of y on, stream() is not used even for few rows
+// With at least so many columns of y, stream() is not used even for few rows.
+constexpr int64_t kMinStreamedColumns = 256;
 
 // The operand that is read in place.
 struct UnpackedOperand {
@@ -208,21 +209,21 @@ int64_t vectors_of(const std::vector<RowGroup>& groups) {
 
 // Packs x and returns the panel of each group. `out` is advanced past them.
 std::vector<const float*> packed_rows(const LhsRows& rows, const std::vector<RowGroup>& groups, float*& out) {
-  std::vector<float*> places;
+  std::vector<float*> panels;
   for (const auto& group : groups) {
-    places.push_back(out);
+    panels.push_back(out);
     out += rows.elements(group.vectors);
   }
   const auto pack = [&](int64_t g) {
     const auto& [first, count, vectors] = groups[static_cast<size_t>(g)];
-    rows.pack(first, count, vectors, places[static_cast<size_t>(g)]);
+    rows.pack(first, count, vectors, panels[static_cast<size_t>(g)]);
   };
   const auto count = static_cast<int64_t>(groups.size());
   if (rows.elements(vectors_of(groups)) * rows.kernels.terms_per_step > kMinParallelPacking)
     for_each_piece(count, pack);
   else
     for (int64_t g = 0; g < count; ++g) pack(g);
-  return {places.begin(), places.end()};
+  return {panels.begin(), panels.end()};
 }
 
 // Computes a group with weights that are read in place: x is packed.

@@ -169,7 +169,7 @@ struct Axpy {
   }
 };
 
-constexpr int64_t kRowsAtOnce = 4;  // enough chains of sums to hide how long one takes
+constexpr int64_t kRowsAtOnce = 4;  // enough independent sums to hide the latency of an addition
 
 /// A vector of kLanes numbers in memory. The compiler keeps this type in registers, but not an array of lanes.
 template <typename T>

@@ -12,7 +12,7 @@ namespace {
 
 using testing::random_tensor;
 
-/// Widths with and without a rest, numbers of rows below, at and beyond those that are taken at once.
+/// Tests widths that are and are not a multiple of the vector, and numbers of rows below, at and above the block size.
 template <typename T>
 void for_each_shape(at::ScalarType dtype, const auto& see) {
   for (const int64_t width : {1, 16, 37, 128})
@@ -46,12 +46,12 @@ void expect_sums_of_rows(at::ScalarType dtype) {
   });
 }
 
-TEST(Vector, DotsOfRowsTogetherAreThoseOfEachAlone) {
+TEST(Vector, DotsOfSeveralRowsEqualDotsOfEachRow) {
   expect_dots_of_rows<float>(at::kFloat);
   expect_dots_of_rows<double>(at::kDouble);
 }
 
-TEST(Vector, RowsAddedTogetherAreRowsAddedOneByOne) {
+TEST(Vector, AddingSeveralRowsEqualsAddingThemOneByOne) {
   expect_sums_of_rows<float>(at::kFloat);
   expect_sums_of_rows<double>(at::kDouble);
 }
