@@ -14,7 +14,7 @@
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
-SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc')
+SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc' '*.js')
 
 .PHONY: demo wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean
 .DEFAULT_GOAL := build

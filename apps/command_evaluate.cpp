@@ -14,6 +14,7 @@
 #include "apps/output_paths.h"
 #include "apps/progress_flag.h"
 #include "base/format/limits.h"
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/system/events.h"

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <span>
 
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 
 namespace evenkeel {

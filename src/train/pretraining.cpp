@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/format/limits.h"
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format/limits.h"
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "train/pretraining.h"
 

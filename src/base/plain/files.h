@@ -121,13 +121,6 @@ std::string sha256_file(const fs::path& file);
 /// Returns the SHA-256 of bytes in memory as 64 hex digits.
 std::string sha256(std::string_view bytes);
 
-/// Replaces a leading "$EVENKEEL_DATA/" of `path` by the value of that environment variable, and an address
-/// "hf://..." by its path in the local hub cache (base/plain/hub_cache.h). An empty path stays empty.
-/// \param key  the setting that holds the path, for messages
-/// \throws kConfig when the variable is not set, the cache does not have the address, or check_path_text() refuses the
-/// path.
-fs::path expand_data_path(const std::string& path, std::string_view key);
-
 /// Returns the folder that holds the shipped files (assets/, configs/): `share/evenkeel` of the installation the
 /// program is part of, `_share` of the Python package, or the source tree of the build. \throws kIo when all are
 /// missing.

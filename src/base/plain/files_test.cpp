@@ -1,4 +1,5 @@
 #include "base/plain/files.h"
+#include "base/plain/data_path.h"
 #include "base/plain/mapped_files.h"
 
 #include <dlfcn.h>

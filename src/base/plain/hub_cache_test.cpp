@@ -1,4 +1,5 @@
 #include "base/plain/hub_cache.h"
+#include "base/plain/data_path.h"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "fed/config/value_checks.h"

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "fed/store/changed_keys.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"

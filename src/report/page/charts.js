@@ -4,9 +4,12 @@
 function niceTicks(low, high, most, whole) {
   const raw = Math.max(whole ? 1 : 0, (high - low) / Math.max(1, most));
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw * 0.999 && (!whole || candidate % 1 === 0));
+  const step = [1, 2, 2.5, 5, 10]
+                   .map((factor) => factor * power)
+                   .find((candidate) => candidate >= raw * 0.999 && (!whole || candidate % 1 === 0));
   const ticks = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; ++k) ticks.push(Number((k * step).toPrecision(12)));
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; ++k)
+    ticks.push(Number((k * step).toPrecision(12)));
   return ticks;
 }
 function logTicks(low, high, most) {
@@ -18,7 +21,7 @@ function logTicks(low, high, most) {
   return inside.filter((_, i) => i % stride === 0);
 }
 // options: zero (begins there), span (least width of the axis), log, bounds.
-function rangeOf(values, { zero, span = 0, log, bounds } = {}) {
+function rangeOf(values, {zero, span = 0, log, bounds} = {}) {
   const known = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   if (!known.length) return log ? [0.1, 1] : [0, 1];
   let [low, high] = [Math.min(...known), Math.max(...known)];
@@ -29,49 +32,55 @@ function rangeOf(values, { zero, span = 0, log, bounds } = {}) {
   [low, high] = [zero ? Math.min(0, low) : low - pad, high + pad];
   return bounds ? [Math.max(bounds[0], low), Math.min(bounds[1], high)] : [low, high];
 }
-const scale = ([low, high], [from, to], log) => (log
-  ? (value) => from + (Math.log(value / low) / Math.log(high / low)) * (to - from)
-  : (value) => from + ((value - low) / (high - low)) * (to - from));
+const scale = ([low, high], [from, to], log) =>
+    (log ? (value) => from + (Math.log(value / low) / Math.log(high / low)) * (to - from) :
+           (value) => from + ((value - low) / (high - low)) * (to - from));
 // Texts of an axis that lie too close to the one before are left out; the last is kept.
 function spread(ticks, place, text) {
   const kept = [];
   for (const tick of ticks) {
     const half = widthOf(text(tick)) / 2 + 5;
-    if (!kept.length || place(tick) - half > last(kept).right) kept.push({ tick, right: place(tick) + half });
+    if (!kept.length || place(tick) - half > last(kept).right) kept.push({tick, right: place(tick) + half});
   }
-  return kept.map(({ tick }) => tick);
+  return kept.map(({tick}) => tick);
 }
 function yAxis(svg, ticks, place, text, left, right) {
   for (const tick of ticks) {
-    shape('line', svg, { x1: left, x2: right, y1: place(tick), y2: place(tick), stroke: 'var(--line)' });
-    label(svg, left - 6, place(tick) + 4, text(tick), { 'text-anchor': 'end', fill: 'var(--faint)' });
+    shape('line', svg, {x1: left, x2: right, y1: place(tick), y2: place(tick), stroke: 'var(--line)'});
+    label(svg, left - 6, place(tick) + 4, text(tick), {'text-anchor': 'end', fill: 'var(--faint)'});
   }
 }
 function xAxis(svg, ticks, place, text, top, bottom, title, width) {
   for (const tick of spread(ticks, place, text)) {
     const half = widthOf(text(tick)) / 2;
-    shape('line', svg, { x1: place(tick), x2: place(tick), y1: bottom, y2: bottom + 4, stroke: 'var(--faint)' });
-    label(svg, Math.max(half, Math.min(width - half, place(tick))), bottom + 17, text(tick), { 'text-anchor': 'middle', fill: 'var(--faint)' });
+    shape('line', svg, {x1: place(tick), x2: place(tick), y1: bottom, y2: bottom + 4, stroke: 'var(--faint)'});
+    label(
+        svg, Math.max(half, Math.min(width - half, place(tick))), bottom + 17, text(tick),
+        {'text-anchor': 'middle', fill: 'var(--faint)'});
   }
-  if (title) label(svg, width / 2, bottom + 34, title, { 'text-anchor': 'middle' });
+  if (title) label(svg, width / 2, bottom + 34, title, {'text-anchor': 'middle'});
 }
 // Labels at the ends of lines, moved apart.
 function endLabels(svg, ends, x, top, bottom, width) {
   ends.sort((a, b) => a.y - b.y);
-  ends.forEach((end, i) => { end.y = Math.max(end.y, i ? ends[i - 1].y + kFont + 2 : top + 6); });
-  for (let i = ends.length - 1, most = bottom - 2; i >= 0; --i, most = ends[i + 1].y - kFont - 2) ends[i].y = Math.min(ends[i].y, most);
-  for (const { y, series } of ends) fitted(svg, x + 8, y + 4, series.name, width, { fill: series.colour });
+  ends.forEach((end, i) => {
+    end.y = Math.max(end.y, i ? ends[i - 1].y + kFont + 2 : top + 6);
+  });
+  for (let i = ends.length - 1, most = bottom - 2; i >= 0; --i, most = ends[i + 1].y - kFont - 2)
+    ends[i].y = Math.min(ends[i].y, most);
+  for (const {y, series} of ends) fitted(svg, x + 8, y + 4, series.name, width, {fill: series.colour});
 }
 
 // --- lines ---
 // series: name, colour, marker, dash, level (a horizontal line), points [{ x, y, low, high, n }], thin [[{ x, y }]].
-// x: title, values (categories) or none, text, log, whole (ticks at integers); y: title, text and the options of rangeOf.
-function linesChart(parent, { title, note, x, y, series, small }) {
+// x: title, values (categories) or none, text, log, whole (ticks at integers); y: title, text and the options of
+// rangeOf.
+function linesChart(parent, {title, note, x, y, series, small}) {
   const xsOf = (one) => [...one.points, ...(one.thin || []).flat()].map((point) => point.x);
   const xs = x.values || ascending(series.filter((one) => !one.level).flatMap(xsOf));
   if (!xs.length) return undefined;
   const yText = y.text || short, xText = x.text || String;
-  const interval = ({ low, high }) => (low === undefined ? '' : ` (${yText(low)} to ${yText(high)})`);
+  const interval = ({low, high}) => (low === undefined ? '' : ` (${yText(low)} to ${yText(high)})`);
   const draw = (svg, width, shown) => {
     const all = shown.flatMap((one) => [...one.points, ...(one.thin || []).flat()]);
     const range = rangeOf(all.flatMap((point) => [point.y, point.low, point.high]), y);
@@ -83,82 +92,145 @@ function linesChart(parent, { title, note, x, y, series, small }) {
     const right = width - side, inside = scale(range, [bottom, top], y.log);
     const toY = (value) => Math.max(top, Math.min(bottom, inside(value)));
     const step = x.values ? (right - left) / xs.length : 0;
-    const toX = x.values ? (value) => left + (xs.indexOf(value) + 0.5) * step
-      : scale(rangeOf(xs, { zero: !x.log, log: x.log }), [left + 6, right - 6], x.log);
+    const toX = x.values ? (value) => left + (xs.indexOf(value) + 0.5) * step :
+                           scale(rangeOf(xs, {zero: !x.log, log: x.log}), [left + 6, right - 6], x.log);
     const lines = shown.filter((one) => !one.level);
-    const shift = (one) => (x.values && lines.length > 1 ? (lines.indexOf(one) / (lines.length - 1) - 0.5) * Math.min(24, step * 0.4) : 0);
+    const shift = (one) =>
+        (x.values && lines.length > 1 ? (lines.indexOf(one) / (lines.length - 1) - 0.5) * Math.min(24, step * 0.4) : 0);
     yAxis(svg, ticks, toY, yText, left, right);
-    fitted(svg, 0, 12, y.title, width, { fill: 'var(--faint)' });
-    xAxis(svg, x.values || (x.log ? logTicks(...rangeOf(xs, x), width / 70) : niceTicks(...rangeOf(xs, { zero: true }), width / 80, x.whole)), toX, xText, top, bottom, x.title, width);
-    for (const one of shown) drawLine(svg, one, one.level ? () => 0 : () => shift(one), { toX, toY, left, right, log: y.log, bands: !x.values });
-    if (named) endLabels(svg, shown.filter((one) => one.points.length).map((one) => ({ series: one, y: toY(last(one.points).y) })), right, top, bottom, side - 10);
+    fitted(svg, 0, 12, y.title, width, {fill: 'var(--faint)'});
+    xAxis(
+        svg,
+        x.values ||
+            (x.log ? logTicks(...rangeOf(xs, x), width / 70) :
+                     niceTicks(...rangeOf(xs, {zero: true}), width / 80, x.whole)),
+        toX, xText, top, bottom, x.title, width);
+    for (const one of shown)
+      drawLine(svg, one, one.level ? () => 0 : () => shift(one), {toX, toY, left, right, log: y.log, bands: !x.values});
+    if (named)
+      endLabels(
+          svg, shown.filter((one) => one.points.length).map((one) => ({series: one, y: toY(last(one.points).y)})),
+          right, top, bottom, side - 10);
     return {
-      height, top, bottom, count: xs.length,
-      nearest: (at) => xs.reduce((best, value, i) => (Math.abs(toX(value) - at) < Math.abs(toX(xs[best]) - at) ? i : best), 0),
-      at: (i) => ({ x: toX(xs[i]), lines: [`${x.title}: ${xText(xs[i])}`, ...shown.flatMap((one) => one.points
-        .filter((point) => point.x === xs[i]).map((point) => `${one.name}: ${yText(point.y)}${interval(point)}`))] }),
+      height,
+      top,
+      bottom,
+      count: xs.length,
+      nearest: (at) =>
+          xs.reduce((best, value, i) => (Math.abs(toX(value) - at) < Math.abs(toX(xs[best]) - at) ? i : best), 0),
+      at: (i) => ({
+        x: toX(xs[i]),
+        lines: [
+          `${x.title}: ${xText(xs[i])}`,
+          ...shown.flatMap(
+              (one) => one.points.filter((point) => point.x === xs[i])
+                           .map((point) => `${one.name}: ${yText(point.y)}${interval(point)}`))
+        ]
+      }),
     };
   };
-  const rows = () => [['series', x.title, y.title, 'low', 'high', 'seeds'], ...series.flatMap((one) => one.points.map((point) =>
-    [one.name, point.x, point.y, point.low, point.high, point.n]))];
-  const ends = series.filter((one) => one.points.length && !one.level).slice(0, 12)
-    .map((one) => `${one.name}: ${yText(last(one.points).y)}${interval(last(one.points))} at ${xText(last(one.points).x)}`);
-  return figure(parent, { title, note, series, draw, rows, small, summary: ends.join('; ') });
+  const rows = () => [
+      ['series', x.title, y.title, 'low', 'high', 'seeds'],
+      ...series.flatMap(
+          (one) => one.points.map((point) => [one.name, point.x, point.y, point.low, point.high, point.n]))];
+  const ends = series.filter((one) => one.points.length && !one.level)
+                   .slice(0, 12)
+                   .map(
+                       (one) => `${one.name}: ${yText(last(one.points).y)}${interval(last(one.points))} at ${
+                           xText(last(one.points).x)}`);
+  return figure(parent, {title, note, series, draw, rows, small, summary: ends.join('; ')});
 }
-function drawLine(svg, one, shift, { toX, toY, left, right, log, bands }) {
+function drawLine(svg, one, shift, {toX, toY, left, right, log, bands}) {
   const known = one.points.filter((point) => !log || point.y > 0);
   if (!known.length) return;
   if (one.level) {
     const y = toY(known[0].y);
-    return void shape('line', svg, { x1: left, x2: right, y1: y, y2: y, stroke: one.colour, 'stroke-width': 1.5, 'stroke-dasharray': one.dash });
+    return void shape(
+        'line', svg,
+        {x1: left, x2: right, y1: y, y2: y, stroke: one.colour, 'stroke-width': 1.5, 'stroke-dasharray': one.dash});
   }
   const at = (point) => `${toX(point.x) + shift()},${toY(point.y)}`;
   for (const thin of one.thin || [])
-    shape('polyline', svg, { points: thin.map(at).join(' '), fill: 'none', stroke: one.colour, 'stroke-width': 1, opacity: 0.35 });
+    shape(
+        'polyline', svg,
+        {points: thin.map(at).join(' '), fill: 'none', stroke: one.colour, 'stroke-width': 1, opacity: 0.35});
   const spans = known.filter((point) => point.low !== undefined && (!log || point.low > 0));
   if (bands && spans.length > 1) {
-    const edge = [...spans.map((point) => at({ ...point, y: point.high })), ...[...spans].reverse().map((point) => at({ ...point, y: point.low }))];
-    shape('polygon', svg, { points: edge.join(' '), fill: one.colour, opacity: 0.14 });
+    const edge = [
+      ...spans.map((point) => at({...point, y: point.high})),
+      ...[...spans].reverse().map((point) => at({...point, y: point.low}))
+    ];
+    shape('polygon', svg, {points: edge.join(' '), fill: one.colour, opacity: 0.14});
   } else {
     for (const point of spans) {
       const x = toX(point.x) + shift();
-      shape('path', svg, { d: `M${x - 3},${toY(point.low)}h6M${x - 3},${toY(point.high)}h6M${x},${toY(point.low)}V${toY(point.high)}`, stroke: one.colour, fill: 'none' });
+      shape('path', svg, {
+        d: `M${x - 3},${toY(point.low)}h6M${x - 3},${toY(point.high)}h6M${x},${toY(point.low)}V${toY(point.high)}`,
+        stroke: one.colour,
+        fill: 'none'
+      });
     }
   }
-  shape('polyline', svg, { points: known.map(at).join(' '), fill: 'none', stroke: one.colour, 'stroke-width': 2, 'stroke-dasharray': one.dash });
-  if (known.length <= 30) for (const point of known) marker(svg, one, toX(point.x) + shift(), toY(point.y));
+  shape('polyline', svg, {
+    points: known.map(at).join(' '),
+    fill: 'none',
+    stroke: one.colour,
+    'stroke-width': 2,
+    'stroke-dasharray': one.dash
+  });
+  if (known.length <= 30)
+    for (const point of known) marker(svg, one, toX(point.x) + shift(), toY(point.y));
 }
 
 // --- differences with intervals (forest plot), or bars from zero ---
 // items: { name, group, y, low, high, n, colour, marker }
-function forestChart(parent, { title, note, xTitle, items, span = 1, text = short }) {
+function forestChart(parent, {title, note, xTitle, items, span = 1, text = short}) {
   if (!items.length) return undefined;
   const rowHeight = 22;
   const draw = (svg, width) => {
-    const range = rangeOf([0, ...items.flatMap((item) => [item.y, item.low, item.high])], { span });
+    const range = rangeOf([0, ...items.flatMap((item) => [item.y, item.low, item.high])], {span});
     const wide = Math.min(width * 0.45, Math.max(...items.map((item) => widthOf(item.name))));
     const left = wide + 12, right = width - 12, top = 8, bottom = top + rowHeight * items.length;
     const toX = scale(range, [left, right]);
     const ticks = niceTicks(...range, (right - left) / 70);
-    for (const tick of ticks) shape('line', svg, { x1: toX(tick), x2: toX(tick), y1: top, y2: bottom, stroke: 'var(--line)' });
-    shape('line', svg, { x1: toX(0), x2: toX(0), y1: top, y2: bottom, stroke: 'var(--ink)' });
+    for (const tick of ticks)
+      shape('line', svg, {x1: toX(tick), x2: toX(tick), y1: top, y2: bottom, stroke: 'var(--line)'});
+    shape('line', svg, {x1: toX(0), x2: toX(0), y1: top, y2: bottom, stroke: 'var(--ink)'});
     items.forEach((item, i) => {
       const y = top + (i + 0.5) * rowHeight;
       fitted(svg, 0, y + 4, item.name, wide, {});
       if (item.low !== undefined)
-        shape('path', svg, { d: `M${toX(item.low)},${y - 4}v8M${toX(item.high)},${y - 4}v8M${toX(item.low)},${y}H${toX(item.high)}`, stroke: item.colour, 'stroke-width': 1.5 });
+        shape('path', svg, {
+          d: `M${toX(item.low)},${y - 4}v8M${toX(item.high)},${y - 4}v8M${toX(item.low)},${y}H${toX(item.high)}`,
+          stroke: item.colour,
+          'stroke-width': 1.5
+        });
       marker(svg, item, toX(item.y), y);
     });
     xAxis(svg, ticks, toX, text, top, bottom, xTitle, width);
     return {
-      height: bottom + 42, top, bottom, count: items.length,
+      height: bottom + 42,
+      top,
+      bottom,
+      count: items.length,
       nearest: (_, y) => Math.floor((y - top) / rowHeight),
-      at: (i) => ({ x: toX(items[i].y), lines: [items[i].name, text(items[i].y) +
-        (items[i].low === undefined ? '' : ` (${text(items[i].low)} to ${text(items[i].high)}, ${items[i].n} seeds)`)] }),
+      at: (i) => ({
+        x: toX(items[i].y),
+        lines: [
+          items[i].name,
+          text(items[i].y) +
+              (items[i].low === undefined ? '' :
+                                            ` (${text(items[i].low)} to ${text(items[i].high)}, ${items[i].n} seeds)`)
+        ]
+      }),
     };
   };
-  const rows = () => [['name', xTitle, 'low', 'high', 'seeds'], ...items.map((item) => [item.name, item.y, item.low, item.high, item.n])];
-  return figure(parent, { title, note, draw, rows, summary: items.slice(0, 12).map((item) => `${item.name}: ${text(item.y)}`).join('; ') });
+  const rows = () => [
+      ['name', xTitle, 'low', 'high', 'seeds'],
+      ...items.map((item) => [item.name, item.y, item.low, item.high, item.n])];
+  return figure(
+      parent,
+      {title, note, draw, rows, summary: items.slice(0, 12).map((item) => `${item.name}: ${text(item.y)}`).join('; ')});
 }
 
 // --- heat map: layers down, experts across ---
@@ -169,52 +241,86 @@ function shadeOf(share, stops) {
   return `rgb(${stops[low].map((c, i) => Math.round(c + (at - low) * (stops[low + 1][i] - c))).join()})`;
 }
 function colourBar(svg, x, y, width, [low, high], stops) {
-  for (let i = 0; i < 40; ++i) shape('rect', svg, { x: x + (i * width) / 40, y, width: width / 40 + 0.5, height: 9, fill: shadeOf(i / 39, stops) });
-  label(svg, x, y + 22, short(low), { fill: 'var(--faint)' });
-  label(svg, x + width, y + 22, short(high), { 'text-anchor': 'end', fill: 'var(--faint)' });
+  for (let i = 0; i < 40; ++i)
+    shape('rect', svg, {x: x + (i * width) / 40, y, width: width / 40 + 0.5, height: 9, fill: shadeOf(i / 39, stops)});
+  label(svg, x, y + 22, short(low), {fill: 'var(--faint)'});
+  label(svg, x + width, y + 22, short(high), {'text-anchor': 'end', fill: 'var(--faint)'});
 }
 // map: [layer][expert]; range: of the colours; layers: their names.
-function heatChart(parent, { title, note, map, range, layers, diverging }) {
+function heatChart(parent, {title, note, map, range, layers, diverging}) {
   const stops = diverging ? kDiverging : kBlues, [low, high] = range;
   const draw = (svg, width) => {
     const left = 14 + Math.max(...layers.map(widthOf)), top = 18, cell = Math.max(12, Math.min(22, 300 / map.length));
     const across = (width - left - 8) / map[0].length, bottom = top + cell * map.length;
-    label(svg, 0, 12, 'layer', { fill: 'var(--faint)' });
+    label(svg, 0, 12, 'layer', {fill: 'var(--faint)'});
     const every = Math.ceil((kFont + 2) / cell);
     map.forEach((row, l) => {
-      if (l % every === 0) label(svg, left - 6, top + (l + 0.5) * cell + 4, layers[l], { 'text-anchor': 'end', fill: 'var(--faint)' });
-      row.forEach((value, e) => shape('rect', svg, { x: left + e * across, y: top + l * cell, width: across + 0.3, height: cell + 0.3, fill: shadeOf((value - low) / (high - low || 1), stops) }));
+      if (l % every === 0)
+        label(svg, left - 6, top + (l + 0.5) * cell + 4, layers[l], {'text-anchor': 'end', fill: 'var(--faint)'});
+      row.forEach((value, e) => shape('rect', svg, {
+                    x: left + e * across,
+                    y: top + l * cell,
+                    width: across + 0.3,
+                    height: cell + 0.3,
+                    fill: shadeOf((value - low) / (high - low || 1), stops)
+                  }));
     });
-    const place = (e) => left + (e + 0.5) * across, step = [1, 2, 4, 8, 16, 32, 64].find((one) => map[0].length / one <= 10) || 100;
+    const place = (e) => left + (e + 0.5) * across,
+          step = [1, 2, 4, 8, 16, 32, 64].find((one) => map[0].length / one <= 10) || 100;
     xAxis(svg, map[0].map((_, e) => e).filter((e) => e % step === 0), place, String, top, bottom, 'expert', width);
     colourBar(svg, left, bottom + 44, Math.min(220, width - left - 8), range, stops);
     return {
-      height: bottom + 72, top, bottom, count: map.length * map[0].length,
-      nearest: (x, y) => Math.max(0, Math.min(map.length - 1, Math.floor((y - top) / cell))) * map[0].length + Math.max(0, Math.min(map[0].length - 1, Math.floor((x - left) / across))),
-      at: (i) => ({ x: place(i % map[0].length), lines: [`layer ${layers[Math.floor(i / map[0].length)]}, expert ${i % map[0].length}: ${short(map.flat()[i])}`] }),
+      height: bottom + 72,
+      top,
+      bottom,
+      count: map.length * map[0].length,
+      nearest: (x, y) => Math.max(0, Math.min(map.length - 1, Math.floor((y - top) / cell))) * map[0].length +
+          Math.max(0, Math.min(map[0].length - 1, Math.floor((x - left) / across))),
+      at: (i) => ({
+        x: place(i % map[0].length),
+        lines: [`layer ${layers[Math.floor(i / map[0].length)]}, expert ${i % map[0].length}: ${short(map.flat()[i])}`]
+      }),
     };
   };
-  const rows = () => [['layer', 'expert', 'value'], ...map.flatMap((row, l) => row.map((value, e) => [layers[l], e, value]))];
-  return figure(parent, { title, note, draw, rows, summary: `${map.length} layers, ${map[0].length} experts, from ${short(Math.min(...map.flat()))} to ${short(Math.max(...map.flat()))}` });
+  const rows =
+      () => [['layer', 'expert', 'value'], ...map.flatMap((row, l) => row.map((value, e) => [layers[l], e, value]))];
+  return figure(parent, {
+    title,
+    note,
+    draw,
+    rows,
+    summary: `${map.length} layers, ${map[0].length} experts, from ${short(Math.min(...map.flat()))} to ${
+        short(Math.max(...map.flat()))}`
+  });
 }
 
 // --- scatter plot with a line of least squares ---
-function scatterChart(parent, { title, note, x, y, points, line, colour }) {
+function scatterChart(parent, {title, note, x, y, points, line, colour}) {
   const draw = (svg, width) => {
     const xRange = rangeOf(points.map((point) => point.x), {}), yRange = rangeOf(points.map((point) => point.y), {});
     const height = 300, top = 22, bottom = height - 44, ticks = niceTicks(...yRange, 6);
     const left = Math.max(...ticks.map((tick) => widthOf(short(tick)))) + 10, right = width - 12;
     const toX = scale(xRange, [left, right]), toY = scale(yRange, [bottom, top]);
     yAxis(svg, ticks, toY, short, left, right);
-    label(svg, 0, 12, y, { fill: 'var(--faint)' });
+    label(svg, 0, 12, y, {fill: 'var(--faint)'});
     xAxis(svg, niceTicks(...xRange, width / 80), toX, short, top, bottom, x, width);
-    for (const point of points) shape('circle', svg, { cx: toX(point.x), cy: toY(point.y), r: 2, fill: colour, opacity: 0.5 });
+    for (const point of points)
+      shape('circle', svg, {cx: toX(point.x), cy: toY(point.y), r: 2, fill: colour, opacity: 0.5});
     if (line) {
       const value = (at) => line.intercept + line.slope * at;
-      shape('line', svg, { x1: toX(xRange[0]), x2: toX(xRange[1]), y1: toY(value(xRange[0])), y2: toY(value(xRange[1])), stroke: 'var(--ink)', 'stroke-dasharray': '5 4', 'clip-path': 'none' });
+      shape('line', svg, {
+        x1: toX(xRange[0]),
+        x2: toX(xRange[1]),
+        y1: toY(value(xRange[0])),
+        y2: toY(value(xRange[1])),
+        stroke: 'var(--ink)',
+        'stroke-dasharray': '5 4',
+        'clip-path': 'none'
+      });
     }
-    return { height, top, bottom, count: 0 };
+    return {height, top, bottom, count: 0};
   };
-  const rows = () => [['layer', 'expert', x, y], ...points.map((point) => [point.layer, point.expert, point.x, point.y])];
-  return figure(parent, { title, note, draw, rows, summary: note });
+  const rows =
+      () => [['layer', 'expert', x, y], ...points.map((point) => [point.layer, point.expert, point.x, point.y])];
+  return figure(parent, {title, note, draw, rows, summary: note});
 }
