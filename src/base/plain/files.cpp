@@ -326,7 +326,7 @@ fs::path expand_data_path(const std::string& path, std::string_view key) {
 }
 
 namespace {
-/// Folders where an installed program's files may be: of `cmake --install`, of the Python wheel, and of a build folder.
+/// Returns the possible folders of shipped files: of `cmake --install`, of the Python wheel, and of a build folder.
 std::vector<fs::path> shipped_candidates() {
   std::error_code error;
   const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
