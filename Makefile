@@ -9,6 +9,7 @@
 #   make fuzz-replay  the inputs that are known, once each
 #   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers
 #   make site         the documentation as a site with search, at build-site/site/index.html
+#   make paper-small  the small counterparts of the paper's tables, in runs/paper-small (docs/paper-tables.md)
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python

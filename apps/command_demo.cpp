@@ -8,6 +8,7 @@
 
 #include "apps/commands.h"
 #include "apps/demo_summary.h"
+#include "apps/output_paths.h"
 #include "base/format/command_line.h"
 #include "base/plain/files.h"
 #include "base/system/interrupt.h"
@@ -53,6 +54,8 @@ class RemovedFolder {
 fs::path demo_run(const fs::path& folder, const DemoMethod& method) { return folder / concat("demo-", method.name); }
 
 void check_demo_folder(const fs::path& folder) {
+  check_output_folder("--out", folder);
+  if (is_folder(folder)) check_replaced_file("--out", folder / "demo.html");
   for (const auto& method : kDemoMethods)
     EK_CHECK(!fs::exists(demo_run(folder, method)), kIo, demo_run(folder, method).string(),
              " exists already; remove it, or name another folder by --out");
@@ -127,6 +130,7 @@ void run_demo(const DemoFlags& flags) {
                           : flags.full       ? fs::path("runs")
                                              : removed.emplace().path();
   check_demo_folder(folder);
+  const NewFolders folders(folder);
   flags.full ? run_full_demo(folder) : run_quick_demo(folder);
   if (!removed && !flags.full) std::cout << "The runs and their charts: " << (folder / "demo.html").string() << '\n';
   std::cout << next_line(flags, folder) << std::flush;

@@ -236,6 +236,12 @@ struct LoadedTask {
   std::vector<std::string> files;  ///< that its rows are from
 };
 
+/// A task that is tokenised, and the key of its rows in a journal.
+struct TokenizedTask {
+  PreparedTask task;
+  std::string key;
+};
+
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   RowOptions from{.limit = flags.limit.value_or(0),
                   .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
@@ -286,20 +292,26 @@ Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& folder, const
   return tokenizer;
 }
 
-/// Checks what can be checked of all tasks without the weights.
-void check_before_work(const EvaluateFlags& flags, std::span<const LoadedTask> tasks, const fs::path& folder,
-                       const EvaluationOptions& options) {
-  check_outputs_apart(flags, files_read(flags, tasks));
+/// Checks and tokenises all tasks, without the weights.
+std::vector<TokenizedTask> tokenized(const EvaluateFlags& flags, std::vector<LoadedTask> loaded, const fs::path& folder,
+                                     const EvaluationOptions& options) {
+  check_outputs_apart(flags, files_read(flags, loaded));
   const auto shape = load_shape(folder);
   budgets_of(flags, shape->spec());
   const auto tokenizer = tokenizer_of(flags, folder, shape->spec());
-  for (const auto& one : tasks) check_task(*shape, tokenizer, one.task, one.set, options);
+  std::vector<TokenizedTask> tasks;
+  for (auto& [task, set, files] : loaded) {
+    auto key = flags.journal.empty() ? "" : key_of(task, set.rows);
+    tasks.push_back({PreparedTask(task, std::move(set), tokenizer, shape->spec(), options), std::move(key)});
+    check_task(*shape, tasks.back().task, options);
+  }
+  return tasks;
 }
 
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& left_out) {
   const EvaluationOptions defaults;
-  const auto tasks = load_tasks(flags);
-  for (const auto& one : tasks) left_out.add(one.set);
+  auto loaded = load_tasks(flags);
+  for (const auto& one : loaded) left_out.add(one.set);
   std::optional<BertScorer> scorer;
   if (!flags.bert_score.encoder.empty()) scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
   EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
@@ -307,7 +319,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
                             .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
                             .batch_size = flags.batch_size.value_or(defaults.batch_size),
                             .bert_scorer = scorer ? &*scorer : nullptr};
-  check_before_work(flags, tasks, resolve_model_path(flags.model.model), options);
+  const auto tasks = tokenized(flags, std::move(loaded), resolve_model_path(flags.model.model), options);
   const auto opened = open_model(flags.model);
   const auto tokenizer = tokenizer_of(flags, opened.folder, opened.model->spec());
   std::optional<AnswerJournal> journal;
@@ -319,14 +331,15 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
-    for (const auto& [task, set, files] : tasks) {
-      if (journal) options.journal_key = concat(depends_on, top_k, " experts, ", key_of(task, set.rows));
+    for (const auto& [task, key] : tasks) {
+      if (journal) options.journal_key = concat(depends_on, top_k, " experts, ", key);
       std::vector<Prediction> predictions;
-      const auto report = [&, budget = budget, name = task.name](int64_t done, int64_t all) {
+      const auto report = [&, budget = budget, name = task.task().name](int64_t done, int64_t all) {
         writer.progress(name, budget, done, all);
       };
-      auto score = evaluate_task(*opened.model, tokenizer, forward, task, set, options,
-                                 flags.predictions.empty() ? nullptr : &predictions, report);
+      RowOutputs outputs;
+      if (!flags.predictions.empty()) outputs.predictions = &predictions;
+      auto score = evaluate_task({*opened.model, tokenizer, forward}, task, options, outputs, report);
       score.budget = budget;
       writer.score(score, predictions);
     }

@@ -21,11 +21,11 @@ struct PgAlignmentFlags {
 std::string number_text(const std::optional<double>& number) { return number ? fixed(*number, 4) : "-"; }
 
 /// A number of the shuffled cosine; nothing where it has none.
-std::optional<double> shuffled(const PgAlignment& one, double ShuffledCosine::*member) {
+std::optional<double> shuffled(const GradientAlignment& one, double ShuffledCosine::*member) {
   return one.shuffled ? std::optional(*one.shuffled.*member) : std::nullopt;
 }
 
-void print_json(const PgAlignment& one) {
+void print_json(const GradientAlignment& one) {
   const auto number = [](const std::optional<double>& value) { return value ? OrderedJson(*value) : OrderedJson(); };
   std::cout << OrderedJson{{"layer", one.layer},
                            {"idle", one.idle},

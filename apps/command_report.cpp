@@ -101,11 +101,21 @@ void check_flags(const ReportFlags& flags) {
   if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
 }
 
-/// Checks where the page goes: into no file of a run.
+/// The files that the report of a folder is made of.
+std::vector<fs::path> files_reported(const fs::path& folder) {
+  if (!study::holds_study(folder)) return files_of_run(folder);
+  std::vector<fs::path> files;
+  for (const auto name : {study::kStateFile, study::kStudyFile, study::kBaseFile}) files.push_back(folder / name);
+  for (const auto& run : study::read_state(folder).runs)
+    for (auto& file : files_of_run(folder / run.folder)) files.push_back(std::move(file));
+  return files;
+}
+
+/// Checks where the page goes: into no file of a run or a study.
 void check_page(const ReportFlags& flags) {
   if (flags.html.empty()) return;
   check_replaced_file("--html", flags.html);
-  for (const auto& folder : flags.folders) check_apart("--html", flags.html, files_of_run(folder));
+  for (const auto& folder : flags.folders) check_apart("--html", flags.html, files_reported(folder));
 }
 
 constexpr std::string_view kPaperTable = "paper:";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
 #include "base/format/command_line.h"
 #include "base/format/limits.h"
 #include "base/plain/files.h"
@@ -69,6 +70,7 @@ void run_study_command(const StudyFlags& flags) {
     return;
   }
   const auto folder = task.study.folder;
+  const NewFolders folders(folder);
   const auto mine = task.mine;
   const auto again = command_line(study::resume_words(command, folder));
   try {

@@ -29,7 +29,7 @@ std::unique_ptr<RunAtBudget> run_at_budget(const SourceOptions& options) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", options.dtype);
   const bool dtype_given = options.command->count("--dtype") > 0;
   return std::make_unique<RunAtBudget>(options.run, RunAtBudget::Options{.budget = options.budget.value_or(1.0),
-                                                                         .reading = options.reading,
+                                                                         .rank_eval_mode = options.reading,
                                                                          .adjust = [&](ExperimentConfig& config) {
                                                                            if (dtype_given) config.model.dtype = dtype;
                                                                            if (options.threads > 0)

@@ -24,16 +24,17 @@ OUTSIDE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "chang
 MADE = {"command-line.md": reference.command_line_page, "python-api.md": reference.python_page}
 NOTEBOOKS = "notebooks/first-run.ipynb"
 NAVIGATION = {
-    "Start": {"Quick start": "index.md", "Glossary": "glossary.md"},
+    "Start": {"Quick start": "index.md", "Installing": "installing.md", "Glossary": "glossary.md"},
     "Tutorials": {"A notebook": "first-run.md", "A new method": "tutorial-new-method.md", "A new model family": "tutorial-new-family.md",
                   "A new task": "tutorial-new-task.md"},
     "Guides": {"Your own rows": "your-data.md", "Prompts": "prompts.md", "Python": "python.md", "Serving": "serving.md",
-               "Unequal machines": "unequal-machines.md", "Data sets": "data.md", "GPU": "gpu.md", "Flower app": "flower-app.md"},
+               "Studies": "studies.md", "Tracking": "tracking.md", "Unequal machines": "unequal-machines.md", "Data sets": "data.md",
+               "GPU": "gpu.md", "Flower app": "flower-app.md"},
     "Reference": {"Configuration": "configuration.md", "Methods": "methods.md", "Ambiguities": "ambiguities.md", "Run folder": "run-folder.md",
                   "Python API": "python-api.md", "Command line": "command-line.md", "JSON lines": "json-lines.md"},
     "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md",
                    "Troubleshooting": "troubleshooting.md"},
-    "Results": {"Results": "results.md", "Performance": "performance.md", "Kernels": "kernels.md"},
+    "Results": {"Results": "results.md", "Statistics of a study": "study-statistics.md", "Performance": "performance.md", "Kernels": "kernels.md"},
     "Project": {"Architecture": "architecture.md", "Contributing": "contributing.md", "Changelog": "changelog.md"},
 }
 

@@ -141,8 +141,9 @@ OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOption
   OrderedJson seconds = OrderedJson::object(), tokens = seconds, limits = seconds;
   for (const auto& task : kTasks) {
     const auto set = rows_of(job, task);
-    const auto score = evaluate_task(counted, tokenizer, forward, find_task(task, {.path = job.data}), set,
-                                     {.max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)});
+    const EvaluationOptions options{.max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)};
+    const PreparedTask prepared(find_task(task, {.path = job.data}), set, tokenizer, model.spec(), options);
+    const auto score = evaluate_task({counted, tokenizer, forward}, prepared, options);
     const auto rows = static_cast<double>(score.rows);
     double through = 0, least = 0;
     for (const int64_t pass : counted.take_passes()) {

@@ -11,7 +11,8 @@ import subprocess
 import threading
 from typing import IO, Any, Callable, Deque, Dict, Iterable, List, Optional
 
-from ._program import program_environment, program_path
+from ._program import program_path
+from ._torch import environment
 from .errors import EvenkeelError
 
 __all__ = ["Event", "lines_of", "run_program", "text_of"]
@@ -55,7 +56,7 @@ class _Child:
     def __init__(self, arguments: Iterable[str], cwd: Optional[str]) -> None:
         command = [str(program_path()), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=program_environment())
+                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=environment())
         assert self.process.stdout is not None and self.process.stderr is not None
         self.stdout = self.process.stdout
         self.errors = _Errors(self.process.stderr)

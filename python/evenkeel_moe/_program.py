@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import pathlib
 import shutil
 import sys
-from typing import Dict, List, NoReturn, Optional
+from typing import List, NoReturn, Optional
 
+from ._torch import environment
 from .errors import EvenkeelError
 
-__all__ = ["main", "program_environment", "program_path", "shared_path"]
+__all__ = ["main", "program_path", "shared_path"]
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 INSIDE = PACKAGE / "_bin" / "evenkeel"
@@ -58,18 +57,6 @@ def program_path() -> pathlib.Path:
     return found
 
 
-def program_environment() -> Dict[str, str]:
-    """Variables to start the program with: those of this process, and what the wheel's module _torch adds for $EVENKEEL_TORCH.
-
-    Raises EvenkeelError when the torch that it names cannot be used.
-    """
-    name = f"{__package__}._torch"
-    if importlib.util.find_spec(name) is None:
-        return dict(os.environ)
-    variables: Dict[str, str] = importlib.import_module(name).environment()
-    return variables
-
-
 def shared_path(name: str) -> Optional[pathlib.Path]:
     """A file or folder that ships with the program, as in "configs/demo.toml"; None when there is none of that name."""
     for root in (SHARED, PACKAGE.parents[1]):  # of the wheel, of a source tree
@@ -83,7 +70,7 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         program = str(program_path())
-        os.execve(program, [program, *words], program_environment())
+        os.execve(program, [program, *words], environment())
     except (EvenkeelError, OSError) as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(1)

@@ -5,7 +5,7 @@
 
 namespace evenkeel::cluster {
 
-std::vector<std::vector<size_t>> deal(std::span<const double> costs, int ranks) {
+std::vector<std::vector<size_t>> assign_by_cost(std::span<const double> costs, int ranks) {
   std::vector<size_t> order(costs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return costs[x] > costs[y]; });

@@ -11,6 +11,6 @@ namespace evenkeel::cluster {
 /// lowest rank. Rank 0 gets the first client.
 /// \param costs  one per client
 /// \return indices into `costs` for each rank, in the order of assignment
-std::vector<std::vector<size_t>> deal(std::span<const double> costs, int ranks);
+std::vector<std::vector<size_t>> assign_by_cost(std::span<const double> costs, int ranks);
 
 }  // namespace evenkeel::cluster

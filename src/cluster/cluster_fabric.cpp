@@ -14,13 +14,6 @@
 namespace evenkeel::cluster {
 namespace {
 
-/// Clients of `ids`, in that order.
-std::vector<ClientProfile> profiles(const Server& server, std::span<const int64_t> ids) {
-  std::vector<ClientProfile> clients;
-  for (const int64_t id : ids) clients.push_back(server.clients.at(static_cast<size_t>(id)));
-  return clients;
-}
-
 /// What the others need of a state: what broadcasts are made of, what the server keeps. What all hold alike they have.
 ServerState shared_part(const ServerState& state) {
   return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
@@ -39,13 +32,13 @@ void GroupReduction::sum(std::span<int64_t> values) const {
 ClusterFabric::ClusterFabric(ProcessGroup& member, Experiment& experiment, std::filesystem::path log)
     : member_(member),
       server_(experiment.server),
-      here_(experiment.fabric),
+      local_(experiment.fabric),
       log_(std::move(log)),
       commands_(member),
       reduction_(member) {}
 
 void ClusterFabric::announce(std::span<const ClientProfile> clients, const StateUpdate& news) {
-  here_.announce(clients, news);
+  local_.announce(clients, news);
   if (alone()) return;
   const auto bytes = to_bytes(news);
   commands_.give({.order = Order::kNews, .round = news.round, .bytes = bytes.numel()});
@@ -53,7 +46,7 @@ void ClusterFabric::announce(std::span<const ClientProfile> clients, const State
 }
 
 void ClusterFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
-  if (alone() || clients.empty()) return here_.exchange(clients, exchange);
+  if (alone() || clients.empty()) return local_.exchange(clients, exchange);
   if (exchange.training) return train(clients, exchange);
   const auto first = exchange.task_of(clients[0]);
   const auto* ask = std::get_if<SumGradients>(&first.ask);
@@ -62,22 +55,22 @@ void ClusterFabric::exchange(std::span<const ClientProfile> clients, const Excha
   known.task_of = [&](const ClientProfile& client) {
     return client.id == first.client.id ? first : exchange.task_of(client);
   };
-  here_.exchange(clients, known);
+  local_.exchange(clients, known);
 }
 
-std::vector<std::vector<int64_t>> ClusterFabric::deal_out(std::span<const ClientProfile> clients) const {
+std::vector<std::vector<int64_t>> ClusterFabric::assign(std::span<const ClientProfile> clients) const {
   std::vector<double> costs;
   for (const auto& client : clients)
-    costs.push_back(cost_of(client, here_.shards.examples.at(static_cast<size_t>(client.id))));
+    costs.push_back(cost_of(client, local_.shards.examples.at(static_cast<size_t>(client.id))));
   std::vector<std::vector<int64_t>> shares;
-  for (const auto& share : deal(costs, seats())) {
+  for (const auto& share : assign_by_cost(costs, group_size())) {
     auto& ids = shares.emplace_back();
     for (const size_t i : share) ids.push_back(clients[i].id);
   }
   return shares;
 }
 
-void ClusterFabric::log_deal(const Command& command) const {
+void ClusterFabric::log_assignment(const Command& command) const {
   append_sealed(log_, {{"round", command.round + 1},
                        {"group", member_.epoch()},
                        {"ranks", member_.members()},
@@ -88,16 +81,16 @@ void ClusterFabric::train(std::span<const ClientProfile> clients, const Exchange
   const auto& state = exchange.training->state;
   ClientMemories memories;
   for (const auto& client : clients)
-    if (const auto known = here_.memories.find(client.id); known != here_.memories.end()) memories.insert(*known);
+    if (const auto known = local_.memories.find(client.id); known != local_.memories.end()) memories.insert(*known);
   const auto bytes = encode_state(shared_part(state)), memory_bytes = encode_memories(memories);
   const Command command{.order = Order::kTrain,
                         .round = state.round,
                         .exchange = exchanges_++,
-                        .shares = deal_out(clients),
+                        .shares = assign(clients),
                         .participants = ids_of(exchange.training->round.participants),
                         .bytes = bytes.numel(),
                         .memory_bytes = memory_bytes.numel()};
-  log_deal(command);
+  log_assignment(command);
   commands_.give(command);
   commands_.share(bytes, concat("the state of round ", state.round + 1));
   commands_.share(memory_bytes, concat("what clients keep, round ", state.round + 1));
@@ -107,7 +100,7 @@ void ClusterFabric::train(std::span<const ClientProfile> clients, const Exchange
 
 void ClusterFabric::sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange,
                                   const SumGradients& ask) {
-  const Command command{.order = Order::kGradients, .exchange = exchanges_++, .shares = deal_out(clients), .ask = ask};
+  const Command command{.order = Order::kGradients, .exchange = exchanges_++, .shares = assign(clients), .ask = ask};
   commands_.give(command);
   work_here(command, exchange);
   collect(command, exchange);
@@ -120,13 +113,13 @@ void ClusterFabric::work_here(const Command& command, const Exchange& exchange) 
     show_others(command, exchange);
     member_.check();
   };
-  here_.exchange(profiles(server_, command.shares[0]), own);
+  local_.exchange(server_.profiles(command.shares[0]), own);
 }
 
 /// Rank by rank, as they are done: one sends at a time.
 void ClusterFabric::collect(const Command& command, const Exchange& exchange) {
   std::set<int> awaited;
-  for (int group_rank = 1; group_rank < seats(); ++group_rank)
+  for (int group_rank = 1; group_rank < group_size(); ++group_rank)
     if (!command.shares[static_cast<size_t>(group_rank)].empty()) awaited.insert(group_rank);
   for (; !awaited.empty(); ProcessGroup::pause()) {
     member_.check();
@@ -159,11 +152,11 @@ void ClusterFabric::show_others(const Command& command, const Exchange& exchange
   const auto now = std::chrono::steady_clock::now();
   if (!exchange.on_progress || now - shown_ < std::chrono::milliseconds(500)) return;
   shown_ = now;
-  for (int group_rank = 1; group_rank < seats(); ++group_rank) {
-    const auto told = member_.read(progress_key(command.exchange, group_rank));
-    if (!told) continue;
+  for (int group_rank = 1; group_rank < group_size(); ++group_rank) {
+    const auto text = member_.read(progress_key(command.exchange, group_rank));
+    if (!text) continue;
     ClientProgress progress;
-    std::istringstream(*told) >> progress.client >> progress.steps >> progress.tokens;
+    std::istringstream(*text) >> progress.client >> progress.steps >> progress.tokens;
     exchange.on_progress(progress);
   }
 }
@@ -185,7 +178,7 @@ void ClusterFabric::end() {
   if (alone()) return;
   try {
     commands_.give({.order = Order::kEnd});
-    for (int group_rank = 1; group_rank < seats(); ++group_rank) member_.wait_for(concat("bye/", group_rank));
+    for (int group_rank = 1; group_rank < group_size(); ++group_rank) member_.wait_for(concat("bye/", group_rank));
   } catch (const Error& error) {
     log::warning("[cluster] all is done, but not everybody could be told: ", error.what());
   }

@@ -30,7 +30,7 @@ class ClusterFabric : public Fabric {
   void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
   /// Distributes training, and gradients of clients' own rows, over the ranks. Rank 0 does everything else.
   void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
-  void remember(const ClientMemories& memories) override { here_.remember(memories); }
+  void remember(const ClientMemories& memories) override { local_.remember(memories); }
   const Reduction& sums(const RoundView& round) override;
   /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
   /// go on.
@@ -41,19 +41,19 @@ class ClusterFabric : public Fabric {
 
  private:
   bool alone() const { return member_.members().size() < 2; }
-  int seats() const { return static_cast<int>(member_.members().size()); }
-  std::vector<std::vector<int64_t>> deal_out(std::span<const ClientProfile> clients) const;
+  int group_size() const { return static_cast<int>(member_.members().size()); }
+  std::vector<std::vector<int64_t>> assign(std::span<const ClientProfile> clients) const;
   void train(std::span<const ClientProfile> clients, const Exchange& exchange);
   void sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange, const SumGradients& ask);
   void work_here(const Command& command, const Exchange& exchange);
   void collect(const Command& command, const Exchange& exchange);
   void collect_from(int group_rank, const Command& command, const Exchange& exchange);
   void show_others(const Command& command, const Exchange& exchange);
-  void log_deal(const Command& command) const;
+  void log_assignment(const Command& command) const;
 
   ProcessGroup& member_;
   const Server& server_;
-  LocalFabric& here_;
+  LocalFabric& local_;
   std::filesystem::path log_;
   Commands commands_;
   GroupReduction reduction_;

@@ -60,13 +60,14 @@ bool has_gloo();
 std::unique_ptr<RendezvousStore> make_store(const StoreAddress& address, double timeout_s);
 
 /// Describes the membership of this process in a group.
-struct GroupPlace {
+struct GroupSettings {
   std::string name;  ///< name of the group, the prefix of its keys in the store
   int rank = 0, size = 1;
   std::string device{};   ///< network interface, e.g. "eth0"; empty: the one that leads to the store
   double timeout_s = 60;  ///< seconds without transferred data after which an operation fails
 };
 /// Joins a group. Waits until all members have joined. \param store  a result of make_store()
-std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address, const GroupPlace& place);
+std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address,
+                                       const GroupSettings& settings);
 
 }  // namespace evenkeel::cluster

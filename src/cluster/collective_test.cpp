@@ -164,9 +164,8 @@ class Pipe : public Collective {
 Reply a_reply() {
   Reply reply{.client = 4, .report = LocalReport{}, .memory = {{"rescaler", at::full({3}, 0.5f)}}};
   std::get<LocalReport>(reply.report).steps = 7;
-  reply.payload.bytes = at::arange(100, at::kByte);
-  reply.payload.parts = {{"adapters", 100}};
-  reply.crossed = Crossed{10, 100, {{"phi", 10}}, {{"adapters", 100}}};
+  reply.upload = EncodedPayload{at::arange(100, at::kByte), {{"adapters", 100}}};
+  reply.task_size = PayloadSize{10, {{"phi", 10}}};
   return reply;
 }
 
@@ -177,11 +176,28 @@ TEST(ReplyOnItsWay, ArrivesWithAllThatItsRankKnows) {
   const auto got = receive_reply(pipe, 1, header);
   EXPECT_EQ(got.client, 4);
   EXPECT_EQ(report_of<LocalReport>(got).steps, 7);
-  EXPECT_TRUE(got.payload.bytes.equal(at::arange(100, at::kByte)));
-  EXPECT_EQ(got.payload.parts, a_reply().payload.parts);
+  ASSERT_TRUE(encoded_payload(got.upload));
+  EXPECT_TRUE(encoded_payload(got.upload)->bytes.equal(at::arange(100, at::kByte)));
+  EXPECT_EQ(encoded_payload(got.upload)->parts, (std::map<std::string, int64_t>{{"adapters", 100}}));
   EXPECT_TRUE(got.memory.at("rescaler").equal(at::full({3}, 0.5f)));
-  EXPECT_EQ(got.crossed->bytes_down, 10);
-  EXPECT_EQ(got.crossed->up_parts, a_reply().crossed->up_parts);
+  EXPECT_EQ(got.task_size->bytes, 10);
+  EXPECT_EQ(got.task_size->parts, a_reply().task_size->parts);
+}
+
+TEST(ReplyOnItsWay, HasARemoteUploadOrNoneAsItWasSent) {
+  const ReplyHeader header{.layout = 9, .round = 2, .epoch = 1};
+  for (const Upload& upload : {Upload(RemoteUpload{{100, {{"adapters", 90}, {"header", 10}}}}), Upload(NoUpload{})}) {
+    Pipe pipe;
+    auto reply = a_reply();
+    reply.upload = upload;
+    send_reply(pipe, 0, header, reply);
+    const auto got = receive_reply(pipe, 1, header);
+    ASSERT_EQ(got.upload.index(), upload.index());
+    if (const auto* remote = std::get_if<RemoteUpload>(&got.upload)) {
+      EXPECT_EQ(remote->size.bytes, 100);
+      EXPECT_EQ(remote->size.parts.at("adapters"), 90);
+    }
+  }
 }
 
 TEST(ReplyOnItsWay, OfAnEarlierGroupAnotherRoundOrModelIsRefused) {

@@ -21,9 +21,9 @@ void Commands::give(const Command& command) {
 }
 
 Command Commands::take() {
-  const auto place = concat("command ", next_, " of rank 0");
-  const Json json = parse_json(member_.wait_for(concat("command/", next_++)), place);
-  return record::read<Command>(JsonView(json, place));
+  const auto source = concat("command ", next_, " of rank 0");
+  const Json json = parse_json(member_.wait_for(concat("command/", next_++)), source);
+  return record::read<Command>(JsonView(json, source));
 }
 
 void Commands::share(const at::Tensor& bytes_N, const std::string& what) {

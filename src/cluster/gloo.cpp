@@ -32,7 +32,7 @@ std::unique_ptr<RendezvousStore> make_store(const StoreAddress&, double) {
   fail(kConfig, "several ranks need a LibTorch with Gloo, and this program was built with one that has none");
 }
 
-std::unique_ptr<Collective> make_group(RendezvousStore&, const StoreAddress&, const GroupPlace&) {
+std::unique_ptr<Collective> make_group(RendezvousStore&, const StoreAddress&, const GroupSettings&) {
   fail(kInternal, "a group without Gloo");
 }
 
@@ -123,18 +123,18 @@ std::string address_towards(const std::string& host, uint16_t port) {
 
 class GlooCollective : public Collective {
  public:
-  GlooCollective(const TcpStore& store, const StoreAddress& address, const GroupPlace& place)
-      : rank_(place.rank), size_(place.size) {
-    auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(place.timeout_s));
-    options->devices.push_back(attempt(concat("cluster.device: interface ", place.device), [&] {
-      return place.device.empty()
+  GlooCollective(const TcpStore& store, const StoreAddress& address, const GroupSettings& settings)
+      : rank_(settings.rank), size_(settings.size) {
+    auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(settings.timeout_s));
+    options->devices.push_back(attempt(concat("cluster.device: interface ", settings.device), [&] {
+      return settings.device.empty()
                  ? c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(address.host, address.port))
-                 : c10d::ProcessGroupGloo::createDeviceForInterface(place.device);
+                 : c10d::ProcessGroupGloo::createDeviceForInterface(settings.device);
     }));
-    const auto keys = c10::make_intrusive<c10d::PrefixStore>(place.name, store.store());
-    // The group is never destroyed, because its destructor waits for pending operations.
-    group_ = attempt(concat("joining group ", place.name), [&] {
-      return c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options).release();
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>(settings.name, store.store());
+    // Never destroyed: its destructor waits for what is under way, and who leaves does not wait.
+    group_ = attempt(concat("joining group ", settings.name), [&] {
+      return c10::make_intrusive<c10d::ProcessGroupGloo>(keys, settings.rank, settings.size, options).release();
     });
   }
 
@@ -202,8 +202,9 @@ std::unique_ptr<RendezvousStore> make_store(const StoreAddress& address, double 
   return std::make_unique<TcpStore>(address, timeout_s);
 }
 
-std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address, const GroupPlace& place) {
-  return std::make_unique<GlooCollective>(dynamic_cast<TcpStore&>(store), address, place);
+std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address,
+                                       const GroupSettings& settings) {
+  return std::make_unique<GlooCollective>(dynamic_cast<TcpStore&>(store), address, settings);
 }
 
 #endif

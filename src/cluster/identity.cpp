@@ -71,9 +71,9 @@ std::vector<Identity> meet(ProcessGroup& member, const Experiment& experiment) {
   member.post(concat("identity/", member.rank()), record::write(identity_of(experiment)).dump());
   std::vector<Identity> ranks;
   for (int rank = 0; rank < member.launched(); ++rank) {
-    const auto place = concat("the identity of rank ", rank);
-    const Json json = parse_json(member.wait_for(concat("identity/", rank)), place);
-    ranks.push_back(record::read<Identity>(JsonView(json, place)));
+    const auto source = concat("the identity of rank ", rank);
+    const Json json = parse_json(member.wait_for(concat("identity/", rank)), source);
+    ranks.push_back(record::read<Identity>(JsonView(json, source)));
   }
   const auto lines = differences(ranks);
   for (const auto& line : lines)

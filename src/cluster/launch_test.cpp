@@ -124,10 +124,10 @@ TEST(Launch, WarnsOfMoreThreadsThanCores) {
 TEST(Deal, GivesTheLargestFirstToTheLeastLoadedRank) {
   const std::vector<double> costs = {3, 9, 1, 4, 4};
   using Shares = std::vector<std::vector<size_t>>;
-  EXPECT_EQ(deal(costs, 1), (Shares{{1, 3, 4, 0, 2}}));
-  EXPECT_EQ(deal(costs, 2), (Shares{{1, 2}, {3, 4, 0}}));
-  EXPECT_EQ(deal(costs, 7), (Shares{{1}, {3}, {4}, {0}, {2}, {}, {}}));
-  EXPECT_EQ(deal({}, 2), (Shares{{}, {}}));
+  EXPECT_EQ(assign_by_cost(costs, 1), (Shares{{1, 3, 4, 0, 2}}));
+  EXPECT_EQ(assign_by_cost(costs, 2), (Shares{{1, 2}, {3, 4, 0}}));
+  EXPECT_EQ(assign_by_cost(costs, 7), (Shares{{1}, {3}, {4}, {0}, {2}, {}, {}}));
+  EXPECT_EQ(assign_by_cost({}, 2), (Shares{{}, {}}));
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
   if (!text.empty()) log::warning("[cluster] ", text);
 }
 
-/// Reads the config that rank 0 sent.
-/// \throws kConfig naming the keys in which the command line of this rank differs from it
+/// \throws kConfig naming the keys in which the command line of this rank asks for another run
 ExperimentConfig config_of_leader(const std::string& text, const RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
   const Json json = parse_json(text, kPlace);

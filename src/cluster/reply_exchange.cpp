@@ -22,6 +22,31 @@ at::Tensor tensor_of(const std::string& text) {
   return bytes_N;
 }
 
+std::string_view text_of(const at::Tensor& bytes_N) {
+  return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
+}
+
+/// The sizes that a reply names and a message does not.
+struct ReplySizes {
+  std::optional<PayloadSize> task{}, remote_upload{};
+
+  void visit(auto& field) {
+    field("task", task);
+    field("remote_upload", remote_upload);
+  }
+};
+
+ReplySizes sizes_in(const Reply& reply) {
+  ReplySizes sizes{.task = reply.task_size};
+  if (const auto* remote = std::get_if<RemoteUpload>(&reply.upload)) sizes.remote_upload = remote->size;
+  return sizes;
+}
+
+ReplySizes sizes_from(const at::Tensor& text_N, const std::string& source) {
+  const Json json = parse_json(text_of(text_N), source);
+  return record::read<ReplySizes>(JsonView(json, source));
+}
+
 at::Tensor received_part(Collective& group, int from, int64_t size) {
   EK_CHECK(size >= 0 && size <= kMost, kData, "rank ", from, " announces ", size, " bytes");
   auto bytes_N = at::empty({size}, at::kByte);
@@ -47,38 +72,36 @@ int64_t layout_of(const Sites& sites) {
 }
 
 void send_reply(Collective& group, int to, ReplyHeader header, const Reply& reply) {
-  Reply plain{.client = reply.client, .payload = {.bytes = {}, .parts = reply.payload.parts}, .report = reply.report};
-  const auto message = to_bytes(plain);
+  const auto message = tensor_of(header_of(reply));
+  const auto* payload = encoded_payload(reply.upload);
   const auto memory = reply.memory.empty() ? at::empty({0}, at::kByte) : encode_safetensors(reply.memory);
-  const auto crossed = reply.crossed ? tensor_of(record::write(*reply.crossed).dump()) : at::empty({0}, at::kByte);
+  const auto sizes = tensor_of(record::write(sizes_in(reply)).dump());
   header.client = reply.client;
   header.message = message.numel();
-  header.payload = reply.payload.size();
+  header.payload = payload ? payload->size() : 0;
   header.memory = memory.numel();
-  header.crossed = crossed.numel();
+  header.sizes = sizes.numel();
   group.send(bytes_of(header), to);
   group.send(bytes_of(message), to);
-  if (header.payload > 0) group.send(bytes_of(reply.payload.bytes), to);
+  if (payload) group.send(bytes_of(payload->bytes), to);
   group.send(bytes_of(memory), to);
-  group.send(bytes_of(crossed), to);
+  group.send(bytes_of(sizes), to);
 }
 
 Reply receive_reply(Collective& group, int from, const ReplyHeader& expected) {
   ReplyHeader header;
   group.receive(bytes_of(header), from);
   expected.check(header);
-  const auto place = concat("a reply of rank ", from);
-  auto reply = std::get<Reply>(from_bytes(received_part(group, from, header.message), place));
+  const auto source = concat("a reply of rank ", from);
+  const auto message = received_part(group, from, header.message);
   const auto payload = received_part(group, from, header.payload);
-  if (header.payload > 0) reply.payload.bytes = payload;
+  auto reply = std::get<Reply>(from_parts(text_of(message), payload, source));
   const auto memory = received_part(group, from, header.memory);
-  if (header.memory > 0) reply.memory = decode_safetensors(memory, place).tensors;
-  const auto crossed = received_part(group, from, header.crossed);
-  if (header.crossed > 0) {
-    const Json json = parse_json({static_cast<const char*>(crossed.const_data_ptr()), crossed.nbytes()}, place);
-    reply.crossed = record::read<Crossed>(JsonView(json, place));
-  }
-  EK_CHECK(reply.client == header.client, kData, place, ": of client ", reply.client, ", announced was ",
+  if (header.memory > 0) reply.memory = decode_safetensors(memory, source).tensors;
+  auto sizes = sizes_from(received_part(group, from, header.sizes), source);
+  reply.task_size = std::move(sizes.task);
+  if (sizes.remote_upload) reply.upload = RemoteUpload{std::move(*sizes.remote_upload)};
+  EK_CHECK(reply.client == header.client, kData, source, ": of client ", reply.client, ", announced was ",
            header.client);
   return reply;
 }

@@ -14,7 +14,7 @@ namespace evenkeel::cluster {
 struct ReplyHeader {
   int64_t layout = 0;  ///< layout_of() the sender's sites
   int64_t client = 0, round = 0, epoch = 0;
-  int64_t message = 0, payload = 0, memory = 0, crossed = 0;  ///< lengths of the parts in bytes
+  int64_t message = 0, payload = 0, memory = 0, sizes = 0;  ///< lengths of the parts in bytes
 
   /// Compares epoch, round and layout. \throws kData naming the first that differs in `got`.
   void check(const ReplyHeader& got) const;
@@ -24,7 +24,8 @@ static_assert(sizeof(ReplyHeader) == 64);
 /// Returns a hash of site names and sizes.
 int64_t layout_of(const Sites& sites);
 
-/// Sends a reply to rank `to`. A payload without bytes stays on this rank. \throws kIo.
+/// Sends a reply to rank `to`. A remote upload stays on this rank. REQUIRES an upload that is not deferred. \throws
+/// kIo.
 void send_reply(Collective& group, int to, ReplyHeader header, const Reply& reply);
 /// Receives a reply of rank `from`. \param expected  layout, round and epoch that the reply must have
 /// \throws kData when it has others or is malformed, kIo when the transfer fails.

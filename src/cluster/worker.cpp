@@ -13,6 +13,7 @@
 #include "cluster/identity.h"
 #include "cluster/reply_exchange.h"
 #include "fed/config/sampling.h"
+#include "fed/round/training_tasks.h"
 #include "fed/store/journal.h"
 #include "fed/store/state_file.h"
 
@@ -58,16 +59,16 @@ at::Tensor mapped_bytes(const fs::path& file) {
       const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, [mapping](void*) {}, at::kByte);
 }
 
-class Follower {
+class Worker {
  public:
-  Follower(ProcessGroup& member, Experiment& e, const StopRequest& stop)
-      : member_(member), server_(e.server), here_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
+  Worker(ProcessGroup& member, Experiment& e, const StopRequest& stop)
+      : member_(member), server_(e.server), local_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
 
   /// \return false when it was the last one
-  bool obey(const Command& command) {
+  bool execute(const Command& command) {
     switch (command.order) {
       case Order::kNews:
-        hear_news(command);
+        apply_update(command);
         return true;
       case Order::kTrain:
         train(command);
@@ -93,31 +94,30 @@ class Follower {
     return command.shares.at(static_cast<size_t>(member_.group_rank()));
   }
 
-  void hear_news(const Command& command) {
+  void apply_update(const Command& command) {
     const auto bytes = commands_.shared(command.bytes, concat("news of round ", command.round));
-    here_.announce(server_.clients, std::get<StateUpdate>(from_bytes(bytes, "news of rank 0")));
+    local_.announce(server_.clients, std::get<StateUpdate>(from_bytes(bytes, "news of rank 0")));
   }
 
   void train(const Command& command) {
     const auto what = concat("the state of round ", command.round + 1);
     state_ = decode_state(commands_.shared(command.bytes, what), command.round, what);
-    here_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
-    state_.common = here_.place.shared->common();
+    local_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
+    state_.common = local_.context.shared->common();
     view_ = server_.draw(state_);
-    broadcasts_ = {};
+    tasks_.emplace(server_, state_, view_);
     EK_CHECK(ids_of(view_.participants) == command.participants, kInternal, "rank ", member_.rank(), " draws ",
              join(ids_of(view_.participants)), " for round ", command.round + 1, ", rank 0 ",
              join(command.participants));
     trained_ = own(command);
     begin_round(command.round);
-    std::vector<ClientProfile> missing;
-    for (const int64_t id : trained_)
-      if (!journal_->holds(id)) missing.push_back(server_.clients.at(static_cast<size_t>(id)));
-    here_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return task_of(client); },
-                             .on_reply = [&](const Reply& reply) { keep(reply); },
-                             .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
-                             .encodes = true});
-    send(command, [&](int64_t client) { return kept(client); });
+    auto missing = server_.profiles(trained_);
+    std::erase_if(missing, [&](const ClientProfile& client) { return journal_->holds(client.id); });
+    local_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return tasks_->make(client); },
+                              .on_reply = [&](const Reply& reply) { store(reply); },
+                              .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
+                              .encodes = true});
+    send(command, [&](int64_t client) { return stored_reply(client); });
   }
 
   /// Uploads of the rounds before are of no use any more; those of this one, of a group that broke, are.
@@ -129,29 +129,18 @@ class Follower {
     journal_round_ = round;
   }
 
-  Task task_of(const ClientProfile& client) {
-    auto task = server_.training_task(state_, client, view_, &broadcasts_);
-    auto& record = begun_[client.id];
-    record.id = client.id;
-    record.bytes_down = task.payload.size();
-    record.down_parts = task.payload.parts;
-    return task;
-  }
+  void store(const Reply& reply) { journal_->store(tasks_->record_of(reply).value(), reply.upload, reply.memory); }
 
-  void keep(const Reply& reply) {
-    auto record = begun_.at(reply.client);
-    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-    journal_->store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
-  }
-
-  /// As it goes to rank 0: with the upload where the server has to see it.
-  Reply kept(int64_t client) const {
+  /// Returns the reply of a client as it is sent to rank 0: with the upload only if the method needs it there.
+  Reply stored_reply(int64_t client) const {
     const auto record = journal_->record(client);
     Reply reply{
         .client = client, .report = static_cast<const LocalReport&>(record), .memory = journal_->memory(client)};
-    reply.crossed = Crossed{record.bytes_down, record.bytes_up, record.down_parts, record.up_parts};
-    reply.payload.parts = record.up_parts;
-    if (server_.config.method.entry().needs_individuals) reply.payload.bytes = mapped_bytes(journal_->upload(client));
+    reply.task_size = PayloadSize{record.bytes_down, record.down_parts};
+    if (server_.config.method.entry().needs_individuals)
+      reply.upload = EncodedPayload{mapped_bytes(journal_->upload(client)), record.up_parts};
+    else
+      reply.upload = RemoteUpload{{record.bytes_up, record.up_parts}};
     return reply;
   }
 
@@ -197,10 +186,8 @@ class Follower {
 
   void sum_gradients(const Command& command) {
     std::map<int64_t, Reply> replies;
-    std::vector<ClientProfile> clients;
-    for (const int64_t id : own(command)) clients.push_back(server_.clients.at(static_cast<size_t>(id)));
-    here_.exchange(
-        clients,
+    local_.exchange(
+        server_.profiles(own(command)),
         {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask.value()}; },
          .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
     send(command, [&](int64_t client) { return replies.at(client); });
@@ -211,8 +198,8 @@ class Follower {
     member_.check();
     ask_stop();
     const auto now = std::chrono::steady_clock::now();
-    if (now - told_ < std::chrono::milliseconds(500)) return;
-    told_ = now;
+    if (now - last_progress_ < std::chrono::milliseconds(500)) return;
+    last_progress_ = now;
     member_.post(progress_key(command.exchange, member_.group_rank()),
                  concat(done.client, ' ', done.steps, ' ', done.tokens));
   }
@@ -223,34 +210,33 @@ class Follower {
 
   ProcessGroup& member_;
   const Server& server_;
-  LocalFabric& here_;
+  LocalFabric& local_;
   const StopRequest& stop_;
   Commands commands_;
   Scratch scratch_;
   GroupReduction reduction_{member_};
   ServerState state_;
   RoundView view_;
-  std::vector<int64_t> trained_;           // clients of the last exchange
-  std::map<int64_t, ClientRecord> begun_;  // what is known of them before they reply
-  Broadcasts broadcasts_;                  // of the round
+  std::vector<int64_t> trained_;  // clients of the last exchange
+  std::optional<TrainingTasks> tasks_;
   std::optional<RoundJournal> journal_;
   int64_t journal_round_ = -1;
-  std::chrono::steady_clock::time_point told_{};
+  std::chrono::steady_clock::time_point last_progress_{};
 };
 
 }  // namespace
 
 void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop) {
-  Follower follower(member, experiment, stop);
+  Worker worker(member, experiment, stop);
   for (;;) try {
-      while (follower.obey(follower.next())) {
+      while (worker.execute(worker.next())) {
       }
       return;
     } catch (const Error& error) {
       if (!member.options().regroup || !member.broken()) throw;
       log::error("[cluster] ", error.what());
       member.regroup();
-      follower.begin_again();
+      worker.begin_again();
     }
 }
 

@@ -100,7 +100,7 @@ class SmallRun : public ::testing::Test {
   /// Returns the setup of the evaluation client for `state` at `budget`.
   static LocalSetup setup_at(Experiment& e, const ServerState& state, double budget) {
     restore_clients(e.server, e.fabric, {.state = state});
-    return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
+    return Client(e.fabric.context, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
   }
 
   static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain,

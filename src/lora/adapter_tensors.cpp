@@ -21,7 +21,7 @@ void add_factors(std::string_view site, const LoraFactors& factors, const AddTen
     if (const auto& tensor = factors.*factor.tensor; tensor.defined()) add(concat(site, '/', factor.name), tensor);
 }
 
-bool place_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
+bool insert_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
   const auto slash = name.rfind('/');
   if (slash == std::string_view::npos) return false;
   for (const auto& factor : kFactors)

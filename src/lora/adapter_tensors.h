@@ -17,6 +17,6 @@ using AddTensor = std::function<void(std::string name, const at::Tensor& tensor)
 void add_factors(std::string_view site, const LoraFactors& factors, const AddTensor& add);
 
 /// Stores the tensor named "<site>/<factor>" in `adapters`. Returns false when there is no such factor.
-bool place_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor);
+bool insert_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor);
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@ TEST(AdapterTensors, DefinedTensorsAreNamedAndFoundByName) {
   add_factors("x/" + kSite, factors, [&](std::string name, const at::Tensor& t) { named.emplace(std::move(name), t); });
   ASSERT_EQ(named.size(), 3u);
   AdapterState read;
-  for (const auto& [name, tensor] : named) EXPECT_TRUE(place_factor(read, name.substr(2), tensor)) << name;
+  for (const auto& [name, tensor] : named) EXPECT_TRUE(insert_factor(read, name.substr(2), tensor)) << name;
   const auto& again = read.at(kSite);
   EXPECT_TRUE(again.a.is_same(factors.a) && again.b.is_same(factors.b) && again.ranks.is_same(factors.ranks));
   EXPECT_FALSE(again.core.defined());
@@ -24,7 +24,7 @@ TEST(AdapterTensors, DefinedTensorsAreNamedAndFoundByName) {
 TEST(AdapterTensors, ATensorThatIsNoFactorIsNotFound) {
   AdapterState read;
   for (const auto* name : {"a", "", "/", "s/", "s/c", "s/scaling", "s/a/x", "s/ranks "})
-    EXPECT_FALSE(place_factor(read, name, at::ones({2}))) << name;
+    EXPECT_FALSE(insert_factor(read, name, at::ones({2}))) << name;
   EXPECT_TRUE(read.empty());
 }
 

@@ -130,9 +130,9 @@ LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> we
 }
 
 LoraFactors truncated(const LoraFactors& factors, int64_t rank) {
-  const int64_t kept = std::min(rank, factors.rank());
-  return {.a = factors.a.narrow(-2, 0, kept).contiguous(),
-          .b = factors.b.narrow(-1, 0, kept).contiguous(),
+  const int64_t lower = std::min(rank, factors.rank());
+  return {.a = factors.a.narrow(-2, 0, lower).contiguous(),
+          .b = factors.b.narrow(-1, 0, lower).contiguous(),
           .scaling = factors.scaling};
 }
 
@@ -175,8 +175,8 @@ namespace {
 constexpr int64_t kGramRank = 96;       // below this rank, QR decompositions are as fast
 constexpr double kGramSmallest = 1e-4;  // relative to the largest value: in float64 its square is exact to 1e-8
 
-ProductSvd first_triplets(const ProductSvd& svd, int64_t kept) {
-  return {.u = svd.u.narrow(-1, 0, kept), .s = svd.s.narrow(-1, 0, kept), .vt = svd.vt.narrow(-2, 0, kept)};
+ProductSvd narrowed(const ProductSvd& svd, int64_t rank) {
+  return {.u = svd.u.narrow(-1, 0, rank), .s = svd.s.narrow(-1, 0, rank), .vt = svd.vt.narrow(-2, 0, rank)};
 }
 
 constexpr int64_t kBlockRows = 128;  // rows or columns per block of a triangular product
@@ -213,38 +213,38 @@ at::Tensor times_square_root(const at::Tensor& b, const at::Tensor& x) {
   return at::mm(b, vectors * values.clamp_min(0).sqrt());
 }
 
-/// Computes the SVD of B A = (B L) (L^-1 A) with L L^T = A A^T from (B L)^T (B L) = W S^2 W^T: U = B L W / S, V^T = U^T
-/// B A / S. Returns nothing if a triplet that is kept is too small for this method.
-std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, const KeptRank& kept) {
+/// Of B A = (B L) (L^-1 A) with L L^T = A A^T: (B L)^T (B L) = W S^2 W^T, U = B L W / S, V^T = U^T B A / S.
+/// \return nothing where one that is kept is too small to be had from squares
+std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, const RankChoice& choose_rank) {
   const auto left = times_square_root(b, gram(a));
   const auto [values, vectors] = at::linalg_eigh(gram(left.t()));
   const auto s = values.flip(0).clamp_min(0).sqrt();
-  const int64_t most = std::min({kept(s), b.size(0), a.size(1)});
-  const auto kept_s = s.narrow(0, 0, most);
-  if (most > 0 && kept_s[-1].item<double>() < kGramSmallest * kept_s[0].item<double>()) return std::nullopt;
-  const auto u = at::mm(left, vectors.flip(1).narrow(1, 0, most)) / kept_s;
-  ProductSvd svd{.u = u, .s = kept_s, .vt = at::mm(at::mm(u.t(), b), a) / kept_s.unsqueeze(1)};
+  const int64_t most = std::min({choose_rank(s), b.size(0), a.size(1)});
+  const auto own = s.narrow(0, 0, most);
+  if (most > 0 && own[-1].item<double>() < kGramSmallest * own[0].item<double>()) return std::nullopt;
+  const auto u = at::mm(left, vectors.flip(1).narrow(1, 0, most)) / own;
+  ProductSvd svd{.u = u, .s = own, .vt = at::mm(at::mm(u.t(), b), a) / own.unsqueeze(1)};
   fix_signs(svd);
   return svd;
 }
 
-/// Returns the kept singular triplets of one matrix. \param stacked  factors with scale 1, without a core
-ProductSvd kept_svd(const LoraFactors& stacked, const KeptRank& kept) {
+/// What is kept of one matrix. \param stacked  scale 1, without a core
+ProductSvd truncated_svd(const LoraFactors& stacked, const RankChoice& choose_rank) {
   if (stacked.rank() >= kGramRank) {
-    const auto fast = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), kept);
-    if (fast) return *fast;
+    const auto known = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), choose_rank);
+    if (known) return *known;
   }
   const auto svd = product_svd(stacked);
-  return first_triplets(svd, kept(svd.s));
+  return narrowed(svd, choose_rank(svd.s));
 }
 
 /// Returns the best factors of one matrix of a site, or of expert e of a stack.
 LoraFactors best_of(std::span<const LoraFactors> parts, std::span<const double> weights, int64_t e,
-                    const KeptRank& kept) {
-  std::vector<LoraFactors> factors;
-  for (const auto& part : parts) factors.push_back(received(expert(part, e)));
-  const auto stacked = stack(factors, weights);
-  const auto svd = kept_svd(stacked, kept);
+                    const RankChoice& choose_rank) {
+  std::vector<LoraFactors> own;
+  for (const auto& part : parts) own.push_back(received(expert(part, e)));
+  const auto stacked = stack(own, weights);
+  const auto svd = truncated_svd(stacked, choose_rank);
   return {.a = svd.vt.to(stacked.a.scalar_type()), .b = (svd.u * svd.s).to(stacked.b.scalar_type())};
 }
 
@@ -288,11 +288,11 @@ std::vector<Matrix> next_matrices(SiteParts::const_iterator& site, const SitePar
 }
 
 std::vector<LoraFactors> best_of_each(std::span<const Matrix> matrices, std::span<const double> weights,
-                                      const KeptRank& kept) {
+                                      const RankChoice& choose_rank) {
   std::vector<LoraFactors> best(matrices.size());
   for_each_piece(static_cast<int64_t>(matrices.size()), [&](int64_t i) {
     const auto& [parts, e] = matrices[static_cast<size_t>(i)];
-    best[static_cast<size_t>(i)] = best_of(parts, weights, e, kept);
+    best[static_cast<size_t>(i)] = best_of(parts, weights, e, choose_rank);
   });
   return best;
 }
@@ -300,10 +300,10 @@ std::vector<LoraFactors> best_of_each(std::span<const Matrix> matrices, std::spa
 }  // namespace
 
 AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
-                          const KeptRank& kept, const HeldAs& held_as) {
+                          const RankChoice& choose_rank, const HeldAs& held_as) {
   AdapterState sites;
   for (auto next = parts.begin(), site = next; next != parts.end();) {
-    const auto best = best_of_each(next_matrices(next, parts), weights, kept);
+    const auto best = best_of_each(next_matrices(next, parts), weights, choose_rank);
     for (std::span rest(best); site != next; ++site) {
       const auto& first = site->second[0];
       const auto count = static_cast<size_t>(expert_count(first));

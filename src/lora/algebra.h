@@ -59,11 +59,11 @@ ProductSvd product_svd(const LoraFactors& factors);
 using HeldAs = std::function<LoraFactors(const LoraFactors& factors)>;
 
 /// Returns how many singular triplets of one matrix to keep, 0 .. k. \param s  [k] float64, descending
-using KeptRank = std::function<int64_t(const at::Tensor& s)>;
+using RankChoice = std::function<int64_t(const at::Tensor& s)>;
 
 /// Returns the best low-rank factors of sum_i weights[i] scaling_i B_i A_i for each site: A = V^T[:p], B = U[:, :p]
-/// diag(S[:p]), scaling 1, in the parts' dtype but at least float32. `kept` chooses p for each matrix. The factors of a
-/// stack have zeros beyond the p of an expert, and `ranks` holds p.
+/// diag(S[:p]), scaling 1, in the parts' dtype but at least float32. `choose_rank` chooses p for each matrix. The
+/// factors of a stack have zeros beyond the p of an expert, and `ranks` holds p.
 ///
 /// If the ranks of a matrix add up to 96 or more and every kept triplet is at least 1e-4 of the largest, Gram matrices
 /// are used. Values and B A then agree with product_svd() to 1e-7 of the largest value. The bits do not depend on the
@@ -73,8 +73,8 @@ using KeptRank = std::function<int64_t(const at::Tensor& s)>;
 /// in float64 per thread. Pages of mapped parts are released afterwards. Neither the product nor all of U and V is
 /// formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
 AdapterState best_factors(
-    const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights, const KeptRank& kept,
-    const HeldAs& held_as = [](const LoraFactors& made) { return made; });
+    const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
+    const RankChoice& choose_rank, const HeldAs& held_as = [](const LoraFactors& made) { return made; });
 
 /// Returns the `rank` largest singular triplets of a dense matrix [out, in] in float64, with signs as in product_svd().
 /// The result is exact up to a side of 512. Larger matrices use subspace iteration (10 rounds, fixed start) at a cost

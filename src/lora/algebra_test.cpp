@@ -230,7 +230,7 @@ TEST(Algebra, BestFactorsOfManySitesEqualThoseOfEachSite) {
                                        factors(2, static_cast<uint64_t>(2 * i + 1), 1.0, experts)};
   }
   const std::vector<double> weights{0.4, 0.6};
-  const KeptRank two = [](const at::Tensor&) { return 2; };
+  const RankChoice two = [](const at::Tensor&) { return 2; };
   const auto narrow = [](const LoraFactors& made) {
     return LoraFactors{.a = made.a.to(at::kBFloat16), .b = made.b.to(at::kBFloat16), .ranks = made.ranks};
   };

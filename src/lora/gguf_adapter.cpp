@@ -15,11 +15,11 @@ at::Tensor interleaved(const at::Tensor& b, int64_t heads) {
   return b.view({heads, 2, -1, b.size(-1)}).transpose(1, 2).reshape(b.sizes());
 }
 
-/// Returns B of a site divided by the scaling that llama.cpp applies, alpha / r.
-at::Tensor gguf_b(const LoraFactors& factors, const GgufPlace& place, double alpha) {
+/// B of a site, which llama.cpp multiplies by alpha / r.
+at::Tensor gguf_b(const LoraFactors& factors, const GgufPlace& gguf, double alpha) {
   const double rest = alpha_of(factors) / alpha;
   const auto b = rest == 1.0 ? factors.b : (factors.b.to(at::kDouble) * rest).to(at::kFloat);
-  return place.interleaved_heads > 0 ? interleaved(b, place.interleaved_heads) : b;
+  return gguf.interleaved_heads > 0 ? interleaved(b, gguf.interleaved_heads) : b;
 }
 
 }  // namespace
@@ -30,12 +30,12 @@ void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& ad
   const double alpha = alpha_of(adapters.begin()->second);
   TensorMap tensors;
   for (const auto& [name, factors] : adapters) {
-    const auto& place = sites.at(name).gguf;
+    const auto& gguf = sites.at(name).gguf;
     EK_CHECK(!factors.core.defined() && alpha_of(factors) != 0, kInternal, "the adapter of ", name, " has ",
              factors.core.defined() ? "a core" : "no rank or no scaling");
-    EK_CHECK(!place.tensor.empty(), kConfig, "llama.cpp has no tensor for the adapter of ", name);
-    tensors.emplace(place.tensor + ".lora_a", factors.a);
-    tensors.emplace(place.tensor + ".lora_b", gguf_b(factors, place, alpha));
+    EK_CHECK(!gguf.tensor.empty(), kConfig, "llama.cpp has no tensor for the adapter of ", name);
+    tensors.emplace(gguf.tensor + ".lora_a", factors.a);
+    tensors.emplace(gguf.tensor + ".lora_b", gguf_b(factors, gguf, alpha));
   }
   save_gguf(file,
             {{"general.architecture", architecture},

@@ -42,8 +42,8 @@ std::string array_of(std::string_view name, int64_t axes, at::ScalarType type) {
   return concat(name.substr(0, kind), '/', layer, '/', name.substr(last + 1));
 }
 
-Packing pack_payload(std::string_view beginning, const std::string& place) {
-  const auto head = read_safetensors_head(beginning, place);
+Packing pack_payload(std::string_view beginning, const std::string& source) {
+  const auto head = read_safetensors_head(beginning, source);
   Packing packing{.head = std::string(beginning.substr(0, static_cast<size_t>(head.bytes))),
                   .arrays = {},
                   .bytes = head.bytes + head.data_bytes(),
@@ -52,12 +52,12 @@ Packing pack_payload(std::string_view beginning, const std::string& place) {
   for (const auto& tensor : head.tensors) {
     const auto name = array_of(tensor.name, static_cast<int64_t>(tensor.shape.size()), tensor.type);
     if (packing.arrays.empty() || packing.arrays.back().name != name) {
-      EK_CHECK(begun.insert(name).second, kCheckpoint, place, ": ", shown(tensor.name),
+      EK_CHECK(begun.insert(name).second, kCheckpoint, source, ": ", shown(tensor.name),
                " lies apart from the others of ", shown(name));
       packing.arrays.push_back({name, tensor.type, head.bytes + static_cast<int64_t>(tensor.begin)});
     }
     auto& array = packing.arrays.back();
-    EK_CHECK(array.type == tensor.type, kCheckpoint, place, ": ", shown(tensor.name), " is of ",
+    EK_CHECK(array.type == tensor.type, kCheckpoint, source, ": ", shown(tensor.name), " is of ",
              c10::toString(tensor.type), ", others of ", shown(name), " of ", c10::toString(array.type));
     array.bytes += static_cast<int64_t>(tensor.end - tensor.begin);
   }

@@ -48,6 +48,6 @@ struct Packing {
 /// \param beginning  the payload's first bytes, at least its head; the rest is ignored
 /// \param place  the name of the source, for errors
 /// \throws kCheckpoint when the bytes are not a payload, or it is not stored array by array.
-Packing pack_payload(std::string_view beginning, const std::string& place);
+Packing pack_payload(std::string_view beginning, const std::string& source);
 
 }  // namespace evenkeel

@@ -189,32 +189,32 @@ DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Si
     for (const auto& [site, f] : *adapters)
       for (const auto* factor : {&f.a, &f.b, &f.core}) count(*factor);
   for (const auto& [name, tensor] : payload.extras) count(tensor);
-  const auto kept = std::make_shared<const std::pair<Payload, Sites>>(std::move(payload), sites);
-  encode = [kept, dtype] { return evenkeel::encode(kept->first, dtype, kept->second); };
+  const auto owned = std::make_shared<const std::pair<Payload, Sites>>(std::move(payload), sites);
+  encode = [owned, dtype] { return evenkeel::encode(owned->first, dtype, owned->second); };
 }
 
 namespace {
 
-/// Stores a tensor of the file in the payload. \return whether the payload has a field of that name
-bool store_tensor(Payload& payload, std::string_view name, const at::Tensor& tensor) {
-  if (name.starts_with(kAdapter)) return place_factor(payload.adapters, name.substr(kAdapter.size()), tensor);
-  if (name.starts_with(kBaseDelta)) return place_factor(payload.base_delta, name.substr(kBaseDelta.size()), tensor);
+/// Puts a tensor of the file in its place. \return whether there is one
+bool insert_tensor(Payload& payload, std::string_view name, const at::Tensor& tensor) {
+  if (name.starts_with(kAdapter)) return insert_factor(payload.adapters, name.substr(kAdapter.size()), tensor);
+  if (name.starts_with(kBaseDelta)) return insert_factor(payload.base_delta, name.substr(kBaseDelta.size()), tensor);
   return name.starts_with(kExtra) && payload.extras.emplace(name.substr(kExtra.size()), received(tensor)).second;
 }
 
-Payload payload_of(const Safetensors& content, const std::string& path) {
+Payload payload_of(const Safetensors& content, const std::string& source) {
   Payload payload;
   for (const auto& [name, tensor] : content.tensors)
-    EK_CHECK(store_tensor(payload, name, tensor), kCheckpoint, path, ": unexpected tensor ", name);
-  complete(payload.adapters, content.metadata, kScaling, path);
-  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, path);
+    EK_CHECK(insert_tensor(payload, name, tensor), kCheckpoint, source, ": unexpected tensor ", name);
+  complete(payload.adapters, content.metadata, kScaling, source);
+  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, source);
   return payload;
 }
 
 }  // namespace
 
-Payload decode(const at::Tensor& bytes, const std::string& path) {
-  return payload_of(decode_safetensors(bytes, path), path);
+Payload decode(const at::Tensor& bytes, const std::string& source) {
+  return payload_of(decode_safetensors(bytes, source), source);
 }
 
 Payload load_payload(const std::filesystem::path& file) { return payload_of(load_safetensors(file), file.string()); }

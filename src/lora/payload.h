@@ -48,7 +48,7 @@ struct DeferredPayload {
   int64_t bytes = 0;                         ///< memory of the tensors
 
   DeferredPayload() = default;
-  DeferredPayload(EncodedPayload payload);  // NOLINT(google-explicit-constructor): made already
+  explicit DeferredPayload(EncodedPayload payload);  ///< a payload that is encoded already
   DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites);
 };
 
@@ -56,7 +56,7 @@ struct DeferredPayload {
 /// widens them. Stacks whose experts differ in rank are copied, and extras are widened to float32.
 /// \param place  the name of the source, for errors
 /// \throws kCheckpoint when the bytes are not a payload.
-Payload decode(const at::Tensor& bytes, const std::string& place);
+Payload decode(const at::Tensor& bytes, const std::string& source);
 /// Maps a file and reads its payload as decode() does.
 Payload load_payload(const std::filesystem::path& file);
 

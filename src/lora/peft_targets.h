@@ -22,7 +22,6 @@ class NameList {
   /// \param origin  the file and key of the value, for error messages
   NameList(const OrderedJson& value, const std::string& origin);
   bool empty() const { return names_.empty() && !pattern_; }
-  bool is_pattern() const { return pattern_.has_value(); }
   bool has(std::string_view module) const;
   bool has_whole(std::string_view module) const { return names_.contains(module); }
 

@@ -144,7 +144,7 @@ class A3Smoe : public FederatedMethod {
       for (const auto factor : {&LoraFactors::a, &LoraFactors::b})
         factors.*factor =
             layer.empty() ? uploads.mean(site, factor, round.weights)
-                          : activation_aware(factor, {site, layer}, totals.at(layer), factors.*factor, round, uploads);
+                          : activation_aware(factor, {site, layer, totals.at(layer)}, factors.*factor, round, uploads);
     }
     return with_rescalers(std::move(next), round, uploads);
   }
@@ -157,8 +157,9 @@ class A3Smoe : public FederatedMethod {
   }
 
  private:
-  struct Place {
+  struct ExpertStack {
     const std::string &site, &layer;
+    const at::Tensor& total_E;  // activation of the layer's experts over all clients
   };
   ServerState with_rescalers(ServerState next, const RoundView& round, const Uploads& uploads) const {
     if (config_.rescaler == Rescaler::kLearn)
@@ -168,16 +169,16 @@ class A3Smoe : public FederatedMethod {
 
   /// Computes sum_c w_ci theta_ci with w_ci = activation_ci / total_i. Experts without any activation get `before` or
   /// the p-weighted mean.
-  at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const Place& place, const at::Tensor& total_E,
-                              const at::Tensor& before, const RoundView& round, const Uploads& uploads) const {
-    const auto used_E = total_E.gt(0);
-    const auto mean = uploads.mean(place.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
-      const auto own_E = activation_E(place.layer, config_.temperature, update, weight);
-      return at::where(used_E, own_E / total_E, at::zeros_like(own_E));
+  at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const ExpertStack& stack, const at::Tensor& before,
+                              const RoundView& round, const Uploads& uploads) const {
+    const auto used_E = stack.total_E.gt(0);
+    const auto mean = uploads.mean(stack.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
+      const auto own_E = activation_E(stack.layer, config_.temperature, update, weight);
+      return at::where(used_E, own_E / stack.total_E, at::zeros_like(own_E));
     });
     if (used_E.all().item<bool>()) return mean;
     const bool keep = config_.unused_expert == UnusedExpert::kKeep;
-    return at::where(used_E.view({-1, 1, 1}), mean, keep ? before : uploads.mean(place.site, factor, round.weights));
+    return at::where(used_E.view({-1, 1, 1}), mean, keep ? before : uploads.mean(stack.site, factor, round.weights));
   }
 
   const Config config_;

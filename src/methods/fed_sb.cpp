@@ -51,15 +51,15 @@ LoraFactors start_of_matrix(const at::Tensor& d, int64_t rank, const std::string
   return {.a = svd.vt, .b = svd.u, .core = at::diag(svd.s)};
 }
 
-LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, int64_t rank, double lr, double scaling,
-                          uint64_t seed) {
+LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, int64_t rank, const ServerView& server) {
+  const double scaling = server.scale.of(server.rank);
   const auto matrices = gradient.dim() == 3 ? gradient : gradient.unsqueeze(0);
   const auto count = static_cast<size_t>(matrices.size(0));
   std::vector<at::Tensor> a(count), b(count), core(count);
   for_each_piece(matrices.size(0), [&](int64_t i) {
     const auto e = static_cast<size_t>(i);
-    const auto d = matrices[i].to(at::kDouble).sign() * -lr;
-    const auto start = start_of_matrix(d, rank, name, e, seed);
+    const auto d = matrices[i].to(at::kDouble).sign() * -server.lr;
+    const auto start = start_of_matrix(d, rank, name, e, server.seed);
     a[e] = start.a.to(at::kFloat);
     b[e] = start.b.to(at::kFloat);
     core[e] = (start.core / scaling).to(at::kFloat);
@@ -94,7 +94,7 @@ class FedSb : public FederatedMethod {
     for (const auto& [site, shape] : server.sites) {
       const int64_t rank = std::min({server.rank, shape.in, shape.out});
       const auto gradient = server.gradient_sum(site, {.rows = config_.samples, .from = config_.init});
-      auto start = start_of_site(site, gradient, rank, server.lr, server.scale.of(server.rank), server.seed);
+      auto start = start_of_site(site, gradient, rank, server);
       state.global.adapters[site] = {.core = std::move(start.core), .scaling = start.scaling};
       state.common.fixed[site] = {.a = std::move(start.a), .b = std::move(start.b), .scaling = start.scaling};
     }

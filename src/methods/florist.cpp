@@ -43,7 +43,7 @@ struct Config {
 constexpr const char* kMeanRank = "mean_rank";
 
 /// Returns p of a matrix with singular values `s`, [k]; 0 if the update is zero.
-int64_t kept_rank(const at::Tensor& s, const Config& config) {
+int64_t rank_above_tau(const at::Tensor& s, const Config& config) {
   const auto energy = s.square().cumsum(0), total = energy[-1];
   if (total.item<double>() == 0) return 0;
   // For tau = 1, keep all components: squares of small components vanish in the sum before the components do.
@@ -53,9 +53,9 @@ int64_t kept_rank(const at::Tensor& s, const Config& config) {
 }
 
 /// Returns the mean of p over all modules. Each expert counts as one module.
-double mean_rank(const AdapterState& kept) {
+double mean_rank(const AdapterState& adapters) {
   double sum = 0, modules = 0;
-  for (const auto& [site, factors] : kept) {
+  for (const auto& [site, factors] : adapters) {
     const bool stack = factors.ranks.defined();
     sum += stack ? factors.ranks.sum().item<double>() : static_cast<double>(factors.rank());
     modules += stack ? static_cast<double>(factors.ranks.numel()) : 1.0;
@@ -101,12 +101,12 @@ class Florist : public FederatedMethod {
                         const Uploads& uploads) const override {
     ServerState next = state;
     const bool paper = config_.mode == Mode::kPaper;
-    auto& kept = paper ? next.global.base_delta : next.global.adapters;
-    kept = best_factors(
+    auto& adapters = paper ? next.global.base_delta : next.global.adapters;
+    adapters = best_factors(
         parts_of(server.sites, uploads.each()), round.weights,
-        [&](const at::Tensor& s) { return kept_rank(s, config_); },
+        [&](const at::Tensor& s) { return rank_above_tau(s, config_); },
         [&](const LoraFactors& made) { return paper ? on_the_wire(made, server.transport) : made; });
-    next.memory[kMeanRank] = at::scalar_tensor(mean_rank(kept), at::kDouble);
+    next.memory[kMeanRank] = at::scalar_tensor(mean_rank(adapters), at::kDouble);
     return next;
   }
 

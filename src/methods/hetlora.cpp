@@ -69,9 +69,9 @@ class HetLora : public FederatedMethod {
                  const ClientView& view) const override {
     auto payload = FederatedMethod::upload(download, setup, counts, view);
     const int64_t rank = setup.adapters.begin()->second.rank();
-    const int64_t kept = config_.prune && shrank(download.adapters, payload.adapters) ? pruned(rank) : rank;
-    for (auto& [site, factors] : payload.adapters) factors = truncated(factors, kept);
-    payload.extras[kRank] = at::scalar_tensor(kept, at::kInt);
+    const int64_t new_rank = config_.prune && shrank(download.adapters, payload.adapters) ? pruned(rank) : rank;
+    for (auto& [site, factors] : payload.adapters) factors = truncated(factors, new_rank);
+    payload.extras[kRank] = at::scalar_tensor(new_rank, at::kInt);
     return payload;
   }
 

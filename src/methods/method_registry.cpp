@@ -33,10 +33,10 @@ int64_t MethodEntry::rank(double budget, int64_t max_rank) const {
   return std::max<int64_t>(1, std::llround(static_cast<double>(max_rank) * (0.2 + 0.8 * budget)));
 }
 
-std::vector<std::string> MethodEntry::readings(std::span<const std::string> modes, bool has_experts) const {
+std::vector<std::string> MethodEntry::rank_eval_modes(std::span<const std::string> asked, bool has_experts) const {
   if (family != MethodFamily::kRank) return {""};
   std::vector<std::string> possible;
-  std::copy_if(modes.begin(), modes.end(), std::back_inserter(possible),
+  std::copy_if(asked.begin(), asked.end(), std::back_inserter(possible),
                [&](const std::string& mode) { return has_experts || mode == "a"; });
   return possible;
 }

@@ -53,10 +53,10 @@ struct MethodEntry {
   int64_t rank(double budget, int64_t max_rank) const;
   /// Returns whether clients may have different ranks.
   bool takes_unequal_ranks() const { return family == MethodFamily::kRank; }
-  /// Returns those of `modes` that apply to the method (rank evaluation modes, docs/ambiguities.md, R25). A rank method
-  /// has mode "a", the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense
-  /// model has only "a". Other methods have one mode without a name, "".
-  std::vector<std::string> readings(std::span<const std::string> modes, bool has_experts) const;
+  /// Returns the rank evaluation modes to use out of `asked` (docs/ambiguities.md, R25). A rank method has mode "a",
+  /// the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense model has only
+  /// "a". Other methods have one mode without a name, "".
+  std::vector<std::string> rank_eval_modes(std::span<const std::string> asked, bool has_experts) const;
 };
 
 /// Returns the experts per token that a budget allows: floor(K_max beta).

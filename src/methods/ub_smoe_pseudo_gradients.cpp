@@ -37,6 +37,17 @@ at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   return norm_E;
 }
 
+/// Returns the median of the chosen values as at::median() defines it: the lower of two middle values. It is 0 if no
+/// value is chosen. No value is read.
+/// \return [1]
+at::Tensor median_of(const at::Tensor& values_E, const at::Tensor& chosen_E) {
+  const double last = std::numeric_limits<double>::infinity();
+  const auto ordered_E = std::get<0>(values_E.masked_fill(chosen_E.logical_not(), last).sort());
+  const auto count = chosen_E.sum().view({1});
+  const auto middle = ordered_E.gather(0, (count - 1).clamp_min(0).div(2, "floor"));
+  return at::where(count.gt(0), middle, at::zeros_like(middle));
+}
+
 /// Scales the gradients of all trained tensors so that their total norm is at most `limit`.
 /// \return whether the norm was above `limit`
 bool clip_whole_gradient(const LocalSetup& setup, double limit) {
@@ -74,6 +85,10 @@ at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor>
     norms[e] = shares[e] * std::sqrt(squares);
   });
   return norm_E;
+}
+
+at::Tensor expert_norms(Engine engine, std::span<const at::Tensor> tensors) {
+  return engine == Engine::kAten ? expert_norm_by_operators(tensors) : expert_norm_E(tensors);
 }
 
 }  // namespace
@@ -164,7 +179,7 @@ void PseudoGradients::edit_gradients(const StepView& step) const {
   inject(step, gradient, 1.0);
   if (options_.pg_clip_mode != PgClipMode::kGlobalNorm) return;
   if (step.engine == Engine::kAten)
-    clip_by_operators(step);
+    clip_by_operators(step, options_.pg_clip);
   else
     step.metrics.add("pg_clipped", clip_whole_gradient(step.setup, options_.pg_clip) ? 1 : 0);
 }
@@ -175,50 +190,55 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
       step, [](const at::Tensor& theta) { return theta.detach(); }, -step.lr);
 }
 
-/// Adds factor * share * clip(rho Gt) to target(theta) for every adapter tensor theta of every layer, in one pass. It
-/// skips experts that are not idle.
+/// Adds factor * share * clip(rho Gt) to what `target` gives for every adapter tensor of every layer. The kernels do so
+/// expert by expert, in one pass, and skip experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
-  if (step.engine == Engine::kAten) return inject_by_operators(step, target, factor);
+  const bool by_operators = step.engine == Engine::kAten;
+  std::vector<at::Tensor> shares, norms, clipped;
   for (const auto& [layer, stats] : step.micro_batches.front()) {
     const auto tensors = expert_tensors(step, layer);
     if (tensors.theta.empty()) continue;
     std::vector<at::Tensor> targets;
     for (const auto& theta : tensors.theta) targets.push_back(target(theta));
     const auto injection = injection_of(step, layer, tensors);
-    const auto norm_E = add_injection(injection, tensors.pseudo_grad, targets, factor);
-    report(step.metrics, injection.share_E, norm_E, injection.clipped_E);
+    if (!by_operators) {
+      const auto norm_E = add_injection(injection, tensors.pseudo_grad, targets, factor);
+      report(step.metrics, injection.share_E, norm_E, injection.clipped_E);
+      continue;
+    }
+    const auto& norm_E = step.setup.notes.at(pseudo_grad_norm_of(layer));
+    norms.push_back(add_by_operators(injection, norm_E, tensors.pseudo_grad, targets, factor));
+    shares.push_back(injection.share_E);
+    clipped.push_back(injection.clipped_E);
   }
+  if (!norms.empty())
+    report_by_operators(step.metrics, at::stack(shares), at::stack(norms), at::stack(clipped),
+                        options_.pg_clip_mode != PgClipMode::kGlobalNorm);
 }
 
-/// Returns the scales and bounds of clip(rho Gt), per expert or per element (R14). It does not clip the norm of the
-/// whole gradient, which is clipped when the gradient is complete. An expert's norm is that of its Gt, which is
-/// constant during a round.
+/// Computes clip(rho Gt) per expert, per element or not at all (R14): the norm of the whole gradient is clipped when it
+/// is complete. An expert's norm is that of its Gt, which does not change within a round.
 Injection PseudoGradients::injection_of(const StepView& step, const std::string& layer,
                                         const ExpertTensors& tensors) const {
   const double rho = scale(step);
   Injection injection{.share_E = idle_share_E(options_.pg_activity, step.micro_batches, layer)};
   injection.scale_E = at::full_like(injection.share_E, rho);
   injection.clipped_E = at::zeros_like(injection.share_E, at::kBool);
-  switch (options_.pg_clip_mode) {
-    case PgClipMode::kRelative:
-    case PgClipMode::kPerExpertNorm: {
-      auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
-      if (!norm_E.defined()) norm_E = expert_norm_E(tensors.pseudo_grad);
-      const double limit = clip_limit(step, layer, tensors);
-      injection.clipped_E = norm_E.mul(rho).gt(limit);
-      injection.scale_E = at::where(injection.clipped_E, limit / norm_E, injection.scale_E);
-      return injection;
-    }
-    case PgClipMode::kElementwise:
-      injection.bound = options_.pg_clip;
-      injection.clipped_E = any_above_E(tensors.pseudo_grad, options_.pg_clip / rho);
-      return injection;
-    case PgClipMode::kGlobalNorm:
-    case PgClipMode::kOff:
-      return injection;
+  const auto mode = options_.pg_clip_mode;
+  const bool per_expert = mode == PgClipMode::kRelative || mode == PgClipMode::kPerExpertNorm;
+  auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
+  if (!norm_E.defined() && (per_expert || step.engine == Engine::kAten))
+    norm_E = expert_norms(step.engine, tensors.pseudo_grad);
+  if (mode == PgClipMode::kElementwise) {
+    injection.bound = options_.pg_clip;
+    injection.clipped_E = any_above_E(tensors.pseudo_grad, options_.pg_clip / rho);
+  } else if (per_expert) {
+    const auto limit = clip_limit(step, layer, tensors);
+    injection.clipped_E = norm_E.mul(rho).gt(limit);
+    injection.scale_E = at::where(injection.clipped_E, limit / norm_E, injection.scale_E);
   }
-  fail(kInternal, "pg_clip_mode out of range");
+  return injection;
 }
 
 double PseudoGradients::scale(const StepView& step) const {
@@ -242,19 +262,22 @@ double PseudoGradients::rho(double reference, int64_t top_k) const {
   fail(kInternal, "rho_fn out of range");
 }
 
-/// Returns the limit for rho Gt: pg_clip, or pg_clip times the median norm of the experts of the layer that a token of
-/// the step selected (R14). The norms are those of their gradients. Past AdamW they are those of their own Gt, which is
-/// how far the last round moved them.
-double PseudoGradients::clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const {
-  if (options_.pg_clip_mode != PgClipMode::kRelative) return options_.pg_clip;
+/// What rho Gt is clipped to: pg_clip, or that many times the median norm of the layer's experts that a token of the
+/// step chose (R14): of their real gradients, or past AdamW of their own Gt, which is what the last round moved them
+/// by.
+/// \return [1] float64
+at::Tensor PseudoGradients::clip_limit(const StepView& step, const std::string& layer,
+                                       const ExpertTensors& tensors) const {
   const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);
+  const auto options = used_E.options().dtype(at::kDouble);
+  if (options_.pg_clip_mode != PgClipMode::kRelative) return at::full({1}, options_.pg_clip, options);
   std::vector<at::Tensor> measures;
   for (size_t j = 0; j < tensors.theta.size(); ++j) {
     const auto& real = options_.pg_apply == PgApply::kAdamGrad ? tensors.theta[j].grad() : tensors.pseudo_grad[j];
     if (real.defined()) measures.push_back(real);
   }
-  if (measures.empty() || !used_E.any().item<bool>()) return 0;
-  return options_.pg_clip * expert_norm_E(measures).masked_select(used_E).median().item<double>();
+  return measures.empty() ? at::zeros({1}, options)
+                          : options_.pg_clip * median_of(expert_norms(step.engine, measures), used_E);
 }
 
 /// Records four metrics of a layer: the shares of experts that were idle, that got a nonzero pseudo-gradient and that

@@ -37,6 +37,25 @@ std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
 /// \return [E] bool
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
 
+/// \name The parts of the client that depend on the engine. These compute with LibTorch's operators, on any device, all
+/// experts of a layer at once, and read no value before the step ends (ub_smoe_by_operators.cpp).
+///@{
+/// Returns the norm of each expert over all its tensors [E, ...]. \return [E] float64
+at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors);
+/// Adds `factor` times the injection to every target.
+/// \param norm_E  norms of g, used only without a bound
+/// \return [E] float64, norms of the injection over an expert's tensors
+at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_E, std::span<const at::Tensor> g,
+                            std::span<const at::Tensor> targets, double factor);
+/// Records the metrics of all layers together, [L, E] each, with the weights of PseudoGradients::report().
+/// \param clips  whether clipping is recorded
+void report_by_operators(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE,
+                         const at::Tensor& clipped_LE, bool clips);
+/// Scales the gradients of all trained tensors so that their total norm is at most `limit`, and records whether it was
+/// above.
+void clip_by_operators(const StepView& step, double limit);
+///@}
+
 /// Computes pseudo-gradients on the server and applies them on the client.
 class PseudoGradients {
  public:
@@ -68,16 +87,10 @@ class PseudoGradients {
   void inject(const StepView& step, const Target& target, double factor) const;
   Injection injection_of(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
   double rho(double reference, int64_t top_k) const;
-  double clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
+  at::Tensor clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
   void report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E, const at::Tensor& clipped_E) const;
   static ExpertTensors expert_tensors(const StepView& step, const std::string& layer);
   double scale(const StepView& step) const;
-
-  // Variants with LibTorch's operators, for any device and without synchronising (ub_smoe_by_operators.cpp).
-  void inject_by_operators(const StepView& step, const Target& target, double factor) const;
-  Injection injection_by_operators(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
-  at::Tensor limit_by_operators(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
-  void clip_by_operators(const StepView& step) const;
 
   Options options_;
 };

@@ -57,8 +57,6 @@ double total(const ForwardCost& cost) {
          cost.lora_attention + cost.lora_experts + cost.lora_mlp + cost.lora_router;
 }
 
-ForwardCost inference_flops(const ForwardCost& multiply_adds) { return scaled(multiply_adds, 2, 2, 2); }
-
 ForwardCost training_flops(const ForwardCost& multiply_adds) { return scaled(multiply_adds, 4, 6, 6); }
 
 int64_t lora_parameters(const Sites& sites, int64_t rank) {

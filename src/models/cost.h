@@ -28,8 +28,6 @@ ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Si
 
 /// Returns the sum of the components.
 double total(const ForwardCost& cost);
-/// Converts multiply-adds of a forward pass to FLOPs of a forward pass.
-ForwardCost inference_flops(const ForwardCost& multiply_adds);
 /// Converts multiply-adds of a forward pass to FLOPs of a forward and backward pass of LoRA training.
 ForwardCost training_flops(const ForwardCost& multiply_adds);
 

@@ -102,7 +102,7 @@ fs::path resolve_model_path(const std::string& path) {
   check_path_text(path, "the model's path");
   if (path.starts_with(kHubAddress)) return cached_file(path, "the model's path");
   if (!path.starts_with(kBuiltinPrefix))
-    return path_exists(path) ? path : cached_snapshot(HubKind::kModel, path).value_or(path);
+    return path_exists(path) ? fs::path(path) : cached_snapshot(HubKind::kModel, path).value_or(path);
   return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
 }
 

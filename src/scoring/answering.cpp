@@ -2,58 +2,18 @@
 
 #include <algorithm>
 
-#include "data/option_places.h"
 #include "scoring/continuations.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kAnswerFormat = "Answer format:";
-
 constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
-constexpr std::string_view kAnswerLead = "the correct answer is ";
-constexpr std::string_view kBlank = " \t\r\n";
 
 /// Returns the text before the next prompt block, because the model has answered before it. Other templates have no
 /// blocks.
 std::string first_response(std::string_view text, const TaskInfo& task, PromptTemplate form) {
   const bool has_blocks = form == PromptTemplate::kPaper || form == PromptTemplate::kLlmAdapters;
   return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
-}
-
-/// Returns the text before the answer in a row's output, which is the same for all rows of a published task. For other
-/// tasks it ends before the first option in the output, whichever option that is, so it does not reveal the correct
-/// one.
-std::string answer_lead(const Row& row) {
-  if (row.options.empty()) return std::string(kAnswerLead);
-  const auto& text = row.turns.empty() ? row.output : row.turns.back().content;
-  const auto place = first_option(row.options, text);
-  return place ? text.substr(0, place->at) : std::string();
-}
-
-/// Returns the token ids that follow `prompt_ids` when prompt and answer are tokenised as one text. If a token crosses
-/// the border, the answer is tokenised alone.
-TokenIds answer_ids(const Prompts& prompts, const std::string& prompt, const TokenIds& prompt_ids,
-                    const std::string& text) {
-  const auto joined = prompts.encode(prompt + text);
-  const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
-  if (end.first == prompt_ids.end()) return TokenIds(end.second, joined.end());
-  return prompts.tokenizer().encode(text, /*add_special_tokens=*/false);
-}
-
-/// Removes the spaces at the end of a plain prompt. They belong to the first token of the continuation, as in training.
-std::string take_gap(std::string& prompt, PromptTemplate form) {
-  const auto last = prompt.find_last_not_of(' ');
-  if (form != PromptTemplate::kPlain || last == prompt.npos) return {};
-  auto gap = prompt.substr(last + 1);
-  prompt.resize(last + 1);
-  return gap;
-}
-
-/// Returns the largest number of tokens of a prompt with context.
-int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
-  const int64_t most = spec.max_positions - options.max_new_tokens;
-  return options.cutoff > 0 ? std::min(options.cutoff, most) : most;
 }
 
 /// Rows that run through the model together.
@@ -66,64 +26,21 @@ struct Batch {
   std::vector<bool> is_cut;  // contexts that were truncated
 };
 
-/// Reports the first prompt that is too long or that its template rejects, before any row is answered. For a prompt
-/// with context the shortest possible length counts.
-void check_prompts_fit(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows, int64_t most) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    try {
-      auto shortest = rows[i];
-      shortest.input.clear();
-      const auto prompt = prompts.evaluation_prompt(rows[i].input.empty() ? rows[i] : shortest);
-      const auto length = static_cast<int64_t>(prompts.encode(prompt).size());
-      EK_CHECK(length > 0 || !rows[i].input.empty(), kData, "the prompt has no tokens");
-      EK_CHECK(length <= most, kData, "the prompt has ", length, " tokens, more than the ", most,
-               " that the model's positions leave beside an answer");
-    } catch (const Error& error) {
-      throw error.with_context(concat("task ", task.name, ": row ", i));
-    }
-  }
-}
-
-/// The first accepted answer of free text that says anything, for its likelihood.
-std::vector<std::string> first_reference(const Row& row) {
-  for (const auto& reference : row.references)
-    if (auto text = strip(reference); !text.empty()) return {std::move(text)};
-  return {};
-}
-
-/// Drops the last row's answers if one is longer than what is generated, so that likelihoods need no more positions and
-/// no larger cache than generation does.
-void drop_long(int64_t most, Batch& batch) {
-  auto& tokens = batch.answer_tokens.back();
-  if (std::all_of(tokens.begin(), tokens.end(), [&](const auto& ids) { return std::ssize(ids) <= most; })) return;
-  tokens.clear();
-  batch.answers.back().clear();
-}
-
-/// Tokenises rows [first, first + count).
-/// \param limit  largest number of tokens of a prompt with context
-Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row> all, size_t first,
-               const EvaluationOptions& options, int64_t limit) {
-  const auto rows = all.subspan(first, std::min(static_cast<size_t>(options.batch_size), all.size() - first));
-  Batch batch{.rows = rows,
+/// Returns the rows from `first` on, at most `count`.
+Batch batch_of(const PreparedTask& task, size_t first, int64_t count) {
+  const size_t end = std::min(first + static_cast<size_t>(count), task.rows().size());
+  Batch batch{.rows = task.rows().subspan(first, end - first),
               .prompts = {},
               .answers = {},
               .answer_tokens = {},
-              .names = {concat("task ", task.name, ": row"), static_cast<int64_t>(first)},
+              .names = {concat("task ", task.task().name, ": row"), static_cast<int64_t>(first)},
               .is_cut = {}};
-  for (const auto& row : rows) {
-    const auto fitted = prompts.fit_context(row, limit);
-    batch.is_cut.push_back(fitted.input.size() < row.input.size());
-    auto prompt = prompts.evaluation_prompt(fitted);
-    const auto gap = take_gap(prompt, options.form);
-    batch.prompts.push_back(prompts.encode(prompt));
-    if (!options.likelihood) continue;
-    batch.answers.push_back(task.free_text() ? first_reference(row) : row_answers(task, row));
-    const auto lead = task.free_text() ? std::string() : answer_lead(row);
-    auto& tokens = batch.answer_tokens.emplace_back();
-    for (const auto& answer : batch.answers.back())
-      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), concat(gap, lead, answer)));
-    if (task.free_text()) drop_long(options.max_new_tokens, batch);
+  for (size_t row = first; row < end; ++row) {
+    batch.prompts.push_back(task.prompt(row));
+    batch.is_cut.push_back(task.is_context_cut(row));
+    if (!task.weighs_answers()) continue;
+    batch.answers.push_back(task.answers(row));
+    batch.answer_tokens.push_back(task.answer_tokens(row));
   }
   return batch;
 }
@@ -172,49 +89,44 @@ bool is_read(const TaskInfo& task, const Row& row, const std::string& output) {
                      [&](const auto& other) { return other == as_is || !contains(other, as_is); });
 }
 
+/// Reduces the batch to the prompts that the cache can hold, at least one.
+void fit(Batch& batch, const CausalLm& model, const Compute& compute, const EvaluationOptions& options) {
+  const double most =
+      options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, compute).token_bytes());
+  const int64_t room = room_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
+  double tokens = 0;
+  size_t count = 0;
+  for (; count < batch.prompts.size(); ++count) {
+    tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + room);
+    if (count > 0 && tokens > most) break;
+  }
+  batch.rows = batch.rows.first(count);
+  batch.prompts.resize(count);
+  batch.is_cut.resize(count);
+  batch.answers.resize(std::min(count, batch.answers.size()));
+  batch.answer_tokens.resize(batch.answers.size());
+}
+
 /// Shared state of one evaluation of a task.
 struct Answering {
   const CausalLm& model;
-  const Prompts& prompts;
+  const Tokenizer& tokenizer;
   const ForwardOptions& forward;
-  const TaskInfo& task;
+  const PreparedTask& task;
   const EvaluationOptions& options;
-  std::span<const Row> rows;
   bool whole_outputs;
   std::optional<PromptPrefix> prefix{};
 
-  Batch tokenized(size_t first) const {
-    return tokenize(prompts, task, rows, first, options, prompt_limit(model.spec(), options));
-  }
-
-  /// Returns the common prefix of the task's first rows, for every batch. Answers therefore do not depend on the row at
-  /// which an evaluation started.
+  /// Returns the common beginning of the task's first rows, for every batch. Answers therefore do not depend on the row
+  /// at which an evaluation started.
   const PromptPrefix& task_prefix() {
-    if (!prefix) prefix = run_prefix(model, forward, common_prefix(tokenized(0).prompts), options.cache);
+    if (!prefix)
+      prefix = run_prefix(model, forward, common_prefix(batch_of(task, 0, options.batch_size).prompts), options.cache);
     return *prefix;
   }
 
-  /// Reduces the batch to the prompts that the cache can hold, at least one.
-  void fit(Batch& batch) {
-    const double most =
-        options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, forward.compute).token_bytes());
-    const int64_t new_tokens =
-        new_tokens_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
-    double tokens = 0;
-    size_t count = 0;
-    for (; count < batch.prompts.size(); ++count) {
-      tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + new_tokens);
-      if (count > 0 && tokens > most) break;
-    }
-    batch.rows = batch.rows.first(count);
-    batch.prompts.resize(count);
-    batch.is_cut.resize(count);
-    batch.answers.resize(std::min(count, batch.answers.size()));
-    batch.answer_tokens.resize(batch.answers.size());
-  }
-
   std::string output_of(const TokenIds& ids) const {
-    return first_response(prompts.tokenizer().decode(ids, true), task, options.form);
+    return first_response(tokenizer.decode(ids, true), task.task(), options.form);
   }
 
   std::vector<Prediction> answer(const Batch& batch) {
@@ -225,13 +137,13 @@ struct Answering {
                             .cache = options.cache,
                             .prefix = &task_prefix()});
     if (!batch.answers.empty())
-      (task.free_text() ? weigh_references : rank_answers)(model, forward, run, batch, predictions);
+      (task.task().free_text() ? weigh_references : rank_answers)(model, forward, run, batch, predictions);
     GenerationOptions generation{.max_new_tokens = options.max_new_tokens,
                                  .beams = options.decode == Decode::kBeam4 ? 4 : 1,
-                                 .stops = prompts.stops()};
+                                 .stops = task.stops()};
     if (!whole_outputs)
       generation.is_enough = [&](size_t i, const TokenIds& ids) {
-        return is_read(task, batch.rows[i], output_of(ids));
+        return is_read(task.task(), batch.rows[i], output_of(ids));
       };
     const auto outputs = generate(model, forward, std::move(run), generation);
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -243,92 +155,37 @@ struct Answering {
 
   /// Answers the batch that begins with row `first`.
   AnsweredBatch answer_from(size_t first) {
-    auto batch = tokenized(first);
-    fit(batch);
+    auto batch = batch_of(task, first, options.batch_size);
+    fit(batch, model, forward.compute, options);
     AnsweredBatch answered{.key = {}, .answers = answer(batch)};
     answered.context_cut = std::count(batch.is_cut.begin(), batch.is_cut.end(), true);
     return answered;
   }
 };
 
-/// Length of the longest prompt in tokens, and a bound for the tokens after a prompt.
-struct Lengths {
-  int64_t prompt = 0, new_tokens = 0;
-};
-
-/// Returns an upper bound for the tokens of a text with any tokenizer.
-int64_t most_tokens(std::string_view text) { return 16 * static_cast<int64_t>(text.size()) + 16; }
-
-Lengths longest(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows,
-                const EvaluationOptions& options, int64_t limit) {
-  Lengths most{.new_tokens = options.max_new_tokens};
-  for (size_t i = 0; i < rows.size(); ++i) {
-    auto prompt = prompts.evaluation_prompt(prompts.fit_context(rows[i], limit));
-    take_gap(prompt, options.form);
-    const auto tokens = static_cast<int64_t>(prompts.encode(prompt).size());
-    EK_CHECK(tokens > 0, kData, "task ", task.name, ": row ", i, " has no tokens");
-    most.prompt = std::max(most.prompt, tokens);
-    if (!options.likelihood || task.free_text()) continue;
-    for (const auto& answer : row_answers(task, rows[i]))
-      most.new_tokens = std::max(most.new_tokens, most_tokens(answer_lead(rows[i]) + answer));
-  }
-  return most;
-}
-
 }  // namespace
 
-std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
-  if (!row.options.empty()) return row.options;
-  const std::string_view text = row.instruction;
-  std::vector<std::string> answers;
-  if (const auto at = text.rfind(kAnswerFormat); at != text.npos) {
-    auto rest = text.substr(at + kAnswerFormat.size());
-    rest = rest.substr(0, rest.find('\n'));
-    for (size_t cut = 0; cut != rest.npos && !rest.empty();
-         rest.remove_prefix(cut == rest.npos ? rest.size() : cut + 1)) {
-      cut = rest.find('/');
-      if (auto answer = strip(rest.substr(0, cut)); !answer.empty()) answers.push_back(std::move(answer));
-    }
-  }
-  if (answers.empty()) answers.assign(task.answers.begin(), task.answers.end());
-  return answers;
-}
-
-std::string strip(std::string_view text) {
-  const auto first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
-}
-
-TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
-                        bool whole_outputs, const std::string& key,
-                        const std::function<void(int64_t, int64_t)>& on_progress) {
-  const Prompts prompts(tokenizer, options.form);
-  check_prompts_fit(prompts, task, rows, model.spec().max_positions - options.max_new_tokens);
-  Answering answering{model, prompts, forward, task, options, rows, whole_outputs};
-  TaskAnswers all{std::vector<Prediction>(rows.size())};
-  for (size_t first = 0; first < rows.size();) {
-    auto batch = get_or_compute(options.journal, key, first, [&] { return answering.answer_from(first); });
+TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
+                        const AnswerSettings& settings, const OnRows& on_progress) {
+  const auto& [model, tokenizer, forward] = evaluated;
+  Answering answering{model, tokenizer, forward, task, options, settings.whole_outputs};
+  const size_t rows = task.rows().size();
+  TaskAnswers all{std::vector<Prediction>(rows)};
+  for (size_t first = 0; first < rows;) {
+    auto batch = get_or_compute(options.journal, settings.key, first, [&] { return answering.answer_from(first); });
     first += hand_over(batch, std::span(all.predictions).subspan(first));
     all.context_cut += batch.context_cut;
     all.seconds += batch.seconds;
-    if (on_progress) on_progress(static_cast<int64_t>(first), static_cast<int64_t>(rows.size()));
+    if (on_progress) on_progress(static_cast<int64_t>(first), static_cast<int64_t>(rows));
   }
   return all;
 }
 
-/// Rows are tokenised in batches, as in answer_rows(), only if some prompt is nearly as long as the model's positions.
-void check_rows(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
-                const EvaluationOptions& options) {
-  const Prompts prompts(tokenizer, options.form);
-  const auto most = longest(prompts, task, rows, options, prompt_limit(shape.spec(), options));
-  if (most.prompt + most.new_tokens <= shape.spec().max_positions) return;
-  Answering answering{shape, prompts, {}, task, options, rows, /*whole_outputs=*/true};
-  for (size_t first = 0; first < rows.size();) {
-    auto batch = answering.tokenized(first);
-    answering.fit(batch);
-    check_prompts(shape.spec(), batch.prompts, new_tokens_of(batch, options.max_new_tokens), batch.names);
+void check_prompts(const CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
+  for (size_t first = 0; first < task.rows().size();) {
+    auto batch = batch_of(task, first, options.batch_size);
+    fit(batch, shape, {}, options);
+    check_prompts(shape.spec(), batch.prompts, room_of(batch, options.max_new_tokens), batch.names);
     first += batch.rows.size();
   }
 }

@@ -77,30 +77,19 @@ void compare_meanings(const BertScorer& scorer, std::span<Prediction> prediction
   score.bert_score = sum / static_cast<double>(predictions.size());
 }
 
-void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
-                   std::span<Prediction> predictions, TaskScore& score) {
+void score_answers(const PreparedTask& prepared, const EvaluationOptions& options, std::span<Prediction> predictions,
+                   TaskScore& score) {
+  const auto& task = prepared.task();
+  const auto rows = prepared.rows();
   if (task.free_text()) {
     score.kind = AnswerKind::kText;
-    compare_texts(set.rows, task.scoring == Scoring::kExact, predictions, score);
+    compare_texts(rows, task.scoring == Scoring::kExact, predictions, score);
     if (options.bert_scorer) compare_meanings(*options.bert_scorer, predictions, score);
     return;
   }
-  count_answers(task, set.rows, options.lowercase, predictions, score);
-  score.chance = chance_rate(task, set.rows);
-  score.majority = majority_rate(set.rows);
-}
-
-/// Returns the number of distinct questions. Rows with the same question and context count once.
-int64_t distinct_questions(std::span<const Row> rows) {
-  std::set<std::vector<std::string_view>> questions;
-  for (const auto& row : rows) questions.insert(question_of(row));
-  return static_cast<int64_t>(questions.size());
-}
-
-/// Logs a note once per process, because a task is evaluated at several budgets and rounds.
-void warn_once(const std::string& note) {
-  static std::set<std::string> logged;
-  if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
+  count_answers(task, rows, options.lowercase, predictions, score);
+  score.chance = prepared.chance();
+  score.majority = majority_rate(rows);
 }
 
 /// Returns the mean log-likelihood of the correct answers whose likelihood is known; nothing if there is none.
@@ -127,21 +116,6 @@ ItemScores items_of(AnswerKind kind, std::span<const Prediction> predictions) {
 }
 
 using Clock = std::chrono::steady_clock;
-using OnRows = std::function<void(int64_t done, int64_t rows)>;
-
-/// Returns rows tokenised as for training.
-TokenizedRows whole_rows(const CausalLm& model, const Tokenizer& tokenizer, std::span<const Row> rows,
-                         const EvaluationOptions& options) {
-  const int64_t most = model.spec().max_positions;
-  return tokenize_rows(rows, tokenizer,
-                       {.form = options.form,
-                        .cutoff = options.cutoff > 0 ? std::min(options.cutoff, most) : most,
-                        .eos = model.spec().end_of_text});
-}
-
-void check_answers_left(const TaskInfo& task, const TokenizedRows& whole) {
-  EK_CHECK(!whole.examples.empty(), kData, "task ", task.name, ": no row keeps anything of its answer when it is cut");
-}
 
 /// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
 /// predictions.
@@ -161,16 +135,17 @@ AnsweredBatch likelihoods_of(const CausalLm& model, const ForwardOptions& forwar
   return batch;
 }
 
-void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                   const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+/// Fills in predictions and score of a task with Scoring::kNll.
+void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
                    std::span<Prediction> predictions, TaskScore& score, const OnRows& on_progress) {
-  const auto whole = whole_rows(model, tokenizer, rows, options);
-  check_answers_left(task, whole);
+  const auto& whole = task.examples();
+  const auto rows = task.rows();
   std::vector<Prediction> weighed(whole.examples.size());
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
-    auto batch = get_or_compute(options.journal, options.journal_key, first,
-                                [&] { return likelihoods_of(model, forward, task.name, whole.examples, first); });
+    auto batch = get_or_compute(options.journal, options.journal_key, first, [&] {
+      return weigh(evaluated.model, evaluated.forward, task.task().name, whole.examples, first);
+    });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {
       nll += weighed[first].nll;
@@ -186,75 +161,40 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
   score.perplexity = std::exp(score.nll);
 }
 
-bool is_blank_text(std::string_view text) { return strip(text).empty(); }
-
-/// Returns the reason why a row cannot be scored, or an empty string.
-std::string reason_against(const TaskInfo& task, const Row& row) {
-  const bool has_question = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
-                                        [](const Turn& turn) { return !is_blank_text(turn.content); });
-  if (!has_question && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
-  if (task.scoring == Scoring::kNll)
-    return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
-  if (task.free_text()) {
-    const bool none = std::all_of(row.references.begin(), row.references.end(), is_blank_text);
-    return none ? "has no reference that says anything" : "";
-  }
-  const auto allowed = row_answers(task, row);
-  if (allowed.empty()) return "has no options";
-  if (std::find(allowed.begin(), allowed.end(), row.answer) != allowed.end()) return {};
-  return concat("has the answer \"", shown(row.answer), "\", which is none of its options: ", shown(join(allowed)));
-}
-
 }  // namespace
 
-void check_test_rows(const TaskInfo& task, std::span<const Row> rows) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto fault = reason_against(task, rows[i]);
-    EK_CHECK(fault.empty(), kData, "task ", task.name, ": row ", i, " ", fault);
-  }
+void check_task(const CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
+  if (task.task().scoring != Scoring::kNll) check_prompts(shape, task, options);
 }
 
-void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, const TaskRows& set,
-                const EvaluationOptions& options) {
-  EK_CHECK(!set.rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
-  check_test_rows(task, set.rows);
-  warn_once(set.note);
-  if (task.scoring == Scoring::kNll) return check_answers_left(task, whole_rows(shape, tokenizer, set.rows, options));
-  check_rows(shape, tokenizer, task, set.rows, options);
-}
-
-TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
-                        std::vector<Prediction>* predictions, const std::function<void(int64_t, int64_t)>& on_progress,
-                        ItemScores* items) {
-  const std::span<const Row> rows = set.rows;
-  EK_CHECK(!rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
+TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
+                        const RowOutputs& outputs, const OnRows& on_progress) {
   EK_CHECK(options.batch_size > 0, kConfig, "evaluation batch size is ", options.batch_size, ", allowed: 1 or more");
-  check_test_rows(task, rows);
+  EK_CHECK(task.fits(options), kInternal, "task ", task.task().name, " was prepared for other lengths");
   TaskScore score;
-  score.task = task.name;
-  score.top_k = forward.router.top_k > 0 ? forward.router.top_k : model.spec().top_k;
-  score.rows = static_cast<int64_t>(rows.size());
-  score.questions = distinct_questions(rows);
-  warn_once(set.note);
-  std::vector<Prediction> all(rows.size());
-  if (task.scoring == Scoring::kNll) {
-    weigh_answers(model, tokenizer, forward, task, rows, options, all, score, on_progress);
+  score.task = task.task().name;
+  const int64_t top_k = evaluated.forward.router.top_k;
+  score.top_k = top_k > 0 ? top_k : evaluated.model.spec().top_k;
+  score.rows = static_cast<int64_t>(task.rows().size());
+  score.questions = task.questions();
+  std::vector<Prediction> all(task.rows().size());
+  if (task.task().scoring == Scoring::kNll) {
+    weigh_answers(evaluated, task, options, all, score, on_progress);
   } else {
+    const bool whole = outputs.predictions != nullptr;
     const auto key =  // older journals hold answers without likelihoods
-        concat(options.journal_key, "; with likelihoods", predictions ? "" : "; outputs as far as they are read");
-    auto answers =
-        answer_rows(model, tokenizer, forward, task, rows, options, predictions != nullptr, key, on_progress);
+        concat(options.journal_key, "; with likelihoods", whole ? "" : "; outputs as far as they are read");
+    auto answers = answer_rows(evaluated, task, options, {whole, key}, on_progress);
     all = std::move(answers.predictions);
     score.context_cut = answers.context_cut;
     score.seconds = answers.seconds;
     const auto start = Clock::now();
-    score_answers(task, set, options, all, score);
+    score_answers(task, options, all, score);
     score.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   }
   score.log_likelihood = mean_log_likelihood(all);
-  if (items) *items = items_of(score.kind, all);
-  if (predictions) *predictions = std::move(all);
+  if (outputs.items) *outputs.items = items_of(score.kind, all);
+  if (outputs.predictions) *outputs.predictions = std::move(all);
   return score;
 }
 

@@ -16,6 +16,7 @@
 #include "scoring/answering.h"
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
+#include "scoring/testing.h"
 #include "tokenizer/bpe_training.h"
 
 namespace evenkeel {
@@ -67,7 +68,7 @@ TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
     const auto file = folder.path() / "answers.jsonl";
     EvaluationOptions options{.max_new_tokens = 6, .batch_size = 4};
     std::vector<Prediction> whole, resumed;
-    const auto score = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &whole);
+    const auto score = testing::evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &whole);
     {
       AnswerJournal journal(file);
       options.journal = &journal;
@@ -75,8 +76,8 @@ TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
       const auto stop = [](int64_t done, int64_t) {
         if (done >= 8) throw Interrupted("stopped");
       };
-      EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed, stop), Interrupted);
-      evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
+      EXPECT_THROW(testing::evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed, stop), Interrupted);
+      testing::evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     }
     const auto text = read_file(file);
     // If there are several batches, truncate the last line, as a killed process would.
@@ -85,7 +86,7 @@ TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
     EXPECT_EQ(journal.find("another", 0), nullptr);
     ASSERT_NE(journal.find(task.scoring == Scoring::kNll ? "one" : "one; with likelihoods", 0), nullptr);
     options.journal = &journal;
-    const auto again = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
+    const auto again = testing::evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     auto without_time = [](TaskScore one) {
       one.seconds = 0;
       return record::write(one).dump();
@@ -105,9 +106,9 @@ TEST(EvaluateTask, UsesTheAnswersOfTheJournal) {
     batch.answers.push_back({.output = "it is false", .extracted = "", .gold = "", .ranked = "true"});
   journal.add(batch);
   std::vector<Prediction> predictions;
-  const auto score =
-      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
-                    {.max_new_tokens = 6, .batch_size = 4, .journal = &journal, .journal_key = "one"}, &predictions);
+  const auto score = testing::evaluate_task(
+      *model, tokenizer(), {}, find_task("boolq"), {rows},
+      {.max_new_tokens = 6, .batch_size = 4, .journal = &journal, .journal_key = "one"}, &predictions);
   EXPECT_EQ(score.invalid_rate, 0);
   journal.finish();
   EXPECT_FALSE(path_exists(folder.path() / "answers.jsonl"));
@@ -118,9 +119,9 @@ TEST(EvaluateTask, SmallCachesGiveTheSameAnswersInSmallerBatches) {
   const auto rows = some_rows(9);
   std::vector<Prediction> few, many;
   std::vector<int64_t> done;
-  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6}, &many);
-  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9}, &few,
-                [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
+  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6}, &many);
+  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9},
+                         &few, [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
   EXPECT_EQ(done.size(), 9u);  // one by one
   for (size_t i = 0; i < few.size(); ++i) {
     EXPECT_NEAR(few[i].nll, many[i].nll, 1e-4);
@@ -134,9 +135,9 @@ TEST(EvaluateTask, StoppingEarlyDoesNotChangeScores) {
     const auto model = testing::random_model(seed, 400);
     const auto rows = some_rows(8);
     std::vector<Prediction> predictions;
-    auto whole =
-        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24}, &predictions);
-    auto scores = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24});
+    auto whole = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24},
+                                        &predictions);
+    auto scores = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24});
     whole.seconds = scores.seconds = 0;
     EXPECT_EQ(record::write(scores).dump(), record::write(whole).dump());
   }
@@ -146,9 +147,9 @@ TEST(EvaluateTask, ABFloat16CacheHardlyChangesRankings) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);
   std::vector<Prediction> exact, rounded;
-  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1}, &exact);
-  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1, .cache = KvType::kBFloat16},
-                &rounded);
+  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1}, &exact);
+  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                         {.max_new_tokens = 1, .cache = KvType::kBFloat16}, &rounded);
   int64_t same = 0;
   for (size_t i = 0; i < rows.size(); ++i) same += exact[i].ranked == rounded[i].ranked;
   EXPECT_GE(same, 8);
@@ -161,9 +162,9 @@ TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
   for (const int64_t batch : {1, 3, 32}) {
     std::vector<Prediction> predictions;
     int64_t reported = 0;
-    const auto score =
-        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .batch_size = batch},
-                      &predictions, [&](int64_t done, int64_t) { reported = done; });
+    const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                                              {.max_new_tokens = 6, .batch_size = batch}, &predictions,
+                                              [&](int64_t done, int64_t) { reported = done; });
     EXPECT_EQ(score.rows, 7);
     EXPECT_EQ(score.top_k, 3);
     EXPECT_EQ(reported, 7);
@@ -190,8 +191,8 @@ TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
   const auto rows = some_rows(5);
   std::vector<Prediction> predictions;
   ItemScores items;
-  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2},
-                                   &predictions, {}, &items);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2},
+                                            &predictions, {}, &items);
   int64_t right = 0;
   double log_likelihood = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -215,8 +216,8 @@ TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
   const auto model = testing::random_model(22, 400);
   const auto rows = some_rows(3);
   ItemScores items;
-  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
-                                   {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                                            {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
   EXPECT_FALSE(score.log_likelihood);
   EXPECT_FALSE(record::write(score).contains("log_likelihood"));
   EXPECT_TRUE(items.log_likelihood.empty());
@@ -226,8 +227,8 @@ TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
 TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
   const auto model = testing::random_model(23, 400);
   std::vector<Prediction> predictions;
-  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
-                                   {.max_new_tokens = 5, .likelihood = false}, &predictions);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
+                                            {.max_new_tokens = 5, .likelihood = false}, &predictions);
   EXPECT_DOUBLE_EQ(score.invalid_rate, 1.0);
   EXPECT_DOUBLE_EQ(score.accuracy + score.accuracy_valid + score.accuracy_lowercase + score.accuracy_likelihood, 0.0);
   EXPECT_DOUBLE_EQ(score.chance, 0.5);
@@ -237,7 +238,7 @@ TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
 
 TEST(EvaluateTask, RejectsAnEmptyListOfRows) {
   const auto model = testing::random_model(24, 400);
-  EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
+  EXPECT_THROW(testing::evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
 }
 
 TaskRows some_questions() {
@@ -260,7 +261,7 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   const auto set = some_questions();
   std::vector<Prediction> predictions;
   const EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
-  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &predictions);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &predictions);
   EXPECT_EQ(score.kind, AnswerKind::kText);
   double exact = 0, f1 = 0;
   for (size_t i = 0; i < predictions.size(); ++i) {
@@ -283,15 +284,16 @@ TEST(EvaluateTask, LikelihoodOfFreeTextIsThatOfTheFirstReference) {
   std::vector<Prediction> with, without;
   ItemScores items;
   EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
-  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
-  const auto prompt = evaluation_prompt(set.rows[0], PromptTemplate::kPaper);  // the others are truncated
+  const auto score =
+      testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
+  const auto prompt = evaluation_prompt(set.rows[0], PromptTemplate::kPaper);  // the others are cut
   EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
   EXPECT_EQ(with[2].answer_tokens, 0);
   EXPECT_EQ(items.log_likelihood.size(), 4u);
   EXPECT_EQ(items.f1.size(), 5u);
   EXPECT_NEAR(score.log_likelihood.value(), -(with[0].nll + with[1].nll + with[3].nll + with[4].nll) / 4, 1e-9);
   options.likelihood = false;
-  const auto other = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &without);
+  const auto other = testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &without);
   EXPECT_FALSE(other.log_likelihood);
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
 }
@@ -301,7 +303,7 @@ TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {
   const auto set = some_questions();
   const auto cut = [&](int64_t cutoff) {
     const EvaluationOptions options{.max_new_tokens = 3, .cutoff = cutoff};
-    return evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options).context_cut;
+    return testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options).context_cut;
   };
   EXPECT_GE(cut(0), 1);
   EXPECT_LT(cut(0), 5);
@@ -318,16 +320,18 @@ TEST(EvaluateTask, ExactMatchCanCompareWithoutNormalisation) {
   auto set = some_questions();
   std::vector<Prediction> predictions;
   const EvaluationOptions options{.max_new_tokens = 5};
-  evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options, &predictions);
+  testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options, &predictions);
   for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {concat("  The ", predictions[i].output, "\n")};
-  const auto loose = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options);
-  const auto strict = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options);
-  EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles are ignored
+  const auto loose = testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options);
+  const auto strict = testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options);
+  EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles do not count
   EXPECT_DOUBLE_EQ(strict.exact_match, 0);
   EXPECT_DOUBLE_EQ(strict.f1, loose.f1);
   for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {"no", predictions[i].output + "\n"};
   EXPECT_DOUBLE_EQ(
-      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options, &predictions).exact_match, 1);
+      testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options, &predictions)
+          .exact_match,
+      1);
 }
 
 TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
@@ -341,8 +345,8 @@ TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
                     .options = {"yes", "no", "maybe so"}});
   }
   std::vector<Prediction> predictions;
-  const auto score =
-      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows}, {.max_new_tokens = 2}, &predictions);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
+                                            {.max_new_tokens = 2}, &predictions);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::map<double, std::string> by_logprob;
     for (const auto& option : rows[i].options) {
@@ -391,9 +395,10 @@ TEST(EvaluateTask, ReportsATooLongPromptBeforeAnyAnswer) {
   auto rows = some_rows(6);
   rows[4].instruction += std::string(4000, 'x');
   int64_t answered = 0;
-  EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+  EXPECT_THROW(
+      testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
                              {.max_new_tokens = 3, .batch_size = 1}, nullptr, [&](int64_t, int64_t) { ++answered; }),
-               Error);
+      Error);
   EXPECT_EQ(answered, 0);
 }
 
@@ -410,8 +415,8 @@ TEST(EvaluateTask, ATrailingSpaceOfAPlainPromptBelongsToTheAnswer) {
                       .options = {"large", "small", "none of the two"}});
     }
     std::vector<Prediction> predictions;
-    evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
-                  {.form = PromptTemplate::kPlain, .max_new_tokens = 4}, &predictions);
+    testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
+                           {.form = PromptTemplate::kPlain, .max_new_tokens = 4}, &predictions);
     std::string said;
     for (const auto& one : predictions) said += concat(one.ranked, "/", one.output, "\n");
     return said;
@@ -424,7 +429,7 @@ TEST(EvaluateTask, LikelihoodIsThatOfTheAnswerTokensAfterThePrompt) {
   const auto set = some_questions();
   std::vector<Prediction> predictions;
   const auto score =
-      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kNll), set, {.cutoff = 150}, &predictions);
+      testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kNll), set, {.cutoff = 150}, &predictions);
   const TokenizeOptions training{.cutoff = 150, .eos = model->spec().end_of_text};
   const auto whole = tokenize_rows(set.rows, tokenizer(), training);
   EXPECT_EQ(score.cut, whole.cut);

@@ -118,8 +118,8 @@ struct TaskScore {
   double accuracy_likelihood =
       0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
   double chance = 0, majority = 0;
-  /// Mean log-likelihood of the correct answer in nats: log-probabilities of its tokens, summed per row, mean over rows.
-  /// Of free text it is that of the first reference. Rows that keep no answer, or whose reference is longer than
+  /// Mean log-likelihood of the correct answer in nats: log-probabilities of its tokens, summed per row, mean over
+  /// rows. Of free text it is that of the first reference. Rows that keep no answer, or whose reference is longer than
   /// max_new_tokens, are left out. Absent without `likelihood` and in older records.
   std::optional<double> log_likelihood = {};
   AnswerKind kind = AnswerKind::kChoice;

@@ -106,7 +106,7 @@ ExperimentConfig config_of(const StudyTask& task, size_t run) {
 }
 
 double seconds_per_row(Experiment& e, const ServerState& state) {
-  e.server.config.evaluate.limit = e.fabric.place.config.evaluate.limit = kMeasuredRows;
+  e.server.config.evaluate.limit = e.fabric.context.config.evaluate.limit = kMeasuredRows;
   const auto begin = std::chrono::steady_clock::now();
   double rows = 0;
   for (const auto& score : evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);

@@ -120,18 +120,17 @@ std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const R
 /// One client's round during training.
 class LocalRound {
  public:
-  LocalRound(const CausalLm& model, const FederatedMethod& method, const Payload& download, const ClientView& view,
-             std::span<const Example> shard, const LocalTraining& training)
+  LocalRound(const CausalLm& model, const FederatedMethod& method, const LocalWork& work, const LocalTraining& training)
       : model_(model),
         method_(method),
-        download_(download),
-        view_(view),
+        download_(work.download),
+        view_(work.view),
         training_(training),
-        rows_(shard, view),
-        setup_(method.prepare(download, view)) {
-    check_budget(setup_, view.client);
+        rows_(work.rows, work.view),
+        setup_(method.prepare(work.download, work.view)) {
+    check_budget(setup_, work.view.client);
     settle();
-    trained_ = make_trained(setup_, view.sites);
+    trained_ = make_trained(setup_, work.view.sites);
     optimizer_.emplace(trained_.tensors, training.optimizer, training.compute.engine);
   }
 
@@ -290,13 +289,12 @@ int64_t local_steps(const LocalTraining& training, int64_t examples) {
   return std::max<int64_t>(1, std::llround(training.local_epochs * static_cast<double>(examples) / rows_per_step));
 }
 
-LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
-                          const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
-                          const StepCallback& on_step) {
-  EK_CHECK(!shard.empty(), kData, "client ", view.client.id, " has no rows to train on");
+LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const LocalWork& work,
+                          const LocalTraining& training, const StepCallback& on_step) {
+  EK_CHECK(!work.rows.empty(), kData, "client ", work.view.client.id, " has no rows to train on");
   const auto start = Clock::now();
-  LocalRound round(model, method, download, view, shard, training);
-  const int64_t steps = local_steps(training, static_cast<int64_t>(shard.size()));
+  LocalRound round(model, method, work, training);
+  const int64_t steps = local_steps(training, static_cast<int64_t>(work.rows.size()));
   for (int64_t done = 1; done <= steps; ++done) {
     round.step();
     if (on_step) on_step(done, steps, round.result().tokens);

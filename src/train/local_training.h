@@ -108,16 +108,21 @@ struct LocalResult : LocalReport {
 /// Called after every optimiser step with (steps done, total steps, tokens so far). It may throw to end the training.
 using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
+/// The work of one client in one round. Borrows all of it.
+struct LocalWork {
+  const Payload& download;  ///< the broadcast
+  const ClientView& view;
+  std::span<const Example> rows;  ///< the client's training rows
+};
+
 /// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), AdamW and
 /// edit_parameters(), then upload().
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
 /// whole step (`loss_mean`). This holds for merged micro-batches too. The order of rows is drawn from (seed, "batches",
 /// round, client).
-/// \param shard  the client's rows
-/// \throws kNumeric naming the step when a loss is not finite; kData when `shard` is empty
-LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
-                          const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
-                          const StepCallback& on_step = {});
+/// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows
+LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const LocalWork& work,
+                          const LocalTraining& training, const StepCallback& on_step = {});
 
 /// Groups micro-batches into forward passes, in order. A pass has at most `merge_tokens` tokens, unless a single
 /// micro-batch has more (docs/decisions/0059-micro-batches-in-one-pass.md).

@@ -214,7 +214,7 @@ class Pretraining {
     total.backward();
     clip_gradients(parameters(), config_.train.clip_norm);
     const auto& train = config_.train;
-    optimizer_.step(train.optimizer.lr * train.schedule().at(step, train.steps), Gradients::kZeroed);
+    optimizer_.step(train.optimizer.lr * train.schedule.at(step, train.steps), Gradients::kZeroed);
     return loss;
   }
 
@@ -320,10 +320,10 @@ void PretrainConfig::Train::resolve(const config::Table& table) const {
   table.check_integer("steps", steps, 1, limits::kSteps);
   table.check_integer("sequence_length", sequence_length, 2, limits::kTokens);
   table.check_integer("batch_size", batch_size, 1, limits::kBatch);
-  table.check_integer("warmup_steps", warmup_steps, 0, limits::kSteps);
+  table.check_integer("warmup_steps", schedule.warmup, 0, limits::kSteps);
   table.check_integer("log_every", log_every, 1, limits::kSteps);
   table.check_integer("checkpoint_every", checkpoint_every, 1, limits::kSteps);
-  table.check_from_zero("final_lr_ratio", final_lr_ratio);
+  table.check_from_zero("final_lr_ratio", schedule.final_ratio);
   table.check_from_zero("clip_norm", clip_norm);
   table.check_from_zero("load_balance", load_balance);
   table.check_from_zero("router_z", router_z);

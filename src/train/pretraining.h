@@ -57,8 +57,7 @@ struct PretrainConfig {
     int64_t steps = 1000;
     int64_t sequence_length = 256;
     int64_t batch_size = 16;
-    int64_t warmup_steps = 100;
-    double final_lr_ratio = 0.1;
+    RateSchedule schedule{.kind = RateKind::kCosine, .warmup = 100, .final_ratio = 0.1};  ///< over steps
     double clip_norm = 1.0;
     double load_balance = 0.01;
     double router_z = 0.001;
@@ -69,8 +68,8 @@ struct PretrainConfig {
       field("steps", steps, "optimiser steps");
       field("sequence_length", sequence_length, "tokens per sequence");
       field("batch_size", batch_size, "sequences per step");
-      field("warmup_steps", warmup_steps, "steps of linear warm-up; cosine decay follows");
-      field("final_lr_ratio", final_lr_ratio, "learning rate at the last step, as a share of the peak");
+      field("warmup_steps", schedule.warmup, "steps of linear warm-up; cosine decay follows");
+      field("final_lr_ratio", schedule.final_ratio, "learning rate at the last step, as a share of the peak");
       field("clip_norm", clip_norm, "largest norm of the whole gradient; 0: no clipping");
       field("load_balance", load_balance, "coefficient of the load-balancing loss (value 1 when balanced)");
       field("router_z", router_z, "coefficient of the router z-loss");
@@ -79,9 +78,6 @@ struct PretrainConfig {
       field("optimizer", optimizer, "");
     }
     void resolve(const config::Table& table) const;
-    RateSchedule schedule() const {
-      return {.kind = RateKind::kCosine, .warmup = warmup_steps, .final_ratio = final_lr_ratio};
-    }
   } train;
 
   void visit(auto& field) {

@@ -21,30 +21,22 @@ LoraFactors probe(const Site& shape, c10::Device device) {
 
 }  // namespace
 
-std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites,
-                                                   std::span<const Example* const> rows, int64_t batch_size,
-                                                   const RouterOptions& router, const Compute& compute) {
+std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites, const GradientRows& of) {
   AdapterState adapters;
   for (const auto& [name, site] : sites) {
     const auto& b = adapters.emplace(name, probe(site, model.device())).first->second.b;
     b.mutable_grad() = at::zeros_like(b);
   }
-  for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(batch_size)) {
-    const size_t count = std::min(static_cast<size_t>(batch_size), rows.size() - first);
-    const auto batch = pack(rows.subspan(first, count));
+  for (size_t first = 0; first < of.rows.size(); first += static_cast<size_t>(of.batch_size)) {
+    const size_t count = std::min(static_cast<size_t>(of.batch_size), of.rows.size() - first);
+    const auto batch = pack(of.rows.subspan(first, count));
     if (batch.target_rows.numel() == 0) continue;
-    const auto loss = model.loss(batch, {.adapters = &adapters, .router = router, .compute = compute});
+    const auto loss = model.loss(batch, {.adapters = &adapters, .router = of.router, .compute = of.compute});
     (loss.sum / static_cast<double>(loss.count)).backward();
   }
   std::map<std::string, at::Tensor> gradients;
   for (const auto& [name, factors] : adapters) gradients[name] = factors.b.grad().cpu();
   return gradients;
-}
-
-at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
-                           std::span<const Example* const> rows, int64_t batch_size, const RouterOptions& router,
-                           const Compute& compute) {
-  return weight_gradients(model, {{site, shape}}, rows, batch_size, router, compute).at(site);
 }
 
 }  // namespace evenkeel

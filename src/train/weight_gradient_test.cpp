@@ -51,7 +51,7 @@ at::Tensor gradient(const CausalLm& model, const std::string& site, const Router
   std::vector<const Example*> pointers;
   for (const auto& example : examples) pointers.push_back(&example);
   const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
-  return weight_gradient(model, site, model.sites(targets).at(site), pointers, kBatch, router);
+  return weight_gradients(model, {{site, model.sites(targets).at(site)}}, {pointers, kBatch, router}).at(site);
 }
 
 class WeightGradient : public ::testing::TestWithParam<RouterOptions> {
@@ -97,7 +97,7 @@ TEST(WeightGradients, GradientsOfManySitesEqualThoseOfEachSite) {
   std::vector<const Example*> pointers;
   for (const auto& example : examples) pointers.push_back(&example);
   const auto sites = model->sites(targets);
-  const auto together = weight_gradients(*model, sites, pointers, kBatch, {.top_k = 2});
+  const auto together = weight_gradients(*model, sites, {pointers, kBatch, {.top_k = 2}});
   EXPECT_EQ(together.size(), sites.size());
   for (const auto& [site, g] : together) EXPECT_TRUE(g.equal(gradient(*model, site, {.top_k = 2}))) << site;
 }

@@ -25,7 +25,7 @@ TEST(LocalTraining, ReducesTheLossAndReportsItsWork) {
   int64_t calls = 0;
   const auto& client = world.clients[1];
   const auto download = method->broadcast(method->initialize(world.server()), client, world.round(0, {1}));
-  const auto result = train_locally(*world.model, *method, download, world.view(client, 0), world.shards[1],
+  const auto result = train_locally(*world.model, *method, {download, world.view(client, 0), world.shards[1]},
                                     world.training, [&](int64_t done, int64_t steps, int64_t tokens) {
                                       EXPECT_EQ(done, ++calls);
                                       EXPECT_EQ(steps, 60);

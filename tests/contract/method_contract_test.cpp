@@ -193,7 +193,7 @@ TEST_P(MethodContract, TrainingDoesNotChangeTheBaseAndTheDownload) {
   const auto round = world.round(0);
   const auto download = method->broadcast(state, round.participants[1], round);
   const auto before = clone(download.adapters);
-  train_locally(*world.model, *method, download, world.view(round.participants[1], 0, state.common), world.shards[1],
+  train_locally(*world.model, *method, {download, world.view(round.participants[1], 0, state.common), world.shards[1]},
                 world.training);
   EXPECT_TRUE(equal(download.adapters, before));
   for (const auto& [name, tensor] : world.model->parameters()) {

@@ -234,10 +234,11 @@ TEST(FedSbMistakes, TheSampleIsSummedInHalfPrecision) {
   std::vector<const Example*> rows;
   for (const auto& shard : world.shards)
     for (const auto& row : shard) rows.push_back(&row);
-  const auto whole = weight_gradient(*world.model, site, world.sites.at(site), rows, 1, {});
+  const Sites sites{{site, world.sites.at(site)}};
+  const auto whole = weight_gradients(*world.model, sites, {rows, 1}).at(site);
   auto exact = at::zeros_like(whole, at::kDouble), half = at::zeros_like(whole, at::kBFloat16);
   for (const auto* row : rows) {
-    const auto part = weight_gradient(*world.model, site, world.sites.at(site), std::span(&row, 1), 1, {});
+    const auto part = weight_gradients(*world.model, sites, {std::span(&row, 1), 1}).at(site);
     exact += part, half += part.to(at::kBFloat16);
   }
   EXPECT_EQ(whole.scalar_type(), at::kFloat);

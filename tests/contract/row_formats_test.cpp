@@ -15,7 +15,7 @@
 #include "data/row_files.h"
 #include "data/tasks.h"
 #include "models/testing.h"
-#include "scoring/task_evaluation.h"
+#include "scoring/testing.h"
 #include "tokenizer/bpe_training.h"
 
 namespace evenkeel {
@@ -199,8 +199,8 @@ class Rankings : public RowFormats {
     const TaskInfo task{
         .name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
     std::vector<Prediction> predictions;
-    evaluate_task(model, tokenizer(), {}, task, {std::move(rows)}, {.form = GetParam(), .max_new_tokens = 6},
-                  &predictions);
+    testing::evaluate_task(model, tokenizer(), {}, task, {std::move(rows)}, {.form = GetParam(), .max_new_tokens = 6},
+                           &predictions);
     return predictions;
   }
 

@@ -94,8 +94,8 @@ at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientS
   }
   at::Tensor sum;
   for (const auto& [key, list] : lists) {
-    const auto part =
-        weight_gradient(*model, site, sites.at(site), list.second, 3, {.top_k = list.first, .gate_norm = gate_norm});
+    const GradientRows rows{list.second, 3, {.top_k = list.first, .gate_norm = gate_norm}};
+    const auto part = weight_gradients(*model, {{site, sites.at(site)}}, rows).at(site);
     sum = sum.defined() ? sum + part : part;
   }
   return sum;
@@ -130,8 +130,9 @@ RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids)
 LocalResult TinyFederation::train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
                                   const ClientProfile& client) const {
   const auto download = method.broadcast(state, client, round);
-  return train_locally(*model, method, download, view(client, round.round, state.common),
-                       shards[static_cast<size_t>(client.id)], training);
+  return train_locally(*model, method,
+                       {download, view(client, round.round, state.common), shards[static_cast<size_t>(client.id)]},
+                       training);
 }
 
 std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& method, const ServerState& state,

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from hostile import content, refused
-from tiny import CONFIG, ROOT, evenkeel, lines, one_line, settings, succeed
+from tiny import CONFIG, ROOT, evenkeel, lines, one_line, sealed, settings, succeed
 
 ROWS = [{"prompt": f"Name thing {i}.", "completion": "oak" if i % 2 else "tin"} for i in range(3)]
 OLD = '{"old": 1}\n'
@@ -121,6 +121,21 @@ def test_no_record_of_a_run_is_written_over(what, small_run, place):
     refused("score", "--run", place / "run", "--input", place / "rows.jsonl", "--logits", file, says=["--logits", what], untouched=place)
 
 
+@pytest.mark.parametrize("what", ["study.json", "study.toml", "base.toml", "b/seed-1/rounds.jsonl"])
+def test_no_file_of_a_study_is_written_over(what, small_run, place):
+    folder = place / "study"
+    runs = [{"arm": arm, "seed": 1, "folder": f"{arm}/seed-1", "state": "done", "config": "0" * 64, "seconds": 1.5} for arm in "ab"]
+    for run in runs:
+        shutil.copytree(small_run, folder / run["folder"])
+    (folder / "study.json").write_text(sealed({
+        "version": 1, "name": "two", "reference": "a", "endpoint": "accuracy", "seeds": [1], "arms": [{"name": arm, "set": []} for arm in "ab"],
+        "common": [], "free": [], "pinned": [], "runs": runs}) + "\n")
+    for name in ("study.toml", "base.toml"):
+        (folder / name).write_text("")
+    refused("report", folder, "--html", folder / what, says=["--html", what, "reads or keeps"], untouched=place)
+    refused("report", folder, "--html", linked("hard", folder / what, place / "other"), says=["other", "reads or keeps"], untouched=place)
+
+
 def test_a_runs_model_and_training_rows_are_not_written_over(place, model):
     words = settings(model__path=model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
                      data__files__train=f"['{place}/rows.jsonl']", evaluate__tasks="['builtin:facts']", evaluate__limit=1,
@@ -202,6 +217,13 @@ def too_large_model(place):
     return ["init", place / "large.json", "--out"]
 
 
+def study_without_a_model(place):
+    (place / "base.toml").write_text(CONFIG.read_text().replace('"models/tiny"', '"/nowhere"'))
+    arms = "".join(f'[[study.arm]]\nname = "{name}"\nset = ["method.name={name}"]\n' for name in ("fedit", "ub-smoe"))
+    (place / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\n{arms}')
+    return ["study", place / "study.toml", "--out"]
+
+
 REFUSED = {
     "train, its model": lambda place, run: ["train", CONFIG, *settings(model__path="/nowhere"), "--out"],
     "train, its encoder": lambda place, run: ["train", CONFIG, *settings(model__path="assets/tiny-olmoe", evaluate__bert_score__encoder="'/nowhere'"),
@@ -209,6 +231,7 @@ REFUSED = {
     "serve": lambda place, run: ["serve", CONFIG, *settings(model__path="/nowhere"), "--open", "--insecure", "--listen", "127.0.0.1:0", "--out"],
     "init": lambda place, run: too_large_model(place),
     "pretrain": lambda place, run: too_little_text(place),
+    "study": lambda place, run: study_without_a_model(place),
     "export, a run": lambda place, run: ["export", "--run", place / "nothing", "--out"],
     "export, a format": lambda place, run: ["export", "--run", run, "--format", "gguf", "--base-model", "no name", "--out"],
     "tokenize": lambda place, run: ["tokenize", "--train", "300", "--input", place / "nothing", "--model"],
@@ -222,6 +245,13 @@ def test_no_folder_is_left_by_a_command_that_is_refused(command, depth, small_ru
     refused(*words, place / depth, says=[], untouched=place)
     (place / "a").mkdir(exist_ok=True)  # one that was there stays
     refused(*words, place / depth, says=[], untouched=place)
+
+
+def test_a_demo_is_refused_before_it_trains(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "out/demo.html").mkdir(parents=True)
+    refused("demo", "--out", tmp_path / "file/below", says=["--out", "is not a folder"], untouched=tmp_path)
+    refused("demo", "--out", tmp_path / "out", says=["demo.html", "it is a folder"], untouched=tmp_path)
 
 
 def test_a_key_whose_name_is_refused_is_not_made(tmp_path):

@@ -111,7 +111,6 @@ uint64_t number(const Flags& flags, const std::string& name, uint64_t otherwise)
 
 void answer(NodeLink& link, const Instruction& instruction, Memory& memory, size_t chunk_bytes, bool die) {
   const auto begin = Clock::now();
-  const uint64_t received = link.bytes_received(), sent = link.bytes_sent();
   const Content content = link.receive(instruction, [&](const Content& c) { return memory.places(c); });
   const double down_s = seconds_since(begin);
   if (die) std::quick_exit(9);
@@ -123,9 +122,7 @@ void answer(NodeLink& link, const Instruction& instruction, Memory& memory, size
   reply.add("arrays", memory.packed(chunk_bytes));
   link.reply(instruction, reply);
   print({{"group", instruction.metadata.group},
-         {"down_bytes", link.bytes_received() - received},
          {"down_s", down_s},
-         {"up_bytes", link.bytes_sent() - sent},
          {"up_s", seconds_since(back)},
          {"peak_memory", peak_memory()}});
 }
@@ -252,7 +249,7 @@ bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory
     const auto& metrics = arrival->content.metrics();
     print({{"round", round},
            {"node", std::to_string(arrival->node)},
-           {"native", metrics.get_or<int64_t>("native", 0)},
+           {"native", metrics.find("native") ? metrics.at<int64_t>("native") : 0},
            {"exact", good},
            {"bytes", arrival->bytes},
            {"hash_s", hash_s},

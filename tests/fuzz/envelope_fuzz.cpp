@@ -71,8 +71,9 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto& envelope = incoming.envelope();
   const auto message = from_parts(envelope.header, envelope.payload_N, "the input");
   const auto* reply = std::get_if<Reply>(&message);
-  if (!reply || reply->payload.size() == 0) return;
-  const auto sent = decode(reply->payload.bytes, "the input");
+  const auto* encoded = reply ? encoded_payload(reply->upload) : nullptr;
+  if (!encoded) return;
+  const auto sent = decode(encoded->bytes, "the input");
   check_download(sent, sites(), {.rank = 2, .delta_rank = 4, .values = 1000}, "the input");
   check_upload(sent, expected(), 2, "the input");
   if (!std::isfinite(update_norm(sent, expected()))) finding("a finite update moves without end", {});

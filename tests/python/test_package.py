@@ -1,6 +1,5 @@
 """evenkeel_moe: training with callbacks, run folders as data frames, the other commands, errors, and its types."""
 
-import importlib.machinery
 import json
 import os
 import pathlib
@@ -9,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tomllib
-import types
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import evenkeel_moe as ek
-from evenkeel_moe import _program, _toml
+from evenkeel_moe import _program, _toml, _torch
 from package import CONFIG, ROOT, python, settings, train
 from tiny import evenkeel, lines, without_seconds
 
@@ -248,19 +246,17 @@ def test_the_console_script_becomes_the_program():
     assert (lost.returncode, lost.stdout) == (1, "") and lost.stderr.startswith("evenkeel: EVENKEEL_PROGRAM is nowhere")
 
 
-def test_the_module_of_another_torch_sets_the_programs_variables(monkeypatch):
-    other = types.ModuleType("evenkeel_moe._torch")
-    other.__spec__ = importlib.machinery.ModuleSpec("evenkeel_moe._torch", None)
-    other.environment = lambda: {**os.environ, "LD_PRELOAD": "/nowhere/libtorch.so"}
-    monkeypatch.setitem(sys.modules, "evenkeel_moe._torch", other)
-    assert _program.program_environment()["LD_PRELOAD"] == "/nowhere/libtorch.so"
-
-    def refuse():
-        raise ek.EvenkeelError("EVENKEEL_TORCH is x: no torch", 1, "config")
-
-    other.environment = refuse
-    with pytest.raises(ek.EvenkeelError, match="EVENKEEL_TORCH is x"):
+def test_another_torch_reaches_every_command(monkeypatch, tmp_path):
+    """tests/e2e/test_wheel.py tries it with a wheel; here the program stands in a package of its own."""
+    (tmp_path / "torch-version").write_text("2.13.0\n")
+    monkeypatch.setattr(_torch, "BUILT_WITH", tmp_path / "torch-version")
+    monkeypatch.setenv("EVENKEEL_TORCH", str(tmp_path))
+    with pytest.raises(ek.EvenkeelError, match="EVENKEEL_TORCH is .* does not name a version"):
         ek.list_methods()
+    with pytest.raises(SystemExit):
+        _program.main(["list", "methods"])
+    (tmp_path / "version.py").write_text("__version__ = '2.13.1+cpu'\n")
+    assert ek.list_methods()[0]["name"] == "ub-smoe"
 
 
 def test_configs_that_ship_are_found_from_anywhere(monkeypatch, tmp_path, tiny_model):

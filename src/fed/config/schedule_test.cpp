@@ -6,7 +6,7 @@ namespace {
 using Scheduled = testing::SmallRun;
 
 LocalReport trained(Experiment& e, const Task& task) {
-  return report_of<LocalReport>(Client(e.fabric.place, e.fabric.shards.examples[0]).answer(task));
+  return report_of<LocalReport>(Client(e.fabric.context, e.fabric.shards.examples[0]).answer(task));
 }
 
 Task task_of_round(Experiment& e, ServerState state, int64_t round) {

@@ -17,13 +17,13 @@ using OnProgress = std::function<void(const ClientProgress& progress)>;
 /// time.
 class Client {
  public:
-  /// \param place   shared data of the process; borrowed
+  /// \param context   shared data of the process; borrowed
   /// \param rows    the client's training rows; borrowed; empty for a client that never trains
   /// \param memory  tensors that the client kept from its last round
-  Client(const ClientContext& place, std::span<const Example> rows, TensorMap memory = {})
-      : place_(place), rows_(rows), memory_(std::move(memory)) {}
+  Client(const ClientContext& context, std::span<const Example> rows, TensorMap memory = {})
+      : context_(context), rows_(rows), memory_(std::move(memory)) {}
 
-  /// Carries out the task. The reply to a Train is not encoded yet (Reply::late). The reply depends only on the task,
+  /// Carries out the task. The reply to a Train has a deferred upload. The reply depends only on the task,
   /// the rows, the memory and the shared state.
   /// \throws kData when the task needs rows that the client does not have; kNumeric; anything that `on_progress` throws
   Reply answer(const Task& task, const OnProgress& on_progress = {});
@@ -41,7 +41,7 @@ class Client {
   Payload download(const Task& task) const;
   ClientView view(const Task& task);
 
-  const ClientContext& place_;
+  const ClientContext& context_;
   std::span<const Example> rows_;
   TensorMap memory_;
 };

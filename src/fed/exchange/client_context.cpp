@@ -3,6 +3,19 @@
 #include "lora/algebra.h"
 
 namespace evenkeel {
+namespace {
+
+std::vector<Row> chosen_rows(const std::vector<int64_t>& indices, const std::vector<Row>& rows) {
+  std::vector<Row> chosen;
+  for (const int64_t i : indices) {
+    EK_CHECK(i >= 0 && i < static_cast<int64_t>(rows.size()), kData, "asked to score test row ", i, " of ", rows.size(),
+             ": the rows have changed since this client joined");
+    chosen.push_back(rows[static_cast<size_t>(i)]);
+  }
+  return chosen;
+}
+
+}  // namespace
 
 void SharedState::receive(const StateUpdate& news) {
   const auto payload =
@@ -47,17 +60,17 @@ LocalTraining ClientContext::training() const {
 }
 
 ForwardOptions ClientContext::forward(const LocalSetup& setup) const {
-  const auto there = shared->residence(model->device());
+  const auto residence = shared->residence(model->device());
   return {.adapters = &setup.adapters,
-          .base_change = there ? &there->common.base_change : &shared->common().base_change,
+          .base_change = residence ? &residence->common.base_change : &shared->common().base_change,
           .router = setup.router,
           .compute = config.model.compute()};
 }
 
-LocalSetup ClientContext::placed(LocalSetup setup) const {
-  const auto there = shared->residence(model->device());
-  if (!there) return setup;
-  auto copies = there->copies;
+LocalSetup ClientContext::on_device(LocalSetup setup) const {
+  const auto residence = shared->residence(model->device());
+  if (!residence) return setup;
+  auto copies = residence->copies;
   return copied(setup, copies);
 }
 
@@ -67,6 +80,16 @@ EvaluationOptions ClientContext::evaluation() const {
   if (bert_scorer) options.bert_scorer = &*bert_scorer;
   options.journal = answers.get();
   return options;
+}
+
+std::shared_ptr<const PreparedTask> ClientContext::test_rows(const TestRowsKey& key) const {
+  return prepared->get(key, [&] {
+    const auto from = config.rows_to_score(key.own_of, key.limit);
+    auto set = evenkeel::test_rows(find_task(key.task, from), from);
+    if (!key.rows.empty()) set.rows = chosen_rows(key.rows, set.rows);
+    return std::make_shared<const PreparedTask>(find_task(key.task, config.data.rows()), std::move(set), tokenizer,
+                                                model->spec(), evaluation());
+  });
 }
 
 }  // namespace evenkeel

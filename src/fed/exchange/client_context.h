@@ -10,6 +10,7 @@
 
 #include "fed/config/experiment_config.h"
 #include "fed/exchange/message.h"
+#include "fed/exchange/test_rows.h"
 #include "models/causal_lm.h"
 #include "scoring/answer_journal.h"
 #include "scoring/bert_score.h"
@@ -51,15 +52,19 @@ struct ClientContext {
   std::optional<BertScorer> bert_scorer;  ///< scores free-text answers; set if the config names an encoder
   std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
   std::shared_ptr<AnswerJournal>
-      answers{};             ///< stores evaluation answers by batch; null: a repeated evaluation starts again
+      answers{};  ///< stores evaluation answers by batch; null: a repeated evaluation starts again
+  std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
   std::string answers_of{};  ///< prefix of the journal's keys: inputs of the answers other than the run
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LocalTraining training() const;
   ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows `setup`, a result of placed()
   /// Copies `setup` to the device of the base. On the processor it is returned unchanged.
-  LocalSetup placed(LocalSetup setup) const;
+  LocalSetup on_device(LocalSetup setup) const;
   EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
+  /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.
+  /// \throws kData, kIo as test_rows() and PreparedTask; kData for a row that is not there
+  std::shared_ptr<const PreparedTask> test_rows(const TestRowsKey& key) const;
 };
 
 }  // namespace evenkeel

@@ -3,7 +3,7 @@
 namespace evenkeel {
 
 const Reduction& Fabric::sums(const RoundView& round) {
-  fail(kInternal, "round ", round.round + 1, ": uploads stayed elsewhere, but this fabric knows of nobody");
+  fail(kInternal, "round ", round.round + 1, ": an upload stayed in another process, but this fabric has only one");
 }
 
 }  // namespace evenkeel

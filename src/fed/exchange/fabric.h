@@ -24,7 +24,7 @@ struct ClientProgress {
 
 /// Inputs of the training tasks of a round: the task of a client is server.training_task(state, client, round). A
 /// fabric with a server process next to its clients (the cluster) makes the tasks there. Its replies then report the
-/// traffic in Reply::crossed.
+/// size of the task in Reply::task_size.
 struct TrainingRound {
   const ServerState& state;
   const RoundView& round;
@@ -48,7 +48,7 @@ struct Exchange {
   /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
-  bool encodes = false;  ///< on_reply accepts replies with a payload that is not encoded yet (Reply::late)
+  bool encodes = false;                     ///< on_reply accepts replies with a deferred upload (fed/exchange/upload.h)
 };
 
 /// Interface of a transport. Threads: callers make one call at a time, from any thread. An implementation may use
@@ -76,7 +76,7 @@ class Fabric {
   virtual bool may_ask_again() const { return false; }
 
   /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have
-  /// arrived, when some uploads stayed in the process that made them (Reply::crossed). Each of those processes
+  /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each of those processes
   /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
   virtual const Reduction& sums(const RoundView& round);
 

@@ -22,14 +22,16 @@ RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream
   return drawn;
 }
 
-TensorMap gradients_of(const ClientContext& place, const SumGradients& ask, const RowsByTopK& rows) {
+TensorMap gradients_of(const ClientContext& context, const SumGradients& ask, const RowsByTopK& rows) {
   Sites sites;
-  for (const auto& site : ask.sites) sites.emplace(site, place.sites.at(site));
+  for (const auto& site : ask.sites) sites.emplace(site, context.sites.at(site));
   TensorMap sums;
   for (const auto& [top_k, examples] : rows) {
-    const RouterOptions router{.top_k = top_k, .gate_norm = place.config.method.gate_norm};
-    for (auto& [site, part] : weight_gradients(*place.model, sites, examples, place.config.train.batch_size, router,
-                                               place.config.model.compute())) {
+    const GradientRows of{.rows = examples,
+                          .batch_size = context.config.train.batch_size,
+                          .router = {.top_k = top_k, .gate_norm = context.config.method.gate_norm},
+                          .compute = context.config.model.compute()};
+    for (auto& [site, part] : weight_gradients(*context.model, sites, of)) {
       auto& sum = sums[gradient_name(site)];
       sum = sum.defined() ? sum.add_(part) : part;
     }
@@ -41,11 +43,11 @@ TensorMap gradients_of(const ClientContext& place, const SumGradients& ask, cons
 
 std::string gradient_name(const std::string& site) { return site + ".gradient"; }
 
-Reply sum_gradients(const ClientContext& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
+Reply sum_gradients(const ClientContext& context, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream) {
   Reply reply{.client = task.client.id};
-  auto sums = gradients_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
-  if (!sums.empty()) reply.payload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, place.sites);
+  auto sums = gradients_of(context, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
+  if (!sums.empty()) reply.upload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, context.sites);
   return reply;
 }
 

@@ -7,47 +7,48 @@
 namespace evenkeel {
 namespace {
 
-Reply encoded(Reply reply) {
-  if (const auto late = std::exchange(reply.late, {})) reply.payload = late->encode();
+Reply with_encoded_upload(Reply reply) {
+  reply.upload = encoded(std::move(reply.upload));
   return reply;
 }
 
 }  // namespace
 
-void LocalFabric::announce(std::span<const ClientProfile>, const StateUpdate& news) { place.shared->receive(news); }
+void LocalFabric::announce(std::span<const ClientProfile>, const StateUpdate& news) { context.shared->receive(news); }
 
 bool LocalFabric::share(const ServerState& state) {
-  place.shared->take(state);
+  context.shared->take(state);
   return true;
 }
 
 void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& exchange) {
-  const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
+  const auto threads = std::min(static_cast<size_t>(context.config.clients.parallel), to.size());
   // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
-  if (side_by_side > 1)
-    return exchange_in_parallel(to, exchange, side_by_side, [this](const Task& task, const OnProgress& on_progress) {
-      return encoded(answer(task, on_progress));
+  if (threads > 1)
+    return exchange_in_parallel(to, exchange, threads, [this](const Task& task, const OnProgress& on_progress) {
+      return with_encoded_upload(answer(task, on_progress));
     });
   for (const auto& client : to) {
     const Task task = exchange.task_of(client);
     auto reply = answer(task, exchange.on_progress);
-    exchange.on_reply(exchange.encodes ? std::move(reply) : encoded(std::move(reply)));
+    exchange.on_reply(exchange.encodes ? std::move(reply) : with_encoded_upload(std::move(reply)));
   }
 }
 
 Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const {
   if (std::holds_alternative<SumGradients>(task.ask))
-    EK_CHECK(!shards.examples.empty(), kConfig, "method ", place.config.method.name,
+    EK_CHECK(!shards.examples.empty(), kConfig, "method ", context.config.method.name,
              " begins with gradients over training rows, and an evaluation has none: train a round first");
   const int64_t id = task.client.id;
   if (id == kPooledData) return answer_of_pool(task);
-  if (std::holds_alternative<Score>(task.ask)) return Client(place, {}).answer(task, on_progress);
+  if (std::holds_alternative<Score>(task.ask)) return Client(context, {}).answer(task, on_progress);
   const auto known = memories.find(id);
-  Client client(place, shards.examples.at(static_cast<size_t>(id)),
+  Client client(context, shards.examples.at(static_cast<size_t>(id)),
                 known == memories.end() ? TensorMap{} : known->second);
   const auto work = [&] { return client.answer(task, on_progress); };
   return std::holds_alternative<Train>(task.ask)
-             ? in_context(training_context(task.round, place.config.clients.who(id), place.config.method.name), work)
+             ? in_context(training_context(task.round, context.config.clients.who(id), context.config.method.name),
+                          work)
              : work();
 }
 
@@ -56,8 +57,8 @@ Reply LocalFabric::answer_of_pool(const Task& task) const {
   std::vector<OwnedRow> rows;
   for (size_t c = 0; c < clients.size(); ++c)
     for (const auto& row : shards.examples[c]) rows.push_back({&row, clients[c].top_k});
-  return sum_gradients(place, task, rows, std::get<SumGradients>(task.ask).sample.rows,
-                       {place.seed(), "gradient-rows"});
+  return sum_gradients(context, task, rows, std::get<SumGradients>(task.ask).sample.rows,
+                       {context.seed(), "gradient-rows"});
 }
 
 }  // namespace evenkeel

@@ -13,9 +13,9 @@ namespace evenkeel {
 
 /// Runs the tasks of its clients, of the client that owns all rows (kPooledData), and of the evaluation client.
 struct LocalFabric : Fabric {
-  explicit LocalFabric(ClientContext workplace) : place(std::move(workplace)) {}
+  explicit LocalFabric(ClientContext shared) : context(std::move(shared)) {}
 
-  ClientContext place;
+  ClientContext context;
   Shards shards;                       ///< training rows by client; empty if nobody trains
   std::vector<ClientProfile> clients;  ///< owners of `shards`, in the same order
   ClientMemories memories;             ///< as of the last committed round

@@ -136,10 +136,10 @@ void check_point(const TaskScore& score, const Task& asked, AnswerKind kind) {
   const auto& client = asked.client;
   EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task),
            ", asked: ", ask.task);
-  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.reading == ask.reading &&
+  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.reading == ask.rank_eval_mode &&
                score.served_by == ask.served_by,
            kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", reading \"", shown(score.reading),
-           "\", asked: ", client.budget, ", up to K = ", client.top_k, ", reading \"", ask.reading, '"');
+           "\", asked: ", client.budget, ", up to K = ", client.top_k, ", reading \"", ask.rank_eval_mode, '"');
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {
 TEST(MergedScore, AStrangersScoreHasToBePossible) {
   auto good = choices("110", "111", {{"yes", 3}});
   good.score.budget = 0.5, good.score.top_k = 2, good.score.reading = "b";
-  const Task asked{.client = {.budget = 0.5, .top_k = 2}, .ask = Score{.task = "files", .reading = "b"}};
+  const Task asked{.client = {.budget = 0.5, .top_k = 2}, .ask = Score{.task = "files", .rank_eval_mode = "b"}};
   EXPECT_NO_THROW(check_score(good, asked, AnswerKind::kChoice, 3));
   const auto refused = [&](auto change) {
     auto bad = good;

@@ -64,7 +64,8 @@ Task task_of(const JsonView& header, EncodedPayload payload) {
 }
 
 Reply reply_of(const JsonView& header, EncodedPayload payload) {
-  Reply reply{.client = header.at("client").integer(kPooledData), .payload = std::move(payload)};
+  Reply reply{.client = header.at("client").integer(kPooledData)};
+  if (payload.size() > 0) reply.upload = std::move(payload);
   header.require(
       read_kind<LocalReport>(header, kReport, reply.report) || read_kind<Scored>(header, kScored, reply.report),
       ": a reply without a report");
@@ -78,12 +79,18 @@ EncodedPayload payload_of(const JsonView& header, const at::Tensor& bytes_N) {
   return payload;
 }
 
+/// The payload that a message of `reply` carries; empty where there is none.
+EncodedPayload payload_in(const Reply& reply) {
+  const auto* payload = encoded_payload(reply.upload);
+  return payload ? *payload : EncodedPayload{};
+}
+
 /// The header's length. \throws kData when there are fewer bytes than it says.
-int64_t header_length(const at::Tensor& bytes_N, const std::string& place) {
+int64_t header_length(const at::Tensor& bytes_N, const std::string& source) {
   const int64_t bytes = bytes_N.numel();
   uint64_t length = 0;
   if (bytes >= kLength) std::memcpy(&length, bytes_N.const_data_ptr(), kLength);
-  EK_CHECK(bytes >= kLength && length <= static_cast<uint64_t>(std::min(bytes - kLength, kMostHeader)), kData, place,
+  EK_CHECK(bytes >= kLength && length <= static_cast<uint64_t>(std::min(bytes - kLength, kMostHeader)), kData, source,
            ": no message: ", bytes, " bytes, a header of ", length);
   return static_cast<int64_t>(length);
 }
@@ -109,30 +116,30 @@ std::string header_of(const Task& task) {
 std::string header_of(const Reply& reply) {
   OrderedJson header = {{"message", kReply}, {"client", reply.client}};
   write_kind(header, reply.report, {kReport, kScored});
-  return text_of(std::move(header), reply.payload);
+  return text_of(std::move(header), payload_in(reply));
 }
 
 at::Tensor to_bytes(const StateUpdate& news) { return in_bytes(header_of(news), news.payload); }
 at::Tensor to_bytes(const Task& task) { return in_bytes(header_of(task), task.payload); }
-at::Tensor to_bytes(const Reply& reply) { return in_bytes(header_of(reply), reply.payload); }
+at::Tensor to_bytes(const Reply& reply) { return in_bytes(header_of(reply), payload_in(reply)); }
 
-Message from_parts(std::string_view text, const at::Tensor& payload_N, const std::string& place) {
-  EK_CHECK(static_cast<int64_t>(text.size()) <= kMostHeader, kData, place, ": a header of ", text.size(), " bytes");
-  const Json json = parse_json(text, place, kData);
-  const JsonView header(json, place, kData);
+Message from_parts(std::string_view text, const at::Tensor& payload_N, const std::string& source) {
+  EK_CHECK(static_cast<int64_t>(text.size()) <= kMostHeader, kData, source, ": a header of ", text.size(), " bytes");
+  const Json json = parse_json(text, source, kData);
+  const JsonView header(json, source, kData);
   auto payload = payload_of(header, payload_N);
   const auto& kind = header.at("message").string();
   if (kind == kNews) return news_of(header, std::move(payload));
   if (kind == kTask) return task_of(header, std::move(payload));
-  EK_CHECK(kind == kReply, kData, place, ": a message of unknown kind \"", kind, "\"");
+  EK_CHECK(kind == kReply, kData, source, ": a message of unknown kind \"", kind, "\"");
   return reply_of(header, std::move(payload));
 }
 
-Message from_bytes(const at::Tensor& bytes_N, const std::string& place) {
-  const int64_t length = header_length(bytes_N, place);
+Message from_bytes(const at::Tensor& bytes_N, const std::string& source) {
+  const int64_t length = header_length(bytes_N, source);
   const std::string_view text(static_cast<const char*>(bytes_N.const_data_ptr()) + kLength,
                               static_cast<size_t>(length));
-  return from_parts(text, bytes_N.narrow(0, kLength + length, bytes_N.numel() - kLength - length), place);
+  return from_parts(text, bytes_N.narrow(0, kLength + length, bytes_N.numel() - kLength - length), source);
 }
 
 }  // namespace evenkeel

@@ -15,6 +15,7 @@
 
 #include "base/format/record.h"
 #include "base/plain/error.h"
+#include "fed/exchange/upload.h"
 #include "lora/payload.h"
 #include "methods/protocol.h"
 #include "scoring/task_evaluation.h"
@@ -63,7 +64,7 @@ struct SumGradients {
 /// Asks a client that never trains to score one task with the broadcast in Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
-  std::string reading{};                ///< rank evaluation mode, a or b (TaskScore::reading)
+  std::string rank_eval_mode{};         ///< rank evaluation mode, a or b (TaskScore::reading)
   ServedBy served_by = ServedBy::kRun;  ///< other than kRun: the payload is the exported adapter and is used as it is
   bool predictions = false;
   bool own_rows = false;  ///< true: score the client's own test rows; false: the task's
@@ -73,7 +74,7 @@ struct Score {
 
   void visit(auto& field) {
     field("task", task);
-    field("reading", reading);
+    field("reading", rank_eval_mode);
     field.optional("served_by", served_by);
     field("predictions", predictions);
     field.optional("own_rows", own_rows);
@@ -106,31 +107,15 @@ struct Scored {
   }
 };
 
-/// Bytes sent between a client and the process that gave it its task, when that was not the server's own process.
-struct Crossed {
-  int64_t bytes_down = 0, bytes_up = 0;
-  std::map<std::string, int64_t> down_parts{}, up_parts{};
-
-  void visit(auto& field) {
-    field("bytes_down", bytes_down);
-    field("bytes_up", bytes_up);
-    field("down_parts", down_parts);
-    field("up_parts", up_parts);
-  }
-};
-
 /// A client's reply to a Task.
 struct Reply {
   int64_t client = 0;
-  EncodedPayload payload{};
-  /// Set only by clients of this process: an upload that is not encoded yet (Exchange::encodes). `payload` is then
-  /// empty.
-  std::optional<DeferredPayload> late{};
+  Upload upload{};
   std::variant<LocalReport, Scored> report{};
   TensorMap memory{};  ///< tensors that the client keeps until its next round; never sent in messages
-  /// Set only by fabrics with a server process next to their clients; never sent in messages. If `payload` is empty,
-  /// the upload stays in the process that made it until the sums of the round are taken.
-  std::optional<Crossed> crossed{};
+  /// Size of the task's payload. Set only if another process than the server's made the task (TrainingRound); never
+  /// sent in messages.
+  std::optional<PayloadSize> task_size{};
 };
 
 /// Returns the report of `reply` as a `Report` (LocalReport or Scored).
@@ -142,12 +127,14 @@ const Report& report_of(const Reply& reply) {
   return *report;
 }
 
-/// Encodes a message without its payload as JSON, for transports that send the payload separately.
+/// Encodes a message without its payload as JSON, for transports that send the payload separately. The header of a
+/// reply does not hold the size of a remote upload.
 std::string header_of(const StateUpdate& news);
 std::string header_of(const Task& task);
 std::string header_of(const Reply& reply);
 
-/// Encodes a message with its payload. Reply::memory and Reply::crossed are left out.
+/// Encodes a message with its payload. Reply::memory and Reply::task_size are left out. The upload of a reply must be
+/// encoded or absent.
 /// \return [N] uint8
 at::Tensor to_bytes(const StateUpdate& news);
 at::Tensor to_bytes(const Task& task);
@@ -159,11 +146,11 @@ using Message = std::variant<StateUpdate, Task, Reply>;
 /// \param payload_N  [N] uint8; undefined or empty if the message has no payload. The message keeps a reference to it.
 /// \param place      the sender, for error messages
 /// \throws kData when header and payload are not a message
-Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& place);
+Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& source);
 /// Decodes a message from the bytes of to_bytes().
 /// \param place  the sender, for error messages
 /// \throws kData when the bytes are not a message
-Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
+Message from_bytes(const at::Tensor& bytes_N, const std::string& source);
 
 /// Maps a kind of content to its size in bytes.
 using Traffic = std::map<std::string, int64_t>;

@@ -42,11 +42,11 @@ class Events {
   std::deque<Event> events_;
 };
 
-class SideBySide {
+class ParallelExchange {
  public:
-  SideBySide(const Exchange& exchange, const std::function<Reply(const Task&, const OnProgress&)>& work)
+  ParallelExchange(const Exchange& exchange, const std::function<Reply(const Task&, const OnProgress&)>& work)
       : exchange_(exchange), work_(work) {}
-  ~SideBySide() { stop_ = true; }  // as members, the threads are joined after it
+  ~ParallelExchange() { stop_ = true; }  // threads are joined after it, as members
 
   void start(Task task) {
     try {
@@ -57,7 +57,7 @@ class SideBySide {
     ++running_;
   }
   size_t running() const { return running_; }
-  void hear_one() {
+  void handle_event() {
     auto event = events_.wait();
     if (const auto* progress = std::get_if<ClientProgress>(&event)) {
       if (exchange_.on_progress) exchange_.on_progress(*progress);
@@ -94,11 +94,10 @@ class SideBySide {
 
 void exchange_in_parallel(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
                           const std::function<Reply(const Task&, const OnProgress&)>& work) {
-  SideBySide side_by_side(exchange, work);
-  for (size_t next = 0; next < clients.size() || side_by_side.running() > 0;) {
-    while (next < clients.size() && side_by_side.running() < threads)
-      side_by_side.start(exchange.task_of(clients[next++]));
-    side_by_side.hear_one();
+  ParallelExchange parallel(exchange, work);
+  for (size_t next = 0; next < clients.size() || parallel.running() > 0;) {
+    while (next < clients.size() && parallel.running() < threads) parallel.start(exchange.task_of(clients[next++]));
+    parallel.handle_event();
   }
 }
 

@@ -5,6 +5,7 @@
 #include "fed/run/state_evaluation.h"
 #include "fed/testing.h"
 #include "lora/peft.h"
+#include "scoring/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -16,7 +17,7 @@ class Served : public testing::SmallRun {
     auto e = experiment(method, Purpose::kTrain, "evaluate.budgets=[0.25]", settings);
     std::vector<std::string> names;
     for (const auto& point : evaluation_points(e.server, beginning(e).state))
-      names.push_back(concat(point.reading, config::name_of(point.served_by)));
+      names.push_back(concat(point.rank_eval_mode, config::name_of(point.served_by)));
     return names;
   }
 
@@ -41,10 +42,11 @@ class Served : public testing::SmallRun {
     const auto adapters = load_peft_adapter(root() / "adapter", e.server.sites);
     std::vector<Prediction> predictions;
     const auto& config = e.server.config;
-    evaluate_task(*e.fabric.place.model, e.fabric.place.tokenizer,
-                  {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, find_task("builtin:sizes"),
-                  test_rows(find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
-                  e.fabric.place.evaluation(), &predictions);
+    testing::evaluate_task(
+        *e.fabric.context.model, e.fabric.context.tokenizer,
+        {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, find_task("builtin:sizes"),
+        test_rows(find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
+        e.fabric.context.evaluation(), &predictions);
     return outputs(predictions);
   }
 };
@@ -73,7 +75,7 @@ TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
   save_peft_adapter(root() / "adapter", adapter, e.server.sites, peft_info("model", adapter));
   std::map<ServedBy, std::vector<std::string>> scored;
   for (const auto& point : evaluation_points(e.server, state)) {
-    const auto one = score(e.server, e.fabric, state, point, {.task = "builtin:sizes", .predictions = true}).value();
+    const auto one = score(e.server, e.fabric, state, point, {{.task = "builtin:sizes", .predictions = true}}).value();
     EXPECT_EQ(one.score.served_by, point.served_by);
     scored[point.served_by] = outputs(one.predictions);
     const auto file_gates =

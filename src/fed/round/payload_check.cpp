@@ -28,32 +28,32 @@ std::vector<int64_t> shape_of(const Site& site, const Factor& factor, int64_t ra
   return shape;
 }
 
-void require_finite(const at::Tensor& tensor, const std::string& name, const std::string& place) {
+void require_finite(const at::Tensor& tensor, const std::string& name, const std::string& source) {
   const bool finite = !tensor.is_floating_point() || at::isfinite(tensor).all().item<bool>();
-  EK_CHECK(finite, kData, place, ": ", name, " holds a value that is not finite");
+  EK_CHECK(finite, kData, source, ": ", name, " holds a value that is not finite");
 }
 
 void check_factors(const LoraFactors& factors, const Site& site, int64_t most, const std::string& name,
-                   const std::string& place) {
-  EK_CHECK(std::isfinite(factors.scaling), kData, place, ": the scaling of ", name, " is not finite");
+                   const std::string& source) {
+  EK_CHECK(std::isfinite(factors.scaling), kData, source, ": the scaling of ", name, " is not finite");
   for (const auto& factor : kFactors) {
     const auto& tensor = factors.*factor.tensor;
     if (!tensor.defined()) continue;
     const int64_t rank = factors.rank();
-    EK_CHECK(rank >= 1 && rank <= most, kData, place, ": ", name, " is of rank ", rank, ", allowed: 1 to ", most);
+    EK_CHECK(rank >= 1 && rank <= most, kData, source, ": ", name, " is of rank ", rank, ", allowed: 1 to ", most);
     const auto shape = shape_of(site, factor, rank);
-    EK_CHECK(tensor.is_floating_point() && tensor.sizes() == at::IntArrayRef(shape), kData, place, ": ", name, "/",
+    EK_CHECK(tensor.is_floating_point() && tensor.sizes() == at::IntArrayRef(shape), kData, source, ": ", name, "/",
              factor.name, " is ", c10::toString(tensor.scalar_type()), " [", join(tensor.sizes().vec()),
              "], expected numbers of shape [", join(shape), "]");
-    require_finite(tensor, concat(name, "/", factor.name), place);
+    require_finite(tensor, concat(name, "/", factor.name), source);
   }
 }
 
-void check_state(const AdapterState& state, const Sites& sites, int64_t most_rank, const std::string& place) {
+void check_state(const AdapterState& state, const Sites& sites, int64_t most_rank, const std::string& source) {
   for (const auto& [name, factors] : state) {
     const auto site = sites.find(name);
-    EK_CHECK(site != sites.end(), kData, place, ": ", shown(name), " is none of the model's adapted weights");
-    check_factors(factors, site->second, most_rank, name, place);
+    EK_CHECK(site != sites.end(), kData, source, ": ", shown(name), " is none of the model's adapted weights");
+    check_factors(factors, site->second, most_rank, name, source);
   }
 }
 
@@ -110,65 +110,65 @@ std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, i
 }
 
 void check_upload(const LoraFactors& sent, const LoraFactors& expected, std::optional<int64_t> up_to,
-                  const std::string& name, const std::string& place) {
-  EK_CHECK(std::isfinite(sent.scaling), kData, place, ": the scaling of ", name, " is not finite");
-  EK_CHECK(!sent.ranks.defined(), kData, place, ": the experts of ", name, " differ in rank");
+                  const std::string& name, const std::string& source) {
+  EK_CHECK(std::isfinite(sent.scaling), kData, source, ": the scaling of ", name, " is not finite");
+  EK_CHECK(!sent.ranks.defined(), kData, source, ": the experts of ", name, " differ in rank");
   for (const auto& factor : kFactors) {
     const auto &one = sent.*factor.tensor, &other = expected.*factor.tensor;
     const auto full = concat(name, "/", factor.name);
-    EK_CHECK(one.defined() == other.defined(), kData, place, ": ", full,
+    EK_CHECK(one.defined() == other.defined(), kData, source, ": ", full,
              one.defined() ? " was not to be sent" : " is missing");
     if (!one.defined()) continue;
     const int64_t rank = sent.rank(), most = up_to.value_or(expected.rank());
-    EK_CHECK(rank == most || (up_to && rank >= 1 && rank < most), kData, place, ": ", full, " is of rank ", rank,
+    EK_CHECK(rank == most || (up_to && rank >= 1 && rank < most), kData, source, ": ", full, " is of rank ", rank,
              ", expected ", most, up_to ? " or less" : "");
     const auto shape = at_rank(other, factor, rank);
-    EK_CHECK(one.is_floating_point() && one.sizes() == at::IntArrayRef(shape), kData, place, ": ", full, " is ",
+    EK_CHECK(one.is_floating_point() && one.sizes() == at::IntArrayRef(shape), kData, source, ": ", full, " is ",
              c10::toString(one.scalar_type()), " [", join(one.sizes().vec()), "], expected numbers of shape [",
              join(shape), "]");
-    require_finite(one, full, place);
+    require_finite(one, full, source);
   }
 }
 
 void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std::string& name,
-                  const std::string& place) {
-  EK_CHECK(sent.scalar_type() == expected.scalar_type() && sent.sizes() == expected.sizes(), kData, place, ": ", name,
+                  const std::string& source) {
+  EK_CHECK(sent.scalar_type() == expected.scalar_type() && sent.sizes() == expected.sizes(), kData, source, ": ", name,
            " is ", c10::toString(sent.scalar_type()), " [", join(sent.sizes().vec()), "], expected ",
            c10::toString(expected.scalar_type()), " [", join(expected.sizes().vec()), "]");
-  require_finite(sent, name, place);
+  require_finite(sent, name, source);
   const bool counts = !sent.is_floating_point() && sent.numel() > 0;
-  EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, place, ": ", name, " counts less than nothing");
+  EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, source, ": ", name, " counts less than nothing");
 }
 
 /// What a client can have done in a round, by what was agreed with it.
 void check_report(const Server& server, const ClientProfile& client, const LocalReport& report,
-                  const std::string& place) {
+                  const std::string& source) {
   const auto& config = server.config;
   const int64_t steps = local_steps(config.train, static_cast<int64_t>(client.examples));
   const int64_t most = steps * config.train.batch_size * config.train.accumulation * config.data.cutoff;
-  EK_CHECK(report.steps == steps, kData, place, ": ", report.steps, " steps, expected ", steps);
-  EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, place, ": ", report.targets, " targets in ",
-           report.tokens, " tokens, allowed: up to ", most);
+  EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
+  EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
+           " targets in ", report.tokens, " tokens, allowed: up to ", most);
   for (const double loss : {report.loss_sum, report.first_loss, report.last_loss, report.seconds})
-    EK_CHECK(std::isfinite(loss) && loss >= 0, kData, place, ": a loss or time of ", loss);
+    EK_CHECK(std::isfinite(loss) && loss >= 0, kData, source, ": a loss or time of ", loss);
   for (const auto& [name, value] : report.metrics)
-    EK_CHECK(std::isfinite(value), kData, place, ": ", shown(name), " is ", value);
-  EK_CHECK(report.counts.size() == server.model.moe_layers.size(), kData, place, ": expert counts of ",
+    EK_CHECK(std::isfinite(value), kData, source, ": ", shown(name), " is ", value);
+  EK_CHECK(report.counts.size() == server.model.moe_layers.size(), kData, source, ": expert counts of ",
            report.counts.size(), " layers, expected ", server.model.moe_layers.size());
   for (const auto& layer : server.model.moe_layers) {
     const auto counts = report.counts.find(layer);
     const bool fits = counts != report.counts.end() && counts->second.counts.numel() == server.model.num_experts &&
                       counts->second.counts.min().item<int64_t>() >= 0;
-    EK_CHECK(fits, kData, place, ": the expert counts of ", layer, " are not ", server.model.num_experts,
+    EK_CHECK(fits, kData, source, ": the expert counts of ", layer, " are not ", server.model.num_experts,
              " numbers of 0 or more");
   }
 }
 
 template <typename Map>
-void check_names(const Map& sent, const Map& expected, const std::string& place) {
+void check_names(const Map& sent, const Map& expected, const std::string& source) {
   for (const auto& [name, value] : sent)
-    EK_CHECK(expected.contains(name), kData, place, ": ", shown(name), " was not to be sent");
-  for (const auto& [name, value] : expected) EK_CHECK(sent.contains(name), kData, place, ": ", name, " is missing");
+    EK_CHECK(expected.contains(name), kData, source, ": ", shown(name), " was not to be sent");
+  for (const auto& [name, value] : expected) EK_CHECK(sent.contains(name), kData, source, ": ", name, " is missing");
 }
 
 }  // namespace
@@ -187,14 +187,14 @@ DownloadTerms news_terms(const Server& server, int64_t round) {
   return {.rank = rank, .delta_rank = delta_rank, .values = factor_values(server.sites, rank + delta_rank) + kVectors};
 }
 
-void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& place) {
-  EK_CHECK(payload.base_delta.empty() || terms.delta_rank > 0, kData, place,
+void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& source) {
+  EK_CHECK(payload.base_delta.empty() || terms.delta_rank > 0, kData, source,
            " changes the base, which the method agreed on does not");
   const int64_t values = values_in(payload);
-  EK_CHECK(values <= terms.values, kData, place, " holds ", values, " values, agreed on: up to ", terms.values);
-  check_state(payload.adapters, sites, terms.rank, place);
-  check_state(payload.base_delta, sites, terms.delta_rank, place);
-  for (const auto& [name, tensor] : payload.extras) require_finite(tensor, shown(name), place);
+  EK_CHECK(values <= terms.values, kData, source, " holds ", values, " values, agreed on: up to ", terms.values);
+  check_state(payload.adapters, sites, terms.rank, source);
+  check_state(payload.base_delta, sites, terms.delta_rank, source);
+  for (const auto& [name, tensor] : payload.extras) require_finite(tensor, shown(name), source);
 }
 
 Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
@@ -222,27 +222,28 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
 }
 
 void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,
-                  const std::string& place) {
-  EK_CHECK(sent.base_delta.empty(), kData, place, " brings a change of the base, which is the server's to make");
-  check_names(sent.adapters, expected.adapters, place);
-  check_names(sent.extras, expected.extras, place);
+                  const std::string& source) {
+  EK_CHECK(sent.base_delta.empty(), kData, source, " brings a change of the base, which is the server's to make");
+  check_names(sent.adapters, expected.adapters, source);
+  check_names(sent.extras, expected.extras, source);
   for (const auto& [name, factors] : sent.adapters)
-    check_upload(factors, expected.adapters.at(name), up_to, name, place);
-  for (const auto& [name, tensor] : sent.extras) check_upload(tensor, expected.extras.at(name), name, place);
+    check_upload(factors, expected.adapters.at(name), up_to, name, source);
+  for (const auto& [name, tensor] : sent.extras) check_upload(tensor, expected.extras.at(name), name, source);
 }
 
 double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
                             const Reply& reply) {
-  const auto place = concat("the reply of ", server.config.clients.who(client.id));
-  check_report(server, client, report_of<LocalReport>(reply), place);
-  EK_CHECK(reply.payload.size() > 0, kData, place, " brings no upload");
-  const auto sent = decode(reply.payload.bytes, place);
+  const auto source = concat("the reply of ", server.config.clients.who(client.id));
+  check_report(server, client, report_of<LocalReport>(reply), source);
+  const auto* payload = encoded_payload(reply.upload);
+  EK_CHECK(payload, kData, source, " brings no upload");
+  const auto sent = decode(payload->bytes, source);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
   const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
-  check_upload(sent, expected_upload(server, state, client, download), up_to, place);
+  check_upload(sent, expected_upload(server, state, client, download), up_to, source);
   server.method->check_upload(sent, client);
   const double moved = update_norm(sent, download), most = server.config.clients.update_norm;
-  EK_CHECK(most == 0 || moved <= most, kData, place, " moves by ", moved, ", clients.update_norm allows ", most);
+  EK_CHECK(most == 0 || moved <= most, kData, source, " moves by ", moved, ", clients.update_norm allows ", most);
   return moved;
 }
 

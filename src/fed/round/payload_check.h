@@ -25,7 +25,7 @@ DownloadTerms news_terms(const Server& server, int64_t round);
 /// \param place  the sender, for error messages
 /// \throws kData naming the site or tensor: unknown to the model, of another shape, of a rank above the terms, or not
 /// finite
-void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& place);
+void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& source);
 
 /// Returns the names, dtypes and shapes of the upload of a client after a round on `download`. Factors have no storage
 /// (device meta); the values of extras have no meaning. Sites are prepared one at a time to save memory.
@@ -38,7 +38,8 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
 /// \param place     the sender, for error messages
 /// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, or a negative
 /// count
-void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to, const std::string& place);
+void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,
+                  const std::string& source);
 
 /// Checks the reply to a training task: its report, its upload, and the method's own check of the upload.
 /// \return update_norm() of the upload against the client's download

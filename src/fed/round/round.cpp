@@ -13,6 +13,7 @@
 #include "fed/round/payload_check.h"
 #include "fed/round/round_measures.h"
 #include "fed/round/starting_adapter.h"
+#include "fed/round/training_tasks.h"
 #include "fed/round/virtual_clock.h"
 
 namespace evenkeel {
@@ -38,11 +39,10 @@ struct Round {
   RoundView view;
   OtherTraffic other{};
   PhaseSeconds seconds{};
-  Broadcasts broadcasts{};
-  std::map<int64_t, ClientRecord> begun{};  // by client that has its task
-  std::set<int64_t> awaited{};              // clients that have neither replied nor been lost
-  std::set<int64_t> elsewhere{};            // clients with an upload in the process that made it
-  std::vector<LostClient> lost{};           // clients without a reply in the round
+  TrainingTasks tasks{server, now.state, view};
+  std::set<int64_t> awaited{};     // clients that have neither replied nor been lost
+  std::set<int64_t> remote{};      // clients with a remote upload
+  std::vector<LostClient> lost{};  // clients without a reply in the round
   RoundClock clock{server.config, view, now};
 
   const ClientProfile* participant(int64_t id) const {
@@ -64,40 +64,22 @@ struct Round {
 
   Task task_of(const ClientProfile& client) {
     progress.begin_client(client);
-    auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view, &broadcasts); });
-    auto& record = begun[client.id];
-    record.id = client.id;
-    record.bytes_down = task.payload.size();
-    record.down_parts = task.payload.parts;
-    return task;
+    return timed(seconds.broadcast, [&] { return tasks.make(client); });
   }
 
   void store(const Reply& reply) {
-    const auto known = begun.find(reply.client);
-    if (known == begun.end() && !reply.crossed) return;  // it answers no task of this round
-    if (awaited.erase(reply.client) == 0) return;        // a second reply
-    auto record = reply.crossed ? crossed(reply) : known->second;
-    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
+    if (!awaited.contains(reply.client)) return;  // a second reply
+    auto record = tasks.record_of(reply);
+    if (!record) return;
+    awaited.erase(reply.client);
     const auto& client = *participant(reply.client);
-    record.flops = client_flops(server, client, record);
-    const bool stays = reply.crossed && !reply.late && reply.payload.size() == 0;
-    if (stays) elsewhere.insert(client.id);
+    record->flops = client_flops(server, client, *record);
+    if (std::holds_alternative<RemoteUpload>(reply.upload)) remote.insert(client.id);
     timed(seconds.upload, [&] {
-      stays ? journal.note(std::move(record), reply.memory)
-            : journal.store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
+      journal.store(std::move(*record), reply.upload, reply.memory);
       return true;
     });
     progress.end_client(client);
-  }
-
-  static ClientRecord crossed(const Reply& reply) {
-    ClientRecord record;
-    record.id = reply.client;
-    record.bytes_down = reply.crossed->bytes_down;
-    record.bytes_up = reply.crossed->bytes_up;
-    record.down_parts = reply.crossed->down_parts;
-    record.up_parts = reply.crossed->up_parts;
-    return record;
   }
 
   std::string who(int64_t client) const { return server.config.clients.who(client); }
@@ -148,8 +130,7 @@ struct Round {
     enter_loss(client.id, "dropped out");
   }
   void enter_loss(int64_t client, const std::string& why) {
-    const auto task = begun.extract(client);  // none where it was lost before it could take one
-    lost.push_back({client, server.config.clients.name(client), why, task.empty() ? 0 : task.mapped().bytes_down, {}});
+    lost.push_back({client, server.config.clients.name(client), why, tasks.withdraw(client), {}});
   }
   void leave_out(std::span<const LostClient> clients) {
     std::vector<int64_t> ids;
@@ -160,11 +141,11 @@ struct Round {
   ServerState aggregate(Fabric& fabric) {
     std::vector<ClientUpdate> updates;
     for (const auto& client : view.participants)
-      if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
+      if (!remote.contains(client.id)) updates.push_back(journal.update(client));
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
       trim_heap(now.state);
-      return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
+      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view));
     });
   }
 

@@ -22,7 +22,7 @@ Snapshot before_first_round(const Server& server, Fabric& fabric);
 void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 
 /// Runs the round that follows `now`. The clients must have the shared state of `now`. Clients whose upload is in
-/// `journal` do not train again; uploads that stayed with a client's process (Reply::crossed) do not outlive this call.
+/// `journal` do not train again; uploads that stayed with a client's process (RemoteUpload) do not outlive this call.
 /// The result depends only on `now` and the config: it is the same for any order of clients and replies, and after
 /// interruptions.
 /// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads in the

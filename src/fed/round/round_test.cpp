@@ -49,9 +49,9 @@ TEST_F(RoundTest, ClientOrderAndInterruptionDoNotChangeResults) {
 TEST_F(RoundTest, ARoundChangesAdaptersAndNotTheBase) {
   auto e = experiment("fedit");
   std::map<std::string, at::Tensor> base;
-  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) base[name] = tensor.clone();
+  for (const auto& [name, tensor] : e.fabric.context.model->parameters()) base[name] = tensor.clone();
   const auto result = play(e, beginning(e), "moves");
-  for (const auto& [name, tensor] : e.fabric.place.model->parameters())
+  for (const auto& [name, tensor] : e.fabric.context.model->parameters())
     EXPECT_TRUE(at::equal(base.at(name), tensor)) << name;
   const auto begun = beginning(e);
   for (const auto& [site, factors] : result.next.state.global.adapters)
@@ -193,7 +193,7 @@ at::Tensor gradient_over(const Experiment& e, const std::string& site, const Rou
   std::vector<const Example*> rows;
   for (const size_t c : clients)
     for (const auto& row : e.fabric.shards.examples[c]) rows.push_back(&row);
-  return weight_gradient(*e.fabric.place.model, site, e.server.sites.at(site), rows, 50, router);
+  return weight_gradients(*e.fabric.context.model, {{site, e.server.sites.at(site)}}, {rows, 50, router}).at(site);
 }
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
@@ -224,7 +224,7 @@ TEST_F(RoundTest, ComputeDtypeAppliesToTrainingGradientSumsAndEvaluation) {
     int64_t bytes_up = 0;
     gradients.push_back(e.server.gradient_sums(e.fabric, bytes_up)(site, {.rows = 6}));
     trained.push_back(play(e, beginning(e), concat("computed-", dtype)).next.state.global.adapters);
-    EXPECT_EQ(e.fabric.place.forward({}).compute.products,
+    EXPECT_EQ(e.fabric.context.forward({}).compute.products,
               MatmulTable(dtype == "bfloat16" ? MatmulKernel::kBf16Dot : MatmulKernel::kFp32Exact));
   }
   EXPECT_FALSE(at::equal(trained[0].at(site).b, trained[1].at(site).b));
@@ -260,7 +260,7 @@ TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected}) {
     const RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
     const auto pooled = gradient_over(e, site, one, {0, 1}) + gradient_over(e, site, four, {2});
-    e.fabric.place.config.method.gate_norm = gate_norm;
+    e.fabric.context.config.method.gate_norm = gate_norm;
     EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
     const auto federated =
         gradient_over(e, site, one, {0}) + gradient_over(e, site, one, {1}) + gradient_over(e, site, four, {2});
@@ -331,8 +331,8 @@ TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
     EXPECT_EQ(change.a.scalar_type(), at::kBFloat16) << method;
     EXPECT_TRUE(delta.a.is_alias_of(change.a) && delta.b.is_alias_of(change.b)) << method;
     const auto next = play(e, first, "crossed-2-" + method).next;
-    EXPECT_EQ(e.fabric.place.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
-    // Resuming from the file must give the same result, although tensors then share no memory.
+    EXPECT_EQ(e.fabric.context.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
+    // Going on from the file is going on: alias or not.
     save_state(root() / (method + ".state"), first.state);
     const auto again =
         play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
@@ -359,7 +359,7 @@ TEST_F(RoundTest, StateSharedInProcessEqualsTheBroadcast) {
     const auto second = play(e, first, "shared-2-" + method).next;
     for (const auto& [site, change] : first.state.common.base_change) {
       e.fabric.share(first.state);
-      EXPECT_TRUE(e.fabric.place.shared->common().base_change.at(site).a.is_alias_of(change.a)) << site;
+      EXPECT_TRUE(e.fabric.context.shared->common().base_change.at(site).a.is_alias_of(change.a)) << site;
     }
     Lossy told(e.fabric, {});
     auto now = beginning(e);

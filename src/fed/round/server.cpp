@@ -59,8 +59,8 @@ class OrderedSums {
 };
 
 TensorMap gradients_in(const Reply& reply) {
-  if (reply.payload.size() == 0) return {};
-  return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
+  const auto* payload = encoded_payload(reply.upload);
+  return payload ? decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
 }
 
 /// Checks that a reply holds finite gradients of the sites that were asked for. \throws kData
@@ -98,8 +98,9 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
       asked, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
               .on_reply =
                   [&](const Reply& reply) {
-                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData)
-                      bytes_up += reply.payload.size();
+                    const auto* payload = encoded_payload(reply.upload);
+                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
+                      bytes_up += payload->size();
                   },
               .check = [&](const ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
               .on_loss =
@@ -146,6 +147,12 @@ UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updat
 }
 
 }  // namespace
+
+std::vector<ClientProfile> Server::profiles(std::span<const int64_t> ids) const {
+  std::vector<ClientProfile> chosen;
+  for (const int64_t id : ids) chosen.push_back(clients.at(static_cast<size_t>(id)));
+  return chosen;
+}
 
 int64_t Server::max_rank() const {
   const auto ranks = config.client_ranks();
@@ -230,7 +237,7 @@ ServerState Server::aggregate(const ServerState& state, const RoundView& round, 
 }
 
 ClientProfile Server::evaluator(const EvaluationPoint& point) const {
-  const bool cut = point.reading == "a";
+  const bool cut = point.rank_eval_mode == "a";
   const auto rank_at = [&] {
     return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
                         : config.method.entry().rank(point.budget, config.lora.rank);
@@ -244,7 +251,7 @@ ClientProfile Server::evaluator(const EvaluationPoint& point) const {
 }
 
 Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
-  ask.reading = point.reading;
+  ask.rank_eval_mode = point.rank_eval_mode;
   ask.served_by = point.served_by;
   ask.own_rows = point.own_rows();
   const auto client = evaluator(point);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,7 @@ namespace evenkeel {
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  /// Rank evaluation mode, a or b (TaskScore::reading); empty unless the method is a rank method.
-  std::string reading{};
+  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
   ServedBy served_by = ServedBy::kRun;
   std::optional<ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
 
@@ -52,6 +52,8 @@ struct Server {
   }
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora; }
+  /// Returns the profiles of the clients with these ids, in that order.
+  std::vector<ClientProfile> profiles(std::span<const int64_t> ids) const;
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Makes the method's view of the server.
   /// \param round  0 = the first

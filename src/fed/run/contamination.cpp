@@ -128,7 +128,7 @@ Paths training_files_of(const fs::path& folder) {
 }  // namespace
 
 void warn_of_contamination(const Experiment& e) {
-  const auto& config = e.fabric.place.config;
+  const auto& config = e.fabric.context.config;
   const Sets sets(config.data.files);
   const auto tests = tested(config, sets);
   for (const auto& training : trained(e, sets))

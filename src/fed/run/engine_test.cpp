@@ -120,8 +120,8 @@ TEST_P(SyncTest, StepsDoNotSynchronizeBeforeTheirEnd) {
     std::vector<std::string> first, later;
     std::optional<Waits> waits(std::in_place);
     int64_t steps = 0;
-    train_locally(*e.fabric.place.model, *e.server.method, sent, view, e.fabric.shards.examples[0],
-                  e.fabric.place.training(), [&](int64_t, int64_t, int64_t) {
+    train_locally(*e.fabric.context.model, *e.server.method, {sent, view, e.fabric.shards.examples[0]},
+                  e.fabric.context.training(), [&](int64_t, int64_t, int64_t) {
                     if (steps++ > 0) later.insert(later.end(), Waits::seen().begin(), Waits::seen().end());
                     Waits::seen().clear();
                   });
@@ -174,7 +174,7 @@ TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
       return bytes_N.clone();
     });
     std::vector<LocalResult> results;
-    auto training = e.fabric.place.training();
+    auto training = e.fabric.context.training();
     for (const bool elsewhere : {false, true}) {
       TensorMap memory;
       const ClientView view{
@@ -183,8 +183,8 @@ TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
       if (elsewhere)
         training.residence = std::make_shared<Residence>(make_residence(now.state.common, c10::kCPU, cloning));
       const int64_t of_common = copies;
-      results.push_back(
-          train_locally(*e.fabric.place.model, *e.server.method, sent, view, e.fabric.shards.examples[1], training));
+      results.push_back(train_locally(*e.fabric.context.model, *e.server.method,
+                                      {sent, view, e.fabric.shards.examples[1]}, training));
       if (method == "ffa-lora" && elsewhere) {
         EXPECT_GT(of_common, 0);
         EXPECT_LE(copies - of_common, static_cast<int64_t>(e.server.sites.size())) << "A was copied again";
@@ -199,8 +199,8 @@ TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
 
 TEST_F(ResidenceTest, IsNullOnTheCpu) {
   auto e = experiment("fedit");
-  EXPECT_EQ(e.fabric.place.training().residence, nullptr);
-  EXPECT_EQ(e.fabric.place.shared->residence(c10::kCPU), nullptr);
+  EXPECT_EQ(e.fabric.context.training().residence, nullptr);
+  EXPECT_EQ(e.fabric.context.shared->residence(c10::kCPU), nullptr);
 }
 
 TEST_F(ResidenceTest, EstimatesGpuMemoryFromShapes) {

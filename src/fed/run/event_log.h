@@ -1,5 +1,5 @@
-/// \file  Writes what TensorBoard shows of a run: RUN/tensorboard/events.out.tfevents.evenkeel, if report.tensorboard is
-/// true. The file can be read while the run goes on.
+/// \file  Writes what TensorBoard shows of a run: RUN/tensorboard/events.out.tfevents.evenkeel, if report.tensorboard
+/// is true. The file can be read while the run goes on.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ namespace evenkeel {
 
 /// Appends the scalars of rounds and scores to the event file of a run. The step is the round. Tags of a round:
 /// train/loss, train/tokens, ..., traffic/bytes_up, ..., experts/entropy, ..., metrics/NAME; of a score:
-/// evaluate/TASK/budget BUDGET/MEASURE, with " mode a" and " exported NAME" after the budget where they apply. Scores of
-/// single clients are left out.
+/// evaluate/TASK/budget BUDGET/MEASURE, with " mode a" and " exported NAME" after the budget where they apply. Scores
+/// of single clients are left out.
 class EventLog {
  public:
   /// Brings the file of a run folder up to date: adds records that it does not have. A file that has more rounds or

@@ -17,13 +17,13 @@ const std::vector<Example>& largest_shard(const Shards& shards) {
 /// Runs `steps` optimiser steps of `client` and returns their report.
 LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile& client, int64_t steps) {
   const auto& rows = largest_shard(e.fabric.shards);
-  auto& train = e.fabric.place.config.train;
-  const auto epochs = train.local_epochs;
+  auto& train = e.fabric.context.config.train;
+  const auto local_epochs = train.local_epochs;
   train.local_epochs =
       static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
   auto round = e.server.draw(state);
-  const auto reply = Client(e.fabric.place, rows).answer(e.server.training_task(state, client, round));
-  train.local_epochs = epochs;
+  const auto reply = Client(e.fabric.context, rows).answer(e.server.training_task(state, client, round));
+  train.local_epochs = local_epochs;
   return report_of<LocalReport>(reply);
 }
 

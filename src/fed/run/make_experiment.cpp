@@ -66,15 +66,15 @@ Experiment outlined(ExperimentConfig config) {
 
 /// Makes the clients. \param with_rows  true: with their training rows
 void take_clients(Experiment& e, bool with_rows) {
-  const auto& place = e.fabric.place;
-  if (with_rows) e.fabric.shards = make_shards(place.config, place.tokenizer, e.server.model);
-  e.server.clients = make_clients(place.config, e.server.model, sizes_of(e.fabric.shards));
+  const auto& context = e.fabric.context;
+  if (with_rows) e.fabric.shards = make_shards(context.config, context.tokenizer, e.server.model);
+  e.server.clients = make_clients(context.config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
 }
 
 void load_encoder(Experiment& e) {
-  const auto& bert = e.fabric.place.config.evaluate.bert_score;
-  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
+  const auto& bert = e.fabric.context.config.evaluate.bert_score;
+  if (!bert.encoder.empty()) e.fabric.context.bert_scorer = BertScorer::load(bert.encoder, bert);
 }
 
 /// Checks that memory suffices and fingerprints the model's files. The latter reads them in the order of the disk with
@@ -113,10 +113,10 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
 }
 
 void load_weights(Experiment& e) {
-  const auto& config = e.fabric.place.config;
+  const auto& config = e.fabric.context.config;
   auto storage = config.model.storage(config.output.dir);
   storage.device = machine_of(config);
-  e.fabric.place.model = load_model(e.server.model_folder, storage);
+  e.fabric.context.model = load_model(e.server.model_folder, storage);
 }
 
 }  // namespace evenkeel

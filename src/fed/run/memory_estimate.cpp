@@ -58,7 +58,8 @@ bool on_gpu(const Experiment& e) { return names_gpu(e.server.config.model.device
 int64_t base_bytes(const Experiment& e) {
   if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return weight_file_bytes(e.server.model_folder);
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const auto& [name, tensor] : e.fabric.context.model->parameters())
+    bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
 }
 
@@ -77,7 +78,8 @@ int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
 int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
   if (e.server.config.model.base_format == BaseFormat::kStored) return file_bytes;
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const auto& [name, tensor] : e.fabric.context.model->parameters())
+    bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
 }
 

@@ -29,8 +29,8 @@ class Foresight : public SmallRun {
 
 TEST_F(Foresight, DoesNotLoadWeights) {
   const auto foreseen = experiment("fedit", Purpose::kDryRun), real = experiment("fedit");
-  EXPECT_TRUE(foreseen.fabric.place.model->head().values_OI.is_meta());
-  EXPECT_FALSE(real.fabric.place.model->head().values_OI.is_meta());
+  EXPECT_TRUE(foreseen.fabric.context.model->head().values_OI.is_meta());
+  EXPECT_FALSE(real.fabric.context.model->head().values_OI.is_meta());
   EXPECT_EQ(foreseen.fabric.shards.rows, real.fabric.shards.rows);
   ASSERT_EQ(foreseen.server.sites.size(), real.server.sites.size());
   EXPECT_EQ(memory_plan(foreseen).needed(), memory_plan(real).needed());

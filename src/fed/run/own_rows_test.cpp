@@ -102,7 +102,7 @@ TEST_F(OwnRows, ReadingAOfARankMethodCutsToTheClientsRank) {
   const auto points = client_points(e.server);
   ASSERT_EQ(points.size(), 10u);  // two readings; the third client has no test rows
   const auto cut = e.server.evaluator(points[0]), whole = e.server.evaluator(points[2]);
-  EXPECT_EQ(points[0].reading, "a");
+  EXPECT_EQ(points[0].rank_eval_mode, "a");
   EXPECT_EQ(cut.rank, 1);
   EXPECT_EQ(cut.top_k, 4);
   EXPECT_EQ(cut.id, 0);

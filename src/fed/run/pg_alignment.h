@@ -7,13 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/example.h"
 #include "fed/run/experiment.h"
+#include "train/gradient_alignment.h"
 
 namespace evenkeel {
 
@@ -27,37 +27,17 @@ constexpr auto names(AlignMode) {
                     config::EnumName<AlignMode>{"dense", AlignMode::kDense}};
 }
 
-/// The cosine for pseudo-gradients of random other experts. The compared experts' pseudo-gradients are permuted
-/// kShuffles times so that none keeps its own. Permutations are drawn by the run's seed.
-struct ShuffledCosine {
-  static constexpr int64_t kShuffles = 100;
-  double mean = 0, least = 0, most = 0;  ///< of the cosines of all permutations
-};
-
-/// Counts and cosine of one layer, or of all layers with their tensors concatenated.
-struct PgAlignment {
-  std::string layer{};
-  int64_t idle = 0;      ///< number of experts without a token at K_c
-  int64_t compared = 0;  ///< number of idle experts with a true gradient
-  int64_t zero = 0;      ///< number of compared experts with a zero pseudo-gradient
-  std::optional<double>
-      cosine{};  ///< nothing if one side is zero; positive: both point in the direction of higher loss
-  /// Nothing if there is no cosine or fewer than two experts are compared. For all layers: over layers that have two or
-  /// more.
-  std::optional<ShuffledCosine> shuffled{};
-};
-
-/// Computes the alignment of each MoE layer and of all together ("all").
+/// Computes the alignment of each MoE layer and of all together ("all"). Permutations are drawn by the run's seed.
 /// \param rows  rows that nobody trained on
 /// \throws kConfig when the method sends no pseudo-gradients or no row has a target
-std::vector<PgAlignment> pg_alignment(const Experiment& experiment, const ServerState& state,
-                                      std::span<const Example> rows, AlignMode mode);
+std::vector<GradientAlignment> pg_alignment(const Experiment& experiment, const ServerState& state,
+                                            std::span<const Example> rows, AlignMode mode);
 
 /// Computes the alignment for the last committed round of a run folder. Does not write into the folder.
 /// \param limit   number of test rows of each evaluation task
 /// \param data    folder of the tasks' files; empty: the run's
 /// \param device  as after --device; empty: the run's
-std::vector<PgAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit, AlignMode mode,
-                                          const std::string& data = {}, const std::string& device = {});
+std::vector<GradientAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit, AlignMode mode,
+                                                const std::string& data = {}, const std::string& device = {});
 
 }  // namespace evenkeel

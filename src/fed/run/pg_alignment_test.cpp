@@ -34,7 +34,7 @@ class PgAlignmentTest : public testing::SmallRun {
         tensor->mutable_grad() = at::zeros_like(*tensor);
       }
     const std::vector<const Example*> batch{&rows[0]};
-    const auto loss = e.fabric.place.model->loss(
+    const auto loss = e.fabric.context.model->loss(
         pack(batch), {.adapters = &setup.adapters, .base_change = &state.common.base_change, .router = setup.router});
     (loss.sum / static_cast<double>(loss.count)).backward();
     for (const auto& [site, factors] : setup.adapters) {

@@ -19,14 +19,15 @@ ExperimentConfig config_at(const fs::path& folder, const RunAtBudget::Options& o
 
 EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& options) {
   const auto& method = server.config.method;
-  const auto readings = method.entry().readings(server.config.evaluate.rank_eval_modes, server.model.num_experts > 0);
-  EK_CHECK(!readings.empty(), kConfig,
+  const auto modes =
+      method.entry().rank_eval_modes(server.config.evaluate.rank_eval_modes, server.model.num_experts > 0);
+  EK_CHECK(!modes.empty(), kConfig,
            "the run's [evaluate] readings say nothing of this model: a dense one has reading a alone");
-  const auto& wanted = options.reading.empty() ? readings.at(0) : options.reading;
-  EK_CHECK(std::find(readings.begin(), readings.end(), wanted) != readings.end(), kConfig, "--reading is ", wanted,
+  const auto& wanted = options.rank_eval_mode.empty() ? modes.at(0) : options.rank_eval_mode;
+  EK_CHECK(std::find(modes.begin(), modes.end(), wanted) != modes.end(), kConfig, "--reading is ", wanted,
            ", but the run of method ", method.name, " has ",
-           readings[0].empty() ? "none: it is for rank methods" : join(readings));
-  return {.budget = options.budget, .reading = wanted};
+           modes[0].empty() ? "none: it is for rank methods" : join(modes));
+  return {.budget = options.budget, .rank_eval_mode = wanted};
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ RunAtBudget::RunAtBudget(const fs::path& folder, const Options& options)
     : experiment_(make_experiment(config_at(folder, options), Purpose::kEvaluate)) {
   const auto state = last_state(experiment_, Checkpoint(folder / "checkpoint"));
   const auto task = experiment_.server.scoring_task(state, point_at(experiment_.server, options), {});
-  setup_ = Client(experiment_.fabric.place, {}).prepare(task);
+  setup_ = Client(experiment_.fabric.context, {}).prepare(task);
 }
 
 }  // namespace evenkeel

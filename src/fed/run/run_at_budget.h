@@ -17,7 +17,7 @@ class RunAtBudget {
   /// How to open a run.
   struct Options {
     double budget = 1.0;
-    std::string reading{};                            ///< rank evaluation mode, a or b; empty: the first one of the run
+    std::string rank_eval_mode{};                     ///< rank evaluation mode, a or b; empty: the first one of the run
     std::function<void(ExperimentConfig&)> adjust{};  ///< changes the config, e.g. storage and threads
   };
 
@@ -25,16 +25,16 @@ class RunAtBudget {
   /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
   RunAtBudget(const std::filesystem::path& folder, const Options& options);
 
-  const CausalLm& model() const { return *experiment_.fabric.place.model; }
-  const Tokenizer& tokenizer() const { return experiment_.fabric.place.tokenizer; }
+  const CausalLm& model() const { return *experiment_.fabric.context.model; }
+  const Tokenizer& tokenizer() const { return experiment_.fabric.context.tokenizer; }
   /// \see Tokenizer::use_chat_template
   void use_chat_template(const std::filesystem::path& file) {
-    experiment_.fabric.place.tokenizer.use_chat_template(file);
+    experiment_.fabric.context.tokenizer.use_chat_template(file);
   }
   /// \see Tokenizer::use_date
-  void use_date(const jinja::Date& date) { experiment_.fabric.place.tokenizer.use_date(date); }
+  void use_date(const jinja::Date& date) { experiment_.fabric.context.tokenizer.use_date(date); }
   const ExperimentConfig& config() const { return experiment_.server.config; }
-  ForwardOptions forward() const { return experiment_.fabric.place.forward(setup_); }
+  ForwardOptions forward() const { return experiment_.fabric.context.forward(setup_); }
 
  private:
   Experiment experiment_;

@@ -106,9 +106,9 @@ std::vector<fs::path> files_in_manifest(const fs::path& folder) try {
 
 /// Returns the simulated time at the end of a committed round, from its line of rounds.jsonl in the commit.
 double simulated_seconds(const Commit& commit) {
-  const auto place = concat("the record of round ", commit.round);
-  const Json json = parse_json(commit.record, place, kCheckpoint);
-  const auto simulated = JsonView(json, place, kCheckpoint).find("simulated");
+  const auto source = concat("the record of round ", commit.round);
+  const Json json = parse_json(commit.record, source, kCheckpoint);
+  const auto simulated = JsonView(json, source, kCheckpoint).find("simulated");
   return simulated ? record::read<SimulatedRound>(*simulated).end : 0;
 }
 
@@ -358,13 +358,13 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   const auto line = sealed(record::write(record));
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
-  beside_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
+  background_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
   if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
-  beside_->give(adapter_writer(folder_ / "adapter", snapshot.state, server));
+  background_->give(adapter_writer(folder_ / "adapter", snapshot.state, server));
 }
 
 void RunFolder::finish(int64_t last_round) const {
-  beside_->finish();
+  background_->finish();
   checkpoint_.clear(last_round, last_round + 1);
 }
 

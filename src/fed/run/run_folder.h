@@ -110,7 +110,7 @@ class RunFolder {
       : folder_(folder),
         lock_(std::move(lock)),
         checkpoint_(folder / "checkpoint"),
-        beside_(std::make_unique<Background>()) {}
+        background_(std::make_unique<Background>()) {}
   void read_records(std::optional<int64_t> from_round);
   std::vector<EvaluationRecord> kept_scores() const;
   void set_aside_scores() const;
@@ -124,9 +124,9 @@ class RunFolder {
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // end of the lines that belong to the opened round
   mutable std::shared_ptr<AnswerJournal> answers_;
   std::unique_ptr<log::File> log_;
-  RunChanges changes_;                  // written by settle()
-  bool record_missing_ = false;         // the opened round's line of rounds.jsonl is missing
-  std::unique_ptr<Background> beside_;  // declared last, so that it ends before the lock is released
+  RunChanges changes_;                      // written by settle()
+  bool record_missing_ = false;             // the opened round's line of rounds.jsonl is missing
+  std::unique_ptr<Background> background_;  // declared last, so that it ends before the lock is released
 };
 
 /// Reads the config of a run.

@@ -179,7 +179,7 @@ class Seam : public testing::SmallRun, public ::testing::WithParamInterface<std:
       now = {.state = next.state, .memories = next.memories};
     }
     for (const auto& point : evaluation_points(server, now.state))
-      played.scores.push_back(score(server, fabric, now.state, point, {.task = "builtin:sizes"}).value().score);
+      played.scores.push_back(score(server, fabric, now.state, point, {{.task = "builtin:sizes"}}).value().score);
     return played;
   }
 };
@@ -204,7 +204,7 @@ TEST_P(Seam, ClientsInProcessesOfTheirOwnGiveTheSameBits) {
 TEST_P(Seam, ClientsSideBySideGiveTheSameBits) {
   auto e = made(GetParam());
   const auto alone = play(e.server, e.fabric, &e.fabric, root() / concat(GetParam(), "-alone"));
-  e.fabric.place.config.clients.parallel = 2;
+  e.fabric.context.config.clients.parallel = 2;
   const auto together = play(e.server, e.fabric, &e.fabric, root() / concat(GetParam(), "-together"));
   for (size_t t = 0; t < alone.rounds.size(); ++t) {
     testing::expect_same(together.rounds[t].next.state, alone.rounds[t].next.state);
@@ -230,7 +230,7 @@ class SecondPlace : public Fabric {
   SecondPlace(const Server& server, LocalFabric& fabric, const fs::path& folder)
       : server_(server),
         fabric_(fabric),
-        kept_(folder),
+        stored_(folder),
         seats_{testing::Meeting::Seat(meeting_), testing::Meeting::Seat(meeting_)} {}
 
   void announce(std::span<const ClientProfile> to, const StateUpdate& news) override { fabric_.announce(to, news); }
@@ -242,10 +242,10 @@ class SecondPlace : public Fabric {
       client.id % 2 == 0 ? fabric_.exchange(std::span(&client, 1), exchange) : keep(client, exchange);
   }
   const Reduction& sums(const RoundView& round) override {
-    there_ = std::jthread([this, round] {
+    other_process_ = std::jthread([this, round] {
       std::vector<ClientUpdate> updates;
       for (const auto& client : round.participants)
-        if (kept_.holds(client.id)) updates.push_back(kept_.update(client));
+        if (stored_.holds(client.id)) updates.push_back(stored_.update(client));
       server_.aggregate(state_, round, updates, &seats_[1]);
     });
     return seats_[0];
@@ -260,10 +260,9 @@ class SecondPlace : public Fabric {
                                                    ClientRecord record;
                                                    record.id = client.id;
                                                    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-                                                   kept_.store(record, reply.payload, {});
-                                                   reply.crossed = Crossed{task.payload.size(), reply.payload.size(),
-                                                                           task.payload.parts, reply.payload.parts};
-                                                   reply.payload = {};
+                                                   stored_.store(record, reply.upload, {});
+                                                   reply.task_size = size_of(task.payload);
+                                                   reply.upload = RemoteUpload{size_of(*encoded_payload(reply.upload))};
                                                    exchange.on_reply(reply);
                                                    exchange.on_reply(reply);  // once more: known already
                                                  }});
@@ -271,11 +270,11 @@ class SecondPlace : public Fabric {
 
   const Server& server_;
   LocalFabric& fabric_;
-  RoundJournal kept_;
+  RoundJournal stored_;
   ServerState state_;
   testing::Meeting meeting_{2};
   std::array<testing::Meeting::Seat, 2> seats_;
-  std::jthread there_;
+  std::jthread other_process_;
 };
 
 class Elsewhere : public Seam {};

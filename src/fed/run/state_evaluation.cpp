@@ -38,7 +38,7 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
 }
 
 std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
-  if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.reading == "a") return {};
+  if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.rank_eval_mode == "a") return {};
   return server.unexportable_routing(state, point).served_differently();
 }
 
@@ -46,7 +46,7 @@ std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& 
 using Alike = std::tuple<std::string, std::string, ServedBy, double, int64_t>;
 Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
   const auto evaluator = server.evaluator(point);
-  return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
+  return {task, point.rank_eval_mode, point.served_by, evaluator.budget, evaluator.rank};
 }
 
 std::vector<fs::path> joined(std::vector<fs::path> files, const std::vector<fs::path>& more) {
@@ -59,8 +59,8 @@ void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
   std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
   for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
     text += concat(file.string(), ' ', fingerprint_of(file).digest, '\n');
-  e.fabric.place.answers = std::make_shared<AnswerJournal>(journal);
-  e.fabric.place.answers_of = concat(sha256(text).substr(0, 16), ", ");
+  e.fabric.context.answers = std::make_shared<AnswerJournal>(journal);
+  e.fabric.context.answers_of = concat(sha256(text).substr(0, 16), ", ");
 }
 
 /// The state of an evaluation while it runs: the scores so far, and the scores on the rows of all clients.
@@ -94,8 +94,8 @@ struct Evaluation {
     LossCallback on_loss;
     if (hooks.on_missing)
       on_loss = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
-    return score(server, fabric, state, point, {.task = task, .predictions = hooks.predictions}, hooks.on_progress,
-                 on_loss);
+    return score(server, fabric, state, point,
+                 {{.task = task, .predictions = hooks.predictions}, hooks.on_progress, std::move(on_loss)});
   }
 };
 
@@ -117,13 +117,14 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
   std::vector<EvaluationPoint> points;
   if (!server.config.evaluate.per_client) return points;
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
+  const auto modes =
+      server.config.method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
   for (const auto& client : server.clients)
-    for (const auto& reading : readings)
+    for (const auto& mode : modes)
       for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
         if (rows == RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
         points.push_back({.budget = client.budget,
-                          .reading = reading,
+                          .rank_eval_mode = mode,
                           .client = ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
       }
   return points;
@@ -131,23 +132,23 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
+  const auto modes =
+      server.config.method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
-    for (const auto& reading : readings) {
-      points.push_back({budget, reading});
-      for (const auto by : served_elsewhere(server, state, points.back())) points.push_back({budget, reading, by});
+    for (const auto& mode : modes) {
+      points.push_back({budget, mode});
+      for (const auto by : served_elsewhere(server, state, points.back())) points.push_back({budget, mode, by});
     }
   return points;
 }
 
 void check_evaluation(const Experiment& e) {
-  const auto& place = e.fabric.place;
-  const auto& config = place.config;
+  const auto& context = e.fabric.context;
+  const auto& config = context.config;
   const auto check = [&](const std::string& task, std::optional<int64_t> own_of) {
-    const auto rows = config.rows_to_score(own_of, config.evaluate.limit);
-    const auto info = find_task(task, rows);
-    check_task(*place.model, place.tokenizer, info, test_rows(info, rows), place.evaluation());
+    const auto rows = context.test_rows({.task = task, .own_of = own_of, .limit = config.evaluate.limit});
+    check_task(*context.model, *rows, context.evaluation());
   };
   for (const auto& task : config.tasks_here()) check(task, std::nullopt);
   const bool own_rows = config.evaluate.per_client && !config.clients.rows_elsewhere();
@@ -157,18 +158,19 @@ void check_evaluation(const Experiment& e) {
 }
 
 std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
-                            const EvaluationPoint& point, Score ask, const EvaluationProgress& on_progress,
-                            const LossCallback& on_loss) {
+                            const EvaluationPoint& point, const ScoreRequest& request) {
   const std::vector<ClientProfile> evaluator{server.evaluator(point)};
   std::optional<Scored> scored;
-  fabric.exchange(evaluator, {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, ask); },
-                              .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
-                              .on_progress =
-                                  [&](const ClientProgress& done) {
-                                    if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
-                                  },
-                              .full_sync = [&] { return server.full_sync(state); },
-                              .on_loss = on_loss});
+  fabric.exchange(evaluator,
+                  {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, request.ask); },
+                   .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
+                   .on_progress =
+                       [&](const ClientProgress& done) {
+                         if (request.on_progress)
+                           request.on_progress(done.task, done.budget, done.rows_done, done.rows);
+                       },
+                   .full_sync = [&] { return server.full_sync(state); },
+                   .on_loss = request.on_loss});
   return scored;
 }
 

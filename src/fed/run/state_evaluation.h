@@ -42,13 +42,17 @@ void check_evaluation(const Experiment& e);
 /// Reports a client that returns no score, and why.
 using LossCallback = std::function<void(int64_t client, const std::string& why)>;
 
+/// A score that is wanted, and whom to tell about it.
+struct ScoreRequest {
+  Score ask;  ///< the task and options; its rank evaluation mode is replaced by the point's
+  EvaluationProgress on_progress{};
+  LossCallback on_loss{};  ///< empty: a lost client is an error
+};
+
 /// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.
-/// \param ask      the task and options; its rank evaluation mode is replaced by the point's
-/// \param on_loss  empty: a lost client is an error
 /// \return nothing if every client that was to score is lost
 std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
-                            const EvaluationPoint& point, Score ask, const EvaluationProgress& on_progress = {},
-                            const LossCallback& on_loss = {});
+                            const EvaluationPoint& point, const ScoreRequest& request);
 
 /// Receives each score when it is ready.
 using ScoreCallback = std::function<void(const Scored&)>;

@@ -65,7 +65,7 @@ std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
 std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
                                      const std::string& task) {
   for (const auto& score : scores)
-    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.reading &&
+    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.rank_eval_mode &&
         score.served_by == point.served_by && score.client == point.client && score.task == task)
       return score;
   return std::nullopt;
@@ -118,7 +118,7 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
        .on_missing =
            [&](const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why) {
              const auto rows = point.own_rows() ? RowsOf::kOwn : RowsOf::kAll;
-             note_missing(run, {state.round, task, point.budget, point.reading, rows, client, {}, why});
+             note_missing(run, {state.round, task, point.budget, point.rank_eval_mode, rows, client, {}, why});
            }});
   run.folder.answers()->finish();
   return scores;
@@ -262,7 +262,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     auto experiment = experiment_of(std::move(config), {}, hooks);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
     run_folder.keep_log(std::move(log));
-    experiment.fabric.place.answers = run_folder.answers();
+    experiment.fabric.context.answers = run_folder.answers();
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
     if (!was_there) RunFolder::abandon(folder, std::move(lock));
@@ -292,7 +292,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   folder.keep_log(std::move(log));
-  experiment.fabric.place.answers = folder.answers();
+  experiment.fabric.context.answers = folder.answers();
   return {std::move(experiment), std::move(folder)};
 }
 

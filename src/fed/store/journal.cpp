@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
                            kRecordSuffix = ".json";
-constexpr size_t kMostWaiting = 256;               // files, all of which are open for a moment
-constexpr int64_t kMostBeside = int64_t{1} << 26;  // bytes; writing larger uploads is little beside training them
+constexpr size_t kMostWaiting = 256;                     // files, all of which are open for a moment
+constexpr int64_t kMostInBackground = int64_t{1} << 26;  // bytes; writing larger uploads is little beside training them
 
 std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
@@ -43,17 +43,17 @@ RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& repl
     : folder_(std::move(folder)), flush_s_(flush_s) {
   make_folders(folder_);
   if (is_folder(replaces)) replaced_ = uploads_in(replaces);
-  if (flush_s_ > 0) beside_ = std::make_unique<Background>();
+  if (flush_s_ > 0) background_ = std::make_unique<Background>();
 }
 
 void RoundJournal::write(int64_t bytes, std::function<void()> work) const {
-  if (beside_ && bytes <= kMostBeside) return beside_->give(std::move(work));
+  if (background_ && bytes <= kMostInBackground) return background_->give(std::move(work));
   settle();
   work();
 }
 
 void RoundJournal::settle() const {
-  if (beside_) beside_->finish();
+  if (background_) background_->finish();
 }
 
 fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
@@ -73,11 +73,22 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory) {
+void RoundJournal::store(ClientRecord record, const Upload& upload, const TensorMap& memory) {
+  if (const auto* remote = std::get_if<RemoteUpload>(&upload)) return store_remote(std::move(record), *remote, memory);
+  if (const auto* payload = encoded_payload(upload))
+    return store_here(std::move(record), DeferredPayload(*payload), memory);
+  const auto* deferred = std::get_if<DeferredPayload>(&upload);
+  EK_CHECK(deferred, kInternal, "client ", record.id, " has no upload to store");
+  store_here(std::move(record), *deferred, memory);
+}
+
+void RoundJournal::store_here(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory) {
   write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
 }
 
-void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
+void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory) {
+  record.bytes_up = upload.size.bytes;
+  record.up_parts = upload.size.parts;
   record.files.clear();
   write(bytes_of(memory), [=, this] { finish(record, memory); });
 }

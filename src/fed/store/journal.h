@@ -21,6 +21,7 @@
 
 #include "base/format/record.h"
 #include "base/plain/sealed.h"
+#include "fed/exchange/upload.h"
 #include "fed/store/background.h"
 #include "methods/protocol.h"
 #include "train/local_training.h"
@@ -68,10 +69,9 @@ class RoundJournal {
   /// Encodes the upload if necessary and writes upload, memory and record. They are flushed at once or later, see
   /// `flush_s`. Sets bytes_up, up_parts and files of the stored record. An error of the background thread is thrown by
   /// the next call.
-  void store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
-  /// Writes memory and record of a client whose upload stays in the process that made it. `record` must already hold
-  /// bytes_up and up_parts. holds() remains false, so after an interruption the client trains again.
-  void note(ClientRecord record, const TensorMap& memory);
+  /// Of a remote upload only memory and record are written. holds() then remains false, so after an interruption the
+  /// client trains again. REQUIRES an upload of another form than NoUpload
+  void store(ClientRecord record, const Upload& upload, const TensorMap& memory);
   /// Flushes all stored files to disk.
   void flush();
 
@@ -88,8 +88,10 @@ class RoundJournal {
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
   /// Runs `work` now or in the background thread. \param bytes  memory that `work` holds
   void write(int64_t bytes, std::function<void()> work) const;
+  void store_here(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
+  void store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory);
   void write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
-  /// Writes memory and record. store() and note() end with it.
+  /// Writes memory and record.
   void finish(ClientRecord record, const TensorMap& memory);
   void flush_waiting();
   void settle() const;
@@ -105,7 +107,7 @@ class RoundJournal {
   std::vector<std::filesystem::path> waiting_{};      ///< files not flushed yet
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
   std::unique_ptr<Background>
-      beside_{};  ///< background thread, declared last so that it ends first; null if flush_s is 0
+      background_{};  ///< background thread, declared last so that it ends first; null if flush_s is 0
 };
 
 }  // namespace evenkeel

@@ -247,7 +247,7 @@ struct MissingScore {
   int64_t round = 0;  ///< rounds done
   std::string task;
   double budget = 1;
-  std::string reading{};
+  std::string rank_eval_mode{};
   RowsOf rows = RowsOf::kAll;  ///< the missing score: of its own rows, or its part of all rows' score
   int64_t client = 0;
   std::optional<std::string> name{};  ///< set if the client has a name
@@ -257,7 +257,7 @@ struct MissingScore {
     field("round", round);
     field("task", task);
     field("budget", budget);
-    field("reading", reading);
+    field("reading", rank_eval_mode);
     field("rows_of", rows);
     field("client", client);
     field("client_name", name);

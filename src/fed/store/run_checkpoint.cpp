@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/text.h"
 #include "fed/store/manifest.h"

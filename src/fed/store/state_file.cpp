@@ -37,26 +37,26 @@ void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) 
   }
 }
 
-/// Checks that all values of floating-point tensors are finite, and returns the tensors.
-TensorMap finite(TensorMap tensors, const std::string& place) {
+/// `tensors`, each a number throughout.
+TensorMap finite(TensorMap tensors, const std::string& source) {
   for (const auto& [name, tensor] : tensors)
-    EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, place, ": tensor ", name,
+    EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, source, ": tensor ", name,
              " holds a value that is not finite");
   return tensors;
 }
 
-/// Stores a tensor named like "<site>/a" in the adapters. \return false if the name is unknown
-bool place(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
-  if (!name.ends_with(kScaling)) return place_factor(adapters, name, tensor);
+/// Puts "<site>/a" in its place. \return whether there is one
+bool insert_tensor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
+  if (!name.ends_with(kScaling)) return insert_factor(adapters, name, tensor);
   if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
   adapters[std::string(name.substr(0, name.size() - kScaling.size()))].scaling = tensor.item<double>();
   return true;
 }
 
-/// Stores a tensor named like "fixed/<site>/a" in the state. \return false if the name is unknown
-bool place(ServerState& state, std::string_view name, const at::Tensor& tensor) {
+/// Likewise "fixed/<site>/a".
+bool insert_tensor(ServerState& state, std::string_view name, const at::Tensor& tensor) {
   for (const auto& part : kParts)
-    if (name.starts_with(part.prefix)) return place(part.of(state), name.substr(part.prefix.size()), tensor);
+    if (name.starts_with(part.prefix)) return insert_tensor(part.of(state), name.substr(part.prefix.size()), tensor);
   return false;
 }
 
@@ -70,7 +70,7 @@ int64_t id_of(std::string_view name) {
 /// Checks a factor's shape: the site's experts, if any, then `rows` and `columns` (-1: any size). An undefined tensor
 /// passes. \throws kCheckpoint
 struct Fit {
-  const std::string& place;
+  const std::string& source;
   const std::string& name;
   const Site& site;
 
@@ -79,7 +79,7 @@ struct Fit {
     const int64_t axes = site.experts > 0 ? 3 : 2;
     const bool fits = tensor.dim() == axes && (axes == 2 || tensor.size(0) == site.experts) &&
                       (rows < 0 || tensor.size(-2) == rows) && (columns < 0 || tensor.size(-1) == columns);
-    EK_CHECK(fits, kCheckpoint, place, ": ", factor, " of site ", name, " has shape ", tensor.sizes(),
+    EK_CHECK(fits, kCheckpoint, source, ": ", factor, " of site ", name, " has shape ", tensor.sizes(),
              ", which does not fit the model");
   }
 };
@@ -91,14 +91,14 @@ void check_factors(const LoraFactors& f, const Fit& fit) {
   fit("b", f.b, fit.site.out, rank);
   fit("core", f.core, rank, rank);
   const bool ranks_fit = !f.ranks.defined() || (f.ranks.dim() == 1 && f.ranks.size(0) == fit.site.experts);
-  EK_CHECK(ranks_fit, kCheckpoint, fit.place, ": ranks of site ", fit.name, " are not one per expert");
+  EK_CHECK(ranks_fit, kCheckpoint, fit.source, ": ranks of site ", fit.name, " are not one per expert");
 }
 
-void check_sites(const AdapterState& adapters, const Sites& sites, const std::string& place) {
+void check_sites(const AdapterState& adapters, const Sites& sites, const std::string& source) {
   for (const auto& [name, factors] : adapters) {
     const auto site = sites.find(name);
-    EK_CHECK(site != sites.end(), kCheckpoint, place, ": the model has no site ", name);
-    check_factors(factors, {place, name, site->second});
+    EK_CHECK(site != sites.end(), kCheckpoint, source, ": the model has no site ", name);
+    check_factors(factors, {source, name, site->second});
   }
 }
 
@@ -130,7 +130,7 @@ ServerState state_of(const TensorMap& tensors, int64_t round, const std::string&
     else if (view.starts_with(kMemoryPrefix))
       state.memory.emplace(view.substr(kMemoryPrefix.size()), tensor);
     else
-      EK_CHECK(place(state, view, tensor), kCheckpoint, origin, ": unexpected tensor ", name, " of shape ",
+      EK_CHECK(insert_tensor(state, view, tensor), kCheckpoint, origin, ": unexpected tensor ", name, " of shape ",
                tensor.sizes());
   }
   return state;
@@ -156,8 +156,8 @@ ServerState load_state(const fs::path& file, int64_t round) {
 
 at::Tensor encode_state(const ServerState& state) { return encode_safetensors(tensors_of(state)); }
 
-ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& place) {
-  return state_of(decode_safetensors(bytes_N, place).tensors, round, place);
+ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source) {
+  return state_of(decode_safetensors(bytes_N, source).tensors, round, source);
 }
 
 void save_memories(const fs::path& file, const ClientMemories& memories) {
@@ -170,18 +170,18 @@ ClientMemories load_memories(const fs::path& file) {
 
 at::Tensor encode_memories(const ClientMemories& memories) { return encode_safetensors(tensors_of(memories)); }
 
-ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& place) {
-  return memories_of(decode_safetensors(bytes_N, place).tensors, place);
+ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& source) {
+  return memories_of(decode_safetensors(bytes_N, source).tensors, source);
 }
 
-void check_state(const ServerState& state, const Sites& sites, const std::string& place) {
+void check_state(const ServerState& state, const Sites& sites, const std::string& source) {
   const auto adapters = completed(state.global.adapters, state.common.fixed);
   for (const auto* part : {&adapters, &state.global.base_delta, &state.common.fixed, &state.common.base_change})
-    check_sites(*part, sites, place);
+    check_sites(*part, sites, source);
   for (const auto& [name, site] : sites) {
     const auto own = adapters.find(name);
     const bool whole = own != adapters.end() && own->second.a.defined() && own->second.b.defined();
-    EK_CHECK(whole || state.common.base_change.contains(name), kCheckpoint, place, ": the factors of site ", name,
+    EK_CHECK(whole || state.common.base_change.contains(name), kCheckpoint, source, ": the factors of site ", name,
              " are missing");
   }
 }

@@ -22,10 +22,10 @@ void save_state(const std::filesystem::path& file, const ServerState& state);
 ServerState load_state(const std::filesystem::path& file, int64_t round);
 
 /// Encodes a state as the bytes of its file, [N] uint8, or decodes it.
-/// \param place  the source of the bytes, for error messages
+/// \param source  the source of the bytes, for error messages
 /// \throws as load_state()
 at::Tensor encode_state(const ServerState& state);
-ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& place);
+ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source);
 
 /// Writes the clients' memories atomically.
 void save_memories(const std::filesystem::path& file, const ClientMemories& memories);
@@ -33,10 +33,10 @@ void save_memories(const std::filesystem::path& file, const ClientMemories& memo
 ClientMemories load_memories(const std::filesystem::path& file);
 /// Encodes the memories as the bytes of their file, [N] uint8, or decodes them. \throws as load_state()
 at::Tensor encode_memories(const ClientMemories& memories);
-ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& place);
+ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& source);
 
 /// Checks that `state` has factors or a change of the base for every site, and that they fit it.
 /// \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
-void check_state(const ServerState& state, const Sites& sites, const std::string& place);
+void check_state(const ServerState& state, const Sites& sites, const std::string& source);
 
 }  // namespace evenkeel

@@ -158,7 +158,7 @@ TEST(Offer, NamesNoFileOfTheServer) {
 
 TEST(Offer, NamesNoFileOfTheServersSets) {
   auto config = ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
-  config.data.files.sets["talk"] = {.train = {"/srv/secret/a.jsonl"}, .test = {}};
+  config.data.files.sets["talk"].train = {"/srv/secret/a.jsonl"};
   const auto text = offered_text(config);
   EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
   const auto read = ExperimentConfig::read(config::Table::parse(text, "the server's offer"));

@@ -157,14 +157,12 @@ void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
 /// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
 /// read or scored
 int64_t own_test_rows(const Experiment& e, int64_t client) {
-  const auto& place = e.fabric.place;
-  const auto& config = place.config;
+  const auto& context = e.fabric.context;
+  const auto& config = context.config;
   if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
-  const auto from = config.own_rows(client, 0);
-  const auto task = find_task("files", from);
-  const auto set = test_rows(task, from);
-  check_task(*place.model, place.tokenizer, task, set, place.evaluation());
-  return static_cast<int64_t>(set.rows.size());
+  const auto rows = context.test_rows({.task = "files", .own_of = client});
+  check_task(*context.model, *rows, context.evaluation());
+  return static_cast<int64_t>(rows->rows().size());
 }
 
 void require_same_base(const Offer& offer, const Experiment& e) {
@@ -346,7 +344,8 @@ Envelope NodeClient::work(const Envelope& envelope) {
                                                 .on_reply =
                                                     [&](const Reply& reply) {
                                                       answer.header = header_of(reply);
-                                                      answer.payload_N = reply.payload.bytes;
+                                                      if (const auto* payload = encoded_payload(reply.upload))
+                                                        answer.payload_N = payload->bytes;
                                                       if (trains) agreement_->memory.propose(task->round, reply.memory);
                                                     },
                                                 .on_progress = options_.on_progress});

@@ -104,7 +104,7 @@ class Serving {
 
   /// A new run: its clients first, who bring what its config says of them.
   Served begin(Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
-    learn_prompts(experiment.fabric.place);
+    learn_prompts(experiment.fabric.context);
     gather(experiment.server);
     complete(experiment);
     auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
@@ -114,7 +114,7 @@ class Serving {
   }
 
   Served resume(Experiment experiment, RunFolder folder, std::unique_ptr<log::File> log) {
-    learn_prompts(experiment.fabric.place);
+    learn_prompts(experiment.fabric.context);
     complete(experiment);
     folder.settle();
     folder.keep_log(std::move(log));
@@ -123,7 +123,7 @@ class Serving {
 
   std::vector<TaskScore> play(Served& run) {
     const auto& server = run.experiment.server;
-    run.experiment.fabric.place.answers = run.folder.answers();
+    run.experiment.fabric.context.answers = run.folder.answers();
     status_.rounds = server.config.train.rounds;
     status_.clients = server.config.clients.count;
     auto joins = joining(server);
@@ -157,7 +157,7 @@ class Serving {
 
   /// With what nodes have brought, and the weights.
   void complete(Experiment& e) {
-    e.server.config = e.fabric.place.config = with_budgets(e.server.config, roster_);
+    e.server.config = e.fabric.context.config = with_budgets(e.server.config, roster_);
     std::vector<size_t> examples;
     for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
     e.server.clients = make_clients(e.server.config, e.server.model, examples);
@@ -220,8 +220,9 @@ class Serving {
       if (taken.contains(id)) continue;
       const auto name = clients.name(id);
       if (name && *name == node.name) return id;
-      const bool kept = name && std::find(options_.names.begin(), options_.names.end(), *name) != options_.names.end();
-      if (!free && !kept) free = id;
+      const bool is_named =
+          name && std::find(options_.names.begin(), options_.names.end(), *name) != options_.names.end();
+      if (!free && !is_named) free = id;
     }
     return free;
   }

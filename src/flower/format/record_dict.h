@@ -57,10 +57,6 @@ class Items {
     EK_CHECK(typed, kData, "\"", name, "\" is of kind ", kind_of(*value), ", expected ", kind_of(Value(T())));
     return *typed;
   }
-  template <typename T>
-  T get_or(std::string_view name, T otherwise) const {
-    return find(name) ? at<T>(name) : otherwise;
-  }
 
   const std::vector<Entry>& entries() const { return entries_; }
   bool operator==(const Items&) const = default;

@@ -205,7 +205,6 @@ struct NodeLink::Parts {
         if (assembly.failed() || ++damaged == 3) throw;
         continue;
       }
-      received += response.content.size();
       return;
     }
   }
@@ -320,7 +319,6 @@ struct NodeLink::Parts {
     const bool stored = decode<PushObjectResponse>(answer.body).stored;
     EK_CHECK(stored, kData, "the server does not take object ", object.id, " of the reply",
              answer.detail.empty() ? "" : ": ", answer.detail);
-    sent += object.bytes();
   }
 
   bool collected() {
@@ -352,7 +350,6 @@ struct NodeLink::Parts {
   std::optional<std::string> last_root{};
   SteadyClock::time_point found_at = SteadyClock::now();  // when the last instruction arrived
   uint64_t last_run = 0;
-  std::atomic<uint64_t> received = 0, sent = 0;
   std::mutex beat_mutex{};
   std::condition_variable_any beat_stopped{};
   std::jthread beating{};  // declared last, so that it ends before what it uses
@@ -379,7 +376,5 @@ void NodeLink::refuse(const Instruction& instruction, ErrorCode code, const std:
 
 bool NodeLink::collected() { return parts_->collected(); }
 void NodeLink::leave(double patience_s) { parts_->leave(patience_s); }
-uint64_t NodeLink::bytes_received() const { return parts_->received; }
-uint64_t NodeLink::bytes_sent() const { return parts_->sent; }
 
 }  // namespace evenkeel::wire

@@ -64,11 +64,6 @@ class NodeLink {
   /// NodeOptions::stop is ignored. Signing off ends after ten seconds even if it does not succeed.
   void leave(double patience_s = 600);
 
-  /// Returns the bytes of objects received so far.
-  uint64_t bytes_received() const;
-  /// Returns the bytes of objects sent so far.
-  uint64_t bytes_sent() const;
-
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;

@@ -1,0 +1,38 @@
+/// \file  Gives out the training tasks of a round and records what each client was sent. The server's process does so
+/// for all participants, and every other rank of a cluster for its share of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "fed/round/server.h"
+#include "fed/store/journal.h"
+
+namespace evenkeel {
+
+/// The training tasks of one round that this process has given out.
+class TrainingTasks {
+ public:
+  /// Server and state are borrowed. \param round  the round with all its participants
+  TrainingTasks(const Server& server, const ServerState& state, RoundView round)
+      : server_(server), state_(state), round_(std::move(round)) {}
+
+  /// Makes the task of a client and begins its record. Equal payloads are encoded once.
+  Task make(const ClientProfile& client);
+  /// Returns the client's record with the report of its reply, or nothing if the reply answers no task of this round. A
+  /// reply with a Reply::task_size was given its task by another process.
+  /// \throws kData when the reply holds another kind of report
+  std::optional<ClientRecord> record_of(const Reply& reply) const;
+  /// Forgets the task of a client that is lost. \return the size of its payload; 0 if it got none
+  int64_t withdraw(int64_t client);
+
+ private:
+  const Server& server_;
+  const ServerState& state_;
+  RoundView round_;
+  Broadcasts broadcasts_;
+  std::map<int64_t, ClientRecord> records_;  // by client, without reports
+};
+
+}  // namespace evenkeel

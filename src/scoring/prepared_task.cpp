@@ -1,0 +1,240 @@
+#include "scoring/prepared_task.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/plain/error.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "data/option_places.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kAnswerFormat = "Answer format:";
+constexpr std::string_view kAnswerLead = "the correct answer is ";
+constexpr std::string_view kBlank = " \t\r\n";
+
+/// Logs a note once per process, because a task is prepared for several clients.
+void warn_once(const std::string& note) {
+  static std::set<std::string> logged;
+  if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
+}
+
+int64_t distinct_questions(std::span<const Row> rows) {
+  std::set<std::vector<std::string_view>> questions;
+  for (const auto& row : rows) questions.insert(question_of(row));
+  return static_cast<int64_t>(questions.size());
+}
+
+/// Returns the text before the answer in a row's output, which is the same for all rows of a published task. For other
+/// tasks it ends before the first option in the output, whichever option that is, so it does not reveal the correct
+/// one.
+std::string answer_lead(const Row& row) {
+  if (row.options.empty()) return std::string(kAnswerLead);
+  const auto& text = row.turns.empty() ? row.output : row.turns.back().content;
+  const auto place = first_option(row.options, text);
+  return place ? text.substr(0, place->at) : std::string();
+}
+
+/// Returns the token ids that follow `prompt_ids` when prompt and answer are tokenised as one text. If a token crosses
+/// the border, the answer is tokenised alone.
+std::vector<int64_t> answer_ids(const Prompts& prompts, const std::string& prompt, std::span<const int64_t> prompt_ids,
+                                const std::string& text) {
+  const auto joined = prompts.encode(prompt + text);
+  const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
+  if (end.first == prompt_ids.end()) return {end.second, joined.end()};
+  return prompts.tokenizer().encode(text, /*add_special_tokens=*/false);
+}
+
+/// Returns the first accepted answer of free text that says anything, for its likelihood.
+std::vector<std::string> first_reference(const Row& row) {
+  for (const auto& reference : row.references)
+    if (auto text = strip(reference); !text.empty()) return {std::move(text)};
+  return {};
+}
+
+/// Removes the spaces at the end of a plain prompt. They belong to the first token of the continuation, as in training.
+std::string take_gap(std::string& prompt, PromptTemplate form) {
+  const auto last = prompt.find_last_not_of(' ');
+  if (form != PromptTemplate::kPlain || last == prompt.npos) return {};
+  auto gap = prompt.substr(last + 1);
+  prompt.resize(last + 1);
+  return gap;
+}
+
+/// \param most  the largest number of tokens that leaves room for an answer
+void check_length(const std::vector<int64_t>& prompt, int64_t most) {
+  EK_CHECK(static_cast<int64_t>(prompt.size()) <= most, kData, "the prompt has ", prompt.size(),
+           " tokens, more than the ", most, " that the model's positions leave beside an answer");
+}
+
+/// Returns the row with as much of its context as fits. \throws kData when its prompt does not even fit without one.
+Row fitted_row(const Prompts& prompts, const Row& row, int64_t cutoff, int64_t most) {
+  if (row.input.empty()) return row;
+  auto shortest = row;
+  shortest.input.clear();
+  check_length(prompts.encode(prompts.evaluation_prompt(shortest)), most);
+  return prompts.fit_context(row, cutoff > 0 ? std::min(cutoff, most) : most);
+}
+
+bool is_blank_text(std::string_view text) { return strip(text).empty(); }
+
+/// Returns why a row cannot be scored; empty if it can.
+std::string fault_of(const TaskInfo& task, const Row& row) {
+  const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
+                                 [](const Turn& turn) { return !is_blank_text(turn.content); });
+  if (!asked && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
+  if (task.scoring == Scoring::kNll)
+    return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
+  if (task.free_text()) {
+    const bool none = std::all_of(row.references.begin(), row.references.end(), is_blank_text);
+    return none ? "has no reference that says anything" : "";
+  }
+  const auto allowed = row_answers(task, row);
+  if (allowed.empty()) return "has no options";
+  if (std::find(allowed.begin(), allowed.end(), row.answer) != allowed.end()) return {};
+  return concat("has the answer \"", shown(row.answer), "\", which is none of its options: ", shown(join(allowed)));
+}
+
+/// Returns the fields of a row that scores are computed from.
+Row scored_part(Row row) {
+  Row part;
+  part.answer = std::move(row.answer);
+  part.options = std::move(row.options);
+  part.references = std::move(row.references);
+  return part;
+}
+
+size_t bytes_of(std::span<const std::string> texts) {
+  size_t bytes = 0;
+  for (const auto& text : texts) bytes += sizeof text + text.capacity();
+  return bytes;
+}
+
+}  // namespace
+
+std::string strip(std::string_view text) {
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == text.npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
+}
+
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
+  if (!row.options.empty()) return row.options;
+  const std::string_view text = row.instruction;
+  std::vector<std::string> answers;
+  if (const auto at = text.rfind(kAnswerFormat); at != text.npos) {
+    auto rest = text.substr(at + kAnswerFormat.size());
+    rest = rest.substr(0, rest.find('\n'));
+    for (size_t cut = 0; cut != rest.npos && !rest.empty();
+         rest.remove_prefix(cut == rest.npos ? rest.size() : cut + 1)) {
+      cut = rest.find('/');
+      if (auto answer = strip(rest.substr(0, cut)); !answer.empty()) answers.push_back(std::move(answer));
+    }
+  }
+  if (answers.empty()) answers.assign(task.answers.begin(), task.answers.end());
+  return answers;
+}
+
+void check_test_rows(const TaskInfo& task, std::span<const Row> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto fault = fault_of(task, rows[i]);
+    EK_CHECK(fault.empty(), kData, "task ", task.name, ": row ", i, " ", fault);
+  }
+}
+
+void TokenLists::add(std::span<const int64_t> ids) {
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
+  ends_.push_back(ids_.size());
+}
+
+std::vector<int64_t> TokenLists::at(size_t i) const {
+  const auto begin = i == 0 ? 0 : ends_[i - 1];
+  return {ids_.begin() + static_cast<std::ptrdiff_t>(begin), ids_.begin() + static_cast<std::ptrdiff_t>(ends_.at(i))};
+}
+
+PreparedTask::PreparedTask(TaskInfo task, TaskRows set, const Tokenizer& tokenizer, const ModelSpec& model,
+                           const EvaluationOptions& options)
+    : task_(std::move(task)), options_(options) {
+  EK_CHECK(!set.rows.empty(), kData, "task ", task_.name, " has no rows to evaluate");
+  check_test_rows(task_, set.rows);
+  warn_once(set.note);
+  questions_ = distinct_questions(set.rows);
+  chance_ = chance_rate(task_, set.rows);
+  if (task_.scoring == Scoring::kNll) {
+    add_examples(set.rows, tokenizer, model);
+  } else {
+    const Prompts prompts(tokenizer, options.form);
+    stops_ = prompts.stops();
+    for (size_t i = 0; i < set.rows.size(); ++i) try {
+        add_prompt(prompts, set.rows[i], model.max_positions);
+      } catch (const Error& error) {
+        throw error.with_context(concat("task ", task_.name, ": row ", i));
+      }
+  }
+  for (auto& row : set.rows) rows_.push_back(scored_part(std::move(row)));
+}
+
+void PreparedTask::add_prompt(const Prompts& prompts, const Row& row, int64_t positions) {
+  const int64_t most = positions - options_.max_new_tokens;
+  const auto fitted = fitted_row(prompts, row, options_.cutoff, most);
+  is_context_cut_.push_back(fitted.input.size() < row.input.size());
+  auto prompt = prompts.evaluation_prompt(fitted);
+  auto ids = prompts.encode(prompt);
+  check_length(ids, most);
+  const auto gap = take_gap(prompt, options_.form);
+  if (!gap.empty()) ids = prompts.encode(prompt);
+  EK_CHECK(!ids.empty(), kData, "the prompt has no tokens");
+  prompts_.add(ids);
+  if (options_.likelihood) add_answers(prompts, row, prompt, gap);
+}
+
+/// Free text has one answer, its first reference, or none if that is longer than what is generated: likelihoods then
+/// need no more positions and no larger cache than generation does.
+void PreparedTask::add_answers(const Prompts& prompts, const Row& row, const std::string& prompt,
+                               const std::string& gap) {
+  const bool is_free = task_.free_text();
+  const auto lead = is_free ? std::string() : answer_lead(row);
+  const auto prompt_ids = prompts_.at(prompts_.size() - 1);
+  first_answer_.push_back(answer_tokens_.size());
+  auto& answers = answers_.emplace_back(is_free ? first_reference(row) : row_answers(task_, row));
+  for (const auto& answer : answers) {
+    const auto ids = answer_ids(prompts, prompt, prompt_ids, concat(gap, lead, answer));
+    if (is_free && std::ssize(ids) > options_.max_new_tokens) return answers.clear();
+    answer_tokens_.add(ids);
+  }
+}
+
+void PreparedTask::add_examples(std::span<const Row> rows, const Tokenizer& tokenizer, const ModelSpec& model) {
+  const int64_t most = model.max_positions;
+  examples_ = tokenize_rows(rows, tokenizer,
+                            {.form = options_.form,
+                             .cutoff = options_.cutoff > 0 ? std::min(options_.cutoff, most) : most,
+                             .eos = model.end_of_text});
+  EK_CHECK(!examples_.examples.empty(), kData, "task ", task_.name,
+           ": no row keeps anything of its answer when it is cut");
+}
+
+std::vector<std::vector<int64_t>> PreparedTask::answer_tokens(size_t row) const {
+  std::vector<std::vector<int64_t>> tokens;
+  for (size_t i = 0; i < answers_[row].size(); ++i) tokens.push_back(answer_tokens_.at(first_answer_[row] + i));
+  return tokens;
+}
+
+bool PreparedTask::fits(const EvaluationOptions& options) const {
+  return options.form == options_.form && options.cutoff == options_.cutoff &&
+         options.max_new_tokens == options_.max_new_tokens && options.likelihood == options_.likelihood;
+}
+
+size_t PreparedTask::bytes() const {
+  size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(Row) +
+                 first_answer_.size() * sizeof(size_t);
+  for (const auto& row : rows_) bytes += row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
+  for (const auto& answers : answers_) bytes += sizeof answers + bytes_of(answers);
+  for (const auto& example : examples_.examples)
+    bytes += sizeof example + example.ids.capacity() * sizeof(int64_t) + example.between.capacity() * sizeof(IdSpan);
+  return bytes + examples_.rows.capacity() * sizeof(int64_t);
+}
+
+}  // namespace evenkeel

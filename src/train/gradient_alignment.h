@@ -1,0 +1,64 @@
+/// \file  Compares gradients of experts with pseudo-gradients that stand in for them: cosines over experts that no
+/// token reached, and cosines for permuted experts. fed/run/pg_alignment.h measures a run with it.
+/// Dimension names: E experts.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/example.h"
+#include "lora/adapter.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+
+/// The cosine for pseudo-gradients of random other experts. The compared experts' pseudo-gradients are permuted
+/// kShuffles times so that none keeps its own.
+struct ShuffledCosine {
+  static constexpr int64_t kShuffles = 100;
+  double mean = 0, least = 0, most = 0;  ///< of the cosines of all permutations
+};
+
+/// Counts and cosine of one layer, or of all layers with their tensors concatenated.
+struct GradientAlignment {
+  std::string layer{};
+  int64_t idle = 0;      ///< number of experts without a token
+  int64_t compared = 0;  ///< number of idle experts with a gradient other than 0
+  int64_t zero = 0;      ///< number of compared experts with a zero pseudo-gradient
+  std::optional<double>
+      cosine{};  ///< nothing if one side is zero; positive: both point in the direction of higher loss
+  /// Nothing if there is no cosine or fewer than two experts are compared. For all layers: over layers that have two or
+  /// more.
+  std::optional<ShuffledCosine> shuffled{};
+};
+
+/// The tensors of one layer that are compared.
+struct ExpertGradients {
+  std::string layer;
+  at::Tensor idle_E;                                      ///< bool: experts without a token
+  std::vector<at::Tensor> gradients, pseudo_gradients{};  ///< each [E, ...] on the CPU; as many of one as of the other
+};
+
+/// Computes the alignment of each layer and of all together ("all"). Products are taken in float64.
+/// \param layers  one or more, each with at least one tensor
+/// \param seed    seed of the permutations
+std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradients> layers, uint64_t seed);
+
+/// Returns which experts of each MoE layer get no token of any row.
+/// \param forward  the adapters and router options of the pass
+/// \return layer -> [E] bool, on the CPU
+TensorMap idle_experts(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
+                       int64_t batch_size);
+
+/// Returns copies of the adapters of `forward` whose A and B have gradients: the sum over batches of the gradient of
+/// the mean loss per target.
+/// \throws kConfig when no row has a target
+AdapterState with_loss_gradients(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
+                                 int64_t batch_size);
+
+}  // namespace evenkeel
