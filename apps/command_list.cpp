@@ -18,7 +18,7 @@
 namespace evenkeel {
 namespace {
 
-/// A line as text, and as JSON.
+/// One line of the output, as text and as JSON.
 struct Line {
   std::string name, text;
   OrderedJson json{{"name", name}, {"text", text}};
@@ -97,7 +97,7 @@ std::vector<Line> key_lines(const std::string& section) {
   return lines;
 }
 
-/// Runs of the studies that fill a table of the paper, and how many are done in runs/.
+/// The runs that fill a table of the paper, and how many of them are done in runs/.
 struct TableRuns {
   int64_t all = 0, done = 0;
 };
@@ -138,7 +138,7 @@ constexpr std::array kListings{Listing{"methods", method_lines}, Listing{"models
                                Listing{"tasks", task_lines},     Listing{"configs", config_lines},
                                Listing{"keys", key_lines},       Listing{"tables", table_lines}};
 
-/// Names in a column as wide as the widest of them, but for a few very long ones.
+/// Prints the lines. The column of names is as wide as the widest name, except for a few very long ones.
 void print_lines(const std::vector<Line>& lines) {
   constexpr size_t kWidest = 60;
   size_t width = 0;

@@ -43,7 +43,7 @@ void check_file(const std::string& file) {
   EK_CHECK(std::ifstream(file).good(), kIo, file, " cannot be read");
 }
 
-/// Checks that rows are there. Which ones a folder has to hold is the run's to say.
+/// Checks that files or folders of rows exist. The run checks their content.
 void check_rows(const std::string& path, std::string_view flag) try {
   check_path_text(path, flag);
   if (is_folder(path)) {
@@ -64,8 +64,8 @@ void check_model(const std::string& path) try {
   throw error.with_context("--model");
 }
 
-/// What the node keeps between rounds, and where final adapters go: beside its key, or its socket, unless flags say
-/// otherwise.
+/// The folders for what the node stores between rounds and for final adapters. By default they are next to its key or
+/// its socket.
 struct KeptFolders {
   std::string memory, adapters;
   explicit KeptFolders(const NodeFlags& flags) {
@@ -75,10 +75,10 @@ struct KeptFolders {
   }
 };
 
-/// Checks everything that this machine brings, before a server is asked.
+/// Checks everything that this machine provides, before a server is contacted.
 void check_brought(const NodeFlags& flags) {
   if (!flags.key.empty()) check_file(flags.key);
-  if (!flags.key.empty()) check_replaced_file("--key", concat(flags.key, ".node"));  // what a node knows of itself
+  if (!flags.key.empty()) check_replaced_file("--key", concat(flags.key, ".node"));  // the node's own state
   if (!flags.ca.empty()) check_file(flags.ca);
   for (const auto& path : flags.data) check_rows(path, "--data");
   for (const auto& path : flags.test) check_rows(path, "--test");

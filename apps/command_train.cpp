@@ -82,7 +82,7 @@ std::string next_command(const TrainFlags& flags) {
   return command_line(words);
 }
 
-/// The table on stdout, where to look next on stderr; or the last event.
+/// Prints the table on stdout and the next steps on stderr, or writes the last event.
 void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// Words within single quotes of a POSIX shell, or of fish.
+/// Quotes text with single quotes, for a POSIX shell or for fish.
 std::string single_quoted(std::string_view text, std::string_view quote) {
   std::string word = "'";
   for (const char c : text) c == '\'' ? word.append(quote) : word.append(1, c == '\n' ? ' ' : c);
@@ -43,7 +43,7 @@ std::string bash_script(const CommandPage& program, const std::vector<CommandPag
          "evenkeel\n";
 }
 
-/// A description inside the brackets of zsh's _arguments.
+/// Escapes a description for the brackets of zsh's _arguments.
 std::string zsh_text(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

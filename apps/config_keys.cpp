@@ -13,10 +13,10 @@ std::string type_of(const std::string& toml) {
   if (toml.starts_with('"')) return "text";
   if (toml.starts_with('[')) return "list";
   if (toml == "true" || toml == "false") return "boolean";
-  return toml.find_first_of(".en") == std::string::npos ? "integer" : "number";  // as config::Writer writes them
+  return toml.find_first_of(".en") == std::string::npos ? "integer" : "number";  // as written by config::Writer
 }
 
-/// Reads "key = value  # help".
+/// Parses "key = value  # help".
 ConfigKey key_of(const std::string& path, const std::string& line) {
   const auto equals = line.find(" = "), comment = line.find("  # ");
   ConfigKey key{.key = path.empty() ? line.substr(0, equals) : concat(path, ".", line.substr(0, equals)),
@@ -28,7 +28,7 @@ ConfigKey key_of(const std::string& path, const std::string& line) {
   return key;
 }
 
-/// Reads what config::Writer::text(true) wrote.
+/// Parses the output of config::Writer::text(true).
 std::vector<ConfigKey> keys_of(const std::string& toml) {
   std::vector<ConfigKey> keys;
   std::istringstream lines(toml);
@@ -46,7 +46,7 @@ concept HasFields = requires(T& value, config::Writer& writer) {
   value.visit(writer);
 };
 
-/// Collects the keys of structs with visit(), those too that a config without them does not write.
+/// Collects the keys of structs with visit(), including those that a default config does not write.
 class KeyCollector {
  public:
   KeyCollector(std::string path, std::vector<ConfigKey>& keys) : path_(std::move(path)), keys_(keys) {}
@@ -95,7 +95,7 @@ class KeyCollector {
   std::vector<ConfigKey>& keys_;
 };
 
-/// `[method]` with the table of every method.
+/// Returns the keys of `[method]` and of the tables of all methods.
 std::vector<ConfigKey> method_keys() {
   std::string toml;
   for (const auto& method : methods()) toml += concat("[method.", method.name, "]\n");
@@ -104,7 +104,7 @@ std::vector<ConfigKey> method_keys() {
   return keys_of(writer.text(true));
 }
 
-/// Values that no key of that type takes, where its values are bounded.
+/// Returns values that are out of range for any bounded key of the type.
 std::vector<std::string> outside(const std::string& type) {
   if (type == "integer") return {"-9000000000000000000"};
   if (type == "number") return {"-1e300"};
@@ -112,13 +112,13 @@ std::vector<std::string> outside(const std::string& type) {
   return {"\"?\""};
 }
 
-/// What a table must hold besides a key, so that the key is checked.
+/// Returns what a table must contain in addition, so that the key is checked.
 std::string_view beside(const std::string& table, const std::string& line) {
   const bool is_profile = table == "client_profiles.probe" && !line.starts_with("tokens_per_second");
   return is_profile ? "tokens_per_second = [1.0]\n" : "";
 }
 
-/// A config that holds the key with that value, and nothing else that it does not need.
+/// Returns a minimal config in which the key has the value.
 std::string config_with(const ConfigKey& key, const std::string& value) {
   const auto dot = key.key.rfind('.');
   const auto line = concat(key.key.substr(dot + 1), " = ", value, "\n");
@@ -137,7 +137,7 @@ void read_key(const ConfigKey& key, const std::string& toml) {
     (void)ExperimentConfig::read(table);
 }
 
-/// What comes after "allowed: " in an error about the key, less the place and bounds that bound nothing.
+/// Returns what follows "allowed: " in an error about the key, without the place and infinite bounds.
 std::string allowed_in(const std::string& error, const std::string& key) {
   const std::string mark = ", allowed: ";
   const auto begin = error.find(mark);
@@ -149,7 +149,7 @@ std::string allowed_in(const std::string& error, const std::string& key) {
   return text;
 }
 
-/// What the check of the key says when it refuses a value.
+/// Returns the allowed values, from the error about an invalid one.
 std::string allowed_of(const ConfigKey& key) {
   if (key.type == "boolean") return "true, false";
   for (const auto& value : outside(key.type)) try {

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// Checks that the path is writable for this user. \param why  what to say of it
+/// Checks that the path is writable. \param why  start of the error message
 void check_writable(std::string_view flag, const fs::path& file, const fs::path& path, std::string_view why) {
   EK_CHECK(::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0, kIo, flag, " is ", file.string(),
            ", which cannot be written: ", why, std::strerror(errno));
@@ -29,7 +29,7 @@ void check_place(std::string_view flag, const fs::path& file) {
            ", which cannot be written: it is a folder");
 }
 
-/// Follows links, those too that lead to nothing yet.
+/// Follows links, including dangling ones.
 fs::path destination(fs::path file) {
   constexpr int kMostLinks = 40;
   for (int i = 0; i < kMostLinks && fs::is_symlink(file); ++i) file = folder_of(file) / fs::read_symlink(file);
@@ -82,7 +82,7 @@ NewFolders::NewFolders(const fs::path& folder) {
 }
 
 NewFolders::~NewFolders() {
-  for (const auto& folder : missing_) ::rmdir(folder.c_str());  // does nothing to a folder with content
+  for (const auto& folder : missing_) ::rmdir(folder.c_str());  // fails for folders with content
 }
 
 }  // namespace evenkeel

@@ -102,7 +102,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-/// One line on stderr, and the last event.
+/// Prints an error on stderr and writes the last event. Returns the exit code.
 int say(const Error& error) {
   std::cerr << "evenkeel: " << error.what() << '\n';
   events::write_last("error",

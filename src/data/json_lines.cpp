@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Follows a JSON text byte by byte.
+/// Tracks the nesting of a JSON text byte by byte.
 class Nesting {
  public:
   void add(char c) {

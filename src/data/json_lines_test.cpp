@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-/// "first-last:text" of every value, joined by |.
+/// Returns "first-last:text" for every value, joined by |.
 std::string values_in(std::string_view text) {
   JsonLines lines(text);
   std::string all;

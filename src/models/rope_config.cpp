@@ -32,7 +32,7 @@ std::optional<JsonView> rope_block(const ModelConfig& config) {
   return scaling;
 }
 
-/// Rejects partial RoPE. All of a head is rotated.
+/// Rejects partial RoPE, because the whole head is rotated.
 void require_whole_heads(const JsonView& settings) {
   const auto part = settings.find(kPartial);
   if (part) part->require(part->number() == 1, " is ", part->number(), ", supported: 1");
@@ -50,7 +50,7 @@ double read_theta(const ModelConfig& config, const std::optional<JsonView>& bloc
   return config.view().json().contains(kTheta) ? theta_at(config.view()) : otherwise;
 }
 
-/// The settings of scaled RoPE: its object, and the rest of config.json.
+/// The object with the settings of scaled RoPE, and the rest of config.json.
 struct Settings {
   const JsonView& block;
   const ModelConfig& config;
@@ -136,7 +136,7 @@ void read_yarn(const Settings& settings, RopeSpec& rope) {
   rope.scaling = read;
 }
 
-/// Describes a value of `rope_type`: its keys besides those of every type, and its reader.
+/// A value of `rope_type`: its keys in addition to the common ones, and its reader.
 struct RopeType {
   std::string_view name;
   std::vector<std::string_view> keys;

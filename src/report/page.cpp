@@ -34,7 +34,7 @@ OrderedJson rounded(const std::vector<std::vector<double>>& values_LE) {
   return layers;
 }
 
-/// Adds how the experts were used, and phi where the method has it. Only a frame has the values of each expert.
+/// Adds the utilisation of experts, and phi if the method has it. Only a frame has the values of each expert.
 void add_experts(OrderedJson& out, const RoundRecord& round, bool frame) {
   const auto& use = *round.experts;
   out["entropy_mean"] = use.entropy_mean;

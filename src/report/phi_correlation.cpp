@@ -17,7 +17,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Sum of (x - mean x) (y - mean y).
+/// Returns the sum of (x - mean x) (y - mean y).
 double co_moment(const std::vector<double>& x, const std::vector<double>& y) {
   const double mean_x = mean(x), mean_y = mean(y);
   double sum = 0;
@@ -30,7 +30,7 @@ double pearson(const std::vector<double>& x, const std::vector<double>& y) {
   return variances > 0 ? co_moment(x, y) / std::sqrt(variances) : 0;
 }
 
-/// Ranks from 1; equal values get the mean of theirs.
+/// Returns ranks from 1. Equal values get their mean rank.
 std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});

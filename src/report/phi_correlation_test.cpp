@@ -13,7 +13,7 @@ TEST(PhiCorrelation, OfALineIsOneAndItsSlope) {
   EXPECT_NEAR(found.intercept, 1, 1e-12);
 }
 
-// scipy.stats: pearsonr, spearmanr and linregress of the same ten pairs.
+// The expected values are those of scipy.stats: pearsonr, spearmanr and linregress of the same ten pairs.
 TEST(PhiCorrelation, EqualValuesShareTheMeanOfTheirRanks) {
   const auto found = phi_correlation({{0.3, 0.1, 0.1, -0.2, 0.5}, {-0.4, 0.0, 0.2, -0.1, 0.1}},
                                      {{0.05, 0.2, 0.1, 0.4, 0.05}, {0.7, 0.3, 0.05, 0.3, 0.15}});

@@ -93,11 +93,11 @@ bool is_read(const TaskInfo& task, const Row& row, const std::string& output) {
 void fit(Batch& batch, const CausalLm& model, const Compute& compute, const EvaluationOptions& options) {
   const double most =
       options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, compute).token_bytes());
-  const int64_t room = room_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
+  const int64_t new_tokens = new_tokens_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
   double tokens = 0;
   size_t count = 0;
   for (; count < batch.prompts.size(); ++count) {
-    tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + room);
+    tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + new_tokens);
     if (count > 0 && tokens > most) break;
   }
   batch.rows = batch.rows.first(count);
@@ -185,7 +185,7 @@ void check_prompts(const CausalLm& shape, const PreparedTask& task, const Evalua
   for (size_t first = 0; first < task.rows().size();) {
     auto batch = batch_of(task, first, options.batch_size);
     fit(batch, shape, {}, options);
-    check_prompts(shape.spec(), batch.prompts, room_of(batch, options.max_new_tokens), batch.names);
+    check_prompts(shape.spec(), batch.prompts, new_tokens_of(batch, options.max_new_tokens), batch.names);
     first += batch.rows.size();
   }
 }

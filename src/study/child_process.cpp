@@ -17,7 +17,7 @@
 namespace evenkeel::study {
 namespace {
 
-constexpr size_t kLongestLine = 4096;  // of the child; the rest of a longer one is dropped
+constexpr size_t kLongestLine = 4096;  // limit of a line of the child; the rest is dropped
 
 struct Pipe {
   int read = -1, write = -1;
@@ -30,7 +30,8 @@ Pipe open_pipe() {
   return {ends[0], ends[1]};
 }
 
-/// In the child, between fork and exec: system calls alone. It dies with its parent, and hears of signals through it.
+/// Runs in the child between fork and exec, with system calls only. The child dies with its parent, and gets signals
+/// from the parent only.
 [[noreturn]] void become(const char* program, char* const* arguments, pid_t parent, int errors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);

@@ -11,7 +11,7 @@
 namespace evenkeel::study {
 namespace {
 
-/// Everything that the comparison of one way of serving reads.
+/// All inputs of the comparison of one way of serving.
 struct Inputs {
   const StudyRuns& study;
   const ScoreLookup& scores;
@@ -19,7 +19,7 @@ struct Inputs {
   std::span<const Measure* const> beside;
 };
 
-/// Tasks that have a measure, in order of appearance.
+/// Returns the tasks that have a measure, in order of appearance.
 std::vector<std::string> tasks_with(const std::vector<TaskScore>& scores, const Measure& measure) {
   auto having = scores;
   std::erase_if(having, [&](const TaskScore& score) { return !measure.of(score); });
@@ -37,7 +37,7 @@ std::vector<double> budgets_of(const std::vector<TaskScore>& scores) {
   return budgets;
 }
 
-/// The rank evaluation modes of an arm. Adapters that are cut to a budget's rank (mode a) are not exported.
+/// Returns the rank evaluation modes of an arm. Adapters that are cut to a budget's rank (mode a) are not exported.
 std::vector<std::string> readings_of(const Inputs& in, const std::string& arm, ServedBy served_by) {
   const auto scores = in.scores.of_arm(arm);
   auto readings = distinct(scores, &TaskScore::reading);
@@ -61,7 +61,7 @@ std::optional<double> deviation_or_none(std::span<const double> values) {
   return values.size() < 2 ? std::nullopt : std::optional(deviation_of(values));
 }
 
-/// A measure's mean over tasks and over those seeds that are complete for the endpoint.
+/// Returns a measure's mean over tasks and over the seeds that are complete for the endpoint.
 std::optional<double> beside_mean(const Inputs& in, const Aspect& aspect, const BudgetMean& budget,
                                   const Measure& measure) {
   const auto tasks = tasks_with(in.scores.all(), measure);
@@ -88,7 +88,8 @@ BudgetMean budget_mean(const Inputs& in, const Aspect& aspect, double budget, co
   return result;
 }
 
-/// Differences of the single rows of each task; nothing if a task has none, or another number in the other arm.
+/// Returns the differences of single rows of each task; nothing if a task has no rows, or the arms have different
+/// numbers.
 ItemsOfSeed item_differences(const Inputs& in, const Aspect& arm, const Aspect& reference, int64_t seed, double budget,
                              const std::vector<std::string>& tasks) {
   ItemsOfSeed all;
@@ -102,7 +103,7 @@ ItemsOfSeed item_differences(const Inputs& in, const Aspect& arm, const Aspect& 
   return all;
 }
 
-/// Items of all seeds; nothing unless every seed has them.
+/// Returns the items of all seeds; nothing if some seed has none.
 std::vector<ItemsOfSeed> items_of_seeds(const Inputs& in, const Aspect& arm, const Aspect& reference,
                                         const PairedDifference& pairs, const std::vector<std::string>& tasks) {
   std::vector<ItemsOfSeed> all;
@@ -113,7 +114,7 @@ std::vector<ItemsOfSeed> items_of_seeds(const Inputs& in, const Aspect& arm, con
   return all;
 }
 
-/// The key of a bootstrap: the study, and what is compared.
+/// Returns the key of a bootstrap: the study and what is compared.
 BootstrapKey bootstrap_key(const Inputs& in, const Aspect& arm, double budget) {
   const auto digest = sha256(concat(in.study.name, '\n', in.endpoint.name));
   return {std::stoull(digest.substr(0, 16), nullptr, 16),
@@ -174,7 +175,7 @@ void compare_arm(const Inputs& in, const ServedResult& result, const ArmResult& 
   for (const auto& task : result.tasks) arm.tasks.push_back(task_record(in, mine, other, task, arm.differences));
 }
 
-/// The reference in the same rank evaluation mode, otherwise in its first one.
+/// Returns the reference in the same rank evaluation mode, else in its first one.
 const ArmResult* reference_for(const ServedResult& result, const std::string& reference, const ArmResult& arm) {
   const ArmResult* first = nullptr;
   for (const auto& other : result.arms) {
@@ -185,7 +186,7 @@ const ArmResult* reference_for(const ServedResult& result, const std::string& re
   return first;
 }
 
-/// Corrects the p-values of all arms and budgets together.
+/// Corrects the p-values of all arms and budgets together by Holm's method.
 void correct(ServedResult& result) {
   std::vector<PairedDifference*> tested;
   std::vector<double> p_values;
@@ -232,7 +233,7 @@ ServedResult served_result(const Inputs& in, ServedBy served_by) {
   return result;
 }
 
-/// Which tasks a run lacks at which budgets; empty if it lacks none.
+/// Returns which tasks are missing in a run, and at which budgets; empty if none are.
 std::string gaps_of(const Inputs& in, const ServedResult& result, const ArmResult& arm, int64_t seed) {
   std::vector<std::string> gaps;
   for (const double budget : result.budgets)
@@ -258,7 +259,7 @@ std::vector<std::string> missing_lines(const Inputs& in, const ServedResult& res
   return lines;
 }
 
-/// A cost's mean over runs; nothing unless all have it.
+/// Returns the mean of a cost over runs; nothing if some run lacks it.
 std::optional<double> mean_cost(std::span<const Cost> costs, const CostMeasure& measure) {
   std::vector<double> values;
   for (const auto& cost : costs)
@@ -275,7 +276,7 @@ ArmCost arm_cost(const StudyRuns& study, const std::string& arm) {
   return result;
 }
 
-/// The measures next to the endpoint that some task has.
+/// Returns the measures, other than the endpoint, that some task has.
 std::vector<const Measure*> measures_beside(const ScoreLookup& scores, const Measure& endpoint) {
   std::vector<const Measure*> beside;
   for (const auto* name : {"log_likelihood", "accuracy", "invalid_rate", "f1"}) {

@@ -14,14 +14,14 @@ constexpr double kLevel = 0.05;
 
 bool is_shown(const PairedDifference& difference) { return difference.p_holm && *difference.p_holm < kLevel; }
 
-/// "0.125 (+0.031, better)"
+/// Returns a text such as "0.125 (+0.031, better)".
 std::string shown_at(const PairedDifference& difference, const Measure& measure) {
   const bool higher = *difference.mean > 0;
   return concat(difference.budget, " (", higher ? "+" : "", size_text(*difference.mean, measure),
                 higher == measure.higher_is_better ? ", better)" : ", worse)");
 }
 
-/// "differences below 0.031 could not have been detected", at one budget or from budget to budget.
+/// Returns a text such as "differences below 0.031 could not have been detected", for one budget or a range of budgets.
 std::string undetectable(std::span<const PairedDifference> differences, const Measure& measure) {
   std::vector<double> sizes;
   for (const auto& difference : differences) sizes.push_back(*difference.detectable);

@@ -11,11 +11,11 @@ namespace evenkeel::study {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-constexpr double kTiny = 1e-300;  // in place of a denominator of 0
+constexpr double kTiny = 1e-300;  // replaces a denominator of 0
 
 double not_zero(double value) { return std::abs(value) < kTiny ? kTiny : value; }
 
-/// State of Lentz's method: the value so far, and the ratios of successive numerators and denominators.
+/// The state of Lentz's method: the current value, and the ratios of successive numerators and denominators.
 struct Lentz {
   double value, numerators, denominators;
   /// Appends a term a / (1 + ...). Returns the factor by which the value changes.
@@ -27,7 +27,7 @@ struct Lentz {
   }
 };
 
-/// The continued fraction of I_x(a, b) after its leading factor.
+/// Returns the continued fraction of I_x(a, b) without its leading factor.
 double beta_fraction(double a, double b, double x) {
   constexpr int kMost = 100000;
   const double first = 1 / not_zero(1 - (a + b) * x / (a + 1));
@@ -41,7 +41,7 @@ double beta_fraction(double a, double b, double x) {
   return fraction.value;
 }
 
-/// x^a (1 - x)^b / (a B(a, b))
+/// Returns x^a (1 - x)^b / (a B(a, b)).
 double beta_factor(double a, double b, double x) {
   const double log_beta = std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b);
   return std::exp(a * std::log(x) + b * std::log1p(-x) - log_beta) / a;
@@ -58,7 +58,7 @@ double bisect(double low, double high, const Below& below) {
   }
 }
 
-/// As bisect(), from 0 to an upper end that is found by doubling.
+/// Works like bisect(), with 0 as the lower end and an upper end that is found by doubling.
 template <typename Below>
 double bisect_upwards(const Below& below) {
   double high = 1;
@@ -66,13 +66,13 @@ double bisect_upwards(const Below& below) {
   return bisect(0, high, below);
 }
 
-/// Density of sqrt(chi^2 / freedom) at s > 0.
+/// Returns the density of sqrt(chi^2 / freedom) at s > 0.
 double root_density(double s, double freedom) {
   const double half = freedom / 2;
   return 2 * std::exp(half * std::log(half) - std::lgamma(half) + (freedom - 1) * std::log(s) - half * s * s);
 }
 
-/// Integral of `f` from low to high by the Gauss-Legendre rule of five points on equal panels.
+/// Returns the integral of `f` from low to high by the Gauss-Legendre rule of five points on equal panels.
 template <typename Function>
 double integral(double low, double high, const Function& f) {
   constexpr int kPanels = 600;

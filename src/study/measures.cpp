@@ -10,14 +10,14 @@
 namespace evenkeel::study {
 namespace {
 
-/// A member of scores of one kind.
+/// Returns a member of scores of one kind.
 template <AnswerKind kKind, auto kMember>
 std::optional<double> of_kind(const TaskScore& score) {
   if (score.kind != kKind) return std::nullopt;
   return score.*kMember;
 }
 
-/// The log-likelihood of the correct answer.
+/// Returns the log-likelihood of the correct answer.
 std::optional<double> log_likelihood(const TaskScore& score) { return score.log_likelihood; }
 
 template <auto kMember>
@@ -58,7 +58,7 @@ constexpr std::array kCosts{CostMeasure{"bytes_up", "bytes up", cost<&Cost::byte
                             CostMeasure{"seconds", "seconds", cost<&Cost::seconds>},
                             CostMeasure{"simulated_seconds", "simulated s", cost<&Cost::simulated>}};
 
-/// Wall time of a round. Older records have its phases only.
+/// Returns the wall time of a round. Older records have the phases only.
 double wall_seconds(const PhaseSeconds& phases) {
   return phases.round.value_or(phases.broadcast + phases.train + phases.upload + phases.aggregate);
 }

@@ -34,7 +34,7 @@ class StudyValues {
   const std::vector<std::string>& tasks() const { return tasks_; }
   bool has(const std::string& arm) const { return std::count(study_.arms.begin(), study_.arms.end(), arm) > 0; }
 
-  /// Whether the study can fill a row.
+  /// Returns true if the study can fill a row.
   bool has_row(const std::string& row) const {
     switch (table_.rows) {
       case PaperRows::kTask:
@@ -63,7 +63,7 @@ class StudyValues {
     return std::nullopt;
   }
 
-  /// The rank evaluation mode of an arm that has two.
+  /// Returns the rank evaluation mode of an arm that has two.
   std::string reading_of(const std::string& arm) const {
     for (const auto& score : scores_.of_arm(arm))
       if (score.reading == table_.rank_mode) return table_.rank_mode;
@@ -101,7 +101,7 @@ using Studies = std::vector<std::unique_ptr<StudyValues>>;
 
 double unit_factor(const PaperTable& table) { return table.unit == "percent" ? 100 : 1; }
 
-/// The values of an arm by seed, from the first study that has arm and row.
+/// Returns the values of an arm by seed, from the first study that has both arm and row.
 std::vector<std::optional<double>> by_seed(const PaperTable& table, const Studies& studies, const std::string& row,
                                            const std::string& arm) {
   for (const auto& study : studies) {
@@ -116,7 +116,7 @@ std::vector<std::optional<double>> by_seed(const PaperTable& table, const Studie
   return {};
 }
 
-/// The mean over all studies that have a budget each, for tables whose rows come from several studies.
+/// Returns the mean over all rows' studies, for tables whose rows come from several studies.
 std::vector<std::optional<double>> average_of_rows(std::span<const PaperResult> rows, size_t arm) {
   std::vector<std::optional<double>> means;
   for (const auto& row : rows) {
@@ -148,7 +148,7 @@ PaperResult result_of(const PaperTable& table, const Studies& studies, const std
   return result;
 }
 
-/// Rows of the studies that the paper does not have, for example other tasks.
+/// Returns the rows of the studies that the paper does not have, for example of other tasks.
 std::vector<std::string> other_rows(const PaperTable& table, const Studies& studies) {
   std::vector<std::string> rows;
   if (table.rows != PaperRows::kTask) return rows;
@@ -162,7 +162,7 @@ std::vector<std::string> other_rows(const PaperTable& table, const Studies& stud
   return rows;
 }
 
-/// Several studies with a budget each: their average row is the mean of the rows above it.
+/// Returns true if the row is the mean of the rows above it, because several studies have one budget each.
 bool averages_rows(const PaperTable& table, const std::string& row) {
   return row == kAverage && table.rows == PaperRows::kBudget && table.studies.size() > 1;
 }
@@ -186,7 +186,7 @@ std::vector<double> paired(const PaperCell& one, const PaperCell& other) {
   return differences;
 }
 
-/// Counts one pair of arms, of which `upper` has the larger printed value.
+/// Counts one pair of arms. `upper` has the larger printed value.
 void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agreement) {
   const auto differences = paired(upper, lower);
   if (differences.empty()) return;
@@ -212,7 +212,7 @@ Cell our_cell(const PaperTable& table, const PaperCell& cell) {
           .interval = interval ? concat("+-", number(table, (interval->high - interval->low) / 2)) : ""};
 }
 
-/// Arms from best to worst.
+/// Returns the arms from best to worst.
 std::string order_of(const PaperTable& table, const PaperResult& result,
                      const std::function<std::optional<double>(const PaperCell&)>& value) {
   std::vector<size_t> order;

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMiB = 1 << 20;
 constexpr double kPassTokens = 256;  // the paper's sequence length
 
-/// The clients of a budget in all rounds.
+/// Returns the clients of a budget in all rounds.
 std::vector<ClientOfRound> clients_of(const RunRecords& run, double budget) {
   std::vector<ClientOfRound> found;
   for (const auto& round : run.rounds)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLeastNameWidth = 12, kColumnGap = 2;
 
-/// Columns that a UTF-8 text takes: its bytes without continuation bytes.
+/// Returns the number of columns of UTF-8 text: its bytes without continuation bytes.
 size_t columns_of_text(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -20,7 +20,7 @@ std::string plain_text(const Cell& cell) {
   return cell.interval.empty() ? cell.text : concat(cell.text, ' ', cell.interval);
 }
 
-/// Whether a column marks its best cells.
+/// Returns true if the best cells of a column are marked.
 bool has_best(const ReportTable& table, size_t column) {
   return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[column].best; });
 }
@@ -38,7 +38,7 @@ size_t column_width(const ReportTable& table, size_t column) {
 
 bool is_inside_character(const std::string& text, size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; }
 
-/// Pieces of a name of at most `width` bytes, never within a character.
+/// Splits a name into pieces of at most `width` bytes, between characters.
 std::vector<std::string> pieces(std::string name, size_t width) {
   std::vector<std::string> all;
   while (name.size() > width) {
@@ -51,7 +51,7 @@ std::vector<std::string> pieces(std::string name, size_t width) {
   return all;
 }
 
-/// Columns first and [from, to) of the table.
+/// Formats the first column and the columns [from, to) of the table.
 std::string text_part(const ReportTable& table, size_t from, size_t to, size_t name_width) {
   std::vector<std::string> head{table.head[0]};
   head.insert(head.end(), table.head.begin() + from, table.head.begin() + to);
@@ -70,7 +70,7 @@ std::string text_part(const ReportTable& table, size_t from, size_t to, size_t n
   return grid.text();
 }
 
-/// The end of the columns that fit beside the first one; at least one more.
+/// Returns the end of the columns that fit next to the first one; at least one more.
 size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width) {
   size_t used = name_width, to = from;
   while (to < table.head.size()) {
@@ -81,7 +81,7 @@ size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width
   return to;
 }
 
-/// As wide as the longest name, or as the other columns leave.
+/// Returns the width of the column of names: of the longest name, or what the other columns leave.
 size_t width_of_names(const ReportTable& table) {
   size_t others = 0;
   for (size_t c = 1; c < table.head.size(); ++c) others += kColumnGap + column_width(table, c);

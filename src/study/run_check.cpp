@@ -10,7 +10,7 @@
 namespace evenkeel::study {
 namespace {
 
-constexpr std::chrono::seconds kPatienceWithRun{10};  // for a process that was killed and is not gone yet
+constexpr std::chrono::seconds kPatienceWithRun{10};  // to wait for a killed process to end
 
 void check_unused(const fs::path& folder) {
   const auto deadline = std::chrono::steady_clock::now() + kPatienceWithRun;
@@ -22,7 +22,7 @@ void check_unused(const fs::path& folder) {
   EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder, ": wait for its end");
 }
 
-/// A folder with files that is no run: part of it was deleted, or it is somebody else's.
+/// Refuses a folder that has files but no run.
 void check_whole(const fs::path& folder) {
   EK_CHECK(RunFolder::holds_run(folder) || RunFolder::nothing_began(folder), kIo, folder.string(),
            ": manifest.json is missing and other files are there; put it back, or move the folder away to make the run "
@@ -37,7 +37,7 @@ void check_config(const Study& study, const PlannedRun& run, const fs::path& fol
            "; move it away");
 }
 
-/// Of a run that study.json calls done.
+/// Checks a run that is done according to study.json.
 void check_done(const fs::path& folder, int64_t rounds) {
   const auto there = static_cast<int64_t>(read_rounds(folder).whole().lines.size());
   EK_CHECK(there == rounds, kCheckpoint, (folder / "rounds.jsonl").string(), " holds ", there, " rounds of ", rounds,

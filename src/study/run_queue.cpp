@@ -18,7 +18,7 @@ double work_seconds(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-/// The text of a log line that is a warning; empty for any other line.
+/// Returns the text of a log line if it is a warning, else "".
 std::string_view warning_in(std::string_view line) {
   if (line.size() <= kTimeOfLine || !line.substr(kTimeOfLine).starts_with(kWarning)) return {};
   return line.substr(kTimeOfLine + kWarning.size() + 1);
@@ -32,7 +32,7 @@ RunQueue::RunQueue(Study study, std::vector<size_t> mine, int64_t jobs)
 std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto folder = study_.folder / study_.state.runs[run].folder;
   std::vector<std::string> words{"--quiet", "train", (study_.folder / kBaseFile).string(), "--out", folder.string()};
-  if (RunFolder::holds_run(folder))  // which needs no settings to go on
+  if (RunFolder::holds_run(folder))  // resuming needs no settings
     words.emplace_back("--resume");
   else
     for (const auto& setting : study_.runs[run].settings) words.insert(words.end(), {"--set", setting});
@@ -92,7 +92,7 @@ void RunQueue::ended(size_t run, const Worker& worker, int code) {
 void RunQueue::look() {
   std::vector<std::pair<size_t, int>> ends;
   for (auto& [run, worker] : at_work_) {
-    const auto code = worker.process.exit_code();  // before its last lines are read
+    const auto code = worker.process.exit_code();  // must be read before the last lines
     hear(run, worker);
     if (code) ends.emplace_back(run, *code);
   }

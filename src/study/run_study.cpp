@@ -64,8 +64,8 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
   return extended(request, open_study(folder));
 }
 
-/// Runs whose inputs are checked: every arm with its first seed that is left, and every seed with its first arm. All
-/// others have the rows of one and the settings of the other.
+/// Returns the runs whose inputs are checked: every arm with its first remaining seed, and every seed with its first
+/// arm. Each other run has the rows of one and the settings of another of these.
 std::vector<size_t> runs_to_check(const StudyTask& task) {
   std::set<std::string> arms;
   std::set<int64_t> seeds;
@@ -79,7 +79,7 @@ std::vector<size_t> runs_to_check(const StudyTask& task) {
   return chosen;
 }
 
-/// Memory of several runs at once; one alone is checked by itself.
+/// Checks that several runs fit into memory together. A single run is checked by itself.
 void check_memory(const Experiment& e, int64_t jobs) {
   const auto memory = machine::memory();
   const int64_t each = memory_plan(e).needed();
@@ -126,7 +126,8 @@ void keep(StudyTask& task) {
   save_extension(study);
 }
 
-/// Runs that another process has finished since, and done ones whose folder is gone and that are to be made again.
+/// Updates the state: runs that another process has finished, and done runs whose folder is missing and that are run
+/// again.
 void refresh(const StudyCommand& command, StudyTask& task) {
   task.study.state = update_state(task.study.folder, [&](StudyState& now) {
     for (auto& run : now.runs)

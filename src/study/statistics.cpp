@@ -23,7 +23,7 @@ bool all_equal(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; });
 }
 
-/// The mean of as many items as there are, drawn with replacement.
+/// Returns the mean of a bootstrap sample of the items.
 double resampled_mean(std::span<const double> items, RandomStream& stream, std::vector<float>& draws) {
   draws.resize(items.size());
   stream.fill_uniform(draws, 0, static_cast<double>(items.size()));
@@ -48,14 +48,14 @@ double resample(std::span<const double> values, std::span<const ItemsOfSeed> ite
   return sum / static_cast<double>(values.size());
 }
 
-/// Share of `sorted` below `value`; equal ones count half.
+/// Returns the share of `sorted` below `value`; equal values count half.
 double share_below(std::span<const double> sorted, double value) {
   const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), value);
   return static_cast<double>((first - sorted.begin()) + (last - sorted.begin())) /
          (2 * static_cast<double>(sorted.size()));
 }
 
-/// The quantile of `sorted`, linear between its values.
+/// Returns the quantile of `sorted` with linear interpolation.
 double quantile_of(std::span<const double> sorted, double p) {
   const double place = p * static_cast<double>(sorted.size() - 1), below = std::floor(place);
   const auto at = static_cast<size_t>(below);
@@ -63,7 +63,7 @@ double quantile_of(std::span<const double> sorted, double p) {
   return sorted[at] + (place - below) * (next - sorted[at]);
 }
 
-/// Acceleration of a mean: sum d^3 / (6 (sum d^2)^1.5), of the means that leave one value out.
+/// Returns the acceleration of a mean: sum d^3 / (6 (sum d^2)^1.5) over the leave-one-out means.
 double acceleration(std::span<const double> values) {
   const double mean = mean_of(values), squares = sum_of_powers(values, mean, 2);
   return squares > 0 ? sum_of_powers(values, mean, 3) / (6 * std::pow(squares, 1.5)) : 0;
@@ -78,7 +78,7 @@ double mean_of(std::span<const double> values) {
 
 double deviation_of(std::span<const double> values) {
   EK_CHECK(values.size() >= 2, kInternal, "the standard deviation of ", values.size(), " values");
-  if (all_equal(values)) return 0;  // where the mean is not exact
+  if (all_equal(values)) return 0;  // here the mean may be inexact
   return std::sqrt(sum_of_powers(values, mean_of(values), 2) / static_cast<double>(values.size() - 1));
 }
 

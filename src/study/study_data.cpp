@@ -9,7 +9,7 @@
 namespace evenkeel::study {
 namespace {
 
-/// A line of the CSV.
+/// A line of the CSV file.
 struct Value {
   std::string arm;
   int64_t seed = 0;
@@ -18,7 +18,7 @@ struct Value {
   double value = 0;
 };
 
-/// The shortest text that reads back as the same number.
+/// Returns the shortest text that reads back as the same number.
 std::string exact(double value) {
   std::array<char, 40> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -32,7 +32,7 @@ std::string quoted(const std::string& text) {
   return concat('"', inner, '"');
 }
 
-/// Measures of the score, and on how many rows and different questions they rest.
+/// Returns the measures of the score, and its numbers of rows and different questions.
 std::vector<std::pair<std::string_view, double>> numbers_of(const TaskScore& score) {
   std::vector<std::pair<std::string_view, double>> numbers;
   for (const auto& measure : measures())

@@ -26,7 +26,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// Two names that differ in case alone are one folder on some file systems.
+/// Checks that the names of arms differ in more than case, because some file systems ignore case.
 void check_arm_names(const config::Table& table, const std::vector<ArmSection>& arms) {
   std::set<std::string> known;
   const auto entries = table.tables("arm");

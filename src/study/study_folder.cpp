@@ -16,9 +16,9 @@
 namespace evenkeel::study {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};  // for another process that writes study.json
+constexpr std::chrono::seconds kPatience{30};  // to wait for another process that writes study.json
 
-/// What a creation that was killed before study.json may have left, and the lock.
+/// Returns true for what a creation that was killed before study.json may have left, and for the lock.
 bool is_leftover(const fs::path& entry) {
   constexpr std::array<std::string_view, 4> kFirst = {kBaseFile, kStateFile, FolderLock::kFile, RunClaims::kFile};
   return std::any_of(kFirst.begin(), kFirst.end(), [&](std::string_view name) {
@@ -26,7 +26,7 @@ bool is_leftover(const fs::path& entry) {
   });
 }
 
-/// Whether a folder in `folder` looks like one of a study's arms.
+/// Returns true if `folder` contains a folder that looks like an arm.
 bool holds_runs(const fs::path& folder) {
   for (const auto& arm : entries_of(folder)) {
     if (!is_folder(arm)) continue;
@@ -74,7 +74,7 @@ void check_runs(const Study& study, const std::vector<PlannedRun>& asked, const 
   }
 }
 
-/// Runs keep their places, because their numbers are those of claims and shards.
+/// Merges two states. Runs keep their indices, which claims and shards refer to.
 StudyState merged(const StudyState& old, const StudyState& asked) {
   auto state = asked;
   state.base = old.base;

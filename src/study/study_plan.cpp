@@ -14,7 +14,7 @@
 namespace evenkeel::study {
 namespace {
 
-/// Keys that are pinned in study.json, whatever [study] free says.
+/// Keys that are pinned in study.json, regardless of [study] free.
 constexpr std::array<std::string_view, 6> kPinned = {
     "seed", "threads", "model.device", "model.engine", "model.compute_dtype", "model.products"};
 /// Keys and sections in which arms may differ: what is compared, and names.
@@ -53,7 +53,7 @@ std::vector<std::string> joined(std::vector<std::string> settings, const std::ve
 
 std::string who(const std::string& arm) { return concat("arm ", arm); }
 
-/// Loads the config of an arm as it was asked for, without pinned settings and seed.
+/// Loads the config of an arm as requested, without pinned settings and seed.
 ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
   refuse_seed(arm.set, who(arm.name));
   try {
@@ -74,7 +74,7 @@ void check_arm(const ArmSection& arm, const ExperimentConfig& asked, const Exper
   }
 }
 
-/// Returns the table "a.b" of a table; an empty one where there is none.
+/// Returns the table "a.b" of a table; an empty one if it does not exist.
 config::Table table_at(config::Table table, std::string_view path) {
   for (size_t dot = 0; dot != path.npos; path.remove_prefix(dot == path.npos ? 0 : dot + 1)) {
     dot = path.find('.');

@@ -62,7 +62,7 @@ bool StudyProgress::look() {
   return more;
 }
 
-/// Without evaluations, which come after the last round or every so many.
+/// Returns the mean seconds of a round, without evaluations.
 std::optional<double> StudyProgress::seconds_of_round() const {
   double seconds = 0;
   int64_t rounds = 0;
@@ -74,7 +74,7 @@ std::optional<double> StudyProgress::seconds_of_round() const {
   return rounds > 0 ? std::optional(seconds / static_cast<double>(rounds)) : std::nullopt;
 }
 
-/// Of the whole run, by the runs of its arm, else by all, else by rounds.
+/// Returns the seconds of a whole run: the mean of finished runs of its arm, else of all arms, else from its rounds.
 std::optional<double> StudyProgress::run_seconds(size_t run) const {
   if (const auto same = finished_.find(arms_[run]); same != finished_.end()) return mean(same->second);
   std::vector<double> means;

@@ -7,13 +7,13 @@
 namespace evenkeel::study {
 namespace {
 
-/// "3 arms x 5 seeds, reference fedit"
+/// Returns a text such as "3 arms x 5 seeds, reference fedit".
 std::string design(const StudyRuns& study) {
   return concat(study.name, ": ", study.arms.size(), study.arms.size() == 1 ? " arm, " : " arms, ", study.seeds.size(),
                 study.seeds.size() == 1 ? " seed (" : " seeds (", join(study.seeds), "), reference ", study.reference);
 }
 
-/// Names what runs differ in beside their settings, because it may change figures; empty if they are alike.
+/// Returns the differences between runs other than their settings, because they may affect figures; empty if none.
 std::string unlike_runs(const StudyRuns& study) {
   std::vector<std::string> names;
   for (const auto& difference : differences(study.records()))
@@ -22,7 +22,7 @@ std::string unlike_runs(const StudyRuns& study) {
   return concat("NOT ALIKE: the runs differ in ", join(names), "; `evenkeel report` of two run folders shows how");
 }
 
-/// What stands above the tables: missing runs, notes, conclusions.
+/// Returns what precedes the tables: missing runs, notes, conclusions.
 std::vector<std::string> preface(const StudyRuns& study, const Comparison& comparison) {
   std::vector<std::string> lines;
   for (const auto& missing : comparison.missing) lines.push_back("missing: " + missing);
@@ -46,7 +46,7 @@ std::string text_of_served(const StudyRuns& study, const Comparison& comparison,
   return text + (wins.head.size() > 1 ? '\n' + text_of(wins) : "") + '\n';
 }
 
-/// The tables of a way of serving for formats without a limit of width.
+/// Returns the tables of a way of serving, for formats without a width limit.
 std::vector<ReportTable> wide_tables(const StudyRuns& study, const Comparison& comparison, const ServedResult& result) {
   std::vector<ReportTable> tables{means_by_budget(comparison, result), measures_beside_endpoint(comparison, result),
                                   all_differences(comparison, result, study.reference),

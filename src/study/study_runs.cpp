@@ -12,7 +12,7 @@
 namespace evenkeel::study {
 namespace {
 
-/// Why a run of that state is missing; empty: it is done.
+/// Returns why a run in this state is missing; empty if it is done.
 std::string why_missing(const StudyRun& run) {
   switch (run.state) {
     case RunState::kPlanned:
@@ -27,7 +27,7 @@ std::string why_missing(const StudyRun& run) {
   return {};
 }
 
-/// The records of a run, or in `run.missing` why there are none.
+/// Reads the records of a run, or sets `run.missing` to the reason why there are none.
 void read_records(const fs::path& folder, ArmRun& run) try {
   if (!RunFolder::holds_run(folder)) {
     run.missing = concat(folder.string(), " holds no run");
@@ -51,7 +51,7 @@ ArmRun loaded(const fs::path& folder, const StudyRun& planned) {
   return run;
 }
 
-/// The resolved config without what runs of one arm may differ in: name, seed and folder.
+/// Returns the settled config without what differs between runs of one arm: name, seed and folder.
 std::string config_of_arm(const RunRecords& run) {
   std::istringstream lines(run.config);
   std::string text, section;
@@ -63,7 +63,7 @@ std::string config_of_arm(const RunRecords& run) {
   return text;
 }
 
-/// Index of each run's arm, in order of appearance.
+/// Returns the index of each run's arm, in order of appearance.
 std::vector<size_t> arm_indices(std::span<const RunRecords> runs) {
   std::vector<std::string> configs;
   std::vector<size_t> indices;
@@ -76,7 +76,7 @@ std::vector<size_t> arm_indices(std::span<const RunRecords> runs) {
   return indices;
 }
 
-/// Names of arms: the method, or the label of the first run if the method has several arms or is not known.
+/// Returns the names of arms: the method, or the label of the first run if the method has several arms or is unknown.
 std::vector<std::string> arm_names(std::span<const RunRecords> runs, std::span<const size_t> arm_of_run) {
   std::vector<const RunRecords*> firsts;
   for (size_t i = 0; i < runs.size(); ++i)

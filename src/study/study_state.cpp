@@ -17,7 +17,7 @@ constexpr size_t kLongestName = 80;
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-/// "rho-0.3" is a name, "study.json" is not: no arm has the name of a file of the study.
+/// Returns true for the dot in "rho-0.3", but not in "study.json", so that no arm has the name of a file of the study.
 bool is_dot_between_digits(std::string_view name, size_t at) {
   return name[at] == '.' && at > 0 && at + 1 < name.size() && is_digit(name[at - 1]) && is_digit(name[at + 1]);
 }
@@ -37,7 +37,7 @@ void check_seeds(const JsonView& view, const StudyState& state) {
                            " holds no seed, one twice or one below 0");
 }
 
-/// Every arm with every seed, once, in a folder of its own.
+/// Checks that there is every arm with every seed, once, in its own folder.
 void check_runs(const JsonView& view, const StudyState& state) {
   std::set<std::string> expected;
   for (const auto& arm : state.arms)

@@ -22,7 +22,7 @@ StudyState two_arms() {
   return state;
 }
 
-/// What reading says about a state that was changed before it was sealed.
+/// Returns the error of reading a state that was changed before it was sealed.
 std::string complaint(const std::function<void(OrderedJson&)>& change) {
   const testing::TemporaryFolder folder;
   auto json = record::write(two_arms());

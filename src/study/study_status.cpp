@@ -9,7 +9,7 @@
 namespace evenkeel::study {
 namespace {
 
-/// A run that study.json calls running may have been killed.
+/// Returns the word for a run's state. A run that study.json calls running may have been killed.
 std::string_view word_for(const StudyRun& run, const fs::path& folder) {
   const bool works = FolderLock::holder(folder).has_value();
   if (run.state == RunState::kRunning && !works) return "stopped";

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kNoValue = "-";
 
-/// Decimals so that the largest value has about five digits; shares have two.
+/// Returns the number of decimals with which the largest value has about five digits; shares have two.
 int decimals_for(double largest, const Measure& measure) {
   if (measure.is_share) return 2;
   if (largest < 10) return 4;
@@ -28,7 +28,7 @@ double largest_mean(const Comparison& comparison) {
   return largest;
 }
 
-/// The largest end of an interval of differences, or their largest mean.
+/// Returns the largest end of an interval of differences, or the largest mean if there are no intervals.
 double largest_difference(const Comparison& comparison) {
   double largest = 0;
   for (const auto& result : comparison.served)
@@ -69,7 +69,7 @@ Cell beside_cell(const std::optional<double>& value, const Measure& measure) {
   return {Form{measure, measure.is_share ? 1 : 4}(value)};
 }
 
-/// Short titles of the measures beside the endpoint, in percent where they are shares.
+/// Returns short titles of the measures other than the endpoint; shares are in percent.
 std::string short_title(const Measure& measure) {
   if (measure.name == "log_likelihood") return "log-lik.";
   if (measure.name == "accuracy") return "acc. %";
@@ -80,7 +80,7 @@ bool is_better(double one, double other, const Measure& measure) {
   return measure.higher_is_better ? one > other : one < other;
 }
 
-/// The best mean of a budget; nothing if fewer than two arms have one.
+/// Returns the best mean of a budget; nothing if fewer than two arms have one.
 std::optional<double> best_mean(const ServedResult& result, size_t budget, const Measure& measure) {
   std::optional<double> best;
   int64_t count = 0;

@@ -58,7 +58,7 @@ CodeSet outside_brackets(const CodeSet& set) {
   return set == word.complement() ? unicode::word_outside_brackets().complement() : set;
 }
 
-/// Any of the code points in any case, in the order given, or what they fold to together.
+/// Returns a pattern for the code points in sequence, in any case, or for a character whose case folding they are.
 std::string sequence_in_any_case(std::span<const uint32_t> codes) {
   auto out = concat("(?:", bracket_expression(unicode::characters_of(codes)), "|");
   for (const uint32_t code : codes) out += bracket_expression(unicode::with_all_cases(CodeSet::of(code, code)));
@@ -69,12 +69,12 @@ struct Options {
   bool ignore_case = false, dot_is_any = false, look_behind = false;
 };
 
-/// A group that a back reference may name.
+/// A group that back references can refer to.
 struct Capture {
-  std::string name;       ///< empty: none
-  bool closed = false;    ///< whether its end was read
-  bool settled = true;    ///< false: in a repeated group or a look-around, where engines differ in what it holds
-  bool referred = false;  ///< whether a back reference names it
+  std::string name;       ///< empty for unnamed groups
+  bool closed = false;    ///< true after its end was read
+  bool settled = true;    ///< false: in a repeated group or a look-around, where engines differ in its content
+  bool referred = false;  ///< true if a back reference refers to it
 };
 
 /// Rewrites one pattern, left to right.
@@ -100,7 +100,7 @@ class Translator {
  private:
   struct Repeat {
     std::string text;
-    int64_t least, most;  ///< times; kEndless: any number
+    int64_t least, most;  ///< numbers of repetitions; kEndless: unlimited
     bool once() const { return least == 1 && most == 1; }
   };
   static constexpr int64_t kEndless = -1;
@@ -135,7 +135,7 @@ class Translator {
     skip_comments();
     for (bool first = true; const auto repeat = quantifier(); first = false) {
       if (!repeatable) in_.refuse("a quantifier that has nothing to repeat");
-      if (!repeat->once()) before_.clear();  // letters never fold together with what a quantifier repeats
+      if (!repeat->once()) before_.clear();  // letters are not folded together with repeated ones
       if (repeat->most != 1) unsettle(first_capture);
       if (!first) out_.insert(begin, "(?:").append(")");
       out_ += repeat->text;
@@ -219,7 +219,7 @@ class Translator {
     return write(bracket_expression(negated ? members.complement() : members));
   }
 
-  /// What follows a character: comments, then perhaps a quantifier. Nothing is taken.
+  /// Returns the quantifier that follows comments, if there is one, without consuming it.
   std::optional<Repeat> next_quantifier() {
     const auto here = in_;
     skip_comments();
@@ -228,7 +228,7 @@ class Translator {
     return found;
   }
 
-  /// Takes a character that stands for itself; leaves anything else.
+  /// Consumes a literal character, or nothing.
   std::optional<uint32_t> next_literal() {
     const auto here = in_;
     skip_comments();
@@ -239,12 +239,12 @@ class Translator {
     return std::nullopt;
   }
 
-  /// Whether the escape here is none of a class and none of a character.
+  /// Returns true for escapes that are neither classes nor characters.
   bool is_escape_of_more() const {
     return in_.done() || std::string_view("bBAzZRNOk123456789").find(in_.peek()) != std::string_view::npos;
   }
 
-  /// Writes a character and, under the option i, those behind it that no quantifier repeats.
+  /// Translates a character and, with option i, the unquantified literals after it.
   bool literals(const std::vector<uint32_t>& before, uint32_t first) {
     std::vector<uint32_t> codes{first};
     const auto repeat = next_quantifier();
@@ -273,7 +273,7 @@ class Translator {
     }
   }
 
-  /// In a look-behind, no letter matches several.
+  /// Writes a literal. In a look-behind, a letter matches no folding of several.
   void write_literal(uint32_t code_point) {
     const auto alone = CodeSet::of(code_point, code_point);
     if (!options_.ignore_case) return append_quoted(out_, code_point);
@@ -284,7 +284,7 @@ class Translator {
       append_quoted(out_, code_point);
   }
 
-  /// Oniguruma joins some letters across the bounds of groups, options and {1}.
+  /// Refuses letters that Oniguruma folds together across the bounds of groups, options and {1}.
   void require_no_folding_across(std::vector<uint32_t> before, const std::vector<uint32_t>& codes) const {
     if (!options_.ignore_case || options_.look_behind) return;
     for (before.push_back(codes[0]); before.size() > 1; before.erase(before.begin()))
@@ -346,7 +346,7 @@ class Translator {
     return captured(name);
   }
 
-  /// \k<name>, \k'name' and \k<1>.
+  /// Translates \k<name>, \k'name' or \k<1>.
   bool named_reference() {
     const char open = in_.peek(), end = open == '<' ? '>' : '\'';
     if (!in_.take("<") && !in_.take("'")) in_.refuse("\\k");
@@ -434,7 +434,7 @@ class Translator {
   PatternCursor in_;
   std::string out_;
   int depth_ = 0;
-  /// Up to two characters before this place, across the bounds of groups; empty: something else.
+  /// The last one or two literal characters, also across bounds of groups; empty after anything else.
   std::vector<uint32_t> before_;
   std::vector<Capture> captures_;
   bool writes_captures_, names_only_;

@@ -1,4 +1,4 @@
-/// The statistics of a study on given numbers, for comparison with scipy and statsmodels.
+/// Computes the statistics of a study for given numbers, for comparison with scipy and statsmodels.
 /// A server of jobs (jobs.h).
 /// JOB: {"values": [n], "items": [n][tasks][items] or [], "p_values": [m], "probabilities": [..], "freedoms": [..],
 ///       "beta": [[a, b, x], ..], "effects": [[effect, pairs], ..], "resamples": count, "key": seed, "out": file}

@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-// Field numbers of tensorflow.Event and tensorflow.Summary.Value, with their wire types.
+// Tags (field number and wire type) of tensorflow.Event and tensorflow.Summary.Value.
 constexpr uint8_t kWallTime = 1 << 3 | 1, kStep = 2 << 3 | 0, kFileVersion = 3 << 3 | 2, kSummary = 5 << 3 | 2;
 constexpr uint8_t kValue = 1 << 3 | 2, kTag = 1 << 3 | 2, kSimpleValue = 2 << 3 | 5;
 constexpr size_t kHead = 12, kFoot = 4, kLongestRecord = size_t{1} << 24;
@@ -26,7 +26,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-/// The checksum as records have it: rotated, so that a checksum of data with checksums is no special value.
+/// Returns the masked checksum that TFRecord files store.
 uint32_t masked(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U; }
 
 template <typename T>
@@ -154,7 +154,7 @@ T number_at(std::string_view bytes, size_t at) {
   return std::bit_cast<T>(number);
 }
 
-/// Takes the next record's message off `rest`; nothing when the rest is no whole record.
+/// Removes the message of the next record from `rest`. Returns nothing if the record is incomplete.
 std::optional<std::string_view> take_message(std::string_view& rest, const fs::path& file) {
   if (rest.size() < kHead) return std::nullopt;
   const auto length = number_at<uint64_t>(rest, 0);

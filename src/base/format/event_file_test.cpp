@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-// RFC 3720, B.4.
+// The examples are those of RFC 3720, B.4.
 TEST(Crc32c, OfThePublishedExamples) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43U);

@@ -314,7 +314,7 @@ std::string sha256(std::string_view bytes) {
 }
 
 namespace {
-/// Folders where an installed program's files may be: of `cmake --install`, of the Python wheel, and of a build folder.
+/// Returns the possible folders of shipped files: of `cmake --install`, of the Python wheel, and of a build folder.
 std::vector<fs::path> shipped_candidates() {
   std::error_code error;
   const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();

@@ -9,7 +9,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kLongestName = 96, kLongestRef = 4096;  // of a part of a name, as the hub allows; of a file in refs/
+// Limits of each part of a name, as on the hub, and of a file in refs/.
+constexpr size_t kLongestName = 96, kLongestRef = 4096;
 
 struct HubName {
   std::string organisation, name, revision;
@@ -37,7 +38,7 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-/// The commit of a revision: the content of refs/REVISION, or the revision itself.
+/// Returns the commit of a revision: the content of refs/REVISION, or the revision itself.
 std::string commit_of(const fs::path& repository, const std::string& revision) {
   const auto ref = repository / "refs" / revision;
   if (!is_file(ref)) return revision;

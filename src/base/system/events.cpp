@@ -25,7 +25,7 @@ EventStream& stream() {
   return instance;
 }
 
-/// REQUIRES the stream's lock, as write_start().
+/// Writes an event. REQUIRES the stream's lock, as does write_start().
 void write_line(std::string_view name, const OrderedJson& fields) {
   OrderedJson line{{"event", name}};
   line.update(fields);
@@ -73,7 +73,7 @@ void write(std::string_view name, const OrderedJson& fields) {
 void write_last(std::string_view name, const OrderedJson& fields) noexcept {
   try {
     write(name, fields);
-  } catch (const std::exception&) {  // the exit code says it
+  } catch (const std::exception&) {  // the exit code reports the failure
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using ServiceClock = std::chrono::steady_clock;
 
-/// The address of $NOTIFY_SOCKET; "@" stands for the zero byte of an abstract socket.
+/// Returns the address of $NOTIFY_SOCKET. A leading "@" means an abstract socket.
 std::optional<std::pair<sockaddr_un, socklen_t>> service_address() {
   const char* path = std::getenv("NOTIFY_SOCKET");
   sockaddr_un address{};
@@ -35,7 +35,7 @@ std::optional<std::pair<sockaddr_un, socklen_t>> service_address() {
   return std::pair{address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + size)};
 }
 
-/// A manager that has gone, or reads no more, is not an error of ours.
+/// Sends a datagram. Failures are ignored, because the service manager may have ended.
 void send_to_service(std::string_view text) {
   const auto address = service_address();
   if (!address) return;
@@ -46,7 +46,7 @@ void send_to_service(std::string_view text) {
   ::close(socket);
 }
 
-/// Time between two signs of life; zero: nobody waits for any.
+/// Returns the interval of watchdog messages; zero: no watchdog.
 std::chrono::microseconds watchdog_pause() {
   const char *usec = std::getenv("WATCHDOG_USEC"), *pid = std::getenv("WATCHDOG_PID");
   const auto own = pid == nullptr ? std::optional<int64_t>(::getpid()) : parse_number<int64_t>(pid);

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-/// The socket of a service manager.
+/// A service manager's socket.
 class Manager {
  public:
   /// \param name  a path, or "@" and a name of an abstract socket
@@ -35,7 +35,7 @@ class Manager {
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;
 
-  /// The next datagram, empty: none.
+  /// Returns the next datagram, or "" if there is none.
   std::string next() {
     char text[512];
     const auto size = ::recv(socket_, text, sizeof text, 0);

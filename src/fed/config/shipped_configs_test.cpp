@@ -21,7 +21,7 @@ std::vector<fs::path> toml_files(const fs::path& folder) {
   return files;
 }
 
-/// False for studies (src/study/), the paper's printed tables and the configs of `evenkeel pretrain`.
+/// Returns false for studies (src/study/), the paper's printed tables and configs of `evenkeel pretrain`.
 bool is_run(const fs::path& file) {
   const auto table = config::Table::load(file);
   return !table.holds_table("study") && !table.contains("table") &&

@@ -25,7 +25,7 @@ int64_t factor_bytes(const Server& server, int64_t rank) {
   return payload_size({.adapters = std::move(adapters)}, dtype);
 }
 
-/// Replaces the files by one placeholder: that there are some is part of a config.
+/// Replaces the files by a placeholder, because only their existence is part of the offered config.
 void hide_files(FileSet& set) {
   for (auto* files : {&set.train, &set.test})
     if (!files->empty()) *files = {std::string(kRowsAtServer)};

@@ -17,7 +17,7 @@ void write_gauge(std::ostream& out, std::string_view name, std::string_view help
   out << "evenkeel_" << name << " " << value << "\n";
 }
 
-/// The sessions that have lines of their own, by client.
+/// Returns the sessions that get lines of their own, by client.
 std::vector<SessionReport> labelled(std::vector<SessionReport> sessions) {
   std::ranges::sort(sessions, {}, &SessionReport::client);
   if (sessions.size() > kMostLabelledClients) sessions.resize(kMostLabelledClients);

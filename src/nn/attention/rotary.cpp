@@ -41,13 +41,13 @@ class ScaledFrequencies {
   }
 
  private:
-  /// Returns the index, a real number, of the frequency that makes so many turns in the trained length.
+  /// Returns the index, a real number, of the frequency that makes `turns` turns in the trained length.
   double index_of(double turns, const YarnRope& rope) const {
     const double ratio = static_cast<double>(rope.trained_length) / (turns * 2 * std::numbers::pi);
     return static_cast<double>(width_) * std::log(ratio) / (2 * std::log(theta_));
   }
 
-  /// Returns 0 for frequencies that are kept, 1 for those that are divided, and a line in between, [P / 2].
+  /// Returns 0 for unchanged frequencies, 1 for divided ones, and linear values in between, [P / 2].
   at::Tensor ramp(const YarnRope& rope) const {
     double low = index_of(rope.beta_fast, rope), high = index_of(rope.beta_slow, rope);
     if (rope.truncate) {
