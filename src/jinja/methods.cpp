@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "jinja/brace_format.h"
 #include "jinja/operators.h"
 #include "jinja/text_functions.h"
 
@@ -94,6 +95,13 @@ Value with_case(const MethodCall& call) {
   return call.budget.text(titled(call.text, call.name == "title", call.name));
 }
 
+/// Takes all arguments. As in Python, unused ones are no error.
+Value format(const MethodCall& call) {
+  auto text = brace_format(call.text, call.arguments, call.budget);
+  call.arguments = {};
+  return call.budget.text(std::move(text));
+}
+
 struct Method {
   std::string_view name;
   Value (*apply)(const MethodCall&);
@@ -113,7 +121,8 @@ constexpr std::array kMethods = {Method{"strip", strip},
                                  Method{"lower", with_case},
                                  Method{"upper", with_case},
                                  Method{"title", with_case},
-                                 Method{"capitalize", with_case}};
+                                 Method{"capitalize", with_case},
+                                 Method{"format", format}};
 
 Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Budget& budget) {
   if (name == "get") {

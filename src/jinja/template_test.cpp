@@ -49,6 +49,19 @@ TEST(JinjaTemplate, ExpressionsEqualPythons) {
     EXPECT_EQ(rendered(source), text) << source;
 }
 
+TEST(JinjaTemplate, FormatFillsTheFieldsOfAText) {
+  for (const auto& [source, text] : std::initializer_list<Case>{
+           {"{{ '<|{}:{}|>'.format('eos', n) }}", "<|eos:5|>"},
+           {"{{ '{1}{0}{1}{{}}'.format('a', 'b') }}", "bab{}"},
+           {"{{ '{x!r:>5}|{y}'.format(x='a', y=[none]) }}", "  'a'|[None]"},
+           {"{{ '{:*^7}|{:08.2f}|{:+d}|{:x}'.format('ü', -2.5, n, 255) }}", "***ü***|-0002.50|+5|ff"},
+           {"{{ '{}'.format(nothing) }}{{ '{0}'.format(1, 2, z=3) }}", "1"}})
+    EXPECT_EQ(rendered(source), text) << source;
+  for (const char* field :
+       {"{", "}", "{0.real}", "{0[0]}", "{:,}", "{:{}}", "{}{0}", "{2}", "{y}", "{!a}", "{:5000}", "{:05}"})
+    EXPECT_THROW(rendered(concat("{{ '", field, "'.format('a', 1) }}")), Error) << field;
+}
+
 TEST(JinjaTemplate, TuplesDifferFromLists) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{{ (1, 2) == [1, 2] }} {{ (1, 2) == (1, 2) }} {{ (1, 2) in [[1, 2]] }} {{ (1, 2) != [1, 2] }}",

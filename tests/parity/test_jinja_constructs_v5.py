@@ -94,6 +94,44 @@ def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
         assert got.get("text") == right, got
 
 
+# Values and forms of str.format: each value in each form renders as in jinja2, or is refused by name where jinja2 renders.
+FORMATTED = ["7", "-42", "0", "2.5", "-0.001", "1e16", "'ab'", "'é😀'", "''", "true", "none", "[1, 'x']", "{'a': 1}", "nothing", "1000000"]
+FORMS = ["{}", "<{}>", "{0}", "{0}{0}", "{x}", "{{}}", "{{{}}}", "{!r}", "{!s}", "{!s:>5}", "{:}", "{:5}", "{:<5}|", "{:>5}", "{:^6}|", "{:*^7}", "{:é>4}", "{:05}", "{:+}", "{:+05d}", "{: d}", "{:-d}",
+         "{:d}", "{:x}", "{:X}", "{:o}", "{:s}", "{:.1s}", "{:.2f}", "{:8.2f}", "{:<8.2f}|", "{:08.2f}", "{:+.1e}", "{:g}", "{:.3G}", "{:r}", "{:c}", "{:b}", "{:,}", "{:_d}", "{:%}", "{:#x}", "{:n}", "{:=5}",
+         "{:*<05}", "{:<05}", "{:.0f}", "{:.5}", "{:.}", "{!a}", "{!}", "{!x}", "{0.real}", "{0[0]}", "{:{}}", "{", "}", "{}{", "a}b", "{1}", "{}{0}", "{y}", "{ }", "{00}", "{-1}", "{x!r:>9}", "{:5000}", "{:1e}"]
+READ_FORMS = FORMS[:17]
+
+
+def test_format_of_texts_is_that_of_jinja2_or_refused(tmp_path):
+    pairs = [(form, value) for form in FORMS for value in FORMATTED]
+    sources = ["{{ " + json.dumps(form, ensure_ascii=False) + ".format(" + value + ", x=" + value + ") }}" for form, value in pairs]
+    for (form, value), source, got in zip(pairs, sources, outcomes(sources, tmp_path), strict=True):
+        right = expected(source)
+        assert got.get("text") == right or "refused" in got, (source, got, right)
+        assert "text" in got or right is None or form not in READ_FORMS or value == "true", (source, got, right)
+
+
+# The order of tokens that Hunyuan 3 has, its parts and words our own: markers made by format, effort of thinking, tools and their answers.
+EFFORTS = """{%- set mark = '<|{}:v1|>' %}{% set open = mark.format('ask') %}{% set shut = '</{}{}>'.format('call', ':v1') %}
+{%- if effort is defined and effort in ['medium', 'max'] %}{% set effort = 'high' %}{% elif not effort is defined %}{% set effort = 'none' %}{% endif %}
+{%- macro words(content) -%}{%- if content is string -%}{{- content }}{%- elif content is iterable and content is not mapping -%}
+{%- for item in content -%}{%- if item is mapping and item.type == 'text' -%}{{- item.text }}{%- elif item is string -%}{{- item }}{%- endif -%}{%- endfor -%}
+{%- elif content is none -%}{{- '' }}{%- else -%}{{- content }}{%- endif -%}{%- endmacro -%}
+{%- set last = namespace(user=-1, tool=false) %}{% for message in MESSAGES %}{% if message['role'] == 'user' %}{% set last.user = loop.index0 %}{% endif %}{% endfor %}
+{%- for message in MESSAGES %}{{ mark.format(message['role']) + words(message['content']) }}
+{%- if message['role'] == 'assistant' and (loop.index0 > last.user) and 'reasoning' in message and message['reasoning'] is string %}{{ '[' + message['reasoning'] + ']' }}{% endif %}
+{%- for call in message['calls'] or [] %}{% for key, value in call['arguments'].items() %}{% if value is not string %}{% set value = value | tojson(ensure_ascii=False) %}{% endif %}
+{{- open + key + '=' + value + shut }}{% endfor %}{% endfor %}{% endfor %}{{ effort }}"""
+TALK = """[{'role': 'system', 'content': [{'type': 'text', 'text': 'ü'}, 'b']}, {'role': 'user', 'content': 7}, {'role': 'assistant', 'content': none, 'reasoning': 'r',
+'calls': [{'arguments': {'n': 1.5, 's': 'é', 'l': ['ü', none]}}]}, {'role': 'tool', 'content': 'sun'}]"""
+
+
+@pytest.mark.parametrize("effort", ["", "{% set effort = 'max' %}", "{% set effort = 'low' %}", "{% set effort = none %}"])
+def test_markers_that_format_makes_render_as_jinja2(effort, tmp_path):
+    source = effort + EFFORTS.replace("MESSAGES", TALK.replace("\n", " "))
+    assert outcomes([source], tmp_path)[0].get("text") == expected(source) is not None
+
+
 # jinja2 goes over the text; here it is refused, never taken for a value without items.
 MARKED = ["(0.1 | safe)[0]", "('ab' | safe)[1]", "([1] | safe)[0]", "('ab' | safe)['x']", "('ab' | safe)[9]", "(none | safe)[1:]", "(7 | safe)[-1]",
           "({'b': 1} | safe)['b']", "('ab' | safe)['a' | safe]", "'ab' | safe | first", "'ab' | safe | last", "'ab' | safe | length", "'ab' | safe | list"]

@@ -23,7 +23,7 @@ PRELUDE = ("{%- set s = 'Hello, World' %}{% set u = 'aé😀b' %}{% set e = '' %
            "{% set m = [{'role': 'user', 'n': 1}, {'role': 'tool', 'n': 2}, {'role': 'user', 'n': 0}] %}")
 NAMES = {"text": ["s", "u", "e", "p"], "number": ["n", "z", "f"], "list": ["l", "w", "t", "m"], "dict": ["d"], "other": ["nothing", "none", "true", "false"]}
 TEXTS = ["'a'", "'lo'", "'b'", '"it\'s"', "'\\n'", "' '", "'%d'", "'{}'", "'é'", "''", "'role'", "'x,y'",
-         "'\\x41\\u00e9\\t'", "'q\\'q'", "'\\\\n'", "'%s:%d'", "'%5.1f|%-4s|%x'", "'a\\qb'"]
+         "'\\x41\\u00e9\\t'", "'q\\'q'", "'\\\\n'", "'%s:%d'", "'%5.1f|%-4s|%x'", "'a\\qb'", "'{}:{:>4}'", "'{0!r}{{{0}}}'", "'{b:.2}'"]
 FILTERS = ["trim", "lower", "upper", "capitalize", "length", "first", "last", "list", "reverse", "unique", "items", "dictsort", "string", "tojson", "int", "abs",
            "join", "join(',')", "join('-', attribute='role')", "map('upper')|list", "map('string')|join('+')", "map(attribute='role')|list",
            "map(attribute='n', default=7)|list", "select|list", "select('odd')|list", "reject('equalto', 2)|list", "selectattr('n')|list",
@@ -35,7 +35,7 @@ FILTERS = ["trim", "lower", "upper", "capitalize", "length", "first", "last", "l
            "unique(attribute='role')|list", "count", "replace('', '+', 2)", "trim('H')", "first|string", "int('x')", "unheard", "d(n)"]
 METHODS = ["strip()", "lstrip('H ')", "rstrip()", "split()", "split(',')", "split('l', 1)", "startswith('H')", "startswith(('a', 'H'))", "endswith(['b'])",
            "replace('l', '', 1)", "find('l')", "count('l')", "count('')", "lower()", "upper()", "title()", "capitalize()", "removeprefix('He')", "items()",
-           "keys()", "values()", "get('a')", "get('q', 4)", "get(1)", "get((1, 2))", "replace('', '_')", "append(1)", "upper", "index", "real", "a", "role", "format(1)"]
+           "keys()", "values()", "get('a')", "get('q', 4)", "get(1)", "get((1, 2))", "replace('', '_')", "append(1)", "upper", "index", "real", "a", "role", "format(1)", "format(n, f)", "format(l, b=s)"]
 TESTS = ["defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean", "true", "false", "callable", "odd",
          "even", "divisibleby 2", "eq 5", "ne 'a'", "in l", "in s", "gt 1", "sameas none", "lt n", "unheard"]
 
