@@ -140,9 +140,9 @@ class Serving {
 
  private:
   /// What every node renders conversations with.
-  void learn_prompts(const ClientContext& place) {
-    if (place.config.data.form != PromptTemplate::kChat) return;
-    prompts_ = {place.tokenizer.chat_template().source(), named_tokens_digest(place.tokenizer)};
+  void learn_prompts(const ClientContext& context) {
+    if (context.config.data.form != PromptTemplate::kChat) return;
+    prompts_ = {context.tokenizer.chat_template().source(), named_tokens_digest(context.tokenizer)};
   }
 
   void gather(const Server& server) {
