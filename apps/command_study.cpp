@@ -25,7 +25,7 @@ struct StudyFlags {
   bool dry_run = false, resume = false;
 };
 
-study::StudyCommand command_of(const StudyFlags& flags) {
+study::StudyCommand study_command_of(const StudyFlags& flags) {
   limits::check_integer("--jobs", flags.jobs, 1, limits::kThreads);
   return {.file = flags.file,
           .out = flags.out,
@@ -37,14 +37,14 @@ study::StudyCommand command_of(const StudyFlags& flags) {
 }
 
 /// The kind of an error that a run has left as a line: "[numeric] ..."; kIo where it left none.
-ErrorKind kind_of(const std::string& line) {
+ErrorKind kind_of_line(const std::string& line) {
   for (const auto kind : {kConfig, kData, kCheckpoint, kShape, kNumeric, kIo, kInternal})
     if (line.starts_with(concat('[', to_string(kind), ']'))) return kind == kInternal ? kIo : kind;
   return kIo;
 }
 
 /// Prints what became of the study. \throws the first failed run of `mine`, with the number of all
-void conclude(const study::StudyState& state, const std::vector<size_t>& mine, const std::string& again) {
+void conclude_study(const study::StudyState& state, const std::vector<size_t>& mine, const std::string& again) {
   const auto done = state.count(study::RunState::kDone), failed = state.count(study::RunState::kFailed);
   std::cout << "study " << state.name << ": " << done << " of " << state.runs.size() << " runs done, " << failed
             << " failed, " << static_cast<int64_t>(state.runs.size()) - done - failed << " left\n"
@@ -56,12 +56,12 @@ void conclude(const study::StudyState& state, const std::vector<size_t>& mine, c
   const auto& first = *mine_failed.front();
   const auto line = first.error.value_or("failed");
   const auto text = line.starts_with('[') ? line.substr(line.find(' ') + 1) : line;
-  fail(kind_of(line), mine_failed.size(), " of ", mine.size(), " runs failed, the first: ", first.label(), ": ", text,
-       "; try again by: ", again);
+  fail(kind_of_line(line), mine_failed.size(), " of ", mine.size(), " runs failed, the first: ", first.label(), ": ",
+       text, "; try again by: ", again);
 }
 
 void run_study_command(const StudyFlags& flags) {
-  const auto command = command_of(flags);
+  const auto command = study_command_of(flags);
   watch_interrupts();
   auto task = study::plan_study(command);
   study::check_study(command, task);
@@ -74,7 +74,7 @@ void run_study_command(const StudyFlags& flags) {
   const auto mine = task.mine;
   const auto again = command_line(study::resume_words(command, folder));
   try {
-    conclude(study::run_study(command, std::move(task), interrupt_requested), mine, again);
+    conclude_study(study::run_study(command, std::move(task), interrupt_requested), mine, again);
   } catch (const Error& error) {
     if (!is_full_disk(error)) throw;
     throw error.with_advice(concat("what is done stays; make room, then: ", again));

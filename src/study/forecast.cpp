@@ -25,7 +25,7 @@ namespace {
 constexpr double kMeasuredSeconds = 0.5;  // of training per K
 constexpr int64_t kMeasuredRows = 4;      // of each task, scored at every point
 constexpr double kMemoryMargin = 1.25;    // a job is killed above its limit
-constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kMebibyte = int64_t{1} << 20;
 
 /// What one run does and leaves.
 struct RunNeeds {
@@ -192,7 +192,7 @@ std::string array_command(const StudyCommand& command, const StudyTask& task, co
   const auto wrapped = concat(command_line(words), " --shard $SLURM_ARRAY_TASK_ID/", tasks);
   const double memory = kMemoryMargin * static_cast<double>(forecast.memory * command.jobs);
   return concat("sbatch --array=1-", tasks, " --ntasks=1 --cpus-per-task=", forecast.threads * command.jobs,
-                " --mem=", static_cast<int64_t>(memory) / kMiB + 1, "M --wrap=", shell_word(wrapped));
+                " --mem=", static_cast<int64_t>(memory) / kMebibyte + 1, "M --wrap=", shell_word(wrapped));
 }
 
 std::string forecast_text(const StudyCommand& command, const StudyTask& task, const Forecast& forecast) {

@@ -58,7 +58,9 @@ TEST(PaperTables, EveryTableNamesShippedStudiesAndAKnownMeasure) {
   for (const auto& table : paper_tables()) {
     EXPECT_TRUE(ids.insert(table.id).second) << table.id << " is there twice";
     EXPECT_FALSE(table.values.empty()) << table.id;
-    if (!budget_cost(table.measure)) EXPECT_NO_THROW(find_measure(table.measure)) << table.id;
+    if (!budget_cost(table.measure)) {
+      EXPECT_NO_THROW(find_measure(table.measure)) << table.id;
+    }
     for (const auto& study : table.studies)
       for (const auto* folder : {"configs/paper", "configs/paper/small"})
         EXPECT_TRUE(is_file(shipped_folder() / folder / (study + ".toml")))

@@ -1,5 +1,7 @@
 #include "study/run_queue.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "base/plain/files.h"
@@ -87,6 +89,7 @@ void RunQueue::ended(size_t run, const Worker& worker, int code) {
   if (!stopped)
     log::info("[study] ", now.label(), code == 0 ? " done in " : " ended after ", readable_duration(seconds), "; ",
               progress_.text());
+  if (::isatty(STDERR_FILENO) == 1) line_.update(progress_.text());  // instead of its last round
 }
 
 void RunQueue::look() {

@@ -49,7 +49,7 @@ class RunQueue {
   bool stopping_ = false;
   std::map<size_t, Worker> at_work_;
   StudyProgress progress_;
-  log::Progress line_{"study"};
+  log::Progress line_{"[study]", 0};  // every round is a line, where there is no terminal
 };
 
 }  // namespace evenkeel::study

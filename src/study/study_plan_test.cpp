@@ -133,6 +133,17 @@ TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
   }
 }
 
+TEST(StudyPlan, EveryShippedStudyHasArmsThatCanBeCompared) {
+  size_t studies = 0;
+  for (const auto* folder : {"configs/paper", "configs/paper/small"})
+    for (const auto& file : entries_of(shipped_folder() / folder)) {
+      if (!is_file(file) || read_file(file).find("[study]") == std::string::npos) continue;
+      ++studies;
+      EXPECT_NO_THROW(check_arms({.file = StudyFile::load(file)})) << file;
+    }
+  EXPECT_GE(studies, 30u);
+}
+
 TEST(RunClaims, ARunIsClaimedOnceAndFreeWhenItsProcessEnds) {
   const testing::TemporaryFolder folder;
   const std::vector<size_t> first{0, 2}, second{2, 3}, third{1, 3};

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, sealed, settings, started, succeed, without_seconds
+from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, sealed, settings, slow, started, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ARMS = {"fedit": ["method.name=fedit"], "a3smoe": ["method.name=a3smoe"], "ub-smoe": ["method.name=ub-smoe"]}
@@ -31,7 +31,7 @@ def base(tiny_model, tmp_path_factory):
     """The smallest config, and a study of it: three arms with two seeds."""
     folder = tmp_path_factory.mktemp("study")
     text = CONFIG.read_text().replace('"models/tiny"', f'"{tiny_model}"').replace("limit = 90", "limit = 30")
-    text = text.replace("rounds = 3", "rounds = 2").replace("limit = 3", "limit = 1").replace("[0.125, 1.0]\nlimit", "[1.0]\nlimit")
+    text = text.replace("rounds = 3", "rounds = 2").replace("limit = 3\n", "limit = 1\n").replace("[0.125, 1.0]\nlimit", "[1.0]\nlimit")
     (folder / "base.toml").write_text(text)
     write(folder / "methods.toml", reference="fedit")
     return folder
@@ -90,13 +90,13 @@ def test_a_study_is_one_run_for_every_arm_and_seed(undisturbed, base, tmp_path):
 
 
 def test_the_state_of_a_study_is_a_line_per_run(undisturbed, tmp_path):
-    said = succeed("status", undisturbed[0]).stdout.splitlines()
+    said = started("status", undisturbed[0]).stdout.splitlines()
     assert said[0] == "study methods: 6 of 6 runs done, 0 failed"
     assert len(said) == 7 and all(re.fullmatch(r"[\w-]+:[12]  done in \d+ s", line) for line in said[1:])
     stopped = tmp_path / "stopped"
     shutil.copytree(undisturbed[0], stopped)
     (stopped / "study.json").write_text(sealed({**state(stopped), "runs": [{**run, "state": "running"} for run in state(stopped)["runs"]]}) + "\n")
-    assert succeed("status", stopped).stdout.splitlines()[1] == "fedit:1  stopped, round 2"
+    assert started("status", stopped).stdout.splitlines()[1] == "fedit:1  stopped, round 2"
 
 
 def test_rows_and_participants_are_equal_per_seed_in_all_arms(undisturbed):
@@ -125,7 +125,7 @@ def rounds(out):
     return sum(len(lines(out / folder / "rounds.jsonl")) for folder in RUNS)
 
 
-@pytest.mark.parametrize("jobs, first, second", [(1, 1, 7), (2, 3, 8)])
+@pytest.mark.parametrize("jobs, first, second", [(1, 1, 7), pytest.param(2, 3, 8, marks=slow)])
 def test_a_study_that_is_killed_twice_ends_with_the_same_bits(undisturbed, file, tmp_path, jobs, first, second):
     out = tmp_path / "out"
     for at in (first, second):
@@ -153,7 +153,7 @@ def test_a_study_that_is_killed_before_its_first_run_is_begun_again(undisturbed,
     expect_same_runs(out, undisturbed[0], ["fedit/seed-1"])
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("which", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
 def test_a_signal_saves_and_says_how_to_go_on(undisturbed, file, tmp_path, which):
     out = tmp_path / "out"
     process = begin(file, out)
@@ -183,7 +183,7 @@ def test_the_line_of_the_dry_run_makes_the_whole_study_as_a_job_array(undisturbe
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert said["study"] == "methods: 3 arms x 2 seeds, 6 runs, 2 to make by this command"
     assert re.match(r"about \d+ s with --jobs 1, measured with arm fedit", said["time"])
-    assert re.match(r"\d+ MiB a run", said["memory"]) and re.match(r"about [\d.]+ [KMG]iB in ", said["disk"])
+    assert re.match(r"[\d.]+ [MG]iB a run", said["memory"]) and re.match(r"about [\d.]+ [KMG]iB in ", said["disk"])
     assert "--array=1-3 --ntasks=1 --cpus-per-task=1 --mem=" in said["array"]
     slurm = tmp_path / "bin/sbatch"  # every task at the same time, as Slurm starts them
     slurm.parent.mkdir()
@@ -217,7 +217,7 @@ def test_disk_and_time_are_foreseen_within_a_factor(undisturbed, file):
 
 def test_a_run_that_fails_is_reported_and_the_others_go_on(undisturbed, file, tmp_path):
     out = tmp_path / "out"
-    write(file, {**ARMS, "wild": ["method.name=fedit", "train.optimizer.lr=1e6"]}, reference="fedit")
+    write(file, {**ARMS, "wild": ["method.name=fedit", "train.optimizer={ lr = 1e6, weight_decay = 1e6 }"]}, reference="fedit")
     line = one_line(study(file, out, "--jobs", 2), "2 of 8 runs failed, the first: wild:1", "--resume")
     assert "[numeric]" in line
     assert {folder for folder, what in states(out).items() if what == "failed"} == {"wild/seed-1", "wild/seed-2"}
@@ -227,6 +227,22 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(undisturbed, file, tm
     again = study(file, out, "--resume")
     assert again.returncode == 1 and set(states(out).values()) == {"done", "failed"}
     assert study(file, out, "--resume", "--only", "fedit:1").returncode == 0  # the command's own run is done
+
+
+def children(process):
+    return [int(word) for word in open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()]
+
+
+def test_a_run_whose_process_is_killed_fails_alone_and_goes_on_later(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    process = begin(file, out, "--only", "fedit:1", "--only", "a3smoe:1")
+    wait_for(lambda: children(process), process)
+    os.kill(children(process)[0], signal.SIGKILL)
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "1 of 2 runs failed, the first: fedit:1: killed by signal 9" in message
+    assert states(out)["fedit/seed-1"] == "failed" and states(out)["a3smoe/seed-1"] == "done"
+    assert study(file, out, "--resume", "--only", "fedit:1").returncode == 0
+    expect_same_runs(out, undisturbed[0], ["fedit/seed-1", "a3smoe/seed-1"])
 
 
 def test_arms_and_seeds_can_be_added(undisturbed, file, tmp_path):
@@ -245,10 +261,10 @@ def test_a_study_goes_on_elsewhere_from_its_own_folder(undisturbed, file, tmp_pa
     assert study(file, out, "--only", "fedit:1", *settings(train__batch_size=2)).returncode == 0
     out.rename(moved)
     file.unlink()
-    done = study(moved / "study.toml", moved, "--resume")
+    done = study(moved / "study.toml", moved, "--resume", "--only", "a3smoe:2")
     assert done.returncode == 0, done.stderr
     assert state(moved)["name"] == "methods" and state(moved)["common"] == ["train.batch_size=2"]
-    expect_same_runs(moved, undisturbed[0])
+    expect_same_runs(moved, undisturbed[0], ["fedit/seed-1", "a3smoe/seed-2"])
 
 
 def test_two_processes_never_make_one_run(file, tmp_path):
@@ -272,7 +288,7 @@ BAD_FILES = [
     ("seeds that are words", {"seeds": '["a"]'}, ["study.seeds"]),
     ("a reference that is no arm", {"reference": "fedavg"}, ["study.reference is \"fedavg\"", "fedit, a3smoe, ub-smoe"]),
     ("an endpoint that is none", {"endpoint": "loss"}, ["study.endpoint is \"loss\"", "log_likelihood, accuracy, f1"]),
-    ("a key that is none", {"seed": [1]}, ["study.seed", "unknown"]),
+    ("a key that is none", {"seed": [1]}, ["study.seed is not a known key", "seeds"]),
     ("a base that is not there", {"base": "nowhere.toml"}, ["nowhere.toml"]),
     ("a free key that is none", {"free": ["data.limits"]}, ["study.free holds \"data.limits\""]),
     ("a free key that is pinned", {"free": ["threads"]}, ["study.free holds \"threads\""]),
