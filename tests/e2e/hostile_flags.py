@@ -176,7 +176,7 @@ BAD = {
         "--html": [(f"{NOWHERE}/page.html", [])],
         "--table": [("planets", [])],
         "--format": [("docx", ["--format", "docx", "text, md, latex, csv, json, html"]), ("", ["--format", "text, md"])],
-        "--endpoint": [("beauty", ["beauty", "log_likelihood, accuracy"]), ("f1", ["f1", "no task", "accuracy"])],
+        "--endpoint": [("beauty", ["beauty", "log_likelihood, accuracy"])],
     },
     "init": {
         "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), (MODEL, [MODEL, "not empty"])],

@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, lines, sealed, settings, succeed, without_seconds
+from tiny import CONFIG, lines, sealed, settings, started, succeed, without_seconds
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -244,3 +244,16 @@ def test_what_older_versions_recorded_is_compared_by_another_endpoint(study, tmp
         file.write_text("".join(sealed(one) + "\n" for one in whole))
     refused("report", old, says=["log_likelihood", "older versions", "accuracy"])
     assert math.isfinite(arm_of(reported(old, "--endpoint", "accuracy"), "fedit")["budgets"][0]["mean"])
+
+
+def test_what_the_command_study_makes_is_reported(tiny_model, tmp_path):
+    text = CONFIG.read_text().replace('"models/tiny"', f'"{tiny_model}"').replace("rounds = 3", "rounds = 1").replace("limit = 90", "limit = 30")
+    (tmp_path / "base.toml").write_text(text)
+    arms = "".join(f'[[study.arm]]\nname = "{arm}"\nset = {json.dumps(ARMS[arm])}\n' for arm in ("ub-smoe", "fedit"))
+    (tmp_path / "pair.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [4, 7]\nreference = "fedit"\n{arms}')
+    done = started("study", tmp_path / "pair.toml", "--out", tmp_path / "out", "--set", "evaluate.items=true")
+    assert done.returncode == 0, done.stderr
+    report = reported(tmp_path / "out")
+    assert report["missing"] == [] and report["notes"] == [] and report["reference"] == "fedit" and report["name"] == "pair"
+    for difference in arm_of(report, "ub-smoe")["differences"]:
+        assert difference["seeds"] == [4, 7] and difference["bootstrap_of_items"] and len(difference["interval_bca"]) == 2
