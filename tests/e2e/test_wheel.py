@@ -136,7 +136,7 @@ def test_a_torch_whose_libraries_are_missing_is_refused(environment, tmp_path):
 
 def test_a_torch_of_the_same_version_is_used(environment):
     torch = load_tool().torch_folder(BUILD)
-    with subprocess.Popen([environment / "bin/evenkeel", "tokenize", "--model", "builtin:tiny-olmoe", "--input", "-"], stdin=subprocess.PIPE,
+    with subprocess.Popen([environment / "bin/evenkeel", "tokenize", "--model", ROOT / "assets/tiny-olmoe", "--input", "-"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True, env={**NOTHING, "EVENKEEL_TORCH": str(torch)}) as process:
         process.stdin.write("a line\n")
         process.stdin.flush()
