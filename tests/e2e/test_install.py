@@ -30,7 +30,7 @@ def test_help_has_one_line_per_command():
 
 @pytest.mark.parametrize("words", [("man",), ("completion", "bash"), ("completion", "zsh"), ("completion", "fish")])
 def test_every_command_and_flag_is_named(words):
-    text = succeed(*words).stdout.replace("\\-", "-")
+    text = re.sub(r"\\f[BIR]", "", succeed(*words).stdout.replace("\\-", "-"))
     for command in commands():
         assert re.search(rf"(?<![\w-]){re.escape(command)}(?![\w-])", text), command
     for flag in flags("train") | flags("generate") | {"--quiet"}:
@@ -74,7 +74,7 @@ def test_the_manual_page_is_read_without_a_warning(tmp_path):
                           env={**os.environ, "MANWIDTH": "100", "PAGER": "cat", "LC_ALL": "C.UTF-8"})
     assert done.returncode == 0 and done.stderr == "", done.stderr
     for words in ("evenkeel - Federated", "--resume", "EXIT STATUS", "evenkeel train configs/demo.toml"):
-        assert words in done.stdout, words
+        assert words in " ".join(done.stdout.split()), words
 
 
 @pytest.fixture(scope="module")
