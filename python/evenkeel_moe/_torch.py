@@ -72,8 +72,10 @@ def environment(base: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     """
     variables = dict(os.environ if base is None else base)
     named = variables.get(VARIABLE, "")
-    if not named or not BUILT_WITH.is_file():  # a program outside the package has its own LibTorch
+    if not named:
         return variables
+    if not BUILT_WITH.is_file():
+        raise _refused("only the program of the wheel can take another torch, and this package holds none")
     torch = _folder(named)
     _check_version(torch)
     before = [variables["LD_PRELOAD"]] if variables.get("LD_PRELOAD") else []

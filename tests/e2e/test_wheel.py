@@ -120,6 +120,12 @@ def test_a_torch_of_another_version_is_refused_in_one_line(environment, tmp_path
     assert done.stderr.startswith("evenkeel: EVENKEEL_TORCH is ") and says in done.stderr
 
 
+def test_a_program_outside_the_wheel_keeps_its_torch():
+    done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "methods"], capture_output=True, text=True, timeout=60,
+                          env={**NOTHING, "PYTHONPATH": str(ROOT / "python"), "EVENKEEL_PROGRAM": PROGRAM, "EVENKEEL_TORCH": "auto"})
+    assert done.returncode == 1 and "only the program of the wheel" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_no_torch_is_refused_in_one_line(environment):
     done = run(environment, "list", "methods", EVENKEEL_TORCH="auto")
     assert done.returncode == 1 and "this Python has no torch" in done.stderr and done.stderr.count("\n") == 1
@@ -141,6 +147,7 @@ def test_a_torch_of_the_same_version_is_used(environment):
         process.stdin.write("a line\n")
         process.stdin.flush()
         assert process.stdout.readline().startswith("[")
+        assert pathlib.Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")[0] == "evenkeel"
         mapped = set(re.findall(r"\S*libtorch_cpu\.so", pathlib.Path(f"/proc/{process.pid}/maps").read_text()))
         process.stdin.close()
     assert {pathlib.Path(path).resolve() for path in mapped} == {(torch / "lib/libtorch_cpu.so").resolve()}
