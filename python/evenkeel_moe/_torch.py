@@ -56,6 +56,8 @@ def _check_version(torch: pathlib.Path) -> None:
 
 def _libraries(torch: pathlib.Path) -> List[str]:
     """Paths of its libraries, each loaded once here: what is missing is said now, and not by the dynamic linker."""
+    if not (torch / "lib" / LIBRARIES[1]).is_file():
+        raise _refused(f"{torch / 'lib' / LIBRARIES[1]} is missing")
     files = [str(torch / "lib" / name) for name in LIBRARIES if (torch / "lib" / name).is_file()]
     for file in files:
         try:
