@@ -1,6 +1,5 @@
-#include <stdlib.h>
-
 #include <array>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -35,8 +34,10 @@ constexpr std::array kDemoMethods{DemoMethod{"fedit", "FedIT"}, DemoMethod{"ub-s
 class RemovedFolder {
  public:
   RemovedFolder() {
-    std::string name = (fs::temp_directory_path() / "evenkeel-demo-XXXXXX").string();
-    EK_CHECK(::mkdtemp(name.data()) != nullptr, kIo, name, ": no folder can be made there; name one by --out");
+    const char* parent = std::getenv("TMPDIR");
+    std::string name =
+        (fs::path(parent == nullptr || *parent == 0 ? "/tmp" : parent) / "evenkeel-demo-XXXXXX").string();
+    EK_CHECK(::mkdtemp(name.data()) != nullptr, kIo, name, ": no folder can be made there (TMPDIR); name one by --out");
     path_ = name;
   }
   ~RemovedFolder() {

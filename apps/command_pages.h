@@ -1,5 +1,5 @@
-/// \file  Describes the commands and flags of the program as plain data, and writes them as a manual page and as completions for
-/// shells. The data comes from the definitions that --help prints.
+/// \file  Describes the commands and flags of the program as plain data, and writes them as a manual page and as
+/// completions for shells. The data comes from the definitions that --help prints.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -45,6 +45,9 @@ std::string padded(std::string title) {
   return title;
 }
 
+/// As the table shows it.
+double in_tenths(double value) { return std::round(10 * value) / 10; }
+
 /// Variance of one task's accuracy over draws of its questions.
 double variance(const TaskScore& score) {
   return score.rows == 0 ? 0 : score.accuracy * (1 - score.accuracy) / static_cast<double>(score.rows);
@@ -87,11 +90,11 @@ std::string demo_row(const DemoLine& line) {
 
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
                           const RunRecords& run) {
-  const double gap = std::abs(second.mean - first.mean), chance = chance_difference(run);
-  return concat("What it shows: one adapter from unequal clients answers at every K, ", fixed(first.mean, 1), " % (",
-                first.title, ") and ", fixed(second.mean, 1), " % (", second.title, ") after ", fixed(before.mean, 1),
-                " % before; the two are ", fixed(gap, 1), " points apart, ",
-                gap <= chance ? "which is no difference at one seed" : "at one seed, which others must confirm",
+  const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = chance_difference(run);
+  return concat("What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1),
+                " % before, ", fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ",
+                second.title, "; their difference of ", fixed(gap, 1), " points ",
+                gap <= chance ? "is none at one seed" : "must be confirmed with other seeds",
                 " (chance over these questions: ", fixed(chance, 1), " points).\n");
 }
 

@@ -21,8 +21,8 @@ DemoLine demo_line(const std::string& title, const RunRecords& run, int64_t roun
 /// Scores of always giving the most frequent answer.
 DemoLine majority_line(const RunRecords& run);
 
-/// Half of the width of a 95 % interval, in percentage points, for the difference of two accuracies that are means over
-/// the tasks of `run`. The questions are taken as independent draws, and the budgets as one.
+/// Returns half of the width of a 95 % interval, in percentage points, for the difference of two accuracies that are
+/// means over the tasks of `run`. The questions are taken as independent draws, and the budgets as one.
 double chance_difference(const RunRecords& run);
 
 /// Formats a line of the demo's table; the first column has 26 characters.

@@ -68,7 +68,7 @@ constexpr std::string_view kEnding = R"(.SH ENVIRONMENT
 folder with the published data sets; "$EVENKEEL_DATA/" begins paths in configs
 .TP
 .B EVENKEEL_TORCH
-of the Python package's command: folder of an installed torch, or auto, whose LibTorch is used instead of the one in the package
+of the Python package's command: folder of an installed torch, or auto; its LibTorch is used instead of the package's
 .TP
 .B XDG_CACHE_HOME
 its folder evenkeel remembers the fingerprints of large files; default ~/.cache

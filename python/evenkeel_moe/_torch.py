@@ -56,6 +56,8 @@ def _check_version(torch: pathlib.Path) -> None:
 
 def _libraries(torch: pathlib.Path) -> List[str]:
     """Paths of its libraries, each loaded once here: what is missing is said now, and not by the dynamic linker."""
+    if not (torch / "lib" / LIBRARIES[1]).is_file():
+        raise _refused(f"{torch / 'lib' / LIBRARIES[1]} is missing")
     files = [str(torch / "lib" / name) for name in LIBRARIES if (torch / "lib" / name).is_file()]
     for file in files:
         try:
@@ -72,8 +74,10 @@ def environment(base: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     """
     variables = dict(os.environ if base is None else base)
     named = variables.get(VARIABLE, "")
-    if not named or not BUILT_WITH.is_file():  # a program outside the package has its own LibTorch
+    if not named:
         return variables
+    if not BUILT_WITH.is_file():
+        raise _refused("only the program of the wheel can take another torch, and this package holds none")
     torch = _folder(named)
     _check_version(torch)
     before = [variables["LD_PRELOAD"]] if variables.get("LD_PRELOAD") else []

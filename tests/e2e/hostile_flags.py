@@ -280,7 +280,7 @@ def test_what_a_command_needs(places, command, without):
 @pytest.mark.parametrize("words, says", [
     ([], ["subcommand"]),
     (["trian", CONFIG], ["\"trian\" is no command, did you mean train?"]),
-    (["simulate", CONFIG], ["\"simulate\" is no command; commands: train, serve"]),
+    (["simulate", CONFIG], ["\"simulate\" is no command; commands: demo, train, serve"]),
     (["train", CONFIG, "--round", "3"], ["--round"]),
     (["train", CONFIG, CONFIG], [str(CONFIG)]),
     (["list", "planets"], ["planets", "methods, models, tasks, configs"]),

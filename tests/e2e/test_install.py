@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -29,7 +30,7 @@ def test_help_has_one_line_per_command():
 
 @pytest.mark.parametrize("words", [("man",), ("completion", "bash"), ("completion", "zsh"), ("completion", "fish")])
 def test_every_command_and_flag_is_named(words):
-    text = succeed(*words).stdout.replace("\\-", "-")
+    text = re.sub(r"\\f[BIR]", "", succeed(*words).stdout.replace("\\-", "-"))
     for command in commands():
         assert re.search(rf"(?<![\w-]){re.escape(command)}(?![\w-])", text), command
     for flag in flags("train") | flags("generate") | {"--quiet"}:
@@ -73,7 +74,7 @@ def test_the_manual_page_is_read_without_a_warning(tmp_path):
                           env={**os.environ, "MANWIDTH": "100", "PAGER": "cat", "LC_ALL": "C.UTF-8"})
     assert done.returncode == 0 and done.stderr == "", done.stderr
     for words in ("evenkeel - Federated", "--resume", "EXIT STATUS", "evenkeel train configs/demo.toml"):
-        assert words in done.stdout, words
+        assert words in " ".join(done.stdout.split()), words
 
 
 @pytest.fixture(scope="module")
@@ -106,21 +107,40 @@ def test_an_installed_program_brings_what_it_ships_and_loads(installed, tmp_path
     assert str(installed / "share/evenkeel/configs/demo.toml") in listed and str(ROOT) not in listed
 
 
-def test_the_demo_shows_a_table_and_leaves_nothing(tmp_path):
+def demo(tmp_path):
+    """The demo as a process, with a folder of its own for temporary files."""
     (tmp_path / "t").mkdir()
-    done = subprocess.run([PROGRAM, "demo", "--quiet"], capture_output=True, text=True, cwd=tmp_path, timeout=600,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "t")})
-    assert done.returncode == 0, done.stderr
+    return subprocess.Popen([PROGRAM, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                            env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "t")})
+
+
+def test_a_demo_that_is_stopped_leaves_nothing(tmp_path):
+    process = demo(tmp_path)
+    for line in process.stderr:
+        if "round 1/4: loss" in line:
+            break
+    assert list((tmp_path / "t").iterdir())
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130 and "stopped" in said.splitlines()[-1] and "resume" not in said, said
+    assert not list((tmp_path / "t").iterdir()) and [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes 50 s of processor time: EVENKEEL_NIGHTLY=1 runs it")
+def test_the_demo_shows_a_table_and_leaves_nothing(tmp_path):
+    process = demo(tmp_path)
+    shown, said = process.communicate(timeout=600)
+    assert process.returncode == 0, said
     rows = {line[:26].strip(): [float(cell) for cell in line[26:].split()]
-            for line in done.stdout.splitlines() if re.search(r"( +[\d.]+){5}$", line)}
+            for line in shown.splitlines() if re.search(r"( +[\d.]+){5}$", line)}
     assert list(rows) == ["before training", "FedIT", "UB-SMoE", "the most frequent answer"]
     for values in rows.values():
         assert abs(values[4] - sum(values[:4]) / 4) < 0.11
     assert rows["before training"] == [0.0] * 5
     assert min(rows["FedIT"]) > 50 and min(rows["UB-SMoE"]) > 50
-    assert "What it shows: " in done.stdout and "What to do next: " in done.stdout
-    gap = re.search(r"the two are ([\d.]+) points apart", done.stdout)
-    assert abs(float(gap[1]) - abs(rows["FedIT"][4] - rows["UB-SMoE"][4])) < 0.11
+    assert "What it shows: " in shown and "What to do next: " in shown
+    gap = re.search(r"their difference of ([\d.]+) points", shown)
+    assert float(gap[1]) == pytest.approx(abs(rows["FedIT"][4] - rows["UB-SMoE"][4]), abs=1e-6)
     assert not list((tmp_path / "t").iterdir()) and [path.name for path in tmp_path.iterdir()] == ["t"]
 
 

@@ -65,7 +65,7 @@ def test_every_metric_of_the_dashboard_is_one_of_a_server(processes, tiny_model,
 
 
 def command_of(unit):
-    line = re.search(r"^ExecStart=(.*(?:\\\n.*)*)", unit.read_text(), re.MULTILINE)[1].replace("\\\n", " ")
+    line = re.search(r"^ExecStart=((?:.*\\\n)*.*)", unit.read_text(), re.MULTILINE)[1].replace("\\\n", " ")
     return shlex.split(line)
 
 

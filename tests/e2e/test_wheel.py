@@ -120,6 +120,12 @@ def test_a_torch_of_another_version_is_refused_in_one_line(environment, tmp_path
     assert done.stderr.startswith("evenkeel: EVENKEEL_TORCH is ") and says in done.stderr
 
 
+def test_a_program_outside_the_wheel_keeps_its_torch():
+    done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "methods"], capture_output=True, text=True, timeout=60,
+                          env={**NOTHING, "PYTHONPATH": str(ROOT / "python"), "EVENKEEL_PROGRAM": PROGRAM, "EVENKEEL_TORCH": "auto"})
+    assert done.returncode == 1 and "only the program of the wheel" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_no_torch_is_refused_in_one_line(environment):
     done = run(environment, "list", "methods", EVENKEEL_TORCH="auto")
     assert done.returncode == 1 and "this Python has no torch" in done.stderr and done.stderr.count("\n") == 1
@@ -129,18 +135,21 @@ def test_a_torch_whose_libraries_are_missing_is_refused(environment, tmp_path):
     (package,) = environment.glob("lib/python*/site-packages/evenkeel_moe")
     (tmp_path / "torch/lib").mkdir(parents=True)
     (tmp_path / "torch/version.py").write_text(f"__version__ = '{(package / '_lib/torch-version').read_text().strip()}'\n")
-    (tmp_path / "torch/lib/libc10.so").write_text("no library\n")
-    done = run(environment, "list", "methods", EVENKEEL_TORCH=str(tmp_path / "torch"))
-    assert done.returncode == 1 and "it cannot be loaded" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    for file, says in ((None, "libtorch_cpu.so is missing"), ("libtorch_cpu.so", "it cannot be loaded")):
+        if file:
+            (tmp_path / "torch/lib" / file).write_text("no library\n")
+        done = run(environment, "list", "methods", EVENKEEL_TORCH=str(tmp_path / "torch"))
+        assert done.returncode == 1 and says in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_a_torch_of_the_same_version_is_used(environment):
     torch = load_tool().torch_folder(BUILD)
-    with subprocess.Popen([environment / "bin/evenkeel", "tokenize", "--model", "builtin:tiny-olmoe", "--input", "-"], stdin=subprocess.PIPE,
+    with subprocess.Popen([environment / "bin/evenkeel", "tokenize", "--model", ROOT / "assets/tiny-olmoe", "--input", "-"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True, env={**NOTHING, "EVENKEEL_TORCH": str(torch)}) as process:
         process.stdin.write("a line\n")
         process.stdin.flush()
         assert process.stdout.readline().startswith("[")
+        assert pathlib.Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")[0] == "evenkeel"
         mapped = set(re.findall(r"\S*libtorch_cpu\.so", pathlib.Path(f"/proc/{process.pid}/maps").read_text()))
         process.stdin.close()
     assert {pathlib.Path(path).resolve() for path in mapped} == {(torch / "lib/libtorch_cpu.so").resolve()}

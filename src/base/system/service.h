@@ -1,6 +1,6 @@
 /// \file  Reports the state of this process to a service manager, in the protocol of sd_notify(3): one datagram to the
-/// socket that $NOTIFY_SOCKET names. Without that variable every function does nothing. Nothing of libsystemd is
-/// needed. Threads: any.
+/// socket that $NOTIFY_SOCKET names. Without that variable every function does nothing. libsystemd is not needed.
+/// Threads: any.
 #pragma once
 
 #include <string_view>
