@@ -50,10 +50,11 @@ def heading(table):
 
 def configuration_page():
     keys = [json.loads(line) for line in program("list", "keys", "--json").splitlines()]
-    lines = ["# Configuration", "", MADE, "Every key of a config file, with its default, what is allowed and what it means. `evenkeel list keys` prints",
-             "the same, `evenkeel list keys train` one section, and `evenkeel train CONFIG --print-config` a whole config.",
-             "[methods.md](methods.md) explains the methods. A key is changed on the command line by `--set table.key=value`.",
-             "`<name>` stands for a name that the file chooses.", ""]
+    lines = ["# Configuration", "", MADE,
+             "Every key of a config file, with its default, what is allowed and what it means. `evenkeel list keys` prints the same,",
+             "`evenkeel list keys train` one section, and `evenkeel train CONFIG --print-config` a whole config.",
+             "[methods.md](methods.md) explains the methods. A key is changed on the command line by `--set table.key=value`. `<name>`",
+             "stands for a name that the file chooses.", ""]
     tables = list(dict.fromkeys(table_of(key["key"]) for key in keys))
     for table in tables:
         lines += [f"## {heading(table)}", "", "| key | default | allowed | meaning |", "| --- | --- | --- | --- |"]

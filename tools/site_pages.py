@@ -34,7 +34,8 @@ NAVIGATION = {
                   "Python API": "python-api.md", "Command line": "command-line.md", "JSON lines": "json-lines.md"},
     "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md",
                    "Troubleshooting": "troubleshooting.md"},
-    "Results": {"Results": "results.md", "Statistics of a study": "study-statistics.md", "Performance": "performance.md", "Kernels": "kernels.md"},
+    "Results": {"Results": "results.md", "Tables of the paper": "paper-tables.md", "Statistics of a study": "study-statistics.md",
+                "Performance": "performance.md", "Kernels": "kernels.md"},
     "Project": {"Architecture": "architecture.md", "Contributing": "contributing.md", "Changelog": "changelog.md"},
 }
 

@@ -13,7 +13,7 @@ from ._progress import bar_for
 from .errors import EvenkeelError
 from .records import Records
 
-__all__ = ["evaluate", "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tasks", "score"]
+__all__ = ["evaluate", "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "score"]
 
 PathLike = Union[str, "os.PathLike[str]"]
 Text = Union[str, Tuple[str, str], Sequence[int]]
@@ -152,6 +152,11 @@ def list_tasks() -> Records:
 def list_configs() -> Records:
     """The configs that ship with the program: name and text."""
     return _listed("configs")
+
+
+def list_tables() -> Records:
+    """The tables of the paper: table, title, studies, measure, runs in all and done."""
+    return _listed("tables")
 
 
 def list_keys(section: Optional[str] = None) -> Records:

@@ -156,6 +156,7 @@ def test_lists(tiny_model):
     assert [method["name"] for method in ek.list_methods()] == [line.split()[0] for line in evenkeel("list", "methods").stdout.splitlines()]
     assert {"name": "ub-smoe", "family": "sparsity", "exact": False}.items() <= ek.list_methods()[0].items()
     assert {entry["name"] for entry in ek.list_tasks()} > {"piqa", "builtin:facts"} and ek.list_models()[0]["text"]
+    assert {"table", "title", "runs", "done"} <= set(ek.list_tables()[0])
     keys = {key["key"]: key for key in ek.list_keys("train")}
     assert keys["train.rounds"] == {"key": "train.rounds", "type": "integer", "default": "10", "allowed": "1 or more, up to 1000000000",
                                     "help": "communication rounds, 1 or more"}
