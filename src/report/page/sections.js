@@ -536,7 +536,7 @@ const kExplained = {
   'paired difference':
       'The arm minus the reference with the same seed, averaged over seeds. Data, partition and initial adapter are equal within a pair.',
   'mode a, mode b':
-      'Rank methods can meet a budget in two ways: a cuts the adapter to the client\'s rank and uses all experts; b keeps the adapter and uses K experts.',
+      'Two ways of a rank method to meet a budget: a cuts the adapter to the client\'s rank, b keeps it and uses K experts.',
   'exported':
       'The exported adapter as other programs route it. Phi and the gating rule are no part of an adapter file.',
   utilisation: 'Share of tokens that chose an expert, weighted by clients. It sums to the mean K over a layer.',
