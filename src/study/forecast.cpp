@@ -22,6 +22,7 @@
 namespace evenkeel::study {
 namespace {
 
+constexpr double kProcessSeconds = 1;     // to start a process with LibTorch, and to end it
 constexpr double kMeasuredSeconds = 0.5;  // of training per K
 constexpr int64_t kMeasuredRows = 4;      // of each task, scored at every point
 constexpr double kMemoryMargin = 1.25;    // a job is killed above its limit
@@ -131,7 +132,7 @@ double speed_at(const Speeds& speeds, int64_t top_k) {
 }
 
 double seconds_of(const RunNeeds& needs, const Speeds& speeds) {
-  double seconds = speeds.seconds_to_start + needs.scored_rows * speeds.seconds_per_row;
+  double seconds = kProcessSeconds + speeds.seconds_to_start + needs.scored_rows * speeds.seconds_per_row;
   for (const auto& [top_k, tokens] : needs.tokens) seconds += tokens / speed_at(speeds, top_k);
   return seconds;
 }
