@@ -10,7 +10,7 @@
 namespace evenkeel::study {
 namespace {
 
-constexpr double kMiB = 1 << 20;
+constexpr double kBytesPerMiB = 1 << 20;
 constexpr double kPassTokens = 256;  // the paper's sequence length
 
 /// Returns the clients of a budget in all rounds.
@@ -31,12 +31,12 @@ std::optional<double> mean_of_clients(const RunRecords& run, double budget, int6
 
 std::optional<double> mib_up(const RunRecords& run, double budget) {
   const auto bytes = mean_of_clients(run, budget, &RoundMeasures::bytes_up);
-  return bytes ? std::optional(*bytes / kMiB) : std::nullopt;
+  return bytes ? std::optional(*bytes / kBytesPerMiB) : std::nullopt;
 }
 
 std::optional<double> mib_down(const RunRecords& run, double budget) {
   const auto bytes = mean_of_clients(run, budget, &RoundMeasures::bytes_down);
-  return bytes ? std::optional(*bytes / kMiB) : std::nullopt;
+  return bytes ? std::optional(*bytes / kBytesPerMiB) : std::nullopt;
 }
 
 std::optional<double> pass_flops(const RunRecords& run, double budget) {
