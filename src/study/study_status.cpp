@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "base/plain/files.h"
 #include "base/system/folder_lock.h"
 #include "fed/round/progress.h"
 #include "study/run_check.h"
