@@ -19,7 +19,7 @@
 #include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/checkpoint.h"
-#include "report/hub_name.h"
+#include "base/plain/hub_name.h"
 #include "report/model_card.h"
 
 namespace evenkeel {

@@ -4,7 +4,7 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
-#include "report/hub_name.h"
+#include "base/plain/hub_name.h"
 #include "report/model_card.h"
 
 namespace evenkeel {

@@ -5,32 +5,31 @@
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/hub_name.h"
 
 namespace evenkeel {
 namespace {
 
 // Limits of each part of a name, as on the hub, and of a file in refs/.
-constexpr size_t kLongestName = 96, kLongestRef = 4096;
+constexpr size_t kLongestRevision = 96, kLongestRef = 4096;  // of a file in refs/
 
 struct HubName {
-  std::string organisation, name, revision;
+  std::string name, revision;
 };
 
-bool is_part(std::string_view text) {
+/// Branches with a slash in their name are not found.
+bool is_revision(std::string_view text) {
   const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-  return !text.empty() && text.size() <= kLongestName && text[0] != '.' && text[0] != '-' &&
-         text.find("..") == std::string_view::npos && std::all_of(text.begin(), text.end(), is_allowed);
+  return !text.empty() && text.size() <= kLongestRevision && text[0] != '.' &&
+         std::all_of(text.begin(), text.end(), is_allowed);
 }
 
 std::optional<HubName> parse(std::string_view text) {
   const auto at = text.find('@');
-  const auto path = text.substr(0, at);
-  const auto slash = path.find('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  HubName name{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1)),
-               std::string(at == std::string_view::npos ? "main" : text.substr(at + 1))};
-  return is_part(name.organisation) && is_part(name.name) && is_part(name.revision) ? std::optional(name)
-                                                                                    : std::nullopt;
+  const auto name = text.substr(0, at);
+  const auto revision = at == std::string_view::npos ? "main" : text.substr(at + 1);
+  if (name.find('/') == std::string_view::npos || !is_hub_name(name) || !is_revision(revision)) return std::nullopt;
+  return HubName{std::string(name), std::string(revision)};
 }
 
 std::string variable(const char* name) {
@@ -44,12 +43,10 @@ std::string commit_of(const fs::path& repository, const std::string& revision) {
   if (!is_file(ref)) return revision;
   auto commit = read_file(ref, kLongestRef);
   while (!commit.empty() && std::isspace(static_cast<unsigned char>(commit.back())) != 0) commit.pop_back();
-  return is_part(commit) ? commit : std::string();
+  return is_revision(commit) ? commit : std::string();
 }
 
 }  // namespace
-
-bool is_hub_name(std::string_view text) { return parse(text).has_value(); }
 
 fs::path hub_cache() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
@@ -62,8 +59,9 @@ fs::path hub_cache() {
 std::optional<fs::path> cached_snapshot(HubKind kind, std::string_view text) {
   const auto name = parse(text);
   if (!name) return std::nullopt;
-  const auto* prefix = kind == HubKind::kModel ? "models--" : "datasets--";
-  const auto repository = hub_cache() / (prefix + name->organisation + "--" + name->name);
+  auto folder = concat(kind == HubKind::kModel ? "models--" : "datasets--", name->name);
+  folder.replace(folder.find('/'), 1, "--");
+  const auto repository = hub_cache() / folder;
   if (!is_folder(repository)) return std::nullopt;
   const auto commit = commit_of(repository, name->revision);
   const auto snapshot = repository / "snapshots" / commit;
@@ -78,9 +76,10 @@ fs::path cached_file(const std::string& address, std::string_view key) {
   const auto end = rest.find('/', std::min(rest.size(), rest.find('/') + 1));
   const auto name = rest.substr(0, end);
   const auto snapshot = cached_snapshot(kind, name);
+  const auto parsed = parse(name);
   EK_CHECK(snapshot.has_value(), kConfig, key, " is ", address, ", which the hub cache ", hub_cache().string(),
            " does not have; to fetch it: hf download ", kind == HubKind::kDataset ? "--repo-type dataset " : "",
-           is_hub_name(name) ? std::string(name) : "ORG/NAME");
+           parsed ? parsed->name : "ORG/NAME");
   return end == std::string_view::npos ? *snapshot : *snapshot / rest.substr(end + 1);
 }
 

@@ -12,16 +12,13 @@ namespace evenkeel {
 /// What a hub repository holds.
 enum class HubKind { kModel, kDataset };
 
-/// Returns true for a hub name: "org/name" or "org/name@revision", of letters, digits, '-', '_' and '.', without a
-/// leading '.' or '-'.
-bool is_hub_name(std::string_view text);
-
 /// Returns the folder of the cache, as huggingface_hub finds it: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
 /// $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
 std::filesystem::path hub_cache();
 
-/// Returns the snapshot folder of a hub name in the cache: that of `revision` (a branch, tag or commit), by default of
-/// "main". Returns nothing if the text is no hub name or the cache does not have it.
+/// Returns the snapshot folder of a hub name in the cache. A name is "org/name" (base/plain/hub_name.h), and
+/// "@revision" may follow: a branch, tag or commit, by default "main". Returns nothing if the text is no such name or
+/// the cache does not have it.
 /// \throws kIo when the cache cannot be read
 std::optional<std::filesystem::path> cached_snapshot(HubKind kind, std::string_view name);
 

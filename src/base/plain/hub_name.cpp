@@ -1,4 +1,4 @@
-#include "report/hub_name.h"
+#include "base/plain/hub_name.h"
 
 #include <algorithm>
 #include <cctype>
