@@ -209,7 +209,7 @@ void print_plan(const std::string& what, const MemoryPlan& plan, const machine::
   line(memory.available, "available (" + memory.limited_by + ")");
   if (plan.mapped > 0) line(plan.mapped, "of mapped files besides, whose pages can be dropped and read again");
   constexpr std::array kVerdicts{"fits", "fits, with little to spare", "does not fit"};
-  std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << told(plan, memory) << '\n';
+  std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << memory_report(plan, memory) << '\n';
 }
 
 /// The run whose training is measured: that of --config, else the default one on the built-in tasks.

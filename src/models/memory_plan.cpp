@@ -52,7 +52,7 @@ MemoryVerdict verdict(const MemoryPlan& plan, const machine::Memory& memory) {
                                                                                 : MemoryVerdict::kFits;
 }
 
-std::string report(const MemoryPlan& plan, const machine::Memory& memory) {
+std::string memory_report(const MemoryPlan& plan, const machine::Memory& memory) {
   const auto text = machine::bytes_text;
   const auto& part = to_lower(plan);
   std::string line = concat("needs about ", text(plan.needed()), " of memory");
@@ -66,8 +66,8 @@ std::string report(const MemoryPlan& plan, const machine::Memory& memory) {
 
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who) {
   const auto result = verdict(plan, memory);
-  EK_CHECK(result != MemoryVerdict::kTooLarge, kConfig, who, " ", report(plan, memory));
-  if (result == MemoryVerdict::kTight) log::warning("[memory] ", who, " ", report(plan, memory));
+  EK_CHECK(result != MemoryVerdict::kTooLarge, kConfig, who, " ", memory_report(plan, memory));
+  if (result == MemoryVerdict::kTight) log::warning("[memory] ", who, " ", memory_report(plan, memory));
 }
 
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass) {

@@ -39,10 +39,10 @@ MemoryVerdict verdict(const MemoryPlan& plan, const machine::Memory& memory);
 
 /// Returns one line for users: the needed and the available memory, the largest part that a key can reduce, and that
 /// key.
-std::string told(const MemoryPlan& plan, const machine::Memory& memory);
+std::string memory_report(const MemoryPlan& plan, const machine::Memory& memory);
 
 /// Logs a warning when memory is tight.
-/// \throws kConfig with the line of told() when the estimate does not fit
+/// \throws kConfig with the line of memory_report() when the estimate does not fit
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who);
 
 /// Describes one pass of a micro-batch through the model.

@@ -31,7 +31,12 @@ TEST(FleetMetrics, TheBuildIsNamed) {
 
 TEST(FleetMetrics, AtMostAHundredClientsHaveLines) {
   FleetStatus status;
-  for (int64_t client = 299; client >= 0; --client) status.last.push_back({.client = client, .outcome = "reply"});
+  for (int64_t client = 299; client >= 0; --client) {
+    SessionReport report;
+    report.client = client;
+    report.outcome = "reply";
+    status.last.push_back(report);
+  }
   const auto text = prometheus_text(status);
   EXPECT_NE(text.find("evenkeel_client_replied{client=\"99\"} 1\n"), std::string::npos);
   EXPECT_EQ(text.find("{client=\"100\"}"), std::string::npos);
