@@ -25,6 +25,8 @@
 #include "models/causal_lm.h"
 #include "models/cost.h"
 #include "nn/dense/matmul_probe.h"
+#include "study/forecast.h"
+#include "study/run_study.h"
 
 namespace evenkeel {
 namespace {
@@ -209,7 +211,20 @@ void print_plan(const std::string& what, const MemoryPlan& plan, const machine::
   line(memory.available, "available (" + memory.limited_by + ")");
   if (plan.mapped > 0) line(plan.mapped, "of mapped files besides, whose pages can be dropped and read again");
   constexpr std::array kVerdicts{"fits", "fits, with little to spare", "does not fit"};
-  std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << memory_report(plan, memory) << '\n';
+  std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << memory_report(plan, memory)
+            << '\n';
+}
+
+bool is_study(const std::string& file) { return !file.empty() && config::Table::load(file).holds_table("study"); }
+
+/// What all runs of a study need. Some seconds of training are measured.
+void print_study(const DoctorFlags& flags) {
+  EK_CHECK(flags.model.empty() && flags.client_profile.empty(), kConfig, "--config ", flags.config,
+           " is a study: it goes with neither --model nor --client-profile");
+  const study::StudyCommand command{.file = flags.config, .settings = flags.settings};
+  const auto task = study::plan_study(command);
+  study::check_study(command, task);
+  std::cout << study::forecast_text(command, task, study::foresee(command, task));
 }
 
 /// The run whose training is measured: that of --config, else the default one on the built-in tasks.
@@ -266,7 +281,8 @@ void add_doctor_command(CLI::App& program) {
       "number of experts per token and writes the speeds as a client profile for simulated time.");
   command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
   command->add_option("--config", flags->config,
-                      "what a run of this config would hold in memory, part by part, and whether it fits");
+                      "what a run of this config would hold in memory, part by part, and whether it fits; of a study "
+                      "file, hours, memory and disk of all its runs");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
   command->add_option("--client-profile,--device-profile", flags->client_profile,
                       "measure the training of --config, or of --model on the built-in tasks, and write it as "
@@ -275,6 +291,7 @@ void add_doctor_command(CLI::App& program) {
     EK_CHECK(flags->client_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
              "--client-profile goes with --config or --model: whose training is to be measured");
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
+    if (is_study(flags->config)) return print_study(*flags);
     std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
     std::optional<Foreseen> plan;
     if (!flags->client_profile.empty()) check_profile_file(*flags);

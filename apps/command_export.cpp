@@ -10,6 +10,7 @@
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "base/plain/files.h"
+#include "base/plain/hub_name.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
@@ -19,7 +20,6 @@
 #include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/checkpoint.h"
-#include "base/plain/hub_name.h"
 #include "report/model_card.h"
 
 namespace evenkeel {

@@ -18,6 +18,7 @@
 #include "data/conversations.h"
 #include "data/json_lines.h"
 #include "data/prompt.h"
+#include "models/causal_lm.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/tokenizer.h"
 
@@ -132,7 +133,7 @@ void for_each_line(const std::string& name, Use&& use) {
 /// Line by line, so that memory holds the longest line only. Lines end at \n alone: a text may hold any other control
 /// character.
 void run_tokenize(const TokenizeFlags& flags) {
-  auto tokenizer = tokenizer_at(flags.model);
+  auto tokenizer = tokenizer_at(resolve_model_path(flags.model));
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
   if (!flags.date.empty()) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(flags.date), "--date"));
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
@@ -149,7 +150,7 @@ std::vector<std::string> training_texts(const TokenizeFlags& flags) {
 }
 
 void run_training(const TokenizeFlags& flags) {
-  const std::filesystem::path model = flags.model;
+  const auto model = resolve_model_path(flags.model);
   const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
   EK_CHECK(!path_exists(file), kIo, file.string(), " exists already");
   const NewFolders folders(file.parent_path());

@@ -101,9 +101,21 @@ OpenedModel open_model(const ModelOptions& options) {
   return opened;
 }
 
+namespace {
+
+/// Returns false for a safetensors file in a model's folder that is no part of the checkpoint.
+bool is_read(const std::filesystem::path& file) {
+  if (file.extension() != ".safetensors" || file.filename() == "model.safetensors") return true;
+  const auto index = file.parent_path() / "model.safetensors.index.json";
+  return is_file(index) && read_file(index).find(concat('"', file.filename().string(), '"')) != std::string::npos;
+}
+
+}  // namespace
+
 std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
   const auto folder = resolve_model_path(options.model);
   auto files = model_files(folder);
+  std::erase_if(files, [](const auto& file) { return !is_read(file); });
   for (const auto& more : {tokenizer_files(folder), chat_template_files(folder)})
     files.insert(files.end(), more.begin(), more.end());
   for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})

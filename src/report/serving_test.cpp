@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/plain/files.h"
-#include "base/testing.h"
 #include "base/plain/hub_name.h"
+#include "base/testing.h"
 #include "report/model_card.h"
 
 namespace evenkeel {
