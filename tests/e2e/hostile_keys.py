@@ -128,6 +128,7 @@ BAD = {
     "evaluate.as_exported": NO_OTHER,
     "evaluate.per_client": [("true", ["test rows of their own"])],
     "evaluate.items": NO_OTHER,
+    "report.tensorboard": NO_OTHER,
     "evaluate.bert_score.encoder": NO_OTHER,
     "evaluate.bert_score.layer": [("2", ["encoder is empty"])],
     "evaluate.bert_score.idf": [("true", ["encoder is empty"])],

@@ -146,8 +146,10 @@ def test_a_study_that_is_killed_before_its_first_run_is_begun_again(undisturbed,
     wait_for(lambda: (out / "base.toml").exists(), process)
     process.kill()
     process.communicate()
-    (out / "study.json").unlink(missing_ok=True)  # the kill may have come before it
-    shutil.rmtree(out / "fedit", ignore_errors=True)
+    for name in ("study.json", "study.toml"):  # the kill may have come before them
+        (out / name).unlink(missing_ok=True)
+    for folder in [entry for entry in out.iterdir() if entry.is_dir()]:
+        shutil.rmtree(folder)
     done = study(file, out, "--only", "fedit:1")
     assert done.returncode == 0, done.stderr
     expect_same_runs(out, undisturbed[0], ["fedit/seed-1"])
