@@ -114,6 +114,7 @@ bool is_read(const std::filesystem::path& file) {
 
 std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
   const auto folder = resolve_model_path(options.model);
+  if (!is_folder(folder)) return {};  // opening the model says so
   auto files = model_files(folder);
   std::erase_if(files, [](const auto& file) { return !is_read(file); });
   for (const auto& more : {tokenizer_files(folder), chat_template_files(folder)})

@@ -70,7 +70,7 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         program = str(program_path())
-        os.execve(program, [program, *words], environment())
+        os.execve(program, ["evenkeel", *words], environment())
     except (EvenkeelError, OSError) as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(1)
