@@ -291,10 +291,10 @@ void add_doctor_command(CLI::App& program) {
     EK_CHECK(flags->client_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
              "--client-profile goes with --config or --model: whose training is to be measured");
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
+    if (!flags->client_profile.empty()) check_profile_file(*flags);
     if (is_study(flags->config)) return print_study(*flags);
     std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
     std::optional<Foreseen> plan;
-    if (!flags->client_profile.empty()) check_profile_file(*flags);
     if (!flags->model.empty()) shaped = open_shape(flags->model);
     if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();
