@@ -20,9 +20,9 @@ at::Tensor sent_again(const Message& message) {
   return std::visit([](const auto& kind) { return to_bytes(kind); }, message);
 }
 
-const EncodedPayload& payload_of(const Message& message) {
-  return std::visit([](const auto& kind) -> const EncodedPayload& { return kind.payload; }, message);
-}
+const EncodedPayload* payload_of(const SharedUpdate& update) { return &update.payload; }
+const EncodedPayload* payload_of(const Task& task) { return &task.payload; }
+const EncodedPayload* payload_of(const Reply& reply) { return encoded_payload(reply.upload); }
 
 }  // namespace
 
@@ -30,5 +30,6 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto message = from_bytes(bytes_of(input), "the input");
   const auto once = sent_again(message), twice = sent_again(from_bytes(once, "its bytes"));
   if (!once.equal(twice)) finding("a message that does not arrive as it was sent", {});
-  if (payload_of(message).size() > 0) received(decode(payload_of(message).bytes, "its payload"));
+  const auto* payload = std::visit([](const auto& kind) { return payload_of(kind); }, message);
+  if (payload != nullptr && payload->size() > 0) received(decode(payload->bytes, "its payload"));
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/plain/error.h"
 #include "base/testing.h"
@@ -77,7 +78,8 @@ TEST(Service, NothingIsSentWithoutAWatchdog) {
 }
 
 TEST(Service, AnAddressThatIsNoneIsLeftAlone) {
-  for (const std::string name : {"", "@", "/", "relative", "/nowhere/notify", std::string(300, '/').c_str()}) {
+  for (const auto& name :
+       std::vector<std::string>{"", "@", "/", "relative", "/nowhere/notify", std::string(300, '/')}) {
     ::setenv("NOTIFY_SOCKET", name.c_str(), 1);
     EXPECT_NO_THROW(notify_status("x"));
   }
