@@ -20,7 +20,7 @@ at::Tensor sent_again(const Message& message) {
   return std::visit([](const auto& kind) { return to_bytes(kind); }, message);
 }
 
-const EncodedPayload* payload_of(const SharedUpdate& update) { return &update.payload; }
+const EncodedPayload* payload_of(const StateUpdate& update) { return &update.payload; }
 const EncodedPayload* payload_of(const Task& task) { return &task.payload; }
 const EncodedPayload* payload_of(const Reply& reply) { return encoded_payload(reply.upload); }
 
