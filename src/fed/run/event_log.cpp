@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/plain/files.h"
+#include "base/plain/log.h"
 #include "fed/run/run_folder.h"
 
 namespace evenkeel {
@@ -77,6 +78,16 @@ std::vector<Record> records_of(const SealedLines& lines) {
   return records;
 }
 
+/// Returns the events of a file, and the length of its whole records. A damaged file counts as empty, because it can be
+/// written anew from the records of the run.
+std::vector<ScalarEvent> events_of(const fs::path& file, uint64_t& whole) try {
+  return is_file(file) ? read_event_file(file, &whole) : std::vector<ScalarEvent>();
+} catch (const Error& error) {
+  log::warning("[report] ", error.what(), "; it is written anew");
+  whole = 0;
+  return {};
+}
+
 }  // namespace
 
 EventLog::EventLog(fs::path folder, bool wanted)
@@ -86,7 +97,7 @@ EventLog::EventLog(fs::path folder, bool wanted)
   auto scores = records_of<EvaluationRecord>(read_evaluations(folder));
   std::erase_if(scores, [](const EvaluationRecord& record) { return record.score.client.has_value(); });
   uint64_t whole = 0;
-  auto written = is_file(file_) ? read_event_file(file_, &whole) : std::vector<ScalarEvent>();
+  auto written = events_of(file_, whole);
   if (whole == 0 || count(written, kRoundTag) > rounds.size() || count(written, kScoreTag) > scores.size()) {
     make_folders(file_.parent_path());
     write_file_atomic(file_, event_file_head(now()));

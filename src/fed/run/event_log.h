@@ -16,10 +16,10 @@ namespace evenkeel {
 /// of single clients are left out.
 class EventLog {
  public:
-  /// Brings the file of a run folder up to date: adds records that it does not have. A file that has more rounds or
-  /// scores than the folder, because rounds were taken back, is written anew.
+  /// Brings the file of a run folder up to date: adds records that it does not have. The file is written anew if it is
+  /// damaged, or has more rounds or scores than the folder because rounds were taken back.
   /// \param wanted  false: nothing is ever written
-  /// \throws kIo, kCheckpoint when file or records cannot be read
+  /// \throws kIo when the file cannot be written; kCheckpoint when the run's records are damaged
   EventLog(std::filesystem::path folder, bool wanted);
 
   void add(const RoundRecord& round);
