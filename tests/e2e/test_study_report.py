@@ -257,3 +257,56 @@ def test_what_the_command_study_makes_is_reported(tiny_model, tmp_path):
     assert report["missing"] == [] and report["notes"] == [] and report["reference"] == "fedit" and report["name"] == "pair"
     for difference in arm_of(report, "ub-smoe")["differences"]:
         assert difference["seeds"] == [4, 7] and difference["bootstrap_of_items"] and len(difference["interval_bca"]) == 2
+
+
+def test_a_table_of_the_paper_stands_beside_the_study(study):
+    """hetlora and ub-smoe are arms of the paper's table 4; the study has the budgets 0.25 and 1 of its four."""
+    text = succeed("report", study, "--table", "paper:4").stdout
+    rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+    at_quarter = rows.index(next(row for row in rows if row[0] == "0.25"))
+    found = {row[-4 if len(row) > 4 else 0]: row for row in rows[at_quarter:at_quarter + 7]}
+    values = [scores(study / "ub-smoe" / f"seed-{seed}") for seed in SEEDS]
+    ours = sum(sum(one["accuracy"] for (_, budget, _), one in of.items() if budget == 0.25) / 2 for of in values) / len(SEEDS)
+    assert f"{ours:.4f}" in " ".join(found["ub-smoe"]) and "0.3359" in found["ub-smoe"][-3]
+    assert found["hetlora"][-1] == "2", "the failed run is not averaged over"
+    assert found["flora"][-2:] == ["-", "0"], "the study has no such arm"
+    assert "the paper's order was" in re.sub(r"\s+", " ", text)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "\\toprule" in succeed("report", study, "--table", "paper:4", "--format", "latex").stdout
+    assert succeed("report", study, "--table", "paper:4", "--format", "md").stdout.count("|") > 50
+
+
+def test_costs_of_the_paper_are_those_of_the_records(study):
+    """Table 15: bytes that a client sends per round, mean over the budgets that the runs were evaluated at."""
+    text = succeed("report", study, "--table", "paper:15-upload").stdout
+    def mean_at(seed, budget):
+        found = [client["bytes_up"] for line in lines(study / f"ub-smoe/seed-{seed}/rounds.jsonl") for client in line["clients"] if client["budget"] == budget]
+        return sum(found) / len(found) / 2**20 if found else None
+    known = [[mean_at(seed, budget) for budget in (0.25, 1.0)] for seed in SEEDS]
+    complete = [sum(pair) / 2 for pair in known if None not in pair]
+    line = next(line for line in text.splitlines() if "ub-smoe" in line and "370" in line)
+    assert line.split()[-1] == str(len(complete))
+    assert not complete or f"{sum(complete) / len(complete):.2f}" in line
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--table", "paper:99"], ["paper:99", "paper:2"]), (["--table", "paper:"], ["paper:", "paper:2"]),
+    (["--table", "paper:4", "--format", "csv"], ["paper:4", "text, md or latex"]),
+    (["--table", "paper:4", "--html", "page.html"], ["paper:4", "--html"]),
+    (["--table", "paper:4", "--endpoint", "f1"], ["--table", "--endpoint"]), (["--table", "paper:19"], ["paper:19", "sqrt", "rho"]),
+])
+def test_a_table_that_cannot_be_made_is_refused(study, tmp_path, words, said):
+    refused("report", study, *words, says=said, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_the_paper_needs_a_study(study):
+    refused("report", study / "fedit/seed-3", "--table", "paper:4", says=["study.json"])
+
+
+def test_doctor_foresees_a_study(tiny_model, tmp_path):
+    (tmp_path / "small.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = [1, 2]\n[[study.arm]]\nname = "fedit"\nset = ["method.name=fedit"]\n'
+                                         '[[study.arm]]\nname = "ub-smoe"\nset = ["method.name=ub-smoe"]\n')
+    done = succeed("doctor", "--config", tmp_path / "small.toml", *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1))
+    assert "2 arms x 2 seeds" in done.stdout and "memory" in done.stdout and "disk" in done.stdout
+    refused("doctor", "--config", tmp_path / "small.toml", "--model", tiny_model, says=["is a study", "--model"])
