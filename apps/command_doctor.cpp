@@ -25,8 +25,8 @@
 #include "models/causal_lm.h"
 #include "models/cost.h"
 #include "nn/dense/matmul_probe.h"
-#include "study/forecast.h"
-#include "study/run_study.h"
+#include "study/running/forecast.h"
+#include "study/running/run_study.h"
 
 namespace evenkeel {
 namespace {

@@ -12,8 +12,8 @@
 #include "data/tasks.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
-#include "study/paper_tables.h"
-#include "study/study_file.h"
+#include "study/definition/study_file.h"
+#include "study/paper/paper_tables.h"
 
 namespace evenkeel {
 namespace {

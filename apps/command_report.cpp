@@ -13,9 +13,9 @@
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
-#include "study/paper_comparison.h"
-#include "study/study_report.h"
-#include "study/study_state.h"
+#include "study/comparison/study_report.h"
+#include "study/definition/study_state.h"
+#include "study/paper/paper_comparison.h"
 
 namespace evenkeel {
 namespace {

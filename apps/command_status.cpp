@@ -8,8 +8,8 @@
 #include "base/plain/files.h"
 #include "fed/run/run_folder.h"
 #include "report/run_status.h"
-#include "study/study_state.h"
-#include "study/study_status.h"
+#include "study/definition/study_state.h"
+#include "study/running/study_status.h"
 
 namespace evenkeel {
 namespace {

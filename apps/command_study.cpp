@@ -11,8 +11,8 @@
 #include "base/format/limits.h"
 #include "base/plain/files.h"
 #include "base/system/interrupt.h"
-#include "study/forecast.h"
-#include "study/run_study.h"
+#include "study/running/forecast.h"
+#include "study/running/run_study.h"
 
 namespace evenkeel {
 namespace {

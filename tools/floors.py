@@ -22,6 +22,7 @@ SUB_ROOMS = {
     "nn": ("compute", "kernels/primitives", "kernels/matmul", "kernels/layers", "dense", "attention", "moe"),
     "fed": ("config", "exchange", "store", "round", "run"),
     "flower": ("format", "http", "server", "node", "federation"),
+    "study": ("definition", "running", "comparison", "paper"),
 }
 # These use protobuf's headers, which LibTorch's include folders shadow. Of base they may include only base/plain.
 PLAIN = ("flower/format", "flower/http", "flower/server", "flower/node")

@@ -12,7 +12,7 @@ RECORDS = {
     "src/fed/store/round_records.h": ["RoundMeasures", "SimulatedClient", "ClientOfRound", "LostClient", "SimulatedRound",
                                       "ExpertUse", "PhaseSeconds", "RoundRecord", "EvaluationRecord", "ItemRecord", "MissingScore"],
     "src/scoring/task_score.h": ["TaskScore", "ItemScores", "ClientOfScore"],
-    "src/study/study_state.h": ["Arm", "StudyRun", "StudyState"],
+    "src/study/definition/study_state.h": ["Arm", "StudyRun", "StudyState"],
 }
 SECTIONS = {"rounds.jsonl": ["RoundMeasures", "SimulatedClient", "ClientOfRound", "LostClient", "SimulatedRound", "ExpertUse",
                              "PhaseSeconds", "RoundRecord"],

@@ -10,8 +10,8 @@
 #include "base/format/safetensors.h"
 #include "base/plain/json.h"
 #include "jobs.h"
-#include "study/distributions.h"
-#include "study/statistics.h"
+#include "study/comparison/distributions.h"
+#include "study/comparison/statistics.h"
 
 namespace evenkeel::study {
 namespace {

@@ -132,7 +132,7 @@ void log_beginning(const Server& server, int64_t rounds_done) {
 }
 
 /// What the run is, and what is left to do.
-void tell_run(const Course& run, int64_t rounds_done) {
+void write_run_event(const Course& run, int64_t rounds_done) {
   const auto& server = run.server;
   events::write("run", {{"run", run.folder.path().string()},
                         {"name", server.config.name},
@@ -145,7 +145,7 @@ void tell_run(const Course& run, int64_t rounds_done) {
 }
 
 /// A line of rounds.jsonl without its lists: the file has them.
-void tell_round(const RoundRecord& record, int64_t rounds) {
+void write_round_event(const RoundRecord& record, int64_t rounds) {
   events::write("round", {{"round", record.round},
                           {"rounds", rounds},
                           {"loss", record.loss},
@@ -195,7 +195,7 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   run.fabric.share(result.next.state);
   run.tensorboard.add(result.record);
   log_round(result.record, run.server.config.train.rounds);
-  tell_round(result.record, run.server.config.train.rounds);
+  write_round_event(result.record, run.server.config.train.rounds);
   return std::move(result.next);
 }
 
@@ -229,7 +229,7 @@ std::vector<TaskScore> play_run(const Course& run) {
   const auto& [server, fabric, folder, stop, tensorboard] = run;
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
-  tell_run(run, now.state.round);
+  write_run_event(run, now.state.round);
   if (now.state.round < config.train.rounds) {
     log_beginning(server, now.state.round);
     warn_of_threads(config);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "scoring/task_score.h"
-#include "study/statistics.h"
+#include "study/comparison/statistics.h"
 
 namespace evenkeel::study {
 

@@ -1,12 +1,12 @@
-#include "study/comparison.h"
+#include "study/comparison/comparison.h"
 
 #include <algorithm>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "report/score_table.h"
-#include "study/conclusion.h"
-#include "study/score_lookup.h"
+#include "study/comparison/conclusion.h"
+#include "study/comparison/score_lookup.h"
 
 namespace evenkeel::study {
 namespace {

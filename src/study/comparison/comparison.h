@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "study/arm_result.h"
-#include "study/measures.h"
-#include "study/study_runs.h"
+#include "study/comparison/arm_result.h"
+#include "study/comparison/measures.h"
+#include "study/comparison/study_runs.h"
 
 namespace evenkeel::study {
 

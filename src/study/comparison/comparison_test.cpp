@@ -1,12 +1,12 @@
-#include "study/comparison.h"
+#include "study/comparison/comparison.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "base/testing.h"
-#include "study/conclusion.h"
-#include "study/study_report.h"
+#include "study/comparison/conclusion.h"
+#include "study/comparison/study_report.h"
 
 namespace evenkeel::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "study/conclusion.h"
+#include "study/comparison/conclusion.h"
 
 #include <algorithm>
 #include <cctype>

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "study/arm_result.h"
-#include "study/measures.h"
+#include "study/comparison/arm_result.h"
+#include "study/comparison/measures.h"
 
 namespace evenkeel::study {
 

@@ -1,4 +1,4 @@
-#include "study/distributions.h"
+#include "study/comparison/distributions.h"
 
 #include <array>
 #include <cmath>

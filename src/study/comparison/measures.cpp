@@ -1,4 +1,4 @@
-#include "study/measures.h"
+#include "study/comparison/measures.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "study/report_table.h"
+#include "study/comparison/report_table.h"
 
 #include <algorithm>
 #include <sstream>

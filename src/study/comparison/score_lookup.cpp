@@ -1,4 +1,4 @@
-#include "study/score_lookup.h"
+#include "study/comparison/score_lookup.h"
 
 #include <algorithm>
 

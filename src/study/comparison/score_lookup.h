@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fed/store/round_records.h"
-#include "study/measures.h"
-#include "study/study_runs.h"
+#include "study/comparison/measures.h"
+#include "study/comparison/study_runs.h"
 
 namespace evenkeel::study {
 

@@ -1,4 +1,4 @@
-#include "study/statistics.h"
+#include "study/comparison/statistics.h"
 
 #include <ATen/Parallel.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/plain/error.h"
 #include "base/random/random.h"
-#include "study/distributions.h"
+#include "study/comparison/distributions.h"
 
 namespace evenkeel::study {
 namespace {

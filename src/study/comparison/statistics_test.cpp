@@ -1,11 +1,11 @@
-#include "study/statistics.h"
+#include "study/comparison/statistics.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/random/random.h"
-#include "study/distributions.h"
+#include "study/comparison/distributions.h"
 
 namespace evenkeel::study {
 namespace {

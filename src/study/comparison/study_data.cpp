@@ -4,7 +4,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/json.h"
-#include "study/study_report.h"
+#include "study/comparison/study_report.h"
 
 namespace evenkeel::study {
 namespace {

@@ -1,8 +1,8 @@
-#include "study/study_report.h"
+#include "study/comparison/study_report.h"
 
 #include "base/plain/error.h"
 #include "report/differences.h"
-#include "study/study_tables.h"
+#include "study/comparison/study_tables.h"
 
 namespace evenkeel::study {
 namespace {

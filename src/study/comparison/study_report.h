@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "study/comparison.h"
-#include "study/study_runs.h"
+#include "study/comparison/comparison.h"
+#include "study/comparison/study_runs.h"
 
 namespace evenkeel::study {
 

@@ -1,4 +1,4 @@
-#include "study/study_runs.h"
+#include "study/comparison/study_runs.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "fed/run/run_folder.h"
-#include "study/study_state.h"
+#include "study/definition/study_state.h"
 
 namespace evenkeel::study {
 namespace {

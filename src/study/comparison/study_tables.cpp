@@ -1,4 +1,4 @@
-#include "study/study_tables.h"
+#include "study/comparison/study_tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
-#include "study/conclusion.h"
+#include "study/comparison/conclusion.h"
 
 namespace evenkeel::study {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "study/comparison.h"
-#include "study/report_table.h"
+#include "study/comparison/comparison.h"
+#include "study/comparison/report_table.h"
 
 namespace evenkeel::study {
 

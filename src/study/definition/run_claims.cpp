@@ -1,4 +1,4 @@
-#include "study/run_claims.h"
+#include "study/definition/run_claims.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "study/study_file.h"
+#include "study/definition/study_file.h"
 
 #include <algorithm>
 #include <cctype>

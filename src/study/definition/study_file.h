@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "study/study_state.h"
+#include "study/definition/study_state.h"
 
 namespace evenkeel::study {
 

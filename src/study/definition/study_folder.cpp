@@ -1,4 +1,4 @@
-#include "study/study_folder.h"
+#include "study/definition/study_folder.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "fed/store/run_checkpoint.h"
-#include "study/run_claims.h"
+#include "study/definition/run_claims.h"
 
 namespace evenkeel::study {
 namespace {

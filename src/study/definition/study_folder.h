@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/system/folder_lock.h"
-#include "study/study_plan.h"
+#include "study/definition/study_plan.h"
 
 namespace evenkeel::study {
 

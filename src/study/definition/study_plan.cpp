@@ -1,4 +1,4 @@
-#include "study/study_plan.h"
+#include "study/definition/study_plan.h"
 
 #include <ATen/Parallel.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fed/store/run_request.h"
-#include "study/study_file.h"
+#include "study/definition/study_file.h"
 
 namespace evenkeel::study {
 

@@ -1,4 +1,4 @@
-#include "study/study_plan.h"
+#include "study/definition/study_plan.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
-#include "study/run_claims.h"
-#include "study/run_study.h"
-#include "study/study_progress.h"
+#include "study/definition/run_claims.h"
+#include "study/running/run_study.h"
+#include "study/running/study_progress.h"
 
 namespace evenkeel::study {
 namespace {

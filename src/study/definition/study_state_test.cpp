@@ -1,4 +1,4 @@
-#include "study/study_state.h"
+#include "study/definition/study_state.h"
 
 #include <gtest/gtest.h>
 

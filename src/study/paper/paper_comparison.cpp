@@ -1,4 +1,4 @@
-#include "study/paper_comparison.h"
+#include "study/paper/paper_comparison.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 
 #include "report/score_table.h"
 #include "report/text_grid.h"
-#include "study/measures.h"
-#include "study/paper_costs.h"
-#include "study/score_lookup.h"
+#include "study/comparison/measures.h"
+#include "study/comparison/score_lookup.h"
+#include "study/paper/paper_costs.h"
 
 namespace evenkeel::study {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "study/paper_tables.h"
-#include "study/report_table.h"
-#include "study/statistics.h"
-#include "study/study_runs.h"
+#include "study/comparison/report_table.h"
+#include "study/comparison/statistics.h"
+#include "study/comparison/study_runs.h"
+#include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
 

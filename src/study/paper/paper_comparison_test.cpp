@@ -1,13 +1,13 @@
 // The paper's tables, and what is said of their order.
-#include "study/paper_comparison.h"
+#include "study/paper/paper_comparison.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/plain/files.h"
-#include "study/measures.h"
-#include "study/paper_costs.h"
+#include "study/comparison/measures.h"
+#include "study/paper/paper_costs.h"
 
 namespace evenkeel::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "study/paper_costs.h"
+#include "study/paper/paper_costs.h"
 
 #include <map>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "study/paper_tables.h"
+#include "study/paper/paper_tables.h"
 
 #include <algorithm>
 

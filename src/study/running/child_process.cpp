@@ -1,4 +1,4 @@
-#include "study/child_process.h"
+#include "study/running/child_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-#include "study/forecast.h"
+#include "study/running/forecast.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "study/run_study.h"
+#include "study/running/run_study.h"
 
 namespace evenkeel::study {
 

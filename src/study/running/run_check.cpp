@@ -1,4 +1,4 @@
-#include "study/run_check.h"
+#include "study/running/run_check.h"
 
 #include <algorithm>
 #include <chrono>

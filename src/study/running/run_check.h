@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "study/study_folder.h"
+#include "study/definition/study_folder.h"
 
 namespace evenkeel::study {
 

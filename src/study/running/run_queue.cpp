@@ -1,4 +1,4 @@
-#include "study/run_queue.h"
+#include "study/running/run_queue.h"
 
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ void RunQueue::fill() {
   }
 }
 
-void RunQueue::hear(size_t run, Worker& worker) {
+void RunQueue::read_output(size_t run, Worker& worker) {
   const auto label = study_.state.runs[run].label();
   for (const auto& line : worker.process.lines()) {
     if (std::string_view(line).starts_with(kErrorLine)) worker.error = line.substr(kErrorLine.size());
@@ -92,18 +92,18 @@ void RunQueue::ended(size_t run, const Worker& worker, int code) {
   if (::isatty(STDERR_FILENO) == 1) line_.update(progress_.text());  // instead of its last round
 }
 
-void RunQueue::look() {
+void RunQueue::poll() {
   std::vector<std::pair<size_t, int>> ends;
   for (auto& [run, worker] : at_work_) {
     const auto code = worker.process.exit_code();  // must be read before the last lines
-    hear(run, worker);
+    read_output(run, worker);
     if (code) ends.emplace_back(run, *code);
   }
   for (const auto& [run, code] : ends) {
     const auto worker = at_work_.extract(run);
     ended(run, worker.mapped(), code);
   }
-  if (progress_.look()) line_.update(progress_.text());
+  if (progress_.poll()) line_.update(progress_.text());
 }
 
 void RunQueue::stop() {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "study/child_process.h"
-#include "study/study_progress.h"
+#include "study/running/child_process.h"
+#include "study/running/study_progress.h"
 
 namespace evenkeel::study {
 
@@ -20,8 +20,8 @@ class RunQueue {
 
   /// Starts runs until `jobs` are at work or none is left.
   void fill();
-  /// Looks after the runs at work: hands on their warnings, records those that have ended, shows the progress.
-  void look();
+  /// Polls the running children: forwards their warnings, records those that have ended, shows the progress.
+  void poll();
   /// Starts no more runs, and asks those at work to save their state and end.
   void stop();
   /// Returns true after stop(), when the last run at work has ended.
@@ -37,7 +37,7 @@ class RunQueue {
     std::string error{};  // the last line of an error
   };
   void start(size_t run);
-  void hear(size_t run, Worker& worker);
+  void read_output(size_t run, Worker& worker);
   void ended(size_t run, const Worker& worker, int code);
   void record(size_t run, RunState state, double seconds, const std::string& error);
   std::vector<std::string> words_of(size_t run) const;

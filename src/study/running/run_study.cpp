@@ -1,4 +1,4 @@
-#include "study/run_study.h"
+#include "study/running/run_study.h"
 
 #include <algorithm>
 #include <chrono>
@@ -16,9 +16,9 @@
 #include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/run/state_evaluation.h"
-#include "study/run_check.h"
-#include "study/run_claims.h"
-#include "study/run_queue.h"
+#include "study/definition/run_claims.h"
+#include "study/running/run_check.h"
+#include "study/running/run_queue.h"
 
 namespace evenkeel::study {
 namespace {
@@ -192,7 +192,7 @@ StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequ
   RunQueue queue(std::move(task.study), std::move(task.mine), command.jobs);
   for (queue.fill(); !queue.empty(); queue.fill()) {
     if (stop && stop()) queue.stop();
-    queue.look();
+    queue.poll();
     if (queue.stopped())
       throw Interrupted(
           concat(queue.summary(), ", the state is saved; go on with: ", command_line(resume_words(command, folder))));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/system/interrupt.h"
-#include "study/study_folder.h"
+#include "study/definition/study_folder.h"
 
 namespace evenkeel::study {
 

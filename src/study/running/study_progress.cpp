@@ -1,11 +1,11 @@
-#include "study/study_progress.h"
+#include "study/running/study_progress.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "fed/round/progress.h"
-#include "study/run_check.h"
+#include "study/running/run_check.h"
 
 namespace evenkeel::study {
 namespace {
@@ -50,7 +50,7 @@ void StudyProgress::end(size_t run, std::optional<double> seconds) {
   ++done_;
 }
 
-bool StudyProgress::look() {
+bool StudyProgress::poll() {
   bool more = false;
   for (auto& [run, work] : at_work_) {
     const uint64_t bytes = records_size(folders_[run]);

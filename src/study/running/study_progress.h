@@ -10,7 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "study/study_folder.h"
+#include "base/plain/files.h"
+#include "study/definition/study_folder.h"
 
 namespace evenkeel::study {
 
@@ -26,7 +27,7 @@ class StudyProgress {
   /// \param seconds  of the whole run when it is done; empty when it failed or was stopped
   void end(size_t run, std::optional<double> seconds);
   /// Reads how many rounds are done. \return true if there is one more in any run
-  bool look();
+  bool poll();
   /// Returns a line like "fedit:1 round 2/3; 1 of 6 runs done, about 40 s left".
   std::string text() const;
   /// Returns the time left of all runs of this process; empty before the first round.

@@ -1,11 +1,11 @@
-#include "study/study_status.h"
+#include "study/running/study_status.h"
 
 #include <sstream>
 
 #include "base/plain/files.h"
 #include "base/system/folder_lock.h"
 #include "fed/round/progress.h"
-#include "study/run_check.h"
+#include "study/running/run_check.h"
 
 namespace evenkeel::study {
 namespace {
