@@ -6,10 +6,11 @@
 #include "base/plain/files.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
-std::string answers_of(const ModelOptions& flags, const OpenedModel& opened, const EvaluationOptions& options) {
-  auto files = model_files(opened.folder);
+std::string answers_of(const ModelOptions& flags, const OpenedModel& opened,
+                       const scoring::EvaluationOptions& options) {
+  auto files = fed::model_files(opened.folder);
   if (!flags.adapter.empty())
     for (auto& file : entries_of(flags.adapter))
       if (is_file(file)) files.push_back(std::move(file));
@@ -22,11 +23,11 @@ std::string answers_of(const ModelOptions& flags, const OpenedModel& opened, con
   return concat(sha256(text).substr(0, 16), ", ");
 }
 
-std::string key_of(const TaskInfo& task, std::span<const Row> rows) {
+std::string key_of(const data::TaskInfo& task, std::span<const data::Row> rows) {
   std::string text;
   const auto add = [&](std::string_view part) { text += concat(part.size(), ' ', part, '\n'); };
   for (const auto& row : rows) {
-    for (const auto part : question_of(row)) add(part);
+    for (const auto part : data::question_of(row)) add(part);
     add(row.output);
     add(row.answer);
     for (const auto& option : row.options) add(option);
@@ -34,4 +35,4 @@ std::string key_of(const TaskInfo& task, std::span<const Row> rows) {
   return concat(task.name, ", rows ", sha256(text).substr(0, 16), ", scored by ", config::name_of(task.scoring));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

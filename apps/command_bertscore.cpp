@@ -15,7 +15,7 @@
 #include "base/plain/log.h"
 #include "scoring/bert_score.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct BertScoreFlags {
@@ -27,7 +27,7 @@ struct BertScoreFlags {
 
 /// "reference" is one text, "references" a list of one or more; `evenkeel evaluate --predictions` calls the candidate
 /// "output".
-ComparedText text_of(const JsonView& line) {
+scoring::ComparedText text_of(const JsonView& line) {
   const auto output = line.find("output"), candidate = output ? output : line.find("candidate");
   const auto one = line.find("reference"), several = line.find("references");
   line.require(candidate && (one || (several && several->list().size() > 0)),
@@ -38,7 +38,7 @@ ComparedText text_of(const JsonView& line) {
 
 /// Rows in order: texts, and why others cannot be compared.
 struct ReadTexts {
-  std::vector<ComparedText> texts{};
+  std::vector<scoring::ComparedText> texts{};
   std::vector<std::string> faults{};  ///< of each row; empty: it is the next of the texts
   RowFaults count{};
 };
@@ -55,11 +55,11 @@ ReadTexts read_texts(const BertScoreFlags& flags) {
   return read;
 }
 
-OrderedJson to_json(const MatchScore& score) {
+OrderedJson to_json(const scoring::MatchScore& score) {
   return {{"precision", score.precision}, {"recall", score.recall}, {"f1", score.f1}};
 }
 
-void print_json(size_t index, const BertScore& score) {
+void print_json(size_t index, const scoring::BertScore& score) {
   OrderedJson line{{"index", index}};
   line.update(to_json(score.raw));
   if (score.rescaled) line["rescaled"] = to_json(*score.rescaled);
@@ -68,9 +68,9 @@ void print_json(size_t index, const BertScore& score) {
   std::cout << line.dump() << '\n';
 }
 
-void print_row(const std::string& name, const BertScore& score) {
+void print_row(const std::string& name, const scoring::BertScore& score) {
   print("%8s", name.c_str());
-  const auto columns = [](const MatchScore& m) { print(" %9.6f %9.6f %9.6f", m.precision, m.recall, m.f1); };
+  const auto columns = [](const scoring::MatchScore& m) { print(" %9.6f %9.6f %9.6f", m.precision, m.recall, m.f1); };
   columns(score.raw);
   if (score.rescaled) columns(*score.rescaled);
   print("\n");
@@ -85,7 +85,7 @@ void print_header(bool with_rescaled) {
 /// Means over the texts, and what they hide: blank candidates, and texts that lost their end.
 class Summary {
  public:
-  void add(const BertScore& score) {
+  void add(const scoring::BertScore& score) {
     ++texts_;
     add(score.raw, sum_.raw);
     if (score.rescaled) add(*score.rescaled, sum_.rescaled ? *sum_.rescaled : sum_.rescaled.emplace());
@@ -93,7 +93,7 @@ class Summary {
     cut_ += score.is_cut;
   }
   void print(int64_t max_tokens) const {
-    BertScore mean{.raw = divided(sum_.raw), .rescaled = std::nullopt};
+    scoring::BertScore mean{.raw = divided(sum_.raw), .rescaled = std::nullopt};
     if (sum_.rescaled) mean.rescaled = divided(*sum_.rescaled);
     print_row("mean", mean);
     std::cout << texts_ << " texts, " << empty_ << " with an empty candidate, " << cut_ << " cut at " << max_tokens
@@ -101,28 +101,28 @@ class Summary {
   }
 
  private:
-  static void add(const MatchScore& score, MatchScore& sum) {
+  static void add(const scoring::MatchScore& score, scoring::MatchScore& sum) {
     sum.precision += score.precision;
     sum.recall += score.recall;
     sum.f1 += score.f1;
   }
-  MatchScore divided(const MatchScore& sum) const {
+  scoring::MatchScore divided(const scoring::MatchScore& sum) const {
     const auto n = static_cast<double>(texts_);
     return {sum.precision / n, sum.recall / n, sum.f1 / n};
   }
 
-  BertScore sum_;
+  scoring::BertScore sum_;
   int64_t texts_ = 0, empty_ = 0, cut_ = 0;
 };
 
-BertScorer open_scorer(const BertScoreFlags& flags) {
+scoring::BertScorer open_scorer(const BertScoreFlags& flags) {
   if (flags.layer) limits::check_integer("--layer", *flags.layer, 0, limits::kLayers);
   use_threads(flags.threads);
-  const BertScoreOptions options{.layer = flags.layer.value_or(-1),
-                                 .idf = flags.idf,
-                                 .baseline = flags.baseline,
-                                 .dtype = parse_enum<BaseDtype>("--dtype", flags.dtype)};
-  return BertScorer::load(flags.model, options);
+  const scoring::BertScoreOptions options{.layer = flags.layer.value_or(-1),
+                                          .idf = flags.idf,
+                                          .baseline = flags.baseline,
+                                          .dtype = parse_enum<models::BaseDtype>("--dtype", flags.dtype)};
+  return scoring::BertScorer::load(flags.model, options);
 }
 
 /// The errors of rows from `index` on, up to one that is compared.
@@ -148,7 +148,7 @@ void run_bertscore(const BertScoreFlags& flags) {
   if (!flags.json) print_header(!flags.baseline.empty());
   size_t index = 0;
   print_faults(flags, read.faults, index);
-  scorer.score(read.texts, [&](size_t, const BertScore& score) {
+  scorer.score(read.texts, [&](size_t, const scoring::BertScore& score) {
     flags.json ? print_json(index, score) : print_row(std::to_string(index), score);
     summary.add(score);
     print_faults(flags, read.faults, ++index);
@@ -188,4 +188,4 @@ void add_bertscore_command(CLI::App& program) {
   command->callback([flags] { run_bertscore(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -17,7 +17,7 @@
 #include "report/score_table.h"
 #include "report/tables.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct DemoFlags {
@@ -62,23 +62,24 @@ void check_demo_folder(const fs::path& folder) {
              " exists already; remove it, or name another folder by --out");
 }
 
-std::vector<TaskScore> train_demo(const std::string& config, const fs::path& folder, const DemoMethod& method) {
-  auto run = begin_run({.file = shipped_folder() / "configs" / config,
-                        .settings = {concat("method.name=", method.name)},
-                        .out = demo_run(folder, method).string()});
-  auto scores = complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested);
-  save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
+std::vector<scoring::TaskScore> train_demo(const std::string& config, const fs::path& folder,
+                                           const DemoMethod& method) {
+  auto run = fed::begin_run({.file = shipped_folder() / "configs" / config,
+                             .settings = {concat("method.name=", method.name)},
+                             .out = demo_run(folder, method).string()});
+  auto scores = fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested);
+  report::save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   return scores;
 }
 
-std::vector<RunRecords> demo_runs(const fs::path& folder) {
+std::vector<report::RunRecords> demo_runs(const fs::path& folder) {
   std::vector<fs::path> runs;
   for (const auto& method : kDemoMethods) runs.push_back(demo_run(folder, method));
-  write_file_atomic(folder / "demo.html", report_page(load_runs(runs)));
-  return load_runs(runs);
+  write_file_atomic(folder / "demo.html", report::report_page(report::load_runs(runs)));
+  return report::load_runs(runs);
 }
 
-std::string sentence_of(const std::vector<RunRecords>& runs) {
+std::string sentence_of(const std::vector<report::RunRecords>& runs) {
   std::vector<DemoLine> lines;
   for (size_t i = 0; i < runs.size(); ++i)
     lines.push_back(demo_line(kDemoMethods.at(i).title, runs[i], runs[i].last_evaluated()));
@@ -90,7 +91,7 @@ constexpr std::string_view kQuickTitle =
     "Accuracy in percent, mean over five tasks, with K experts per token:\n\n";
 
 /// The lines of the table, each as soon as its run is done.
-void print_quick_row(const DemoMethod& method, const RunRecords& run, bool first) {
+void print_quick_row(const DemoMethod& method, const report::RunRecords& run, bool first) {
   if (first) std::cout << kQuickTitle << demo_titles(run) << demo_row(demo_line("before training", run, 0));
   std::cout << demo_row(demo_line(method.title, run, run.last_evaluated())) << std::flush;
 }
@@ -99,7 +100,7 @@ void run_quick_demo(const fs::path& folder) {
   std::cerr << "the built-in model is trained by two methods; the first line of the table takes about 20 s\n";
   for (const auto& method : kDemoMethods) {
     train_demo("quick-demo.toml", folder, method);
-    print_quick_row(method, load_run(demo_run(folder, method)), &method == kDemoMethods.data());
+    print_quick_row(method, report::load_run(demo_run(folder, method)), &method == kDemoMethods.data());
   }
   const auto runs = demo_runs(folder);
   std::cout << demo_row(majority_line(runs[0])) << '\n' << sentence_of(runs);
@@ -108,10 +109,12 @@ void run_quick_demo(const fs::path& folder) {
 void run_full_demo(const fs::path& folder) {
   for (const auto& method : kDemoMethods) {
     std::cout << "== " << method.name << ": eight unequal clients, budgets 1/8 to 1\n" << std::flush;
-    std::cout << score_table(train_demo("demo.toml", folder, method)) << std::flush;
+    std::cout << report::score_table(train_demo("demo.toml", folder, method)) << std::flush;
   }
   const auto runs = demo_runs(folder);
-  std::cout << "== side by side\n" << differences_text(runs) << default_tables(runs) << '\n' << sentence_of(runs);
+  std::cout << "== side by side\n"
+            << report::differences_text(runs) << report::default_tables(runs) << '\n'
+            << sentence_of(runs);
 }
 
 std::string next_line(const DemoFlags& flags, const fs::path& folder) {
@@ -152,4 +155,4 @@ void add_demo_command(CLI::App& program) {
   command->callback([flags] { run_demo(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

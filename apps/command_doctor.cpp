@@ -28,7 +28,7 @@
 #include "study/running/forecast.h"
 #include "study/running/run_study.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
@@ -86,16 +86,19 @@ void print_gpu() {
 }
 
 void print_products() {
-  const auto measured = measure_matmuls();
+  const auto measured = nn::measure_matmuls();
   std::cout << "\nproducts with a bfloat16 base, GFLOP/s on weights that are not in cache\n"
             << "                          rows |     own     dot    tile  native   widen | chosen\n";
   for (const auto& cell : measured) {
-    const auto gflops = [&](MatmulKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
-    std::cout << (cell.context == GemmContext::kExpert ? "an expert" : "a linear ")
-              << (cell.direction == Direction::kForward ? ", x W^T       " : ", dY W        ")
-              << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(MatmulKernel::kFp32Exact)
-              << gflops(MatmulKernel::kBf16Dot) << gflops(MatmulKernel::kBf16Tile) << gflops(MatmulKernel::kBf16Vendor)
-              << gflops(MatmulKernel::kUpcast) << " | " << config::name_of(cell.chosen()) << '\n';
+    const auto gflops = [&](nn::MatmulKernel kernel) {
+      return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8);
+    };
+    std::cout << (cell.context == nn::GemmContext::kExpert ? "an expert" : "a linear ")
+              << (cell.direction == nn::Direction::kForward ? ", x W^T       " : ", dY W        ")
+              << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(nn::MatmulKernel::kFp32Exact)
+              << gflops(nn::MatmulKernel::kBf16Dot) << gflops(nn::MatmulKernel::kBf16Tile)
+              << gflops(nn::MatmulKernel::kBf16Vendor) << gflops(nn::MatmulKernel::kUpcast) << " | "
+              << config::name_of(cell.chosen()) << '\n';
   }
   std::cout
       << "own: widened in registers, exact products; dot, tile: activations rounded to bfloat16, two terms and 32 at a "
@@ -112,21 +115,21 @@ struct Needs {
 };
 
 /// Adapters: the server's state with as much beside it, and one client's copy with gradient and two moments, float32.
-Needs needs_of(const CausalLm& model, int64_t top_k) {
+Needs needs_of(const models::CausalLm& model, int64_t top_k) {
   const auto& spec = model.spec();
-  const auto parameters = static_cast<double>(lora_parameters(model.all_sites(), kRank));
-  const PassShape pass{.tokens = kTokens, .targets = kTokens, .top_k = top_k, .threads = machine::processors()};
-  return {6 * 4 * parameters, static_cast<double>(kept_bytes(spec, pass) + passing_bytes(spec, pass))};
+  const auto parameters = static_cast<double>(models::lora_parameters(model.all_sites(), kRank));
+  const models::PassShape pass{.tokens = kTokens, .targets = kTokens, .top_k = top_k, .threads = machine::processors()};
+  return {6 * 4 * parameters, static_cast<double>(models::kept_bytes(spec, pass) + models::passing_bytes(spec, pass))};
 }
 
-double element_count(const CausalLm& model) {
+double element_count(const models::CausalLm& model) {
   double count = 0;
   for (const auto& [name, tensor] : model.parameters()) count += static_cast<double>(tensor.numel());
   return count;
 }
 
 /// K of the budgets 1/8 to 1; one row of a dense model.
-std::vector<int64_t> top_ks(const ModelSpec& spec) {
+std::vector<int64_t> top_ks(const models::ModelSpec& spec) {
   if (spec.num_experts == 0) return {0};
   std::vector<int64_t> all;
   for (const int64_t divisor : {8, 4, 2, 1})
@@ -137,13 +140,13 @@ std::vector<int64_t> top_ks(const ModelSpec& spec) {
 struct ShapedModel {
   std::string path;  ///< as it was given
   std::filesystem::path folder;
-  std::unique_ptr<CausalLm> model;
+  std::unique_ptr<models::CausalLm> model;
 };
 
 ShapedModel open_shape(const std::string& path) {
-  const auto folder = resolve_model_path(path);
-  auto model = load_shape(folder);
-  EK_CHECK(weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
+  const auto folder = models::resolve_model_path(path);
+  auto model = models::load_shape(folder);
+  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
   return {path, folder, std::move(model)};
 }
 
@@ -162,7 +165,7 @@ void print_fit(const ShapedModel& shaped) {
     for (const int64_t top_k : top_ks(model->spec())) {
       const auto needs = needs_of(*model, top_k);
       const double base = (precision.element_size > 0 ? precision.element_size * element_count(*model)
-                                                      : static_cast<double>(weight_file_bytes(folder))) /
+                                                      : static_cast<double>(models::weight_file_bytes(folder))) /
                           kGiB;
       const double total = base + (needs.adapters + needs.activations) / kGiB;
       std::cout << std::string(13 - precision.name.size(), ' ') << precision.name
@@ -176,19 +179,19 @@ void print_fit(const ShapedModel& shaped) {
 
 /// What a run of a config would hold.
 struct Foreseen {
-  MemoryPlan host;
-  std::optional<MemoryPlan> device{};  ///< where it computes on a GPU
+  models::MemoryPlan host;
+  std::optional<models::MemoryPlan> device{};  ///< where it computes on a GPU
 };
 
 /// Without its weights being read.
 Foreseen foreseen(const DoctorFlags& flags) {
-  auto config = ExperimentConfig::load(flags.config, flags.settings);
-  config.model.compute_dtype = ComputeDtype::kFloat32;  // nothing is multiplied
-  config.settle(machine_choices(config));
+  auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
+  config.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
+  config.settle(fed::machine_choices(config));
   const bool on_gpu = names_gpu(config.model.device);
-  const auto experiment = make_experiment(std::move(config), Purpose::kDryRun);
-  Foreseen plans{.host = memory_plan(experiment)};
-  if (on_gpu) plans.device = device_memory_plan(experiment);
+  const auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
+  Foreseen plans{.host = fed::memory_plan(experiment)};
+  if (on_gpu) plans.device = fed::device_memory_plan(experiment);
   return plans;
 }
 
@@ -201,7 +204,7 @@ machine::Memory gpu_memory() {
           .limited_by = memory.total > 0 ? "free on the GPU" : "there is no GPU here"};
 }
 
-void print_plan(const std::string& what, const MemoryPlan& plan, const machine::Memory& memory) {
+void print_plan(const std::string& what, const models::MemoryPlan& plan, const machine::Memory& memory) {
   std::cout << "\n" << what << " at the worst moment of the run, GiB\n";
   const auto line = [](int64_t bytes, const std::string& what) {
     std::cout << fixed(static_cast<double>(bytes) / kGiB, 2, 8) << "  " << what << '\n';
@@ -211,8 +214,8 @@ void print_plan(const std::string& what, const MemoryPlan& plan, const machine::
   line(memory.available, "available (" + memory.limited_by + ")");
   if (plan.mapped > 0) line(plan.mapped, "of mapped files besides, whose pages can be dropped and read again");
   constexpr std::array kVerdicts{"fits", "fits, with little to spare", "does not fit"};
-  std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << memory_report(plan, memory)
-            << '\n';
+  std::cout << kVerdicts.at(static_cast<size_t>(models::verdict(plan, memory))) << ": the run "
+            << models::memory_report(plan, memory) << '\n';
 }
 
 bool is_study(const std::string& file) { return !file.empty() && config::Table::load(file).holds_table("study"); }
@@ -228,13 +231,13 @@ void print_study(const DoctorFlags& flags) {
 }
 
 /// The run whose training is measured: that of --config, else the default one on the built-in tasks.
-ExperimentConfig measured_config(const DoctorFlags& flags) {
-  auto config = flags.config.empty() ? ExperimentConfig::read(config::Table::parse("", "defaults"))
-                                     : ExperimentConfig::load(flags.config, flags.settings);
+fed::ExperimentConfig measured_config(const DoctorFlags& flags) {
+  auto config = flags.config.empty() ? fed::ExperimentConfig::read(config::Table::parse("", "defaults"))
+                                     : fed::ExperimentConfig::load(flags.config, flags.settings);
   if (!flags.model.empty()) config.model.path = flags.model;
   config.clients.profiles = {};  // what they do not say yet may be what is measured
   for (auto& client : config.clients.client) client.profile.reset();
-  config.settle(machine_choices(config));
+  config.settle(fed::machine_choices(config));
   config.find_files();
   return config;
 }
@@ -242,7 +245,7 @@ ExperimentConfig measured_config(const DoctorFlags& flags) {
 /// Before anything is measured.
 void check_profile_file(const DoctorFlags& flags) {
   const fs::path file = flags.client_profile;
-  EK_CHECK(is_profile_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--client-profile is ",
+  EK_CHECK(fed::is_profile_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--client-profile is ",
            file.string(), ", allowed: NAME.toml, where NAME, of letters, digits, - and _, is the profile's");
   check_replaced_file("--client-profile", file);
   check_apart("--client-profile", file, std::array<fs::path, 1>{flags.config});
@@ -251,9 +254,9 @@ void check_profile_file(const DoctorFlags& flags) {
 void print_profile(const DoctorFlags& flags) {
   constexpr double kSeconds = 3;  // of steps per K
   const fs::path file = flags.client_profile;
-  auto experiment = make_experiment(measured_config(flags), Purpose::kTrain);
-  const auto top_ks = measured_top_ks(experiment);
-  const auto profile = measured_profile(experiment, top_ks, kSeconds);
+  auto experiment = fed::make_experiment(measured_config(flags), fed::Purpose::kTrain);
+  const auto top_ks = fed::measured_top_ks(experiment);
+  const auto profile = fed::measured_profile(experiment, top_ks, kSeconds);
   std::cout << "\ntraining with " << experiment.server.config.method.name << ", rank " << experiment.server.max_rank()
             << ", " << experiment.server.config.train.batch_size << " rows per micro-batch, "
             << experiment.server.config.threads << " threads, tokens/s\n";
@@ -307,4 +310,4 @@ void add_doctor_command(CLI::App& program) {
   });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

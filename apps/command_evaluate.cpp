@@ -28,13 +28,13 @@
 #include "scoring/task_evaluation.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct EvaluateFlags {
   ModelOptions model;
   std::string run, data, predictions, journal, progress = "text";
-  BertScoreSection bert_score;
+  fed::BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
   std::optional<std::string> decode, form, format, score, chat_template, date;
@@ -48,7 +48,7 @@ struct LeftOut {
   int64_t rows = 0;
   std::string note{};
 
-  void add(const TaskRows& set) {
+  void add(const data::TaskRows& set) {
     rows += set.left_out;
     if (set.left_out > 0 && note.empty()) note = set.note;
   }
@@ -67,10 +67,10 @@ class ScoreWriter {
       throw Interrupted(is_journalled_ ? "interrupted; the same command goes on with it"
                                        : "interrupted; the evaluation has to be started again");
     progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
-    if (events::progress_due()) events::write("progress", evaluation_progress(task, budget, done, rows));
+    if (events::progress_due()) events::write("progress", fed::evaluation_progress(task, budget, done, rows));
   }
 
-  void score(const TaskScore& score, std::span<const Prediction> predictions) {
+  void score(const scoring::TaskScore& score, std::span<const scoring::Prediction> predictions) {
     events::write("evaluation", record::write(score));
     if (json_) std::cout << record::write(score).dump() << std::endl;
     scores_.push_back(score);
@@ -82,7 +82,7 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_ && !events::wanted()) std::cout << score_table(scores_) << client_scores_table(scores_);
+    if (!json_ && !events::wanted()) std::cout << report::score_table(scores_) << report::client_scores_table(scores_);
   }
 
  private:
@@ -94,30 +94,30 @@ class ScoreWriter {
   }
   void check_predictions() const { EK_CHECK(predictions_.good(), kIo, file_, " cannot be written"); }
 
-  static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
+  static std::string line(const scoring::TaskScore& score, size_t row, const scoring::Prediction& prediction) {
     OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};
-    if (score.served_by != ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
-    if (score.kind == AnswerKind::kLikelihood)
+    if (score.served_by != scoring::ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
+    if (score.kind == scoring::AnswerKind::kLikelihood)
       add_likelihood(prediction, json);
     else
-      score.kind == AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
-    if (score.kind != AnswerKind::kLikelihood) json["output"] = prediction.output;
+      score.kind == scoring::AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
+    if (score.kind != scoring::AnswerKind::kLikelihood) json["output"] = prediction.output;
     return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   }
 
-  static void add_likelihood(const Prediction& prediction, OrderedJson& json) {
+  static void add_likelihood(const scoring::Prediction& prediction, OrderedJson& json) {
     json["gold"] = prediction.gold;
     json["nll"] = prediction.nll;
     json["answer_tokens"] = prediction.answer_tokens;
   }
 
-  static void add_choice(const Prediction& prediction, OrderedJson& json) {
+  static void add_choice(const scoring::Prediction& prediction, OrderedJson& json) {
     json["gold"] = prediction.gold;
     json["extracted"] = prediction.extracted;
     json["ranked"] = prediction.ranked;
   }
 
-  static void add_text(const Prediction& prediction, OrderedJson& json) {
+  static void add_text(const scoring::Prediction& prediction, OrderedJson& json) {
     json["references"] = prediction.references;
     json["exact_match"] = prediction.exact_match;
     json["f1"] = prediction.f1;
@@ -128,7 +128,7 @@ class ScoreWriter {
   std::string file_;
   log::Progress progress_;
   std::ofstream predictions_;
-  std::vector<TaskScore> scores_;
+  std::vector<scoring::TaskScore> scores_;
 };
 
 /// Checks the files that are written, as far as their paths tell.
@@ -136,7 +136,7 @@ void check_outputs(const EvaluateFlags& flags) {
   if (!flags.predictions.empty()) check_output_file("--predictions", flags.predictions);
   if (flags.journal.empty()) return;
   check_replaced_file("--journal", flags.journal);
-  check_journal(flags.journal);
+  scoring::check_journal(flags.journal);
   if (!flags.predictions.empty()) check_two_files("--predictions", flags.predictions, "--journal", flags.journal);
 }
 
@@ -186,31 +186,31 @@ void check(const EvaluateFlags& flags) {
   check_outputs(flags);
 }
 
-std::optional<Decode> decode_of(const EvaluateFlags& flags) {
+std::optional<scoring::Decode> decode_of(const EvaluateFlags& flags) {
   if (!flags.decode) return std::nullopt;
-  return parse_enum<Decode>("--decode", *flags.decode);
+  return parse_enum<scoring::Decode>("--decode", *flags.decode);
 }
 
-std::optional<PromptTemplate> form_of(const EvaluateFlags& flags) {
+std::optional<data::PromptTemplate> form_of(const EvaluateFlags& flags) {
   if (!flags.form) return std::nullopt;
-  return parse_enum<PromptTemplate>("--template", *flags.form);
+  return parse_enum<data::PromptTemplate>("--template", *flags.form);
 }
 
 /// The rows of --data as a set of one's own, to test with.
-FilesConfig files_of(const EvaluateFlags& flags) {
-  FilesConfig files;
+data::FilesConfig files_of(const EvaluateFlags& flags) {
+  data::FilesConfig files;
   files.test = {expand_data_path(flags.data, "--data").string()};
-  if (flags.format) files.format = parse_enum<RowFormat>("--format", *flags.format);
-  if (flags.score) files.score = parse_enum<Scoring>("--score", *flags.score);
+  if (flags.format) files.format = parse_enum<data::RowFormat>("--format", *flags.format);
+  if (flags.score) files.score = parse_enum<data::Scoring>("--score", *flags.score);
   files.options = flags.options;
   files.strict = flags.strict;
-  EK_CHECK(files.options.empty() || files.score == Scoring::kChoice, kConfig, "--options go with --score choice");
+  EK_CHECK(files.options.empty() || files.score == data::Scoring::kChoice, kConfig, "--options go with --score choice");
   return files;
 }
 
 /// Leads `from` to the rows of a task: to --data, or to $EVENKEEL_DATA when nothing says where a family's files are.
-void lead_to_rows(const EvaluateFlags& flags, const TaskInfo& task, fs::path& path) {
-  if (!find_task_family(task.family).in_folder) return;
+void lead_to_rows(const EvaluateFlags& flags, const data::TaskInfo& task, fs::path& path) {
+  if (!data::find_task_family(task.family).in_folder) return;
   if (!flags.data.empty() && !asks_for_files(flags.tasks)) path = flags.data;
   if (!path.empty()) return;
   const char* folder = std::getenv("EVENKEEL_DATA");
@@ -219,42 +219,42 @@ void lead_to_rows(const EvaluateFlags& flags, const TaskInfo& task, fs::path& pa
   path = folder;
 }
 
-void warn_of_rebuilt(const TaskInfo& task, const RowOptions& from) {
+void warn_of_rebuilt(const data::TaskInfo& task, const data::RowOptions& from) {
   if (task.file.empty()) return;
-  for (const auto& file : test_files(task, from)) {
-    const auto state = file_state(file);
-    if (state == FileState::kExact) return;
+  for (const auto& file : data::test_files(task, from)) {
+    const auto state = data::file_state(file);
+    if (state == data::FileState::kExact) return;
     log::warning("[evaluate] ", task.name, ": ", file, " is ",
-                 state == FileState::kRebuilt
+                 state == data::FileState::kRebuilt
                      ? "a rebuilt copy, not the published file: scores are not comparable to it"
                      : "not a file known by its sha256");
   }
 }
 
 struct LoadedTask {
-  TaskInfo task;
-  TaskRows set;
+  data::TaskInfo task;
+  data::TaskRows set;
   std::vector<std::string> files;  ///< that its rows are from
 };
 
 /// A task that is tokenised, and the key of its rows in a journal.
 struct TokenizedTask {
-  PreparedTask task;
+  scoring::PreparedTask task;
   std::string key;
 };
 
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
-  RowOptions from{.limit = flags.limit.value_or(0),
-                  .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
-                  .form = form_of(flags).value_or(PromptTemplate::kPaper)};
+  data::RowOptions from{.limit = flags.limit.value_or(0),
+                        .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
+                        .form = form_of(flags).value_or(data::PromptTemplate::kPaper)};
   if (asks_for_files(flags.tasks) && !flags.data.empty()) from.files = files_of(flags);
   std::vector<LoadedTask> loaded;
-  for (const auto& name : expand_tasks(flags.tasks, from)) {
-    const auto task = find_task(name, from);
+  for (const auto& name : data::expand_tasks(flags.tasks, from)) {
+    const auto task = data::find_task(name, from);
     lead_to_rows(flags, task, from.path);
-    loaded.push_back({task, test_rows(task, from), test_files(task, from)});
+    loaded.push_back({task, data::test_rows(task, from), data::test_files(task, from)});
     warn_of_rebuilt(task, from);
-    check_test_rows(task, loaded.back().set.rows);
+    scoring::check_test_rows(task, loaded.back().set.rows);
     if (!loaded.back().set.read.empty()) log::info("[evaluate] ", loaded.back().set.read);
   }
   return loaded;
@@ -266,12 +266,12 @@ struct BudgetExperts {
   int64_t top_k;
 };
 
-std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpec& spec) {
+std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const models::ModelSpec& spec) {
   if (flags.model.top_k > 0)
     return {{static_cast<double>(flags.model.top_k) / static_cast<double>(spec.top_k), flags.model.top_k}};
   std::vector<BudgetExperts> all;
   for (const double budget : flags.budgets.empty() ? std::vector<double>{1.0} : flags.budgets)
-    all.push_back({budget, active_experts(spec, budget, "--budget")});
+    all.push_back({budget, fed::active_experts(spec, budget, "--budget")});
   return all;
 }
 
@@ -280,13 +280,13 @@ std::vector<fs::path> files_read(const EvaluateFlags& flags, std::span<const Loa
   auto files = source_files(flags.model);
   for (const auto& task : tasks) files.insert(files.end(), task.files.begin(), task.files.end());
   if (!flags.bert_score.encoder.empty())
-    for (auto& file : model_files(flags.bert_score.encoder)) files.push_back(std::move(file));
+    for (auto& file : fed::model_files(flags.bert_score.encoder)) files.push_back(std::move(file));
   return files;
 }
 
 /// Of the model's folder or of the flags.
-Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& folder, const ModelSpec& spec) {
-  auto tokenizer = Tokenizer::of_model(folder);
+tokenizer::Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& folder, const models::ModelSpec& spec) {
+  auto tokenizer = tokenizer::Tokenizer::of_model(folder);
   tokenizer.check_fits(spec.vocab_size, folder);
   if (flags.chat_template) tokenizer.use_chat_template(*flags.chat_template);
   if (flags.date) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(*flags.date), "--date"));
@@ -295,35 +295,35 @@ Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& folder, const
 
 /// Checks and tokenises all tasks, without the weights.
 std::vector<TokenizedTask> tokenized(const EvaluateFlags& flags, std::vector<LoadedTask> loaded, const fs::path& folder,
-                                     const EvaluationOptions& options) {
+                                     const scoring::EvaluationOptions& options) {
   check_outputs_apart(flags, files_read(flags, loaded));
-  const auto shape = load_shape(folder);
+  const auto shape = models::load_shape(folder);
   budgets_of(flags, shape->spec());
   const auto tokenizer = tokenizer_of(flags, folder, shape->spec());
   std::vector<TokenizedTask> tasks;
   for (auto& [task, set, files] : loaded) {
     auto key = flags.journal.empty() ? "" : key_of(task, set.rows);
-    tasks.push_back({PreparedTask(task, std::move(set), tokenizer, shape->spec(), options), std::move(key)});
-    check_task(*shape, tasks.back().task, options);
+    tasks.push_back({scoring::PreparedTask(task, std::move(set), tokenizer, shape->spec(), options), std::move(key)});
+    scoring::check_task(*shape, tasks.back().task, options);
   }
   return tasks;
 }
 
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& left_out) {
-  const EvaluationOptions defaults;
+  const scoring::EvaluationOptions defaults;
   auto loaded = load_tasks(flags);
   for (const auto& one : loaded) left_out.add(one.set);
-  std::optional<BertScorer> scorer;
-  if (!flags.bert_score.encoder.empty()) scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
-  EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
-                            .decode = decode_of(flags).value_or(defaults.decode),
-                            .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
-                            .batch_size = flags.batch_size.value_or(defaults.batch_size),
-                            .bert_scorer = scorer ? &*scorer : nullptr};
-  const auto tasks = tokenized(flags, std::move(loaded), resolve_model_path(flags.model.model), options);
+  std::optional<scoring::BertScorer> scorer;
+  if (!flags.bert_score.encoder.empty()) scorer = scoring::BertScorer::load(flags.bert_score.encoder, flags.bert_score);
+  scoring::EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
+                                     .decode = decode_of(flags).value_or(defaults.decode),
+                                     .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
+                                     .batch_size = flags.batch_size.value_or(defaults.batch_size),
+                                     .bert_scorer = scorer ? &*scorer : nullptr};
+  const auto tasks = tokenized(flags, std::move(loaded), models::resolve_model_path(flags.model.model), options);
   const auto opened = open_model(flags.model);
   const auto tokenizer = tokenizer_of(flags, opened.folder, opened.model->spec());
-  std::optional<AnswerJournal> journal;
+  std::optional<scoring::AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;
   auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
@@ -334,13 +334,13 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
     forward.router.top_k = top_k;
     for (const auto& [task, key] : tasks) {
       if (journal) options.journal_key = concat(depends_on, top_k, " experts, ", key);
-      std::vector<Prediction> predictions;
+      std::vector<scoring::Prediction> predictions;
       const auto report = [&, budget = budget, name = task.task().name](int64_t done, int64_t all) {
         writer.progress(name, budget, done, all);
       };
-      RowOutputs outputs;
+      scoring::RowOutputs outputs;
       if (!flags.predictions.empty()) outputs.predictions = &predictions;
-      auto score = evaluate_task({*opened.model, tokenizer, forward}, task, options, outputs, report);
+      auto score = scoring::evaluate_task({*opened.model, tokenizer, forward}, task, options, outputs, report);
       score.budget = budget;
       writer.score(score, predictions);
     }
@@ -348,10 +348,10 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
 }
 
 /// The same for a run, whose own folder stays where nothing else is said.
-void lead_to_rows(const EvaluateFlags& flags, ExperimentConfig& config) {
+void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
   fs::path path = config.data.path;
-  for (const auto& name : expand_tasks(config.evaluate.tasks, config.data.rows())) {
-    const auto task = find_task(name, config.data.rows());
+  for (const auto& name : data::expand_tasks(config.evaluate.tasks, config.data.rows())) {
+    const auto task = data::find_task(name, config.data.rows());
     lead_to_rows(flags, task, path);
     config.data.path = path.string();
     warn_of_rebuilt(task, config.data.rows());
@@ -359,15 +359,15 @@ void lead_to_rows(const EvaluateFlags& flags, ExperimentConfig& config) {
 }
 
 /// Those rows of --data that a run's evaluation will leave out.
-void count_left_out(const EvaluateFlags& flags, const ExperimentConfig& config, LeftOut& left_out) {
+void count_left_out(const EvaluateFlags& flags, const fed::ExperimentConfig& config, LeftOut& left_out) {
   if (!asks_for_files(flags.tasks) || flags.data.empty()) return;
-  for (const auto& name : expand_tasks(flags.tasks, config.data.rows()))
-    if (const auto task = find_task(name, config.data.rows()); task.family == "files")
-      left_out.add(test_rows(task, config.data.rows()));
+  for (const auto& name : data::expand_tasks(flags.tasks, config.data.rows()))
+    if (const auto task = data::find_task(name, config.data.rows()); task.family == "files")
+      left_out.add(data::test_rows(task, config.data.rows()));
 }
 
-RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& left_out) {
-  RunEvaluation changes;
+fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& left_out) {
+  fed::RunEvaluation changes;
   if (!flags.tasks.empty()) changes.tasks = flags.tasks;
   if (!flags.budgets.empty()) changes.budgets = flags.budgets;
   changes.limit = flags.limit;
@@ -376,8 +376,8 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
   changes.on_inputs = [&flags](std::vector<fs::path> files) { check_outputs_apart(flags, std::move(files)); };
   const auto decode = decode_of(flags);
   const auto form = form_of(flags);
-  const auto dtype = parse_enum<BaseDtype>("--dtype", flags.model.dtype);
-  changes.adjust = [=, &left_out](ExperimentConfig& config) {
+  const auto dtype = parse_enum<models::BaseDtype>("--dtype", flags.model.dtype);
+  changes.adjust = [=, &left_out](fed::ExperimentConfig& config) {
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
     if (flags.chat_template) config.data.chat_template = *flags.chat_template;
@@ -386,7 +386,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
     if (flags.in_the_run_only) config.evaluate.as_exported = false;
     if (flags.seed) config.seed = *flags.seed;
     if (flags.model.threads > 0) config.threads = flags.model.threads;
-    compute_on(config.model, flags.model.device);
+    fed::compute_on(config.model, flags.model.device);
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
     if (flags.max_new_tokens) config.evaluate.max_new_tokens = *flags.max_new_tokens;
     if (!flags.bert_score.encoder.empty()) config.evaluate.bert_score = flags.bert_score;
@@ -407,12 +407,12 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
   if (flags.run.empty())
     evaluate_model(flags, writer, left_out);
   else
-    evaluate_run(
+    fed::evaluate_run(
         flags.run, changes_of(flags, dtype_given, left_out),
         [&](const std::string& task, double budget, int64_t done, int64_t rows) {
           writer.progress(task, budget, done, rows);
         },
-        [&](const Scored& scored) { writer.score(scored.score, scored.predictions); });
+        [&](const fed::Scored& scored) { writer.score(scored.score, scored.predictions); });
   writer.finish();
   left_out.finish();
   events::write("done", {{"exit_code", 0}});
@@ -480,4 +480,4 @@ void add_evaluate_command(CLI::App& program) {
   command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -22,7 +22,7 @@
 #include "models/checkpoint.h"
 #include "report/model_card.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct ExportFlags {
@@ -32,37 +32,37 @@ struct ExportFlags {
 
 /// An adapter and what it belongs to.
 struct Trained {
-  AdapterState adapters;
-  std::unique_ptr<CausalLm> shape;  ///< of the base model, without weights
-  fs::path base;                    ///< its folder
-  PeftInfo info;
-  RouterOptions router;  ///< of the run's evaluations
+  lora::AdapterState adapters;
+  std::unique_ptr<models::CausalLm> shape;  ///< of the base model, without weights
+  fs::path base;                            ///< its folder
+  lora::PeftInfo info;
+  nn::RouterOptions router;  ///< of the run's evaluations
 };
 
 Trained read_adapter(const ExportFlags& flags) {
-  const auto base = resolve_model_path(flags.model);
-  auto shape = load_shape(base);
-  auto adapters = load_peft_adapter(flags.adapter, shape->all_sites());
-  const auto info = peft_info(flags.base_model, adapters);
+  const auto base = models::resolve_model_path(flags.model);
+  auto shape = models::load_shape(base);
+  auto adapters = lora::load_peft_adapter(flags.adapter, shape->all_sites());
+  const auto info = lora::peft_info(flags.base_model, adapters);
   return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .info = info, .router = {}};
 }
 
 /// Of a run's last committed round.
 Trained read_run(const ExportFlags& flags) {
   const fs::path folder = flags.run;
-  const auto config = run_config(folder);
-  const auto last = Checkpoint(folder / "checkpoint").read();
+  const auto config = fed::run_config(folder);
+  const auto last = fed::Checkpoint(folder / "checkpoint").read();
   EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
   const auto& state = last.snapshot.state;
-  auto adapters = whole_adapter(state);
+  auto adapters = methods::whole_adapter(state);
   EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
            ": the state holds no adapter, there is nothing to export");
-  const auto base = resolve_model_path(config.model.path);
-  auto shape = load_shape(base);
-  const auto server = make_server(config, *shape);
-  check_state(state, server.sites,
-              concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
-  const auto info = peft_info(flags.base_model, adapters);
+  const auto base = models::resolve_model_path(config.model.path);
+  auto shape = models::load_shape(base);
+  const auto server = fed::make_server(config, *shape);
+  fed::check_state(state, server.sites,
+                   concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
+  const auto info = lora::peft_info(flags.base_model, adapters);
   return {.adapters = std::move(adapters),
           .shape = std::move(shape),
           .base = base,
@@ -70,17 +70,17 @@ Trained read_run(const ExportFlags& flags) {
           .router = server.setup_of(state, server.evaluator({})).router};
 }
 
-at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
-  auto sum = delta_weight(factors).to(at::kFloat);
+at::Tensor merged_weight(const at::Tensor& base, const lora::LoraFactors& factors, at::ScalarType type) {
+  auto sum = lora::delta_weight(factors).to(at::kFloat);
   EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
   return sum.add_(base).to(type);
 }
 
 /// Whether gate weights sum to one is what the family's own key says in a config.json.
-std::string merged_config(const CausalLm& model, const RouterOptions& router) {
+std::string merged_config(const models::CausalLm& model, const nn::RouterOptions& router) {
   auto config = OrderedJson::parse(model.config_json());
   const auto& gates = model.spec().gates;
-  const bool sum_to_one = renormalises(router.gate_norm, gates.renormalise);
+  const bool sum_to_one = nn::renormalises(router.gate_norm, gates.renormalise);
   EK_CHECK(sum_to_one == gates.renormalise || !gates.key.empty(), kConfig, "the run weighed its experts ",
            config::name_of(router.gate_norm), ", which no config.json of family ", model.spec().family,
            " says: export an adapter");
@@ -109,15 +109,16 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
 }
 
 void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& trained) {
-  const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
-  const auto model = load_model(trained.base);
+  const auto dtype = parse_enum<models::BaseDtype>("--dtype", flags.dtype);
+  const auto model = models::load_model(trained.base);
   auto weights = model->parameters();
-  for (const auto& [module, factors] : factors_by_module(trained.adapters, model->all_sites())) {
+  for (const auto& [module, factors] : lora::factors_by_module(trained.adapters, model->all_sites())) {
     auto& weight = weights.at(module + ".weight");
-    weight = merged_weight(weight, factors, scalar_type(dtype).value_or(weight.scalar_type()));
+    weight = merged_weight(weight, factors, models::scalar_type(dtype).value_or(weight.scalar_type()));
   }
-  write_checkpoint(out, merged_config(*model, trained.router), std::move(weights), dtype, kShardBytes,
-                   fused_tensors(model->all_sites(), parse_enum<ExpertLayout>("--experts", flags.experts)));
+  models::write_checkpoint(
+      out, merged_config(*model, trained.router), std::move(weights), dtype, models::kShardBytes,
+      models::fused_tensors(model->all_sites(), parse_enum<models::ExpertLayout>("--experts", flags.experts)));
   copy_tokenizer(trained.base, out);
 }
 
@@ -125,24 +126,25 @@ void save_gguf(const fs::path& out, const Trained& trained) {
   const auto& model = trained.shape->spec();
   const auto& architecture = model.gguf.architecture;
   EK_CHECK(!architecture.empty(), kConfig, "llama.cpp has no architecture for family ", model.family);
-  save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.shape->all_sites(), architecture);
+  lora::save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.shape->all_sites(), architecture);
 }
 
-void save(const fs::path& out, ExportFormat format, const ExportFlags& flags, const Trained& trained) {
-  if (format == ExportFormat::kMerged) return save_merged(out, flags, trained);
-  if (format == ExportFormat::kGguf) return save_gguf(out, trained);
-  const auto save_adapter = format == ExportFormat::kPeft ? save_peft_adapter : save_fused_peft_adapter;
+void save(const fs::path& out, report::ExportFormat format, const ExportFlags& flags, const Trained& trained) {
+  if (format == report::ExportFormat::kMerged) return save_merged(out, flags, trained);
+  if (format == report::ExportFormat::kGguf) return save_gguf(out, trained);
+  const auto save_adapter =
+      format == report::ExportFormat::kPeft ? lora::save_peft_adapter : lora::save_fused_peft_adapter;
   save_adapter(out, trained.adapters, trained.shape->all_sites(), trained.info);
 }
 
 /// The run's own chat template, where it has one: what answers by the adapter has to ask as it was trained.
 void write_chat_template(const fs::path& out, const ExportFlags& flags) {
   if (flags.run.empty()) return;
-  if (const auto own = run_config(flags.run).data.chat_template; !own.empty())
+  if (const auto own = fed::run_config(flags.run).data.chat_template; !own.empty())
     write_file_atomic(out / "chat_template.jinja", read_file(own));
 }
 
-std::vector<std::string> targets_of(const AdapterState& adapters) {
+std::vector<std::string> targets_of(const lora::AdapterState& adapters) {
   std::set<std::string> names;
   for (const auto& [site, factors] : adapters) names.insert(site.substr(site.rfind('.') + 1));
   return {names.begin(), names.end()};
@@ -150,16 +152,16 @@ std::vector<std::string> targets_of(const AdapterState& adapters) {
 
 /// An adapter outlives the records of its run: where those are damaged, it goes without a card. One that has no run
 /// has none either.
-void write_card(const fs::path& out, ExportFormat format, const ExportFlags& flags, const Trained& trained,
-                const ServingFacts& facts) {
+void write_card(const fs::path& out, report::ExportFormat format, const ExportFlags& flags, const Trained& trained,
+                const report::ServingFacts& facts) {
   if (flags.run.empty()) return;
   try {
-    const auto card = model_card(load_run(flags.run), run_config(flags.run),
-                                 {.format = format,
-                                  .facts = facts,
-                                  .scale = {.alpha = trained.info.alpha, .rank = trained.info.rank},
-                                  .targets = targets_of(trained.adapters),
-                                  .base_model = flags.base_model});
+    const auto card = report::model_card(report::load_run(flags.run), fed::run_config(flags.run),
+                                         {.format = format,
+                                          .facts = facts,
+                                          .scale = {.alpha = trained.info.alpha, .rank = trained.info.rank},
+                                          .targets = targets_of(trained.adapters),
+                                          .base_model = flags.base_model});
     write_file_atomic(out / "README.md", card);
   } catch (const Error& error) {
     log::warning("[export] no README.md is written, which says what the run's records say: ", error.what());
@@ -167,40 +169,41 @@ void write_card(const fs::path& out, ExportFormat format, const ExportFlags& fla
 }
 
 /// What is not exact where, and what has to be set there, so that nobody finds out by himself.
-void tell_of_losses(ExportFormat format, const ServingFacts& facts) {
-  for (const auto& served : serving(format, facts))
+void tell_of_losses(report::ExportFormat format, const report::ServingFacts& facts) {
+  for (const auto& served : report::serving(format, facts))
     if (!served.lost.empty())
-      log::warning("[export] ", serving_line(served));
+      log::warning("[export] ", report::serving_line(served));
     else if (!served.asks.empty())
-      log::info("[export] ", serving_line(served));
+      log::info("[export] ", report::serving_line(served));
 }
 
-void print_serving(ExportFormat format, const ServingFacts& facts) {
+void print_serving(report::ExportFormat format, const report::ServingFacts& facts) {
   std::cout << config::name_of(format) << '\n';
-  for (const auto& served : serving(format, facts)) std::cout << "  " << serving_line(served) << '\n';
+  for (const auto& served : report::serving(format, facts)) std::cout << "  " << report::serving_line(served) << '\n';
 }
 
 /// What is exported, in the form that its format has room for: PEFT's, one rank and, unless it is not wanted, whole
 /// layers.
-Trained read_for(ExportFormat format, const ExportFlags& flags) {
+Trained read_for(report::ExportFormat format, const ExportFlags& flags) {
   auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags);
-  if (format != ExportFormat::kPeft && format != ExportFormat::kPeftFused) return trained;
-  trained.adapters = with_one_rank(std::move(trained.adapters));
-  if (!flags.no_pad) trained.adapters = with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
-  trained.info = peft_info(flags.base_model, trained.adapters);
+  if (format != report::ExportFormat::kPeft && format != report::ExportFormat::kPeftFused) return trained;
+  trained.adapters = lora::with_one_rank(std::move(trained.adapters));
+  if (!flags.no_pad)
+    trained.adapters = lora::with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
+  trained.info = lora::peft_info(flags.base_model, trained.adapters);
   return trained;
 }
 
-ServingFacts facts_of(const Trained& trained) {
-  return serving_facts(*trained.shape, trained.adapters, trained.router);
+report::ServingFacts facts_of(const Trained& trained) {
+  return report::serving_facts(*trained.shape, trained.adapters, trained.router);
 }
 
 /// Every format, as it would be written.
-void check_formats(const ExportFlags& flags, std::span<const ExportFormat> formats) {
+void check_formats(const ExportFlags& flags, std::span<const report::ExportFormat> formats) {
   for (const auto format : formats) print_serving(format, facts_of(read_for(format, flags)));
 }
 
-void write_export(const ExportFlags& flags, ExportFormat format) {
+void write_export(const ExportFlags& flags, report::ExportFormat format) {
   const auto trained = read_for(format, flags);
   const auto facts = facts_of(trained);
   const NewFolders folders(flags.out);
@@ -223,11 +226,11 @@ void write_export(const ExportFlags& flags, ExportFormat format) {
 }
 
 void run_export(const ExportFlags& flags, bool format_given) {
-  const auto format = parse_enum<ExportFormat>("--format", flags.format);
-  EK_CHECK(format == ExportFormat::kMerged || flags.dtype == "checkpoint", kConfig,
+  const auto format = parse_enum<report::ExportFormat>("--format", flags.format);
+  EK_CHECK(format == report::ExportFormat::kMerged || flags.dtype == "checkpoint", kConfig,
            "--dtype is for --format merged; adapters are float32");
-  const auto experts = parse_enum<ExpertLayout>("--experts", flags.experts);
-  EK_CHECK(format == ExportFormat::kMerged || experts == ExpertLayout::kOriginal, kConfig,
+  const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
+  EK_CHECK(format == report::ExportFormat::kMerged || experts == models::ExpertLayout::kOriginal, kConfig,
            "--experts is for --format merged; an adapter on fused experts is --format peft-fused");
   EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
            "export takes --run, or --adapter with --model");
@@ -235,10 +238,10 @@ void run_export(const ExportFlags& flags, bool format_given) {
            shown(flags.base_model), ", allowed: a repository of the hub, as in allenai/OLMoE-1B-7B-0924");
   EK_CHECK(!flags.out.empty() || flags.check, kConfig, "export needs --out, or --check to write nothing");
   if (!flags.out.empty()) return write_export(flags, format);
-  std::vector<ExportFormat> formats{format};
+  std::vector<report::ExportFormat> formats{format};
   if (!format_given) {
     formats.clear();
-    for (const auto& entry : names(format)) formats.push_back(entry.value);
+    for (const auto& entry : report::names(format)) formats.push_back(entry.value);
   }
   check_formats(flags, formats);
 }
@@ -282,4 +285,4 @@ void add_export_command(CLI::App& program) {
   command->callback([flags, format] { run_export(*flags, format->count() > 0); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -17,7 +17,7 @@
 #include "models/memory_plan.h"
 #include "scoring/generation.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct GenerateFlags {
@@ -27,20 +27,20 @@ struct GenerateFlags {
   std::optional<std::string> form, chat_template, date;
   std::optional<double> temperature, top_p;
   std::optional<int64_t> top_k_tokens, seed;
-  GenerationOptions generation{.max_new_tokens = 64};
+  scoring::GenerationOptions generation{.max_new_tokens = 64};
   bool json = false, strict = false;
 };
 
 /// A prompt as text and as ids, or why it is none.
 struct ReadPrompt {
   std::string text{};
-  TokenIds ids{};
+  scoring::TokenIds ids{};
   std::string fault{};
 };
 
 /// A question and its place for an answer, which `system` comes before.
-Row question(const std::string& system, const std::string& prompt) {
-  Row row;
+data::Row question(const std::string& system, const std::string& prompt) {
+  data::Row row;
   if (!system.empty()) row.turns.push_back({"system", system});
   row.turns.push_back({"user", prompt});
   row.turns.push_back({"assistant", ""});
@@ -48,42 +48,44 @@ Row question(const std::string& system, const std::string& prompt) {
 }
 
 /// Tokens are drawn when any of these is said.
-std::optional<Sampling> sampling_of(const GenerateFlags& flags) {
+std::optional<scoring::Sampling> sampling_of(const GenerateFlags& flags) {
   const bool draws = flags.temperature || flags.top_p || flags.top_k_tokens;
   EK_CHECK(draws || !flags.seed, kConfig, "--seed goes with --temperature, --top-p or --top-k-tokens");
   if (!draws) return std::nullopt;
   EK_CHECK(flags.generation.beams == 1, kConfig, "--beams is ", flags.generation.beams,
            ": beam search draws nothing, so it excludes --temperature, --top-p and --top-k-tokens");
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
-  const Sampling sampling{.temperature = flags.temperature.value_or(1.0),
-                          .top_k = flags.top_k_tokens.value_or(0),
-                          .top_p = flags.top_p.value_or(1.0),
-                          .seed = static_cast<uint64_t>(flags.seed.value_or(42))};
+  const scoring::Sampling sampling{.temperature = flags.temperature.value_or(1.0),
+                                   .top_k = flags.top_k_tokens.value_or(0),
+                                   .top_p = flags.top_p.value_or(1.0),
+                                   .seed = static_cast<uint64_t>(flags.seed.value_or(42))};
   sampling.check();
   return sampling;
 }
 
 /// A text goes on; a question is answered.
-void print_text(PromptTemplate form, const std::string& prompt, const std::string& text) {
-  std::cout << (form == PromptTemplate::kPlain ? prompt : "") << text << '\n';
+void print_text(data::PromptTemplate form, const std::string& prompt, const std::string& text) {
+  std::cout << (form == data::PromptTemplate::kPlain ? prompt : "") << text << '\n';
 }
 
-void print_json(const TokenIds& prompt, const TokenIds& ids, const std::string& text) {
+void print_json(const scoring::TokenIds& prompt, const scoring::TokenIds& ids, const std::string& text) {
   std::cout << OrderedJson{{"prompt_ids", prompt}, {"ids", ids}, {"text", text}}.dump() << '\n';
 }
 
 /// The caches of all prompts and beams, and the pass that fills them.
-MemoryPlan plan_of(const ModelSpec& spec, std::span<const TokenIds> prompts, const GenerationOptions& options) {
+models::MemoryPlan plan_of(const models::ModelSpec& spec, std::span<const scoring::TokenIds> prompts,
+                           const scoring::GenerationOptions& options) {
   int64_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.size()));
   const auto sequences = static_cast<int64_t>(prompts.size()) * options.beams;
   const int64_t length = std::min(longest + options.max_new_tokens, spec.max_positions);
-  const PassShape pass{.tokens = std::min(static_cast<int64_t>(prompts.size()) * longest, kPassTokens + longest),
-                       .targets = sequences,
-                       .top_k = spec.top_k,
-                       .threads = at::get_num_threads()};
+  const models::PassShape pass{
+      .tokens = std::min(static_cast<int64_t>(prompts.size()) * longest, scoring::kPassTokens + longest),
+      .targets = sequences,
+      .top_k = spec.top_k,
+      .threads = at::get_num_threads()};
   return {.parts = {{concat("caches of ", sequences, " sequences of ", length, " tokens"),
-                     cache_bytes(spec, sequences, length) + passing_bytes(spec, pass),
+                     models::cache_bytes(spec, sequences, length) + models::passing_bytes(spec, pass),
                      "--max-new-tokens, --beams or the number of prompts"}}};
 }
 
@@ -94,8 +96,8 @@ void print_fault(const std::string& fault, bool json) {
 }
 
 /// Those of --prompt, then those of --input, where one that cannot be answered stops no other.
-std::vector<ReadPrompt> read_prompts(const GenerateFlags& flags, const ModelSpec& spec, const Prompts& prompts,
-                                     RowFaults& faults) {
+std::vector<ReadPrompt> read_prompts(const GenerateFlags& flags, const models::ModelSpec& spec,
+                                     const data::Prompts& prompts, RowFaults& faults) {
   std::vector<ReadPrompt> all;
   const auto read = [&](const std::string& prompt) {
     ReadPrompt made{.text = prompts.evaluation_prompt(question(flags.system, prompt))};
@@ -128,22 +130,23 @@ void run_generate(const GenerateFlags& flags) {
   limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   options.sampling = sampling_of(flags);
-  const auto given = parse_enum<PromptTemplate>("--template", flags.form.value_or("plain"));
+  const auto given = parse_enum<data::PromptTemplate>("--template", flags.form.value_or("plain"));
   Source source(flags.source);
   const auto form = flags.form ? given : source.form();
-  EK_CHECK(!flags.chat_template || form == PromptTemplate::kChat, kConfig, "--chat-template goes with --template chat");
-  EK_CHECK(!flags.date || form == PromptTemplate::kChat, kConfig, "--date goes with --template chat");
+  EK_CHECK(!flags.chat_template || form == data::PromptTemplate::kChat, kConfig,
+           "--chat-template goes with --template chat");
+  EK_CHECK(!flags.date || form == data::PromptTemplate::kChat, kConfig, "--date goes with --template chat");
   if (flags.chat_template) source.use_chat_template(*flags.chat_template);
   if (flags.date) source.use_date(jinja::Date::read(jinja::Date::settled(*flags.date), "--date"));
-  const Prompts prompts(source.tokenizer(), form);
+  const data::Prompts prompts(source.tokenizer(), form);
   options.stops = prompts.stops();
   RowFaults faults;
   const auto read = read_prompts(flags, source.model().spec(), prompts, faults);
-  std::vector<TokenIds> ids;
+  std::vector<scoring::TokenIds> ids;
   for (const auto& prompt : read)
     if (prompt.fault.empty()) ids.push_back(prompt.ids);
-  require_memory(plan_of(source.model().spec(), ids, options), machine::memory(), "generating");
-  const auto outputs = generate(source.model(), source.forward(), ids, options);
+  models::require_memory(plan_of(source.model().spec(), ids, options), machine::memory(), "generating");
+  const auto outputs = scoring::generate(source.model(), source.forward(), ids, options);
   auto next = outputs.begin();
   for (const auto& prompt : read) {
     if (!prompt.fault.empty()) {
@@ -197,4 +200,4 @@ void add_generate_command(CLI::App& program) {
   command->callback([flags] { run_generate(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -6,7 +6,7 @@
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct InitFlags {
@@ -15,12 +15,13 @@ struct InitFlags {
 };
 
 void run_init(const InitFlags& flags) {
-  const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
-  EK_CHECK(dtype != BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
+  const auto dtype = parse_enum<models::BaseDtype>("--dtype", flags.dtype);
+  EK_CHECK(dtype != models::BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
   EK_CHECK(flags.seed >= 0, kConfig, "--seed is ", flags.seed, ", allowed: 0 or more");
-  const auto experts = parse_enum<ExpertLayout>("--experts", flags.experts);
+  const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
   const NewFolders folders(flags.out);
-  write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed), kShardBytes, experts);
+  models::write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed), models::kShardBytes,
+                             experts);
   std::cerr << "the model is in " << flags.out << "; it has no tokenizer.json yet\n";
 }
 
@@ -46,4 +47,4 @@ void add_init_command(CLI::App& program) {
   command->callback([flags] { run_init(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -6,7 +6,7 @@
 #include "base/plain/text.h"
 #include "flower/format/keys.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct KeygenFlags {
@@ -16,8 +16,8 @@ struct KeygenFlags {
 void run_keygen(const KeygenFlags& flags) {
   check_path_text(flags.file, "FILE");
   const auto comment = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
-  wire::check_key_name(comment);
-  const auto line = wire::openssh_line(wire::make_key(flags.file).public_key(), comment);
+  flower::check_key_name(comment);
+  const auto line = flower::openssh_line(flower::make_key(flags.file).public_key(), comment);
   std::cout << line << "\n" << std::flush;
   std::cerr << "the private key is in " << flags.file
             << ", for `evenkeel node --key`; the line above is what a server's "
@@ -38,4 +38,4 @@ void add_keygen_command(CLI::App& program) {
   command->callback([flags] { run_keygen(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

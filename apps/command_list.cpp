@@ -15,7 +15,7 @@
 #include "study/definition/study_file.h"
 #include "study/paper/paper_tables.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// One line of the output, as text and as JSON.
@@ -24,12 +24,12 @@ struct Line {
   OrderedJson json{{"name", name}, {"text", text}};
 };
 
-std::string_view word_of(MethodFamily family) {
-  if (family == MethodFamily::kSparsity) return "sparsity";
-  return family == MethodFamily::kRank ? "rank" : "homogeneous";
+std::string_view word_of(methods::MethodFamily family) {
+  if (family == methods::MethodFamily::kSparsity) return "sparsity";
+  return family == methods::MethodFamily::kRank ? "rank" : "homogeneous";
 }
 
-OrderedJson json_of(const MethodEntry& method) {
+OrderedJson json_of(const methods::MethodEntry& method) {
   return {{"name", method.name},
           {"title", method.title},
           {"paper", method.paper},
@@ -43,24 +43,24 @@ OrderedJson json_of(const MethodEntry& method) {
 
 std::vector<Line> method_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
-  for (const auto& method : methods())
+  for (const auto& method : methods::methods())
     lines.push_back({std::string(method.name), concat(method.title, ": ", method.paper), json_of(method)});
   return lines;
 }
 
 std::vector<Line> model_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
-  for (const auto& family : model_families())
+  for (const auto& family : models::model_families())
     lines.push_back({std::string(family.family), concat(family.has_experts ? "sparse" : "dense",
                                                         ", any folder of that model_type: ", family.source)});
-  lines.push_back({"builtin:tiny-olmoe",
-                   concat("olmoe, ships with the program: ", resolve_model_path("builtin:tiny-olmoe").string())});
+  lines.push_back({"builtin:tiny-olmoe", concat("olmoe, ships with the program: ",
+                                                models::resolve_model_path("builtin:tiny-olmoe").string())});
   return lines;
 }
 
 std::vector<Line> task_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
-  for (const auto& task : tasks())
+  for (const auto& task : data::tasks())
     lines.push_back(
         {task.name, concat(task.source, "; answers ", task.free_text() ? "in any words" : join(task.answers, "/"))});
   return lines;
@@ -184,4 +184,4 @@ void add_list_command(CLI::App& program) {
   command->callback([flags] { run_list(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

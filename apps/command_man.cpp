@@ -6,7 +6,7 @@
 #include "apps/commands.h"
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 void add_man_command(CLI::App& program) {
   auto* command = program.add_subcommand("man", "the manual page, for man(1)");
@@ -28,4 +28,4 @@ void add_completion_command(CLI::App& program) {
   command->callback([&program, shell] { std::cout << completion_script(program, *shell); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -19,7 +19,7 @@
 #include "flower/federation/resident_node.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct NodeFlags {
@@ -50,16 +50,16 @@ void check_rows(const std::string& path, std::string_view flag) try {
     EK_CHECK(!entries_of(path).empty(), kIo, path, " is an empty folder");
     return;
   }
-  for (const auto& file : found_files(std::array{path})) check_file(file);
+  for (const auto& file : data::found_files(std::array{path})) check_file(file);
 } catch (const Error& error) {
   throw error.with_context(std::string(flag));
 }
 
 void check_model(const std::string& path) try {
-  const auto folder = resolve_model_path(path);
-  const auto shape = load_shape(folder);
-  EK_CHECK(weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
-  Tokenizer::of_model(folder).check_fits(shape->spec().vocab_size, folder);
+  const auto folder = models::resolve_model_path(path);
+  const auto shape = models::load_shape(folder);
+  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
+  tokenizer::Tokenizer::of_model(folder).check_fits(shape->spec().vocab_size, folder);
 } catch (const Error& error) {
   throw error.with_context("--model");
 }
@@ -85,12 +85,12 @@ void check_brought(const NodeFlags& flags) {
   const KeptFolders kept(flags);
   check_output_folder("--memory", kept.memory);
   check_output_folder("--adapters", kept.adapters);
-  if (!flags.agreed.empty()) agreed_config(flags.agreed);
+  if (!flags.agreed.empty()) flower::agreed_config(flags.agreed);
   check_model(flags.model);
 }
 
-wire::NodeOptions link_of(const NodeFlags& flags) {
-  wire::NodeOptions link{.server = endpoint_of(flags.server, "--superlink"), .key_file = flags.key};
+flower::NodeOptions link_of(const NodeFlags& flags) {
+  flower::NodeOptions link{.server = endpoint_of(flags.server, "--superlink"), .key_file = flags.key};
   if (!flags.ca.empty()) link.server.ca_file = flags.ca;
   link.server.insecure = flags.insecure;
   EK_CHECK(flags.insecure != link.server.ca_file.has_value(), kConfig,
@@ -100,7 +100,7 @@ wire::NodeOptions link_of(const NodeFlags& flags) {
   return link;
 }
 
-NodeClientOptions client_of(const NodeFlags& flags) {
+flower::NodeClientOptions client_of(const NodeFlags& flags) {
   const KeptFolders kept(flags);
   return {.model = flags.model,
           .data = flags.data,
@@ -114,7 +114,7 @@ NodeClientOptions client_of(const NodeFlags& flags) {
           .agreed = flags.agreed,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
-              [](const ClientProgress&) {
+              [](const fed::ClientProgress&) {
                 if (alive_or_interrupted()) throw Interrupted("stopped; start it again to go on");
               }};
 }
@@ -130,9 +130,9 @@ void run_node_command(const NodeFlags& flags) {
   watch_interrupts();
   notify_ready();
   if (link)
-    run_node({.link = *link, .client = client, .once = flags.once});
+    flower::run_node({.link = *link, .client = client, .once = flags.once});
   else
-    run_resident_node(flags.socket, client, alive_or_interrupted);
+    flower::run_resident_node(flags.socket, client, alive_or_interrupted);
 }
 
 }  // namespace
@@ -174,4 +174,4 @@ void add_node_command(CLI::App& program) {
   command->callback([flags] { run_node_command(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

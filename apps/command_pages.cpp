@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 std::vector<std::string> dashed_names(const CLI::Option& option) {
@@ -45,4 +45,4 @@ std::vector<CommandPage> command_pages(const CLI::App& program) {
   return pages;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// A flag or a positional argument.
 struct FlagPage {
@@ -37,4 +37,4 @@ std::vector<std::string> completion_shells();
 /// Returns a script that completes commands, flags and file names in `shell`. \throws kConfig for an unknown shell
 std::string completion_script(const CLI::App& program, const std::string& shell);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -9,7 +9,7 @@
 #include "fed/run/pg_alignment.h"
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct PgAlignmentFlags {
@@ -18,41 +18,42 @@ struct PgAlignmentFlags {
   bool json = false;
 };
 
-std::string number_text(const std::optional<double>& number) { return number ? fixed(*number, 4) : "-"; }
+std::string number_text(const std::optional<double>& number) { return number ? report::fixed(*number, 4) : "-"; }
 
 /// A number of the shuffled cosine; nothing where it has none.
-std::optional<double> shuffled(const GradientAlignment& one, double ShuffledCosine::*member) {
+std::optional<double> shuffled(const train::GradientAlignment& one, double train::ShuffledCosine::*member) {
   return one.shuffled ? std::optional(*one.shuffled.*member) : std::nullopt;
 }
 
-void print_json(const GradientAlignment& one) {
+void print_json(const train::GradientAlignment& one) {
   const auto number = [](const std::optional<double>& value) { return value ? OrderedJson(*value) : OrderedJson(); };
   std::cout << OrderedJson{{"layer", one.layer},
                            {"idle", one.idle},
                            {"compared", one.compared},
                            {"zero", one.zero},
                            {"cosine", number(one.cosine)},
-                           {"shuffled_mean", number(shuffled(one, &ShuffledCosine::mean))},
-                           {"shuffled_min", number(shuffled(one, &ShuffledCosine::least))},
-                           {"shuffled_max", number(shuffled(one, &ShuffledCosine::most))}}
+                           {"shuffled_mean", number(shuffled(one, &train::ShuffledCosine::mean))},
+                           {"shuffled_min", number(shuffled(one, &train::ShuffledCosine::least))},
+                           {"shuffled_max", number(shuffled(one, &train::ShuffledCosine::most))}}
                    .dump()
             << '\n';
 }
 
 void run_pg_alignment_command(const PgAlignmentFlags& flags) {
   limits::check_integer("--limit", flags.limit, 1, limits::kRows);
-  const auto mode = parse_enum<AlignMode>("--pg-align-mode", flags.mode);
-  TextGrid grid({"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"});
-  for (const auto& one : run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device)) {
+  const auto mode = parse_enum<fed::AlignMode>("--pg-align-mode", flags.mode);
+  report::TextGrid grid({"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"});
+  for (const auto& one : fed::run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device)) {
     if (flags.json) print_json(one);
     grid.add({one.layer, std::to_string(one.idle), std::to_string(one.compared), std::to_string(one.zero),
-              number_text(one.cosine), number_text(shuffled(one, &ShuffledCosine::mean)),
-              number_text(shuffled(one, &ShuffledCosine::least)), number_text(shuffled(one, &ShuffledCosine::most))});
+              number_text(one.cosine), number_text(shuffled(one, &train::ShuffledCosine::mean)),
+              number_text(shuffled(one, &train::ShuffledCosine::least)),
+              number_text(shuffled(one, &train::ShuffledCosine::most))});
   }
   if (!flags.json)
     std::cout << grid.text()
               << "compared: experts whose gradients the cosine is of; shuffled, least, most: mean and range "
-              << "of " << ShuffledCosine::kShuffles
+              << "of " << train::ShuffledCosine::kShuffles
               << " cosines\nwith the pseudo-gradients dealt among these experts\n";
 }
 
@@ -77,4 +78,4 @@ void add_pg_alignment_command(CLI::App& program) {
   command->callback([flags] { run_pg_alignment_command(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -10,7 +10,7 @@
 #include "base/system/interrupt.h"
 #include "train/pretraining.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct PretrainFlags {
@@ -28,14 +28,15 @@ std::string resume_line(const PretrainFlags& flags, const std::string& out) {
 }
 
 void run_pretrain(const PretrainFlags& flags) {
-  const auto experts = parse_enum<ExpertLayout>("--experts", flags.experts);
+  const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
   auto table = config::Table::load(flags.config);
   for (const auto& setting : flags.settings) table.set(setting);
-  const auto config = config::read<PretrainConfig>(table);
+  const auto config = config::read<train::PretrainConfig>(table);
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
   const NewFolders folders(out);
-  if (!pretrain(config, out, flags.resume, interrupt_requested, experts)) throw Interrupted(resume_line(flags, out));
+  if (!train::pretrain(config, out, flags.resume, interrupt_requested, experts))
+    throw Interrupted(resume_line(flags, out));
   std::cerr << "the model is in " << out
             << "; try it: " << command_line({"generate", "--model", out, "--prompt", "Once"}) << "\n";
 }
@@ -64,4 +65,4 @@ void add_pretrain_command(CLI::App& program) {
   command->callback([flags] { run_pretrain(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

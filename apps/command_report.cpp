@@ -17,7 +17,7 @@
 #include "study/definition/study_state.h"
 #include "study/paper/paper_comparison.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct ReportFlags {
@@ -28,31 +28,31 @@ struct ReportFlags {
 const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
 
 std::string compared(const study::StudyRuns& runs, const std::string& format) {
-  if (format == "csv") return csv_report(runs);
-  const auto comparison = compare(runs);
-  if (format == "md") return markdown_report(runs, comparison);
-  if (format == "latex") return latex_report(runs, comparison);
-  return format == "json" ? json_report(runs, comparison) : text_report(runs, comparison);
+  if (format == "csv") return study::csv_report(runs);
+  const auto comparison = study::compare(runs);
+  if (format == "md") return study::markdown_report(runs, comparison);
+  if (format == "latex") return study::latex_report(runs, comparison);
+  return format == "json" ? study::json_report(runs, comparison) : study::text_report(runs, comparison);
 }
 
-bool has(const RunRecords& run, const study::Measure& measure) {
+bool has(const report::RunRecords& run, const study::Measure& measure) {
   const auto scores = run.scores(run.last_evaluated());
   return scores.empty() ||
          std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
 }
 
 /// The first measure that all runs have, the default endpoint before others.
-std::string default_endpoint(std::span<const RunRecords> runs) {
+std::string default_endpoint(std::span<const report::RunRecords> runs) {
   const auto all = study::measures();
   const auto found = std::find_if(all.begin(), all.end(), [&](const study::Measure& measure) {
-    return std::all_of(runs.begin(), runs.end(), [&](const RunRecords& run) { return has(run, measure); });
+    return std::all_of(runs.begin(), runs.end(), [&](const report::RunRecords& run) { return has(run, measure); });
   });
   return std::string((found == all.end() ? all.front() : *found).name);
 }
 
 /// What a report is made of: run folders, or the runs of a study.
 struct Reported {
-  std::vector<RunRecords> runs;  ///< none of them missing
+  std::vector<report::RunRecords> runs;  ///< none of them missing
   study::StudyRuns arms;
   bool is_study = false;
 };
@@ -68,7 +68,7 @@ Reported read_study(const ReportFlags& flags) {
 
 Reported read_runs(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.folders.begin(), flags.folders.end());
-  Reported reported{.runs = load_runs(folders), .arms = {}};
+  Reported reported{.runs = report::load_runs(folders), .arms = {}};
   if (flags.format == "html" || (flags.format == "text" && flags.endpoint.empty())) return reported;
   reported.arms = study::arms_of(reported.runs);
   reported.arms.endpoint = flags.endpoint.empty() ? default_endpoint(reported.runs) : flags.endpoint;
@@ -76,15 +76,15 @@ Reported read_runs(const ReportFlags& flags) {
 }
 
 std::string page_of(const Reported& reported) {
-  if (!reported.is_study) return report_page(reported.runs);
-  return report_page(reported.runs, StudyOfPage{reported.arms.name, reported.arms.reference});
+  if (!reported.is_study) return report::report_page(reported.runs);
+  return report::report_page(reported.runs, report::StudyOfPage{reported.arms.name, reported.arms.reference});
 }
 
 std::string tables_of(const Reported& reported, const ReportFlags& flags) {
-  if (!flags.table.empty()) return differences_text(reported.runs) + table(reported.runs, flags.table);
+  if (!flags.table.empty()) return report::differences_text(reported.runs) + report::table(reported.runs, flags.table);
   if (flags.format == "html") return page_of(reported);
   const bool of_runs = !reported.is_study && flags.format == "text" && flags.endpoint.empty();
-  return of_runs ? differences_text(reported.runs) + default_tables(reported.runs)
+  return of_runs ? report::differences_text(reported.runs) + report::default_tables(reported.runs)
                  : compared(reported.arms, flags.format);
 }
 
@@ -103,11 +103,11 @@ void check_flags(const ReportFlags& flags) {
 
 /// The files that the report of a folder is made of.
 std::vector<fs::path> files_reported(const fs::path& folder) {
-  if (!study::holds_study(folder)) return files_of_run(folder);
+  if (!study::holds_study(folder)) return fed::files_of_run(folder);
   std::vector<fs::path> files;
   for (const auto name : {study::kStateFile, study::kStudyFile, study::kBaseFile}) files.push_back(folder / name);
   for (const auto& run : study::read_state(folder).runs)
-    for (auto& file : files_of_run(folder / run.folder)) files.push_back(std::move(file));
+    for (auto& file : fed::files_of_run(folder / run.folder)) files.push_back(std::move(file));
   return files;
 }
 
@@ -128,9 +128,9 @@ void run_paper_table(const ReportFlags& flags) {
   const auto results = study::paper_results(table, studies);
   const auto report = study::paper_report(table, results);
   const auto sentences = study::paper_sentences(table, results);
-  if (flags.format == "text") std::cout << text_of(report);
-  if (flags.format == "md") std::cout << markdown_of(report) << '\n';
-  if (flags.format == "latex") std::cout << latex_of(report);
+  if (flags.format == "text") std::cout << study::text_of(report);
+  if (flags.format == "md") std::cout << study::markdown_of(report) << '\n';
+  if (flags.format == "latex") std::cout << study::latex_of(report);
   for (const auto& sentence : sentences) {
     if (flags.format == "text") std::cout << study::wrapped(sentence);
     if (flags.format == "md") std::cout << "- " << sentence << '\n';
@@ -170,7 +170,7 @@ void add_report_command(CLI::App& program) {
   command->add_option("FOLDER", flags->folders, "run folders, or one study's folder")->required();
   command->add_option("--html", flags->html, "write charts into this file");
   command->add_option("--table", flags->table,
-                      "print this table only: " + join(table_names()) +
+                      "print this table only: " + join(report::table_names()) +
                           "; or of studies paper:ID, a table of the paper (evenkeel list tables)");
   command->add_option("--format", flags->format, join(kFormats) + "; html: the page with charts")
       ->capture_default_str();
@@ -179,4 +179,4 @@ void add_report_command(CLI::App& program) {
   command->callback([flags] { run_report(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

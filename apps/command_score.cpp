@@ -17,7 +17,7 @@
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct ScoreFlags {
@@ -27,7 +27,7 @@ struct ScoreFlags {
 };
 
 struct ScoredText {
-  TokenIds ids;
+  scoring::TokenIds ids;
   std::optional<size_t> completion;  ///< of a prompt with a completion: where that begins
   std::string fault{};               ///< why it cannot be scored
 };
@@ -65,7 +65,7 @@ class InputReader {
 
   /// A first token has no log-probability, so one that nothing stands in front of goes behind the prefix token, unless
   /// it is that token itself: lm-evaluation-harness' rule for empty contexts.
-  ScoredText behind_prefix(TokenIds ids) const {
+  ScoredText behind_prefix(scoring::TokenIds ids) const {
     if (!ids.empty() && ids.front() != prefix()) ids.insert(ids.begin(), prefix());
     return {std::move(ids), 1};
   }
@@ -100,7 +100,7 @@ class InputReader {
 };
 
 /// What is said of the completion alone. REQUIRES something stands in front of it.
-void add_completion(const TextScore& score, size_t begin, OrderedJson& line) {
+void add_completion(const scoring::TextScore& score, size_t begin, OrderedJson& line) {
   double logprob = 0;
   bool greedy = true;
   for (size_t i = begin - 1; i < score.token_logprobs.size(); ++i) {
@@ -110,7 +110,7 @@ void add_completion(const TextScore& score, size_t begin, OrderedJson& line) {
   line["completion"] = OrderedJson{{"first", begin}, {"logprob", logprob}, {"greedy", greedy}};
 }
 
-void print_json(size_t index, const ScoredText& text, const TextScore& score) {
+void print_json(size_t index, const ScoredText& text, const scoring::TextScore& score) {
   OrderedJson line{{"index", index},           {"tokens", text.ids.size()},
                    {"logprob", score.logprob}, {"token_logprobs", score.token_logprobs},
                    {"greedy", score.greedy},   {"ids", text.ids}};
@@ -118,7 +118,7 @@ void print_json(size_t index, const ScoredText& text, const TextScore& score) {
   std::cout << line.dump() << std::endl;
 }
 
-void print_row(size_t index, const TokenIds& ids, const TextScore& score) {
+void print_row(size_t index, const scoring::TokenIds& ids, const scoring::TextScore& score) {
   const auto predicted = static_cast<double>(score.token_logprobs.size());
   print("%6zu %7zu %12.4f %10.4f\n", index, ids.size(), score.logprob, predicted > 0 ? score.logprob / predicted : 0.0);
 }
@@ -148,7 +148,7 @@ class Scorer {
 
   void score(std::span<const ScoredText> texts) {
     if (!flags_.json && index_ == 0) print("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
-    std::vector<TokenIds> ids;
+    std::vector<scoring::TokenIds> ids;
     for (const auto& text : texts)
       if (text.fault.empty()) ids.push_back(text.ids);
     auto next = texts.begin();
@@ -156,11 +156,12 @@ class Scorer {
       for (; next != texts.end() && !next->fault.empty(); ++next) print_fault(index_++, next->fault, flags_.json);
     };
     show_faults();
-    score_texts(source_.model(), source_.forward(), ids, {.logits = !flags_.logits.empty(), .greedy = flags_.json},
-                [&](size_t, const TextScore& score) {
-                  show(*next++, score);
-                  show_faults();
-                });
+    scoring::score_texts(source_.model(), source_.forward(), ids,
+                         {.logits = !flags_.logits.empty(), .greedy = flags_.json},
+                         [&](size_t, const scoring::TextScore& score) {
+                           show(*next++, score);
+                           show_faults();
+                         });
   }
 
   void finish() const {
@@ -168,7 +169,7 @@ class Scorer {
   }
 
  private:
-  void show(const ScoredText& text, const TextScore& score) {
+  void show(const ScoredText& text, const scoring::TextScore& score) {
     flags_.json ? print_json(index_, text, score) : print_row(index_, text.ids, score);
     if (score.logits.defined()) logits_[std::to_string(index_)] = score.logits;
     ++index_;
@@ -234,4 +235,4 @@ void add_score_command(CLI::App& program) {
   command->callback([flags] { run_score(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -18,7 +18,7 @@
 #include "report/page.h"
 #include "report/score_table.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct ServeFlags {
@@ -32,9 +32,9 @@ struct ServeFlags {
 /// The last status, for whoever asks: the run's thread writes, the server's threads read.
 class StatusPage {
  public:
-  void set(const FleetStatus& status) {
+  void set(const flower::FleetStatus& status) {
     const std::scoped_lock lock(mutex_);
-    text_ = prometheus_text(status);
+    text_ = flower::prometheus_text(status);
   }
   std::string text() const {
     const std::scoped_lock lock(mutex_);
@@ -46,30 +46,31 @@ class StatusPage {
   std::string text_;
 };
 
-void show(const FleetStatus& status, StatusPage& page) {
+void show(const flower::FleetStatus& status, StatusPage& page) {
   page.set(status);
   notify_status(concat("round ", status.round, " of ", status.rounds, ", ", status.members, " of ", status.clients,
                        " clients have a node"));
 }
 
-wire::CoordinatorOptions network_of(const ServeFlags& flags) {
+flower::CoordinatorOptions network_of(const ServeFlags& flags) {
   const auto endpoint = endpoint_of(flags.listen, "--listen", 0);
   EK_CHECK(flags.open == flags.allow.empty(), kConfig, "who may join is said by one of --allow FILE and --open");
   EK_CHECK(flags.certificate.empty() == flags.key.empty(), kConfig, "TLS needs both --certificate and --key");
   EK_CHECK(flags.insecure || !flags.certificate.empty(), kConfig,
            "a server needs TLS (--certificate and --key), or --insecure for a network of one's own");
-  wire::CoordinatorOptions network{
+  flower::CoordinatorOptions network{
       .host = endpoint.host, .port = endpoint.port, .insecure = flags.insecure, .folder = {}};
-  if (!flags.certificate.empty()) network.tls = wire::TlsFiles{flags.certificate, flags.key};
-  if (!flags.open) network.allowed = wire::read_allow_list(flags.allow);
+  if (!flags.certificate.empty()) network.tls = flower::TlsFiles{flags.certificate, flags.key};
+  if (!flags.open) network.allowed = flower::read_allow_list(flags.allow);
   network.open = flags.open;
   if (!flags.fab.empty()) network.fab = flags.fab;
   return network;
 }
 
 std::string folder_of(const ServeFlags& flags) {
-  return flags.out.empty() ? RunRequest{.file = flags.config, .settings = flags.settings}.config().folder().string()
-                           : flags.out;
+  return flags.out.empty()
+             ? fed::RunRequest{.file = flags.config, .settings = flags.settings}.config().folder().string()
+             : flags.out;
 }
 
 /// The flags of its network, as they were given.
@@ -91,7 +92,7 @@ std::vector<std::string> network_words(const ServeFlags& flags) {
 
 /// The command that goes on with what this one began, or begins it again where it left no run.
 std::string next_serve_command(const ServeFlags& flags) {
-  const bool began = RunFolder::holds_run(folder_of(flags));
+  const bool began = fed::RunFolder::holds_run(folder_of(flags));
   std::vector<std::string> words{"serve", flags.config, "--out", folder_of(flags)};
   for (const auto& setting : flags.settings)
     if (!began) words.insert(words.end(), {"--set", setting});
@@ -103,10 +104,10 @@ std::string next_serve_command(const ServeFlags& flags) {
 }
 
 /// What an interrupted run, or one without room, says of the way on.
-ServedRun served(const ServeFlags& flags, const ServeOptions& options,
-                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& listen) {
+flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& options,
+                         const std::function<std::unique_ptr<flower::Grid>(const fs::path& folder)>& listen) {
   try {
-    return serve(options, listen);
+    return flower::serve(options, listen);
   } catch (const Interrupted& interrupted) {
     throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: ", next_serve_command(flags)));
   } catch (const Error& error) {
@@ -117,31 +118,31 @@ ServedRun served(const ServeFlags& flags, const ServeOptions& options,
 
 void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
-  auto network = flags.grid.empty() ? network_of(flags) : wire::CoordinatorOptions{.folder = {}};
+  auto network = flags.grid.empty() ? network_of(flags) : flower::CoordinatorOptions{.folder = {}};
   watch_interrupts();
   const NewFolders folders(folder_of(flags));
   StatusPage page;
   network.metrics = [&page] { return page.text(); };
   network.not_ready = [] { return interrupt_requested() ? "the server stops" : ""; };
-  ServeOptions options{.request = {.file = flags.config, .settings = flags.settings, .out = flags.out},
-                       .resume = flags.resume,
-                       .from_round = flags.from_round,
-                       .patience_s = flags.patience,
-                       .evaluate = !flags.no_evaluation,
-                       .stop = alive_or_interrupted,
-                       .on_status = [&page](const FleetStatus& status) { show(status, page); }};
+  flower::ServeOptions options{.request = {.file = flags.config, .settings = flags.settings, .out = flags.out},
+                               .resume = flags.resume,
+                               .from_round = flags.from_round,
+                               .patience_s = flags.patience,
+                               .evaluate = !flags.no_evaluation,
+                               .stop = alive_or_interrupted,
+                               .on_status = [&page](const flower::FleetStatus& status) { show(status, page); }};
   for (const auto& allowed : network.allowed) options.names.push_back(allowed.name);
-  const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
-    if (!flags.grid.empty()) return std::make_unique<AppGrid>(flags.grid, alive_or_interrupted);
+  const auto listen = [&](const fs::path& folder) -> std::unique_ptr<flower::Grid> {
+    if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;
-    auto grid = std::make_unique<CoordinatorGrid>(network);
+    auto grid = std::make_unique<flower::CoordinatorGrid>(network);
     log::info("[serve] listening at ", network.tls ? "https://" : "http://", network.host, ":", grid->port());
     notify_ready();
     return grid;
   };
   const auto [folder, scores] = served(flags, options, listen);
-  save_report(std::array{folder}, folder / "report.html");
-  std::cout << score_table(scores) << std::flush;
+  report::save_report(std::array{folder}, folder / "report.html");
+  std::cout << report::score_table(scores) << std::flush;
   std::cerr << "the run is in " << folder.string() << ", its report is " << (folder / "report.html").string() << "\n";
 }
 
@@ -180,4 +181,4 @@ void add_serve_command(CLI::App& program) {
   command->callback([flags] { run_serve(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -11,7 +11,7 @@
 #include "study/definition/study_state.h"
 #include "study/running/study_status.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct StatusFlags {
@@ -26,8 +26,8 @@ void show_run(const fs::path& folder) {
     return;
   }
   const bool served = is_served(folder);
-  if (RunFolder::holds_run(folder) || !served)
-    std::cout << run_status(folder);
+  if (fed::RunFolder::holds_run(folder) || !served)
+    std::cout << report::run_status(folder);
   else
     std::cout << "waiting for clients\n";
   if (served) std::cout << clients_status(folder);
@@ -59,4 +59,4 @@ void add_status_command(CLI::App& program) {
   command->callback([flags] { run_status_command(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -14,7 +14,7 @@
 #include "study/running/forecast.h"
 #include "study/running/run_study.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct StudyFlags {
@@ -108,4 +108,4 @@ void add_study_command(CLI::App& program) {
   command->callback([flags] { run_study_command(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

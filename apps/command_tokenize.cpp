@@ -22,7 +22,7 @@
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct TokenizeFlags {
@@ -32,12 +32,12 @@ struct TokenizeFlags {
 };
 
 /// Of a model's folder, or the file itself.
-Tokenizer tokenizer_at(const std::filesystem::path& model) {
-  return is_folder(model) ? Tokenizer::of_model(model) : Tokenizer::load(model);
+tokenizer::Tokenizer tokenizer_at(const std::filesystem::path& model) {
+  return is_folder(model) ? tokenizer::Tokenizer::of_model(model) : tokenizer::Tokenizer::load(model);
 }
 
 Json json_of(const std::string& line) {
-  check_line_ends({line, 1, 1}, "the line");
+  data::check_line_ends({line, 1, 1}, "the line");
   return parse_json(line, "the line");
 }
 
@@ -64,10 +64,10 @@ std::string to_line(const std::vector<int64_t>& ids) {
 }
 
 /// Positions of the ids that training on the conversation predicts.
-std::vector<int64_t> targets_of(const Row& row, const Tokenizer& tokenizer) {
+std::vector<int64_t> targets_of(const data::Row& row, const tokenizer::Tokenizer& tokenizer) {
   const auto rows =
-      tokenize_rows(std::array{row}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = limits::kTokens});
-  const auto batch = pack(rows.examples);
+      data::tokenize_rows(std::array{row}, tokenizer, {.form = data::PromptTemplate::kChat, .cutoff = limits::kTokens});
+  const auto batch = data::pack(rows.examples);
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < batch.target_rows.numel(); ++i)
     positions.push_back(batch.target_rows.const_data_ptr<int64_t>()[i] + 1);  // a row predicts the next id
@@ -75,21 +75,22 @@ std::vector<int64_t> targets_of(const Row& row, const Tokenizer& tokenizer) {
 }
 
 /// {"messages": [{"role", "content"}], "add_generation_prompt": false}, and what else a row gives its template.
-Row conversation_of(const SourceRow& source) {
-  Row row;
-  row.turns = read_turns(source, source.view().has("conversations") ? "conversations" : "messages", MessageKeys::kAll);
-  read_variables(source, MessageKeys::kAll, row);
+data::Row conversation_of(const data::SourceRow& source) {
+  data::Row row;
+  row.turns = data::read_turns(source, source.view().has("conversations") ? "conversations" : "messages",
+                               data::MessageKeys::kAll);
+  data::read_variables(source, data::MessageKeys::kAll, row);
   return row;
 }
 
 /// A conversation that ends with an answer shows what training makes of it: which ids are targets, or why it is
 /// refused.
-std::string conversation_line(const Tokenizer& tokenizer, const std::string& line) {
+std::string conversation_line(const tokenizer::Tokenizer& tokenizer, const std::string& line) {
   const auto json = json_of(line);
-  const SourceRow source(JsonView(json, "the line"), [&] { return parse_json<OrderedJson>(line, "the line"); });
+  const data::SourceRow source(JsonView(json, "the line"), [&] { return parse_json<OrderedJson>(line, "the line"); });
   const auto row = conversation_of(source);
   const bool opens = source.view().flag_or("add_generation_prompt", false);
-  const auto text = Prompts(tokenizer, PromptTemplate::kChat).conversation_text(row, opens);
+  const auto text = data::Prompts(tokenizer, data::PromptTemplate::kChat).conversation_text(row, opens);
   OrderedJson out{{"text", text}, {"ids", tokenizer.encode(text, /*add_special_tokens=*/false)}};
   if (opens || row.turns.empty() || row.turns.back().role != "assistant") return out.dump();
   try {
@@ -100,7 +101,7 @@ std::string conversation_line(const Tokenizer& tokenizer, const std::string& lin
   return out.dump();
 }
 
-std::string answer(const Tokenizer& tokenizer, const std::string& line, const TokenizeFlags& flags) {
+std::string answer(const tokenizer::Tokenizer& tokenizer, const std::string& line, const TokenizeFlags& flags) {
   if (flags.chat) return conversation_line(tokenizer, line);
   if (!flags.decode) return to_line(tokenizer.encode(text_of(line, flags.jsonl), !flags.no_special));
   const auto text = tokenizer.decode(ids_of(line, tokenizer.vocab_size()), flags.no_special);
@@ -133,7 +134,7 @@ void for_each_line(const std::string& name, Use&& use) {
 /// Line by line, so that memory holds the longest line only. Lines end at \n alone: a text may hold any other control
 /// character.
 void run_tokenize(const TokenizeFlags& flags) {
-  auto tokenizer = tokenizer_at(resolve_model_path(flags.model));
+  auto tokenizer = tokenizer_at(models::resolve_model_path(flags.model));
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
   if (!flags.date.empty()) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(flags.date), "--date"));
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
@@ -150,15 +151,15 @@ std::vector<std::string> training_texts(const TokenizeFlags& flags) {
 }
 
 void run_training(const TokenizeFlags& flags) {
-  const auto model = resolve_model_path(flags.model);
+  const auto model = models::resolve_model_path(flags.model);
   const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
   EK_CHECK(!path_exists(file), kIo, file.string(), " exists already");
   const NewFolders folders(file.parent_path());
   if (file.has_parent_path()) make_folders(file.parent_path());
   check_replaced_file("--model", file);
-  TokenizerTraining training;
+  tokenizer::TokenizerTraining training;
   training.vocab_size = flags.train;
-  const auto json = train_tokenizer(training_texts(flags), training);
+  const auto json = tokenizer::train_tokenizer(training_texts(flags), training);
   write_file_atomic(file, json);
 }
 
@@ -189,4 +190,4 @@ void add_tokenize_command(CLI::App& program) {
   command->callback([flags] { flags->train == 0 ? run_tokenize(*flags) : run_training(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

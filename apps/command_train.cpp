@@ -22,7 +22,7 @@
 #include "report/page.h"
 #include "report/score_table.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 struct TrainFlags {
@@ -33,8 +33,8 @@ struct TrainFlags {
   bool resume = false, print_config = false;
 };
 
-RunRequest request_of(const TrainFlags& flags) {
-  RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out};
+fed::RunRequest request_of(const TrainFlags& flags) {
+  fed::RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out};
   if (!flags.device.empty()) request.settings.push_back(concat("model.device=\"", flags.device, "\""));
   if (flags.threads > 0) request.settings.push_back(concat("threads=", flags.threads));
   return request;
@@ -46,8 +46,9 @@ void check(const TrainFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
 }
 
-Run open_run(const TrainFlags& flags, const RunHooks& hooks = {}) {
-  return flags.resume ? resume_run(request_of(flags), flags.from_round, hooks) : begin_run(request_of(flags), hooks);
+fed::Run open_run(const TrainFlags& flags, const fed::RunHooks& hooks = {}) {
+  return flags.resume ? fed::resume_run(request_of(flags), flags.from_round, hooks)
+                      : fed::begin_run(request_of(flags), hooks);
 }
 
 /// Which rank this is. With --ranks it is one of processes that begin here.
@@ -71,7 +72,7 @@ bool is_arithmetic(const std::string& setting) {
 
 /// The command that goes on with what this one began, or begins it again where it left no run.
 std::string next_command(const TrainFlags& flags) {
-  const bool began = RunFolder::holds_run(folder_of(flags));
+  const bool began = fed::RunFolder::holds_run(folder_of(flags));
   std::vector<std::string> words{"train", flags.config};
   for (const auto& setting : flags.settings)
     if (!began || (flags.resume && is_arithmetic(setting))) words.insert(words.end(), {"--set", setting});
@@ -83,12 +84,13 @@ std::string next_command(const TrainFlags& flags) {
 }
 
 /// Prints the table on stdout and the next steps on stderr, or writes the last event.
-void conclude(const Run& run, const std::vector<TaskScore>& scores) {
+void conclude(const fed::Run& run, const std::vector<scoring::TaskScore>& scores) {
   const auto folder = run.folder.path().string();
-  save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
+  report::save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   if (events::wanted())
     return events::write("done", {{"run", folder}, {"report", folder + "/report.html"}, {"exit_code", 0}});
-  std::cout << score_table(scores) << clients_summary(load_run(run.folder.path())) << std::flush;
+  std::cout << report::score_table(scores) << report::clients_summary(report::load_run(run.folder.path()))
+            << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
             << "/report.html\ntry the model: " << command_line({"generate", "--run", folder, "--prompt", "..."})
             << '\n';
@@ -113,10 +115,10 @@ void run_train(const TrainFlags& flags) {
   try {
     if (launch.size > 1)
       return cluster::lead(
-          launch, options, [&](const RunHooks& hooks) { return open_run(flags, hooks); }, interrupt_requested,
+          launch, options, [&](const fed::RunHooks& hooks) { return open_run(flags, hooks); }, interrupt_requested,
           conclude);
     auto run = open_run(flags);
-    conclude(run, complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
+    conclude(run, fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
   } catch (const Interrupted& interrupted) {
     throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: ", next_command(flags)));
   } catch (const Error& error) {
@@ -149,4 +151,4 @@ void add_train_command(CLI::App& program) {
   command->callback([flags] { run_train(*flags); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

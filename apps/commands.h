@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 void add_demo_command(CLI::App& program);
 void add_train_command(CLI::App& program);
@@ -28,4 +28,4 @@ void add_study_command(CLI::App& program);
 void add_completion_command(CLI::App& program);
 void add_man_command(CLI::App& program);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// Quotes text with single quotes, for a POSIX shell or for fish.
@@ -116,4 +116,4 @@ std::string completion_script(const CLI::App& program, const std::string& shell)
   return found->script(program_page(program), command_pages(program));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -6,7 +6,7 @@
 #include "cluster/options.h"
 #include "fed/config/experiment_config.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 std::string type_of(const std::string& toml) {
@@ -98,9 +98,9 @@ class KeyCollector {
 /// Returns the keys of `[method]` and of the tables of all methods.
 std::vector<ConfigKey> method_keys() {
   std::string toml;
-  for (const auto& method : methods()) toml += concat("[method.", method.name, "]\n");
+  for (const auto& method : methods::methods()) toml += concat("[method.", method.name, "]\n");
   config::Writer writer;
-  writer.nested("method", MethodSection::read(config::Table::parse(toml, "methods").table("method")));
+  writer.nested("method", fed::MethodSection::read(config::Table::parse(toml, "methods").table("method")));
   return keys_of(writer.text(true));
 }
 
@@ -134,7 +134,7 @@ void read_key(const ConfigKey& key, const std::string& toml) {
   if (key.key.starts_with("cluster."))
     config::read<cluster::ClusterOptions>(table.table("cluster"));
   else
-    (void)ExperimentConfig::read(table);
+    (void)fed::ExperimentConfig::read(table);
 }
 
 /// Returns what follows "allowed: " in an error about the key, without the place and infinite bounds.
@@ -166,12 +166,13 @@ std::string sections(const std::vector<ConfigKey>& keys) {
     if (const auto name = key.key.substr(0, key.key.find('.'));
         name != key.key && (names.empty() || names.back() != name))
       names.push_back(name);
-  for (const auto& method : methods()) names.emplace_back(method.name);
+  for (const auto& method : methods::methods()) names.emplace_back(method.name);
   return join(names);
 }
 
 bool is_method(const std::string& name) {
-  return std::any_of(methods().begin(), methods().end(), [&](const auto& method) { return method.name == name; });
+  return std::any_of(methods::methods().begin(), methods::methods().end(),
+                     [&](const auto& method) { return method.name == name; });
 }
 
 }  // namespace
@@ -179,7 +180,7 @@ bool is_method(const std::string& name) {
 std::vector<ConfigKey> config_keys() {
   std::vector<ConfigKey> keys;
   KeyCollector root("", keys);
-  ExperimentConfig{}.visit(root);
+  fed::ExperimentConfig{}.visit(root);
   for (auto& key : method_keys()) keys.push_back(std::move(key));
   KeyCollector cluster("cluster", keys);
   cluster::ClusterOptions{}.visit(cluster);
@@ -198,4 +199,4 @@ std::vector<ConfigKey> config_keys(const std::string& section) {
   return keys;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

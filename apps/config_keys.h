@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// One key of a config file.
 struct ConfigKey {
@@ -23,4 +23,4 @@ std::vector<ConfigKey> config_keys();
 /// \throws kConfig naming the sections and methods when there is none of that name
 std::vector<ConfigKey> config_keys(const std::string& section);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

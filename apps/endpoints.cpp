@@ -3,9 +3,9 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
-wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least) {
+flower::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least) {
   const size_t colon = text.rfind(':');
   const int port = colon == text.npos ? -1 : parse_number<int>(text.substr(colon + 1)).value_or(-1);
   auto host = text.substr(0, colon == text.npos ? 0 : colon);
@@ -15,4 +15,4 @@ wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int lea
   return {.host = std::string(host), .port = port};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -6,12 +6,12 @@
 
 #include "flower/node/node_link.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Parses "host:8000", "10.0.0.1:8000" or "[::1]:8000".
 /// \param flag   name of the flag, for the error message
 /// \param least  lowest port allowed; 0 if any free port will do
 /// \throws kConfig naming `flag`
-wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least = 1);
+flower::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least = 1);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -3,5 +3,5 @@
 
 int main(int argc, char** argv) {
   evenkeel::settle_process(argv);
-  evenkeel::run_and_exit(argc, argv);
+  evenkeel::apps::run_and_exit(argc, argv);
 }

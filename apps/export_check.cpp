@@ -6,12 +6,12 @@
 #include "base/random/random.h"
 #include "lora/peft.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 constexpr int64_t kIds = 24;
 
-std::vector<int64_t> random_ids(const ModelSpec& spec) {
+std::vector<int64_t> random_ids(const models::ModelSpec& spec) {
   RandomStream stream(1, "export-check");
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < std::min(kIds, spec.max_positions); ++i)
@@ -19,8 +19,8 @@ std::vector<int64_t> random_ids(const ModelSpec& spec) {
   return ids;
 }
 
-at::Tensor logits_of(const CausalLm& model, const ForwardOptions& options) {
-  const auto batch = pack_ids(std::vector<std::vector<int64_t>>{random_ids(model.spec())});
+at::Tensor logits_of(const models::CausalLm& model, const models::ForwardOptions& options) {
+  const auto batch = data::pack_ids(std::vector<std::vector<int64_t>>{random_ids(model.spec())});
   return model.logits(model.hidden(batch, options), options);
 }
 
@@ -29,7 +29,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 /// Returns the largest absolute difference of factors and scalings.
-double largest_difference(const AdapterState& read, const AdapterState& written) {
+double largest_difference(const lora::AdapterState& read, const lora::AdapterState& written) {
   double most = 0;
   for (const auto& [site, factors] : written) {
     const auto& same = read.at(site);
@@ -41,21 +41,21 @@ double largest_difference(const AdapterState& read, const AdapterState& written)
 
 }  // namespace
 
-std::string read_back(const fs::path& folder, ExportFormat format, const WrittenModel& written) {
-  if (format == ExportFormat::kGguf) return "no GGUF, which this program only writes";
-  const RouterOptions gates{.gate_norm = written.router.gate_norm};
-  const auto base = load_model(written.base_model);
+std::string read_back(const fs::path& folder, report::ExportFormat format, const WrittenModel& written) {
+  if (format == report::ExportFormat::kGguf) return "no GGUF, which this program only writes";
+  const nn::RouterOptions gates{.gate_norm = written.router.gate_norm};
+  const auto base = models::load_model(written.base_model);
   const auto expected = logits_of(*base, {.adapters = &written.adapters, .router = gates});
-  if (format == ExportFormat::kMerged) {
-    const auto merged = load_model(folder);
+  if (format == report::ExportFormat::kMerged) {
+    const auto merged = models::load_model(folder);
     return concat("largest difference of logits ", largest_difference(logits_of(*merged, {}), expected),
                   " from base and adapter (", kIds, " random ids)");
   }
-  const auto adapters = load_peft_adapter(folder, base->all_sites());
+  const auto adapters = lora::load_peft_adapter(folder, base->all_sites());
   const auto found = logits_of(*base, {.adapters = &adapters, .router = gates});
   return concat(adapters.size(), " sites, largest difference of factors ",
                 largest_difference(adapters, written.adapters), ", of logits ", largest_difference(found, expected),
                 " (", kIds, " random ids)");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -7,17 +7,18 @@
 
 #include "report/serving.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// The model that was exported. Borrows the adapters.
 struct WrittenModel {
   std::string base_model;  ///< folder of the base model
-  const AdapterState& adapters;
-  RouterOptions router;  ///< router options of the run's evaluations; those that an export cannot represent are ignored
+  const lora::AdapterState& adapters;
+  nn::RouterOptions
+      router;  ///< router options of the run's evaluations; those that an export cannot represent are ignored
 };
 
 /// Compares an export with the model.
 /// \return one line with the largest difference of factors (adapters) and of logits on a few random token ids
-std::string read_back(const std::filesystem::path& folder, ExportFormat format, const WrittenModel& written);
+std::string read_back(const std::filesystem::path& folder, report::ExportFormat format, const WrittenModel& written);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

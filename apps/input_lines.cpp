@@ -5,7 +5,7 @@
 #include "base/plain/files.h"
 #include "data/json_lines.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// What is done with a line, and with one that is bad.
@@ -13,9 +13,9 @@ struct LineUse {
   const std::function<void(const JsonView&)>& use;
   const std::function<void(const Error&)>& on_fault;
 
-  void operator()(const JsonLine& line, const std::string& place) const {
+  void operator()(const data::JsonLine& line, const std::string& place) const {
     try {
-      check_line_ends(line, place);
+      data::check_line_ends(line, place);
       const Json json = parse_json(line.text, place);
       use(JsonView(json, place));
     } catch (const Error& error) {
@@ -40,8 +40,8 @@ void for_each_json_line(const std::string& file, const std::function<void(const 
   if (file == "-") return for_each_of_stdin(use_line);
   constexpr size_t kMostBytes = size_t{1} << 30;
   const std::string text = read_file(file, kMostBytes);
-  check_is_json_text(text, file);
-  JsonLines lines(text);
+  data::check_is_json_text(text, file);
+  data::JsonLines lines(text);
   auto line = lines.next();
   EK_CHECK(line, kData, file, " holds no lines");
   for (; line; line = lines.next()) use_line(*line, concat(file, " line ", line->first));
@@ -59,4 +59,4 @@ void RowFaults::finish(std::string_view undone) const {
   EK_CHECK(bad_ == 0, kData, bad_, " of ", rows_, " rows could not be ", undone, "; the first: ", first_);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -7,7 +7,7 @@
 #include "base/plain/error.h"
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Calls `use` for each line that is not blank. "-" is standard input, whose lines are used as they arrive. Errors
 /// begin with "<file> line <number>".
@@ -34,4 +34,4 @@ class RowFaults {
   std::string first_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -3,7 +3,7 @@
 #include "apps/command_pages.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// Text of roff: no character of it is a request or an escape.
@@ -99,4 +99,4 @@ std::string manual_page(const CLI::App& program, const std::string& version) {
   return text.append(kEnding);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

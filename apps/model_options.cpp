@@ -13,10 +13,10 @@
 #include "tokenizer/tokenizer_folder.h"
 #include "train/residence.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
-void check_top_k(const ModelSpec& spec, int64_t top_k) {
+void check_top_k(const models::ModelSpec& spec, int64_t top_k) {
   if (spec.num_experts == 0)
     EK_CHECK(top_k == 0, kConfig, "--top-k is ", top_k, ", but this model has no experts");
   else
@@ -24,33 +24,34 @@ void check_top_k(const ModelSpec& spec, int64_t top_k) {
              spec.num_experts, " (0: the checkpoint's ", spec.top_k, ")");
 }
 
-std::unique_ptr<RunAtBudget> run_at_budget(const SourceOptions& options) {
+std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
   limits::check_integer("--threads", options.threads, 0, limits::kThreads);
-  const auto dtype = parse_enum<BaseDtype>("--dtype", options.dtype);
+  const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
   const bool dtype_given = options.command->count("--dtype") > 0;
-  return std::make_unique<RunAtBudget>(options.run, RunAtBudget::Options{.budget = options.budget.value_or(1.0),
-                                                                         .rank_eval_mode = options.reading,
-                                                                         .adjust = [&](ExperimentConfig& config) {
-                                                                           if (dtype_given) config.model.dtype = dtype;
-                                                                           if (options.threads > 0)
-                                                                             config.threads = options.threads;
-                                                                           compute_on(config.model, options.device);
-                                                                         }});
+  return std::make_unique<fed::RunAtBudget>(options.run,
+                                            fed::RunAtBudget::Options{.budget = options.budget.value_or(1.0),
+                                                                      .rank_eval_mode = options.reading,
+                                                                      .adjust = [&](fed::ExperimentConfig& config) {
+                                                                        if (dtype_given) config.model.dtype = dtype;
+                                                                        if (options.threads > 0)
+                                                                          config.threads = options.threads;
+                                                                        fed::compute_on(config.model, options.device);
+                                                                      }});
 }
 
 /// \param device  as --device has it; empty: the processor
-BaseStorage storage_of(BaseDtype dtype, const std::string& device) {
-  BaseStorage storage(dtype);
+models::BaseStorage storage_of(models::BaseDtype dtype, const std::string& device) {
+  models::BaseStorage storage(dtype);
   storage.device = find_device(device.empty() ? "cpu" : device, "--device");
-  storage.engine = storage.device.is_cpu() ? Engine::kKernels : Engine::kAten;
+  storage.engine = storage.device.is_cpu() ? nn::Engine::kKernels : nn::Engine::kAten;
   settle_device(storage.device);
   return storage;
 }
 
 /// As a run's compute_dtype = "auto" (fed/config/experiment_config.h).
-Compute compute_of(const BaseStorage& storage) {
-  const bool wide = storage.dtype == BaseDtype::kFloat32 || storage.dtype == BaseDtype::kFloat64;
-  const bool rounds = storage.engine == Engine::kAten && !wide;
+nn::Compute compute_of(const models::BaseStorage& storage) {
+  const bool wide = storage.dtype == models::BaseDtype::kFloat32 || storage.dtype == models::BaseDtype::kFloat64;
+  const bool rounds = storage.engine == nn::Engine::kAten && !wide;
   return {.engine = storage.engine, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
 }
 
@@ -83,20 +84,20 @@ void use_threads(int64_t threads) {
 }
 
 OpenedModel open_model(const ModelOptions& options) {
-  const auto dtype = parse_enum<BaseDtype>("--dtype", options.dtype);
-  const auto gate_norm = parse_enum<GateNorm>("--gate-norm", options.gate_norm);
+  const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
+  const auto gate_norm = parse_enum<nn::GateNorm>("--gate-norm", options.gate_norm);
   use_threads(options.threads);
   const auto storage = storage_of(dtype, options.device);
   OpenedModel opened;
-  opened.folder = resolve_model_path(options.model);
-  opened.model = load_model(opened.folder, storage);
+  opened.folder = models::resolve_model_path(options.model);
+  opened.model = models::load_model(opened.folder, storage);
   opened.compute = compute_of(storage);
   check_top_k(opened.model->spec(), options.top_k);
   opened.router.top_k = options.top_k;
   opened.router.gate_norm = gate_norm;
   if (!options.adapter.empty()) {
     auto copies = StorageCopies::to(storage.device);
-    opened.adapters = copied(load_peft_adapter(options.adapter, opened.model->all_sites()), copies);
+    opened.adapters = train::copied(lora::load_peft_adapter(options.adapter, opened.model->all_sites()), copies);
   }
   return opened;
 }
@@ -113,11 +114,11 @@ bool is_read(const std::filesystem::path& file) {
 }  // namespace
 
 std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
-  const auto folder = resolve_model_path(options.model);
+  const auto folder = models::resolve_model_path(options.model);
   if (!is_folder(folder)) return {};  // opening the model says so
-  auto files = model_files(folder);
+  auto files = fed::model_files(folder);
   std::erase_if(files, [](const auto& file) { return !is_read(file); });
-  for (const auto& more : {tokenizer_files(folder), chat_template_files(folder)})
+  for (const auto& more : {tokenizer::tokenizer_files(folder), tokenizer::chat_template_files(folder)})
     files.insert(files.end(), more.begin(), more.end());
   for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
     if (!options.adapter.empty()) files.push_back(std::filesystem::path(options.adapter) / name);
@@ -125,7 +126,7 @@ std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
 }
 
 std::vector<std::filesystem::path> source_files(const SourceOptions& options) {
-  return options.run.empty() ? source_files(static_cast<const ModelOptions&>(options)) : files_of_run(options.run);
+  return options.run.empty() ? source_files(static_cast<const ModelOptions&>(options)) : fed::files_of_run(options.run);
 }
 
 void SourceOptions::add_to(CLI::App& app) {
@@ -158,24 +159,24 @@ Source::Source(const SourceOptions& options) {
 
 void Source::use_chat_template(const std::filesystem::path& file) {
   if (run_) return run_->use_chat_template(file);
-  if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
+  if (!tokenizer_) tokenizer_ = tokenizer::Tokenizer::of_model(opened_.folder);
   tokenizer_->use_chat_template(file);
 }
 
 void Source::use_date(const jinja::Date& date) {
   if (run_) return run_->use_date(date);
-  if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
+  if (!tokenizer_) tokenizer_ = tokenizer::Tokenizer::of_model(opened_.folder);
   tokenizer_->use_date(date);
 }
 
-const Tokenizer& Source::tokenizer() const {
+const tokenizer::Tokenizer& Source::tokenizer() const {
   if (run_) return run_->tokenizer();
   if (tokenizer_) return *tokenizer_;
-  tokenizer_ = Tokenizer::of_model(opened_.folder);
+  tokenizer_ = tokenizer::Tokenizer::of_model(opened_.folder);
   tokenizer_->check_fits(opened_.model->spec().vocab_size, opened_.folder);
   return *tokenizer_;
 }
 
-PromptTemplate Source::form() const { return run_ ? run_->config().data.form : PromptTemplate::kPlain; }
+data::PromptTemplate Source::form() const { return run_ ? run_->config().data.form : data::PromptTemplate::kPlain; }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -14,7 +14,7 @@
 #include "fed/run/run_at_budget.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Values of the flags that name a model.
 struct ModelOptions {
@@ -32,12 +32,12 @@ struct ModelOptions {
 /// A loaded model with its adapter and options. The result of forward() borrows the adapter, so keep this object alive.
 struct OpenedModel {
   std::filesystem::path folder;
-  std::unique_ptr<CausalLm> model;
-  AdapterState adapters;
-  RouterOptions router;
-  Compute compute{};
+  std::unique_ptr<models::CausalLm> model;
+  lora::AdapterState adapters;
+  nn::RouterOptions router;
+  nn::Compute compute{};
 
-  ForwardOptions forward() const {
+  models::ForwardOptions forward() const {
     return {.adapters = adapters.empty() ? nullptr : &adapters, .router = router, .compute = compute};
   }
 };
@@ -78,10 +78,10 @@ class Source {
   /// Loads the model or the run. \throws kConfig for flags that exclude each other; as open_model() or RunAtBudget
   explicit Source(const SourceOptions& options);
 
-  const CausalLm& model() const { return run_ ? run_->model() : *opened_.model; }
-  ForwardOptions forward() const { return run_ ? run_->forward() : opened_.forward(); }
-  const Tokenizer& tokenizer() const;  ///< loaded on first use
-  PromptTemplate form() const;         ///< prompt template: the run's, or kPlain for a model
+  const models::CausalLm& model() const { return run_ ? run_->model() : *opened_.model; }
+  models::ForwardOptions forward() const { return run_ ? run_->forward() : opened_.forward(); }
+  const tokenizer::Tokenizer& tokenizer() const;  ///< loaded on first use
+  data::PromptTemplate form() const;              ///< prompt template: the run's, or kPlain for a model
   /// \see Tokenizer::use_chat_template
   void use_chat_template(const std::filesystem::path& file);
   /// \see Tokenizer::use_date
@@ -89,8 +89,8 @@ class Source {
 
  private:
   OpenedModel opened_;
-  std::unique_ptr<RunAtBudget> run_;
-  mutable std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<fed::RunAtBudget> run_;
+  mutable std::optional<tokenizer::Tokenizer> tokenizer_;
 };
 
 /// Parses a flag's value as an enumerator. \throws kConfig listing the allowed values
@@ -104,4 +104,4 @@ E parse_enum(std::string_view flag, std::string_view text) {
   fail(kConfig, flag, " is ", text, ", allowed: ", join(allowed));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

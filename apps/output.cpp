@@ -11,7 +11,7 @@
 #include <iostream>
 #include <string>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// Opens closed standard descriptors, because open() would return the lowest free one for another file. stdout is
@@ -95,4 +95,4 @@ void print(const char* format, ...) {
   std::cout << text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

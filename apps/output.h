@@ -7,7 +7,7 @@
 #include <streambuf>
 #include <string_view>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Thrown by std::cout when stdout cannot be written, so that the command stops. Output::finish() decides the exit
 /// code. Later writes throw the stream's own std::ios_base::failure.
@@ -48,4 +48,4 @@ class Output final : public std::streambuf {
 /// Formats like std::printf and writes to std::cout.
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -9,7 +9,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// Checks that the path is writable. \param why  start of the error message
@@ -85,4 +85,4 @@ NewFolders::~NewFolders() {
   for (const auto& folder : missing_) ::rmdir(folder.c_str());  // fails for folders with content
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

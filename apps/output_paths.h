@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Checks a file that a command will open and write to. A device or a pipe may be there already.
 /// \param flag  the flag that names it, for messages
@@ -49,4 +49,4 @@ class NewFolders {
   std::vector<std::filesystem::path> missing_;  // the deepest first
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -20,7 +20,7 @@
 #include "base/system/events.h"
 #include "base/system/interrupt.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 constexpr int kInterruptedCode = 130;
@@ -165,4 +165,4 @@ void run_and_exit(int argc, char** argv) {
   std::_Exit(code);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

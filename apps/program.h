@@ -2,7 +2,7 @@
 /// model families (docs/tutorial-new-method.md, docs/tutorial-new-family.md).
 #pragma once
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Parses argv and runs one sub-command. Prints an error as one line on stderr.
 /// \return the exit code: 0 success; 1 invalid input or unwritable output (apps/output.h); 2 internal error; 130
@@ -12,4 +12,4 @@ int run_program(int argc, char** argv);
 /// most short commands.
 [[noreturn]] void run_and_exit(int argc, char** argv);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -7,7 +7,7 @@
 
 #include "apps/model_options.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// How a command reports its progress.
 enum class ProgressForm {
@@ -32,4 +32,4 @@ inline bool wants_events(const std::string& form) {
   return parse_enum<ProgressForm>("--progress", form) == ProgressForm::kJson;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

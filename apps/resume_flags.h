@@ -7,7 +7,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Adds --from-round.
 inline void add_from_round_flag(CLI::App& command, std::optional<int64_t>& round) {
@@ -24,4 +24,4 @@ inline void check_from_round(const std::optional<int64_t>& round, bool resume) {
   EK_CHECK(round.value_or(0) >= 0, kConfig, "--from-round is ", *round, ", allowed: 0 or more");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -10,17 +10,17 @@
 #include "flower/http/http_client.h"
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 fs::path federation_of(const fs::path& run) { return run / "federation"; }
 
 /// Returns the last exchange with each client.
-std::map<int64_t, SessionReport> last_sessions(const fs::path& federation) {
-  std::map<int64_t, SessionReport> sessions;
-  const auto lines = read_sealed_lines(sessions_file(federation));
+std::map<int64_t, flower::SessionReport> last_sessions(const fs::path& federation) {
+  std::map<int64_t, flower::SessionReport> sessions;
+  const auto lines = read_sealed_lines(flower::sessions_file(federation));
   for (const auto& line : lines.whole().lines) {
-    auto session = record::read<SessionReport>(line.view());
+    auto session = record::read<flower::SessionReport>(line.view());
     sessions[session.client] = std::move(session);
   }
   return sessions;
@@ -32,14 +32,14 @@ bool is_served(const fs::path& run) { return path_exists(federation_of(run) / "m
 
 std::string clients_status(const fs::path& run) {
   const auto federation = federation_of(run);
-  const Roster roster(federation / "members.json");
+  const flower::Roster roster(federation / "members.json");
   const auto sessions = last_sessions(federation);
-  TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
+  report::TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
   for (const auto& [id, member] : roster.members()) {
-    const auto session = sessions.contains(id) ? sessions.at(id) : SessionReport{};
-    grid.add({std::to_string(id), member.name, fixed(member.budget, 3), std::to_string(member.examples),
-              std::to_string(session.round), fixed(session.seconds, 1),
-              fixed(static_cast<double>(session.bytes_up) / (1 << 20), 1),
+    const auto session = sessions.contains(id) ? sessions.at(id) : flower::SessionReport{};
+    grid.add({std::to_string(id), member.name, report::fixed(member.budget, 3), std::to_string(member.examples),
+              std::to_string(session.round), report::fixed(session.seconds, 1),
+              report::fixed(static_cast<double>(session.bytes_up) / (1 << 20), 1),
               session.outcome.empty() ? "none yet" : session.outcome});
   }
   return concat(roster.members().size(), " clients have joined\n", grid.text());
@@ -51,7 +51,7 @@ std::string server_status(const ServerAddress& address) {
   endpoint.insecure = address.insecure;
   EK_CHECK(address.insecure != endpoint.ca_file.has_value(), kConfig,
            "--server goes with one of --ca FILE and --insecure");
-  const auto answer = wire::HttpClient(endpoint, 10, size_t{16} << 20).get("/metrics");
+  const auto answer = flower::HttpClient(endpoint, 10, size_t{16} << 20).get("/metrics");
   EK_CHECK(answer.ok(), kIo, endpoint.text(), ": no figures: ", answer.status, " ", answer.detail);
   std::istringstream lines(answer.body);
   std::string text;
@@ -60,4 +60,4 @@ std::string server_status(const ServerAddress& address) {
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

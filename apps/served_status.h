@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace evenkeel {
+namespace evenkeel::apps {
 
 /// Address of a server whose metrics are fetched.
 struct ServerAddress {
@@ -19,4 +19,4 @@ std::string clients_status(const std::filesystem::path& run);
 /// Fetches the server's metrics and returns them without their comment lines.
 std::string server_status(const ServerAddress& address);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

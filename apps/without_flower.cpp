@@ -3,7 +3,7 @@
 #include "apps/served_status.h"
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::apps {
 namespace {
 
 /// Reports that this program cannot connect to nodes.
@@ -26,4 +26,4 @@ void add_serve_command(CLI::App& program) { add_absent(program, "serve", "the se
 void add_node_command(CLI::App& program) { add_absent(program, "node", "one client of a federation (not built)"); }
 void add_keygen_command(CLI::App& program) { add_absent(program, "keygen", "a key for a node (not built)"); }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::apps

@@ -46,14 +46,14 @@ void count(benchmark::State& state, const std::vector<at::Tensor>& tensors) {
 
 void fused_stacked(benchmark::State& state) {
   const auto tensors = with_gradients(stacked(state.range(0)));
-  AdamW adamw(tensors, OptimizerConfig{});
+  train::AdamW adamw(tensors, train::OptimizerConfig{});
   for (auto _ : state) adamw.step();
   count(state, tensors);
 }
 
 void fused_active_half(benchmark::State& state) {
   const auto tensors = with_gradients(stacked(state.range(0)));
-  AdamW adamw(tensors, OptimizerConfig{});
+  train::AdamW adamw(tensors, train::OptimizerConfig{});
   const std::vector<at::Tensor> active(tensors.size(), at::arange(state.range(0)).remainder(2).eq(0));
   for (auto _ : state) adamw.step_active(active);
   count(state, tensors);

@@ -42,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Layout {
   int64_t layers = 1, hidden = 96, width = 64, experts = 8, rank = 4;
-  TransportDtype transport = TransportDtype::kBFloat16;
+  lora::TransportDtype transport = lora::TransportDtype::kBFloat16;
 
   std::string config() const {
     return concat(
@@ -56,7 +56,7 @@ struct Layout {
   /// Returns the folder name of the files. Each layout has its own folder.
   std::string name() const {
     return concat(layers, "x", hidden, "x", width, "x", experts, "r", rank,
-                  transport == TransportDtype::kBFloat16 ? "" : "-float32");
+                  transport == lora::TransportDtype::kBFloat16 ? "" : "-float32");
   }
 };
 
@@ -103,7 +103,7 @@ int64_t major_faults() {
 
 // --- uploads ---
 
-Server make_server(const fs::path& folder, const Layout& layout, const std::string& method, int64_t clients) {
+fed::Server make_server(const fs::path& folder, const Layout& layout, const std::string& method, int64_t clients) {
   std::string budgets = "1.0";
   for (int64_t c = 1; c < clients; ++c) budgets += ", 1.0";
   auto table = config::Table::parse(
@@ -112,11 +112,11 @@ Server make_server(const fs::path& folder, const Layout& layout, const std::stri
              "\n[method]\nname = \"", method, "\"\n[train]\ntransport_dtype = \"", config::name_of(layout.transport),
              "\"\n[clients]\ncount = ", clients, "\nbudgets = [", budgets, "]\n"),
       "bench");
-  auto config = ExperimentConfig::read(table);
+  auto config = fed::ExperimentConfig::read(table);
   config.settle({});
-  const auto shape = load_shape(folder);
-  auto server = evenkeel::make_server(config, *shape);
-  server.clients = make_clients(config, server.model, std::vector<size_t>(static_cast<size_t>(clients), 100));
+  const auto shape = models::load_shape(folder);
+  auto server = evenkeel::fed::make_server(config, *shape);
+  server.clients = fed::make_clients(config, server.model, std::vector<size_t>(static_cast<size_t>(clients), 100));
   return server;
 }
 
@@ -141,13 +141,13 @@ at::Tensor draw(at::IntArrayRef sizes, RandomStream stream) {
   return values;
 }
 
-std::vector<int64_t> stacked(const Site& site, int64_t rows, int64_t columns) {
+std::vector<int64_t> stacked(const lora::Site& site, int64_t rows, int64_t columns) {
   return site.experts > 0 ? std::vector<int64_t>{site.experts, rows, columns} : std::vector<int64_t>{rows, columns};
 }
 
 /// Returns everything that a client of any method sends.
-Payload whole_upload(const Server& server, const Layout& layout, int64_t client) {
-  Payload upload;
+lora::Payload whole_upload(const fed::Server& server, const Layout& layout, int64_t client) {
+  lora::Payload upload;
   const auto key = static_cast<uint64_t>(client);
   for (const auto& [name, site] : server.sites)
     upload.adapters[name] = {.a = draw(stacked(site, layout.rank, site.in), {7, name + "/a", key}),
@@ -170,7 +170,7 @@ void write_uploads(const fs::path& folder, const Layout& layout, int64_t clients
   const auto server = make_server(folder, layout, "fedit", 1);
   for (int64_t c = 0; c < clients; ++c) {
     if (fs::exists(upload_file(folder, c))) continue;
-    const auto bytes = encode(whole_upload(server, layout, c), layout.transport, server.sites).bytes;
+    const auto bytes = lora::encode(whole_upload(server, layout, c), layout.transport, server.sites).bytes;
     const auto part = upload_file(folder, c).string() + ".part";
     std::ofstream(part, std::ios::binary)
         .write(static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::streamsize>(bytes.nbytes()));
@@ -184,7 +184,7 @@ bool sends_extra(const std::string& method, const std::string& name) {
 }
 
 /// Removes everything from the upload that clients of the method do not send.
-void keep_what_is_sent(Payload& upload, const std::string& method) {
+void keep_what_is_sent(lora::Payload& upload, const std::string& method) {
   for (auto& [site, factors] : upload.adapters) {
     if (method == "fed-sb" || method == "ffa-lora") factors.a = at::Tensor();
     if (method == "fed-sb") factors.b = at::Tensor();
@@ -193,10 +193,10 @@ void keep_what_is_sent(Payload& upload, const std::string& method) {
   std::erase_if(upload.extras, [&](const auto& extra) { return !sends_extra(method, extra.first); });
 }
 
-std::vector<ClientUpdate> read_uploads(const fs::path& folder, const Server& server) {
-  std::vector<ClientUpdate> updates;
+std::vector<methods::ClientUpdate> read_uploads(const fs::path& folder, const fed::Server& server) {
+  std::vector<methods::ClientUpdate> updates;
   for (const auto& client : server.clients) {
-    updates.push_back({client, load_payload(upload_file(folder, client.id)), 10});
+    updates.push_back({client, lora::load_payload(upload_file(folder, client.id)), 10});
     keep_what_is_sent(updates.back().payload, server.config.method.name);
   }
   return updates;
@@ -205,14 +205,14 @@ std::vector<ClientUpdate> read_uploads(const fs::path& folder, const Server& ser
 // --- what is measured ---
 
 template <typename See>
-void see_tensors(const AdapterState& adapters, const See& see) {
+void see_tensors(const lora::AdapterState& adapters, const See& see) {
   for (const auto& [site, f] : adapters)
     for (const auto* tensor : {&f.a, &f.b, &f.core})
       if (tensor->defined()) see(*tensor);
 }
 
 template <typename See>
-void see_tensors(const ServerState& state, const See& see) {
+void see_tensors(const methods::ServerState& state, const See& see) {
   for (const auto* part :
        {&state.global.adapters, &state.global.base_delta, &state.common.fixed, &state.common.base_change})
     see_tensors(*part, see);
@@ -220,14 +220,14 @@ void see_tensors(const ServerState& state, const See& see) {
     for (const auto& [name, tensor] : *part) see(tensor);
 }
 
-int64_t bytes_of(const AdapterState& adapters) {
+int64_t bytes_of(const lora::AdapterState& adapters) {
   int64_t bytes = 0;
   see_tensors(adapters, [&](const at::Tensor& t) { bytes += static_cast<int64_t>(t.nbytes()); });
   return bytes;
 }
 
 /// Returns the bytes of a state. Memory that two tensors share counts once.
-int64_t bytes_of(const ServerState& state) {
+int64_t bytes_of(const methods::ServerState& state) {
   std::map<const void*, int64_t> storages;
   see_tensors(state,
               [&](const at::Tensor& t) { storages[t.storage().data()] = static_cast<int64_t>(t.storage().nbytes()); });
@@ -236,13 +236,13 @@ int64_t bytes_of(const ServerState& state) {
   return bytes;
 }
 
-int64_t largest_site(const AdapterState& adapters) {
+int64_t largest_site(const lora::AdapterState& adapters) {
   int64_t most = 0;
-  for (const auto& site : adapters) most = std::max(most, bytes_of(AdapterState{site}));
+  for (const auto& site : adapters) most = std::max(most, bytes_of(lora::AdapterState{site}));
   return most;
 }
 
-std::string hash_of(const ServerState& state) {
+std::string hash_of(const methods::ServerState& state) {
   std::string hashes;
   see_tensors(state, [&](const at::Tensor& tensor) {
     const auto plain = tensor.contiguous();
@@ -251,9 +251,9 @@ std::string hash_of(const ServerState& state) {
   return sha256(hashes).substr(0, 16);
 }
 
-ServerState beginning(const Server& server) {
+methods::ServerState beginning(const fed::Server& server) {
   if (server.config.method.name != "fed-sb") return server.method->initialize(server.view(0));
-  ServerState state;  // initialisation is not measured here
+  methods::ServerState state;  // initialisation is not measured here
   for (const auto& [name, site] : server.sites)
     state.global.adapters[name] = {.core = at::zeros(stacked(site, server.max_rank(), server.max_rank()))};
   return state;
@@ -293,9 +293,10 @@ void measure(const Options& options, const std::string& method, int64_t clients)
   }
   const double stream = 1e9 * bench::measure_limits(at::get_num_threads()).gbytes;
   auto state = beginning(server);
-  const RoundView round{.round = 0,
-                        .participants = server.clients,
-                        .weights = std::vector<double>(server.clients.size(), 1.0 / static_cast<double>(clients))};
+  const methods::RoundView round{
+      .round = 0,
+      .participants = server.clients,
+      .weights = std::vector<double>(server.clients.size(), 1.0 / static_cast<double>(clients))};
   for (int64_t t = 0; t < options.rounds; ++t) {
     if (t == 0) ::malloc_trim(0);  // later rounds reuse the memory of earlier ones, as in a server
     release_mapped_pages();
@@ -360,7 +361,7 @@ void run(Options options) {
 
 std::vector<std::string> all_methods() {
   std::vector<std::string> names;
-  for (const auto& entry : methods()) names.emplace_back(entry.name);
+  for (const auto& entry : methods::methods()) names.emplace_back(entry.name);
   return names;
 }
 
@@ -375,7 +376,7 @@ int main(int argc, char** argv) {
   app.add_flag_callback(
       "--full", [&] { options.layout = {16, 2048, 1024, 64, 20, options.layout.transport}; }, "OLMoE-1B-7B at rank 20");
   app.add_flag_callback(
-      "--float32", [&] { options.layout.transport = evenkeel::TransportDtype::kFloat32; }, "uploads in float32");
+      "--float32", [&] { options.layout.transport = evenkeel::lora::TransportDtype::kFloat32; }, "uploads in float32");
   app.add_option("--layers", options.layout.layers);
   app.add_option("--hidden", options.layout.hidden);
   app.add_option("--width", options.layout.width);

@@ -12,14 +12,14 @@ namespace evenkeel {
 namespace {
 
 struct Layer {
-  ExpertWeights weights;
-  LoraFactors gate, up, down;
+  nn::ExpertWeights weights;
+  lora::LoraFactors gate, up, down;
   at::Tensor x_TD;
   // Used in turn; a single routing would favour caches that depend on the number of rows.
-  std::vector<Routing> routings;
+  std::vector<nn::Routing> routings;
 };
 
-LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
+lora::LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
   return {
       at::randn({experts, rank, in}).requires_grad_(true), at::randn({experts, out, rank}).requires_grad_(true), {}, 1};
 }
@@ -36,9 +36,9 @@ Layer make_layer(int64_t tokens, int64_t hidden, int64_t width, int64_t experts,
   layer.up = factors(experts, 20, hidden, width);
   layer.down = factors(experts, 20, width, hidden);
   layer.x_TD = at::randn({tokens, hidden}).requires_grad_(true);
-  RouterOptions options;
+  nn::RouterOptions options;
   options.top_k = top_k;
-  for (int i = 0; i < 16; ++i) layer.routings.push_back(route(at::randn({tokens, experts}), options, {}, false));
+  for (int i = 0; i < 16; ++i) layer.routings.push_back(nn::route(at::randn({tokens, experts}), options, {}, false));
   return layer;
 }
 
@@ -49,15 +49,15 @@ int64_t page_faults() {
 }
 
 void run(benchmark::State& state, int64_t tokens, int64_t hidden, int64_t width, int64_t top_k, bool backward,
-         MatmulKernel kernel) {
+         nn::MatmulKernel kernel) {
   constexpr int64_t kExperts = 64;
   const auto layer = make_layer(tokens, hidden, width, kExperts, top_k, at::kBFloat16);
-  const ExpertFactors adapters{{&layer.gate}, {&layer.up}, {&layer.down}};
+  const nn::ExpertFactors adapters{{&layer.gate}, {&layer.up}, {&layer.down}};
   const int64_t faults = page_faults();
   size_t step = 0;
   for (auto _ : state) {
-    const auto y = experts(layer.x_TD, layer.routings[step++ % layer.routings.size()], layer.weights, adapters,
-                           {.products = kernel});
+    const auto y = nn::experts(layer.x_TD, layer.routings[step++ % layer.routings.size()], layer.weights, adapters,
+                               {.products = kernel});
     if (backward) y.backward(at::ones_like(y));
     benchmark::DoNotOptimize(y);
   }
@@ -75,8 +75,8 @@ void register_all() {
        {Shape{"tiny", 1024, 128, 64}, Shape{"olmoe_256", 256, 2048, 1024}, Shape{"olmoe_2048", 2048, 2048, 1024}})
     for (const int64_t k : {1, 8})
       for (const bool backward : {false, true})
-        for (const auto kernel :
-             {MatmulKernel::kFp32Exact, MatmulKernel::kUpcast, MatmulKernel::kBf16Vendor, MatmulKernel::kBf16Dot})
+        for (const auto kernel : {nn::MatmulKernel::kFp32Exact, nn::MatmulKernel::kUpcast,
+                                  nn::MatmulKernel::kBf16Vendor, nn::MatmulKernel::kBf16Dot})
           benchmark::RegisterBenchmark(
               concat("experts/", shape.name, "/k", k, backward ? "/step/" : "/forward/", config::name_of(kernel))
                   .c_str(),

@@ -13,7 +13,7 @@ constexpr int64_t kWidth = 2048, kRank = 20;
 
 struct Projection {
   at::Tensor x, w;
-  LoraFactors lora;
+  lora::LoraFactors lora;
 };
 
 Projection make_projection(int64_t tokens) {
@@ -28,10 +28,10 @@ void count(benchmark::State& state) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void split(benchmark::State& state, MatmulKernel kernel) {
+void split(benchmark::State& state, nn::MatmulKernel kernel) {
   const auto p = make_projection(state.range(0));
   for (auto _ : state) {
-    const auto y = linear(p.x, p.w, {&p.lora}, {.products = kernel});
+    const auto y = nn::linear(p.x, p.w, {&p.lora}, {.products = kernel});
     y.backward(at::ones_like(y));
   }
   count(state);
@@ -52,9 +52,9 @@ void shapes(benchmark::internal::Benchmark* bench) {
   for (const int64_t tokens : {8, 32, 256, 2048}) bench->Arg(tokens);
 }
 
-BENCHMARK_CAPTURE(split, own, MatmulKernel::kFp32Exact)->Apply(shapes);
-BENCHMARK_CAPTURE(split, widen, MatmulKernel::kUpcast)->Apply(shapes);
-BENCHMARK_CAPTURE(split, native, MatmulKernel::kBf16Vendor)->Apply(shapes);
+BENCHMARK_CAPTURE(split, own, nn::MatmulKernel::kFp32Exact)->Apply(shapes);
+BENCHMARK_CAPTURE(split, widen, nn::MatmulKernel::kUpcast)->Apply(shapes);
+BENCHMARK_CAPTURE(split, native, nn::MatmulKernel::kBf16Vendor)->Apply(shapes);
 BENCHMARK(materialised)->Apply(shapes);
 
 }  // namespace

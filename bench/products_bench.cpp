@@ -49,29 +49,30 @@ struct Setting {
   int64_t rows, out, in;
   bool forward;
 
-  kernels::Arithmetic arithmetic() const {
-    if (kernel == Kernel::kPairsBf16 || kernel == Kernel::kPairsInt8) return kernels::Arithmetic::kBf16Pairs;
-    return kernel == Kernel::kTilesBf16 || kernel == Kernel::kTilesInt8 ? kernels::Arithmetic::kBf16Tiles
-                                                                        : kernels::Arithmetic::kFp32;
+  nn::kernels::Arithmetic arithmetic() const {
+    if (kernel == Kernel::kPairsBf16 || kernel == Kernel::kPairsInt8) return nn::kernels::Arithmetic::kBf16Pairs;
+    return kernel == Kernel::kTilesBf16 || kernel == Kernel::kTilesInt8 ? nn::kernels::Arithmetic::kBf16Tiles
+                                                                        : nn::kernels::Arithmetic::kFp32;
   }
   double peak(const bench::MachineLimits& limits) const {
-    const bool exact = arithmetic() == kernels::Arithmetic::kFp32 && kernel != Kernel::kLibraryBf16;
+    const bool exact = arithmetic() == nn::kernels::Arithmetic::kFp32 && kernel != Kernel::kLibraryBf16;
     return !exact ? limits.bfloat16_gflops : limits.gflops;
   }
 };
 
 void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, const at::Tensor& scales, at::Tensor& y,
-            kernels::GemmScratch& scratch) {
-  const kernels::StoredMatrix matrix{.data = w.const_data_ptr(),
-                                     .dtype = w.scalar_type(),
-                                     .out = setting.out,
-                                     .in = setting.in,
-                                     .stride = setting.in,
-                                     .scales = scales.const_data_ptr<float>()};
-  const kernels::Activations rows{
+            nn::kernels::GemmScratch& scratch) {
+  const nn::kernels::StoredMatrix matrix{.data = w.const_data_ptr(),
+                                         .dtype = w.scalar_type(),
+                                         .out = setting.out,
+                                         .in = setting.in,
+                                         .stride = setting.in,
+                                         .scales = scales.const_data_ptr<float>()};
+  const nn::kernels::Activations rows{
       .data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.size(1), .arithmetic = setting.arithmetic()};
-  const kernels::Result result{.data = y.mutable_data_ptr<float>(), .stride = y.size(1)};
-  setting.forward ? kernels::gemm_nt(rows, matrix, result, scratch) : kernels::gemm_nn(rows, matrix, result, scratch);
+  const nn::kernels::Result result{.data = y.mutable_data_ptr<float>(), .stride = y.size(1)};
+  setting.forward ? nn::kernels::gemm_nt(rows, matrix, result, scratch)
+                  : nn::kernels::gemm_nn(rows, matrix, result, scratch);
 }
 
 // Upcasts 512 rows of the weight at a time, which fit into the cache.
@@ -103,7 +104,7 @@ void run(benchmark::State& state, const Setting& setting, int64_t threads) {
   const auto scales = at::full({setting.out}, 0.01f);
   const auto x = at::full({setting.rows, setting.forward ? setting.in : setting.out}, 0.5f);
   auto y = at::zeros({setting.rows, setting.forward ? setting.out : setting.in});
-  kernels::GemmScratch scratch;
+  nn::kernels::GemmScratch scratch;
   size_t next = 0;
   for (auto _ : state) {
     const auto& w = weights[next++ % weights.size()];

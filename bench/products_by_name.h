@@ -8,10 +8,10 @@
 namespace evenkeel::bench {
 
 /// Returns the table for "own", "dot", "tile", "native" or "widen" for all products, or measures it for "measured".
-inline MatmulTable products_by_name(const std::string& name) {
-  for (const auto& entry : names(MatmulKernel{}))
+inline nn::MatmulTable products_by_name(const std::string& name) {
+  for (const auto& entry : nn::names(nn::MatmulKernel{}))
     if (entry.name == name) return entry.value;
-  return fastest_kernels(measure_matmuls());
+  return nn::fastest_kernels(nn::measure_matmuls());
 }
 
 }  // namespace evenkeel::bench

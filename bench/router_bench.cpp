@@ -14,13 +14,13 @@ constexpr int64_t kExperts = 64;
 void route_tokens(benchmark::State& state, bool modulated, bool backward) {
   at::manual_seed(5);
   const auto logits = at::randn({state.range(0), kExperts}).requires_grad_(backward);
-  RouterOptions options;
+  nn::RouterOptions options;
   options.top_k = state.range(1);
-  options.gate_norm = GateNorm::kRenormSelected;
+  options.gate_norm = nn::GateNorm::kRenormSelected;
   options.num_candidates = modulated ? 2 : 0;
   const auto phi = at::randn({kExperts}) * 0.3;
   for (auto _ : state) {
-    const auto routing = route(logits, options, phi, false);
+    const auto routing = nn::route(logits, options, phi, false);
     if (backward) routing.weights.backward(at::ones_like(routing.weights));
     benchmark::DoNotOptimize(routing);
   }

@@ -24,7 +24,7 @@ const std::string& text() {
   static const std::string whole = [] {
     if (const char* file = std::getenv("EVENKEEL_TEXT")) return read_file(file);
     std::string joined;
-    for (const auto& document : builtin_documents(2000, kSeed)) joined += document + "\n";
+    for (const auto& document : data::builtin_documents(2000, kSeed)) joined += document + "\n";
     return joined;
   }();
   return whole;
@@ -33,14 +33,14 @@ const std::string& text() {
 const fs::path& tokenizer_file() {
   static const fs::path file = [] {
     if (const char* given = std::getenv("EVENKEEL_TOKENIZER")) return fs::path(given);
-    static const testing::TemporaryFile trained(train_tokenizer({&text(), 1}, {}));
+    static const testing::TemporaryFile trained(tokenizer::train_tokenizer({&text(), 1}, {}));
     return trained.path();
   }();
   return file;
 }
 
-const Tokenizer& tokenizer() {
-  static const auto loaded = Tokenizer::load(tokenizer_file());
+const tokenizer::Tokenizer& tokenizer() {
+  static const auto loaded = tokenizer::Tokenizer::load(tokenizer_file());
   return loaded;
 }
 
@@ -101,12 +101,12 @@ void encode_one_word(benchmark::State& state) {
 }
 
 void load(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(Tokenizer::load(tokenizer_file()));
+  for (auto _ : state) benchmark::DoNotOptimize(tokenizer::Tokenizer::load(tokenizer_file()));
 }
 
 void train(benchmark::State& state) {
   const std::vector<std::string> texts = {text().substr(0, 400'000)};
-  for (auto _ : state) benchmark::DoNotOptimize(train_tokenizer(texts, {}));
+  for (auto _ : state) benchmark::DoNotOptimize(tokenizer::train_tokenizer(texts, {}));
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(texts[0].size()));
 }
 

@@ -5,6 +5,8 @@ A room (a folder of src/) may include itself and the rooms on lower floors, neve
 include itself and the sub-rooms that stand before it in SUB_ROOMS. No files include each other in a circle; a header and the
 source of the same name count as one file.
 
+A file of room R is in namespace evenkeel::R, or in one nested in it; base is in evenkeel, and a testing.h in evenkeel::testing.
+
 Also checks what keeps builds quick and headers of other versions apart: no <torch/torch.h>; of LibTorch a header sees
 <ATen/core/Tensor.h>, what that brings in itself (c10/), and the thread pool; spdlog and fmt live in base/plain/log.cpp.
 A testing.h may include more; tests and other such headers alone include it. Exit 1 and one line per offence.
@@ -27,6 +29,7 @@ SUB_ROOMS = {
 # These use protobuf's headers, which LibTorch's include folders shadow. Of base they may include only base/plain.
 PLAIN = ("flower/format", "flower/http", "flower/server", "flower/node")
 LIGHT = ("ATen/core/Tensor.h", "ATen/Parallel.h")
+NAMESPACE = re.compile(r"^namespace (evenkeel[\w:]*) \{", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -96,6 +99,13 @@ def includes(path):
             yield number, *match.groups()
 
 
+def offences_of_namespace(path, room):
+    allowed = "evenkeel::testing" if path.name == "testing.h" else "evenkeel" if room == "base" else f"evenkeel::{room}"
+    for found in NAMESPACE.finditer(path.read_text(encoding="utf-8")):
+        if not f"{found[1]}::".startswith(f"{allowed}::"):
+            yield path.read_text(encoding="utf-8").count("\n", 0, found.start()) + 1, f"namespace {found[1]}, allowed: {allowed}"
+
+
 def offences(path):
     room = room_of(path)
     if room not in FLOORS:
@@ -103,6 +113,7 @@ def offences(path):
         return
     if room in SUB_ROOMS and not for_tests(path.name) and not sub_room_of(path.relative_to(ROOT / "src").as_posix()):
         yield 0, f"lies in no sub-room of {room}, allowed: {', '.join(SUB_ROOMS[room])}"
+    yield from offences_of_namespace(path, room)
     for number, bracket, target in includes(path):
         for offence in offences_of_include(path, room, bracket, target):
             yield number, offence

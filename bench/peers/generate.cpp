@@ -43,32 +43,32 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-TaskRows rows_of(const Job& job, const std::string& task) {
-  const RowOptions from{.path = job.data, .limit = job.rows};
-  return test_rows(find_task(task, from), from);
+data::TaskRows rows_of(const Job& job, const std::string& task) {
+  const data::RowOptions from{.path = job.data, .limit = job.rows};
+  return data::test_rows(data::find_task(task, from), from);
 }
 
-KvType cache_of(const Job& job) { return job.cache == "bfloat16" ? KvType::kBFloat16 : KvType::kExact; }
+nn::KvType cache_of(const Job& job) { return job.cache == "bfloat16" ? nn::KvType::kBFloat16 : nn::KvType::kExact; }
 
-std::vector<TokenIds> read_prompts(const Job& job) {
-  std::vector<TokenIds> all;
+std::vector<scoring::TokenIds> read_prompts(const Job& job) {
+  std::vector<scoring::TokenIds> all;
   const Json json = load_json(job.prompts);
   for (const auto& prompt : JsonView(json, job.prompts).items()) all.push_back(prompt.integers(0));
   return all;
 }
 
 /// Returns the prompts of all sets, in the order of the sets.
-std::vector<TokenIds> prompts_of(const Job& job, const Tokenizer& tokenizer) {
-  const Prompts prompts(tokenizer, PromptTemplate::kPaper);
-  std::vector<TokenIds> all;
+std::vector<scoring::TokenIds> prompts_of(const Job& job, const tokenizer::Tokenizer& tokenizer) {
+  const data::Prompts prompts(tokenizer, data::PromptTemplate::kPaper);
+  std::vector<scoring::TokenIds> all;
   for (const auto& task : kTasks)
     for (const auto& row : rows_of(job, task).rows) all.push_back(prompts.encode(prompts.evaluation_prompt(row)));
   return all;
 }
 
-OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOptions& forward,
-                      std::span<const TokenIds> prompts) {
-  std::vector<TokenIds> outputs;
+OrderedJson generated(const Job& job, const models::CausalLm& model, const models::ForwardOptions& forward,
+                      std::span<const scoring::TokenIds> prompts) {
+  std::vector<scoring::TokenIds> outputs;
   int64_t tokens = 0;
   for (const auto& prompt : prompts) tokens += static_cast<int64_t>(prompt.size());
   const auto begin = std::chrono::steady_clock::now();
@@ -76,35 +76,37 @@ OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOption
   for (size_t first = 0; first < prompts.size(); first += static_cast<size_t>(job.batch)) {
     const auto batch = prompts.subspan(first, std::min(static_cast<size_t>(job.batch), prompts.size() - first));
     const auto start = std::chrono::steady_clock::now();
-    const auto prefix = job.alone ? PromptPrefix() : run_prefix(model, forward, common_prefix(batch), cache_of(job));
-    auto run =
-        run_prompts(model, forward, batch, {.max_new_tokens = job.tokens, .cache = cache_of(job), .prefix = &prefix});
+    const auto prefix = job.alone ? scoring::PromptPrefix()
+                                  : scoring::run_prefix(model, forward, scoring::common_prefix(batch), cache_of(job));
+    auto run = scoring::run_prompts(model, forward, batch,
+                                    {.max_new_tokens = job.tokens, .cache = cache_of(job), .prefix = &prefix});
     prefill += seconds_since(start);
-    for (auto& ids : generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = TokenIds{}}))
+    for (auto& ids :
+         scoring::generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = scoring::TokenIds{}}))
       outputs.push_back(std::move(ids));
   }
   return {{"seconds", seconds_since(begin)}, {"prefill", prefill}, {"prompt_tokens", tokens}, {"outputs", outputs}};
 }
 
 /// A model that counts the tokens that it processes.
-class CountedModel final : public CausalLm {
+class CountedModel final : public models::CausalLm {
  public:
-  explicit CountedModel(const CausalLm& model) : model_(model) {}
+  explicit CountedModel(const models::CausalLm& model) : model_(model) {}
   /// Returns the tokens of each pass since the last call.
   std::vector<int64_t> take_passes() { return std::exchange(passes_, {}); }
 
-  at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const override {
+  at::Tensor hidden(const data::PackedBatch& batch, const models::ForwardOptions& options) const override {
     passes_.push_back(batch.tokens());
     return model_.hidden(batch, options);
   }
-  const ModelSpec& spec() const override { return model_.spec(); }
-  const FrozenWeight& head() const override { return model_.head(); }
-  const Sites& all_sites() const override { return model_.all_sites(); }
+  const models::ModelSpec& spec() const override { return model_.spec(); }
+  const nn::FrozenWeight& head() const override { return model_.head(); }
+  const lora::Sites& all_sites() const override { return model_.all_sites(); }
   TensorMap parameters() const override { return model_.parameters(); }
   const std::string& config_json() const override { return model_.config_json(); }
 
  private:
-  const CausalLm& model_;
+  const models::CausalLm& model_;
   mutable std::vector<int64_t> passes_;
 };
 
@@ -112,8 +114,8 @@ class CountedModel final : public CausalLm {
 /// products, or the time to read once the weights that a pass uses, whichever is longer.
 class LayerLimit {
  public:
-  LayerLimit(const ModelSpec& spec, int64_t top_k, const bench::MachineLimits& machine) : machine_(machine) {
-    const auto cost = forward_cost(spec, {.tokens = 1, .length = 1, .top_k = top_k});
+  LayerLimit(const models::ModelSpec& spec, int64_t top_k, const bench::MachineLimits& machine) : machine_(machine) {
+    const auto cost = models::forward_cost(spec, {.tokens = 1, .length = 1, .top_k = top_k});
     attention_ = cost.attention_projections / static_cast<double>(spec.num_layers);
     experts_ = cost.experts / static_cast<double>(spec.num_layers);
     top_k_ = static_cast<double>(top_k);
@@ -134,16 +136,18 @@ class LayerLimit {
   double attention_ = 0, experts_ = 0, top_k_ = 0, num_experts_ = 0;  // multiply-adds per token
 };
 
-OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOptions& forward,
-                      const Tokenizer& tokenizer) {
+OrderedJson evaluated(const Job& job, const models::CausalLm& model, const models::ForwardOptions& forward,
+                      const tokenizer::Tokenizer& tokenizer) {
   const LayerLimit limit(model.spec(), job.top_k, bench::measure_limits(job.threads));
   CountedModel counted(model);
   OrderedJson seconds = OrderedJson::object(), tokens = seconds, limits = seconds;
   for (const auto& task : kTasks) {
     const auto set = rows_of(job, task);
-    const EvaluationOptions options{.max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)};
-    const PreparedTask prepared(find_task(task, {.path = job.data}), set, tokenizer, model.spec(), options);
-    const auto score = evaluate_task({counted, tokenizer, forward}, prepared, options);
+    const scoring::EvaluationOptions options{
+        .max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)};
+    const scoring::PreparedTask prepared(data::find_task(task, {.path = job.data}), set, tokenizer, model.spec(),
+                                         options);
+    const auto score = scoring::evaluate_task({counted, tokenizer, forward}, prepared, options);
     const auto rows = static_cast<double>(score.rows);
     double through = 0, least = 0;
     for (const int64_t pass : counted.take_passes()) {
@@ -165,13 +169,13 @@ double peak_gib(c10::Device device) {
 /// Measures generation on a device for given prompts.
 OrderedJson run_on_device(const Job& job, c10::Device device) {
   settle_device(device);
-  BaseStorage storage;
-  storage.engine = Engine::kAten;
+  models::BaseStorage storage;
+  storage.engine = nn::Engine::kAten;
   storage.device = device;
-  const auto model = load_model(job.model, storage);
-  ForwardOptions forward;
+  const auto model = models::load_model(job.model, storage);
+  models::ForwardOptions forward;
   forward.router.top_k = job.top_k;
-  forward.compute = {.engine = Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
+  forward.compute = {.engine = nn::Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
   reset_peak(device);
   auto result = generated(job, *model, forward, read_prompts(job));
   result["peak_gib"] = peak_gib(device);
@@ -182,13 +186,13 @@ OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
   if (const auto device = find_device(job.device, "--device"); job.engine == "aten" || !device.is_cpu())
     return run_on_device(job, device);
-  const auto tokenizer = Tokenizer::load(job.tokenizer);
+  const auto tokenizer = tokenizer::Tokenizer::load(job.tokenizer);
   const auto prompts = job.read_prompts ? read_prompts(job) : prompts_of(job, tokenizer);
   if (!job.prompts.empty() && !job.read_prompts) write_file_atomic(job.prompts, OrderedJson(prompts).dump());
-  const auto model = load_model(job.model);
-  ForwardOptions forward;
+  const auto model = models::load_model(job.model);
+  models::ForwardOptions forward;
   forward.router.top_k = job.top_k;
-  forward.compute.products = fastest_kernels(measure_matmuls());
+  forward.compute.products = nn::fastest_kernels(nn::measure_matmuls());
   restart_peak_memory();  // loading is not measured
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
   result["peak_gib"] = peak_gib(c10::kCPU);

@@ -46,9 +46,10 @@ struct Limits {
   bench::MachineLimits machine;
   double base_gflops;
 
-  Limits(const bench::MachineLimits& measured, const MatmulTable& products)
+  Limits(const bench::MachineLimits& measured, const nn::MatmulTable& products)
       : machine(measured),
-        base_gflops(products == MatmulTable(MatmulKernel::kFp32Exact) || products == MatmulTable(MatmulKernel::kUpcast)
+        base_gflops(products == nn::MatmulTable(nn::MatmulKernel::kFp32Exact) ||
+                            products == nn::MatmulTable(nn::MatmulKernel::kUpcast)
                         ? measured.gflops
                         : measured.bfloat16_gflops) {}
   double operations(const Part& part) const { return part.base_gflop / base_gflops + part.gflop / machine.gflops; }
@@ -79,8 +80,8 @@ double library_gflops(at::ScalarType dtype) {
 at::Tensor weight(at::IntArrayRef sizes) { return at::randn(sizes).mul_(0.02).to(at::kBFloat16); }
 at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); }
 at::Tensor small_leaf(at::IntArrayRef sizes) { return at::randn(sizes).mul_(0.02).requires_grad_(true); }
-LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
-  LoraFactors lora;
+lora::LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
+  lora::LoraFactors lora;
   // Values are small, as in training: large gates would produce denormal numbers, which are slow.
   lora.a = experts ? small_leaf({experts, rank, in}) : small_leaf({rank, in});
   lora.b = experts ? small_leaf({experts, out, rank}) : small_leaf({out, rank});
@@ -98,17 +99,17 @@ void flow_back(const at::Tensor& y, const at::Tensor& dy, std::initializer_list<
 /// Returns twice the multiply-adds of a product and of its gradient, in giga-operations.
 double gflop(int64_t rows, int64_t in, int64_t out) { return 4e-9 * static_cast<double>(rows * in * out); }
 
-Part head_part(const Job& job, const MatmulTable& products) {
-  const FrozenWeight head = weight({kVocabulary, kHidden});
+Part head_part(const Job& job, const nn::MatmulTable& products) {
+  const nn::FrozenWeight head = weight({kVocabulary, kHidden});
   const auto hidden = leaf({job.tokens(), kHidden});
   const auto targets = at::randint(kVocabulary, {job.tokens()}, at::kLong);
   return {"head", 1, gflop(job.tokens(), kHidden, kVocabulary), 0, 2 * 2e-9 * kVocabulary * kHidden, [=] {
-            flow_back(cross_entropy(hidden, head, targets, {.products = products}).sum, {}, {hidden});
+            flow_back(nn::cross_entropy(hidden, head, targets, {.products = products}).sum, {}, {hidden});
           }};
 }
 
-Part projections_part(const Job& job, const MatmulTable& products) {
-  std::vector<FrozenWeight> weights;
+Part projections_part(const Job& job, const nn::MatmulTable& products) {
+  std::vector<nn::FrozenWeight> weights;
   for (int i = 0; i < 4; ++i) weights.push_back(weight({kHidden, kHidden}));
   const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
   return {"attention projections",
@@ -117,7 +118,7 @@ Part projections_part(const Job& job, const MatmulTable& products) {
           0,
           4 * 2 * 2e-9 * kHidden * kHidden,
           [=] {
-            for (const auto& w : weights) flow_back(linear(x, w, {}, {.products = products}), dy, {x});
+            for (const auto& w : weights) flow_back(nn::linear(x, w, {}, {.products = products}), dy, {x});
           }};
 }
 
@@ -130,21 +131,21 @@ Part attention_part(const Job& job) {
   return {"attention", static_cast<double>(job.layers),
           0,           3.5e-9 * 2 * scores,
           0,           [=] {
-            flow_back(packed_attention(q, k, v, offsets), dy, {q, k, v}); }};
+            flow_back(nn::packed_attention(q, k, v, offsets), dy, {q, k, v}); }};
 }
 
-Part experts_part(const Job& job, const MatmulTable& products, bool with_lora) {
-  ExpertWeights weights;
+Part experts_part(const Job& job, const nn::MatmulTable& products, bool with_lora) {
+  nn::ExpertWeights weights;
   for (int64_t e = 0; e < kExperts; ++e) {
     weights.gate.emplace_back(weight({kWidth, kHidden}));
     weights.up.emplace_back(weight({kWidth, kHidden}));
     weights.down.emplace_back(weight({kHidden, kWidth}));
   }
-  std::vector<LoraFactors> lora;
+  std::vector<lora::LoraFactors> lora;
   for (const bool down : {false, false, true})
     lora.push_back(factors(kExperts, job.rank, down ? kWidth : kHidden, down ? kHidden : kWidth));
   const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
-  std::vector<Routing> routings;  // used in turn, so that consecutive steps have different routing
+  std::vector<nn::Routing> routings;  // used in turn, so that consecutive steps have different routing
   for (int64_t i = 0; i <= std::min<int64_t>(job.repeats, 16); ++i)
     routings.push_back(
         {std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)), at::rand({job.tokens(), job.top_k})});
@@ -159,9 +160,9 @@ Part experts_part(const Job& job, const MatmulTable& products, bool with_lora) {
           2 * 3 * 2e-9 * static_cast<double>(kExperts * kHidden * kWidth),
           [=] {
             const auto& routing = routings[(*pass)++ % routings.size()];
-            ExpertFactors beside_experts;
+            nn::ExpertFactors beside_experts;
             if (with_lora) beside_experts = {{.adapter = &lora[0]}, {.adapter = &lora[1]}, {.adapter = &lora[2]}};
-            flow_back(experts(x, routing, weights, beside_experts, {.products = products}), dy, {x});
+            flow_back(nn::experts(x, routing, weights, beside_experts, {.products = products}), dy, {x});
           }};
 }
 
@@ -174,9 +175,9 @@ Part optimizer_part(const Job& job) {
   }
   int64_t numbers = 0;
   for (const auto& tensor : leaves) numbers += tensor.numel();
-  const auto adamw = std::make_shared<AdamW>(leaves, OptimizerConfig{});
+  const auto adamw = std::make_shared<train::AdamW>(leaves, train::OptimizerConfig{});
   return {"AdamW", static_cast<double>(job.layers),      0,
-          0,       16e-9 * static_cast<double>(numbers), [=] { adamw->step(-1, Gradients::kZeroed); }};
+          0,       16e-9 * static_cast<double>(numbers), [=] { adamw->step(-1, train::Gradients::kZeroed); }};
 }
 
 OrderedJson run(const Job& job) {

@@ -56,8 +56,8 @@ int64_t rows_of_step(const Job& job) { return job.shape.batch * job.accumulation
 
 /// Returns rows of the upper bits of a linear congruential generator modulo 2^64, which is easy to repeat in any
 /// language.
-std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
-  std::vector<Example> rows(static_cast<size_t>(job.steps * rows_of_step(job)));
+std::vector<data::Example> random_rows(const Job& job, int64_t vocab_size) {
+  std::vector<data::Example> rows(static_cast<size_t>(job.steps * rows_of_step(job)));
   uint64_t state = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto step = i / static_cast<size_t>(rows_of_step(job));
@@ -71,10 +71,10 @@ std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
 }
 
 /// Returns the rows of all steps, in the order in which they are drawn.
-std::vector<Example> commonsense_rows(const Job& job) {
-  const auto tokenizer = Tokenizer::load(job.tokenizer);
-  const auto set = training_rows("commonsense", {.path = job.data, .limit = job.steps * rows_of_step(job)});
-  const auto rows = tokenize_rows(set.rows, tokenizer, {.cutoff = job.shape.length}).examples;
+std::vector<data::Example> commonsense_rows(const Job& job) {
+  const auto tokenizer = tokenizer::Tokenizer::load(job.tokenizer);
+  const auto set = data::training_rows("commonsense", {.path = job.data, .limit = job.steps * rows_of_step(job)});
+  const auto rows = data::tokenize_rows(set.rows, tokenizer, {.cutoff = job.shape.length}).examples;
   EK_CHECK(static_cast<int64_t>(rows.size()) == job.steps * rows_of_step(job), kData, rows.size(),
            " rows keep a target, asked ", job.steps * rows_of_step(job));
   OrderedJson written = OrderedJson::array();
@@ -84,16 +84,16 @@ std::vector<Example> commonsense_rows(const Job& job) {
 }
 
 /// Returns the forward passes of all steps.
-std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_size) {
+std::vector<std::vector<data::PackedBatch>> passes_of(const Job& job, int64_t vocab_size) {
   const auto rows = job.data.empty() ? random_rows(job, vocab_size) : commonsense_rows(job);
   auto next = rows.begin();
-  std::vector<std::vector<PackedBatch>> steps(static_cast<size_t>(job.steps));
+  std::vector<std::vector<data::PackedBatch>> steps(static_cast<size_t>(job.steps));
   for (auto& passes : steps) {
-    std::vector<ExampleRows> micro_batches(static_cast<size_t>(job.accumulation));
+    std::vector<train::ExampleRows> micro_batches(static_cast<size_t>(job.accumulation));
     for (auto& micro_batch : micro_batches)
       for (int64_t i = 0; i < job.shape.batch; ++i) micro_batch.push_back(&*next++);
-    for (const auto& pass : merged(micro_batches, job.merge_tokens))
-      passes.push_back(pack_shared(pass, job.shape.batch));
+    for (const auto& pass : train::merged(micro_batches, job.merge_tokens))
+      passes.push_back(data::pack_shared(pass, job.shape.batch));
   }
   return steps;
 }
@@ -101,8 +101,8 @@ std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_si
 /// Runs one step: the gradients of the mean of the micro-batches' means, then `update`. \return that mean, read at the
 /// end
 template <typename Update>
-double learn(const CausalLm& model, const std::vector<PackedBatch>& passes, const ForwardOptions& forward,
-             int64_t accumulation, const Update& update) {
+double learn(const models::CausalLm& model, const std::vector<data::PackedBatch>& passes,
+             const models::ForwardOptions& forward, int64_t accumulation, const Update& update) {
   std::vector<at::Tensor> means;
   for (const auto& batch : passes) {
     at::Tensor total;
@@ -117,7 +117,7 @@ double learn(const CausalLm& model, const std::vector<PackedBatch>& passes, cons
   return at::stack(means).sum().item<double>();
 }
 
-std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
+std::vector<at::Tensor> leaves_of(lora::AdapterState& adapters) {
   std::vector<at::Tensor> leaves;
   for (auto& [site, factors] : adapters)
     for (auto* factor : {&factors.a, &factors.b}) leaves.push_back(factor->set_requires_grad(true));
@@ -137,19 +137,19 @@ void restart_peak(c10::Device device) {
   reset_peak(device);
 }
 
-Compute compute_of(const Job& job, c10::Device device) {
+nn::Compute compute_of(const Job& job, c10::Device device) {
   if (job.engine != "aten" && device.is_cpu()) return {.products = bench::products_by_name(job.products)};
-  return {.engine = Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
+  return {.engine = nn::Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
 }
 
 /// Runs steps of one shape, with new adapters and moments.
-OrderedJson run_shape(const Job& job, const CausalLm& model, const Compute& compute, c10::Device device) {
+OrderedJson run_shape(const Job& job, const models::CausalLm& model, const nn::Compute& compute, c10::Device device) {
   const std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                             "gate_proj", "up_proj", "down_proj"};
   auto copies = StorageCopies::to(device);
-  auto adapters = copied(make_adapters(model.sites(targets), job.rank, 1.0, 7), copies);
-  AdamW optimizer(leaves_of(adapters), {}, compute.engine);
-  ForwardOptions forward;
+  auto adapters = train::copied(lora::make_adapters(model.sites(targets), job.rank, 1.0, 7), copies);
+  train::AdamW optimizer(leaves_of(adapters), {}, compute.engine);
+  models::ForwardOptions forward;
   forward.adapters = &adapters;
   forward.router.top_k = job.shape.top_k;
   forward.compute = compute;
@@ -160,7 +160,7 @@ OrderedJson run_shape(const Job& job, const CausalLm& model, const Compute& comp
   std::vector<int64_t> tokens;
   for (const auto& passes : steps) {
     const auto begin = std::chrono::steady_clock::now();
-    const auto update = [&] { optimizer.step(-1, Gradients::kZeroed); };
+    const auto update = [&] { optimizer.step(-1, train::Gradients::kZeroed); };
     losses.push_back(learn(model, passes, forward, job.accumulation, update));
     synchronize(device);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -176,10 +176,10 @@ void run(Job job) {
   const auto device = find_device(job.device, "--device");
   settle_device(device);
   const auto compute = compute_of(job, device);
-  BaseStorage storage;
+  models::BaseStorage storage;
   storage.engine = compute.engine;
   storage.device = device;
-  const auto model = load_model(job.model, storage);
+  const auto model = models::load_model(job.model, storage);
   if (job.shapes.empty()) job.shapes.push_back(job.shape.text());
   for (const auto& text : job.shapes) {
     job.shape = shape_of(text);

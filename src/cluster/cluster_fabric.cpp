@@ -15,7 +15,7 @@ namespace evenkeel::cluster {
 namespace {
 
 /// What the others need of a state: what broadcasts are made of, what the server keeps. What all hold alike they have.
-ServerState shared_part(const ServerState& state) {
+methods::ServerState shared_part(const methods::ServerState& state) {
   return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
 }
 
@@ -29,7 +29,7 @@ void GroupReduction::sum(std::span<int64_t> values) const {
   member_.together("a sum", [&](Collective& group) { group.sum(values); });
 }
 
-ClusterFabric::ClusterFabric(ProcessGroup& member, Experiment& experiment, std::filesystem::path log)
+ClusterFabric::ClusterFabric(ProcessGroup& member, fed::Experiment& experiment, std::filesystem::path log)
     : member_(member),
       server_(experiment.server),
       local_(experiment.fabric),
@@ -37,28 +37,28 @@ ClusterFabric::ClusterFabric(ProcessGroup& member, Experiment& experiment, std::
       commands_(member),
       reduction_(member) {}
 
-void ClusterFabric::announce(std::span<const ClientProfile> clients, const StateUpdate& news) {
+void ClusterFabric::announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) {
   local_.announce(clients, news);
   if (alone()) return;
-  const auto bytes = to_bytes(news);
+  const auto bytes = fed::to_bytes(news);
   commands_.give({.order = Order::kNews, .round = news.round, .bytes = bytes.numel()});
   commands_.share(bytes, concat("news of round ", news.round));
 }
 
-void ClusterFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
+void ClusterFabric::exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) {
   if (alone() || clients.empty()) return local_.exchange(clients, exchange);
   if (exchange.training) return train(clients, exchange);
   const auto first = exchange.task_of(clients[0]);
-  const auto* ask = std::get_if<SumGradients>(&first.ask);
-  if (ask && first.client.id != kPooledData) return sum_gradients(clients, exchange, *ask);
+  const auto* ask = std::get_if<fed::SumGradients>(&first.ask);
+  if (ask && first.client.id != fed::kPooledData) return sum_gradients(clients, exchange, *ask);
   auto known = exchange;
-  known.task_of = [&](const ClientProfile& client) {
+  known.task_of = [&](const methods::ClientProfile& client) {
     return client.id == first.client.id ? first : exchange.task_of(client);
   };
   local_.exchange(clients, known);
 }
 
-std::vector<std::vector<int64_t>> ClusterFabric::assign(std::span<const ClientProfile> clients) const {
+std::vector<std::vector<int64_t>> ClusterFabric::assign(std::span<const methods::ClientProfile> clients) const {
   std::vector<double> costs;
   for (const auto& client : clients)
     costs.push_back(cost_of(client, local_.shards.examples.at(static_cast<size_t>(client.id))));
@@ -77,12 +77,12 @@ void ClusterFabric::log_assignment(const Command& command) const {
                        {"clients", command.shares}});
 }
 
-void ClusterFabric::train(std::span<const ClientProfile> clients, const Exchange& exchange) {
+void ClusterFabric::train(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) {
   const auto& state = exchange.training->state;
-  ClientMemories memories;
+  fed::ClientMemories memories;
   for (const auto& client : clients)
     if (const auto known = local_.memories.find(client.id); known != local_.memories.end()) memories.insert(*known);
-  const auto bytes = encode_state(shared_part(state)), memory_bytes = encode_memories(memories);
+  const auto bytes = fed::encode_state(shared_part(state)), memory_bytes = fed::encode_memories(memories);
   const Command command{.order = Order::kTrain,
                         .round = state.round,
                         .exchange = exchanges_++,
@@ -98,17 +98,17 @@ void ClusterFabric::train(std::span<const ClientProfile> clients, const Exchange
   collect(command, exchange);
 }
 
-void ClusterFabric::sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange,
-                                  const SumGradients& ask) {
+void ClusterFabric::sum_gradients(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange,
+                                  const fed::SumGradients& ask) {
   const Command command{.order = Order::kGradients, .exchange = exchanges_++, .shares = assign(clients), .ask = ask};
   commands_.give(command);
   work_here(command, exchange);
   collect(command, exchange);
 }
 
-void ClusterFabric::work_here(const Command& command, const Exchange& exchange) {
+void ClusterFabric::work_here(const Command& command, const fed::Exchange& exchange) {
   auto own = exchange;
-  own.on_progress = [&](const ClientProgress& progress) {
+  own.on_progress = [&](const fed::ClientProgress& progress) {
     if (exchange.on_progress) exchange.on_progress(progress);
     show_others(command, exchange);
     member_.check();
@@ -117,7 +117,7 @@ void ClusterFabric::work_here(const Command& command, const Exchange& exchange) 
 }
 
 /// Rank by rank, as they are done: one sends at a time.
-void ClusterFabric::collect(const Command& command, const Exchange& exchange) {
+void ClusterFabric::collect(const Command& command, const fed::Exchange& exchange) {
   std::set<int> awaited;
   for (int group_rank = 1; group_rank < group_size(); ++group_rank)
     if (!command.shares[static_cast<size_t>(group_rank)].empty()) awaited.insert(group_rank);
@@ -135,11 +135,11 @@ void ClusterFabric::collect(const Command& command, const Exchange& exchange) {
   }
 }
 
-void ClusterFabric::collect_from(int group_rank, const Command& command, const Exchange& exchange) {
+void ClusterFabric::collect_from(int group_rank, const Command& command, const fed::Exchange& exchange) {
   member_.post(grant_key(command.exchange, group_rank), "");
   const ReplyHeader expected{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
   for ([[maybe_unused]] const int64_t client : command.shares[static_cast<size_t>(group_rank)]) {
-    Reply reply;
+    fed::Reply reply;
     member_.together(
         concat("replies of rank ", member_.members()[static_cast<size_t>(group_rank)], ", round ", command.round + 1),
         [&](Collective& group) { reply = receive_reply(group, group_rank, expected); });
@@ -148,20 +148,20 @@ void ClusterFabric::collect_from(int group_rank, const Command& command, const E
 }
 
 /// At most twice a second.
-void ClusterFabric::show_others(const Command& command, const Exchange& exchange) {
+void ClusterFabric::show_others(const Command& command, const fed::Exchange& exchange) {
   const auto now = std::chrono::steady_clock::now();
   if (!exchange.on_progress || now - shown_ < std::chrono::milliseconds(500)) return;
   shown_ = now;
   for (int group_rank = 1; group_rank < group_size(); ++group_rank) {
     const auto text = member_.read(progress_key(command.exchange, group_rank));
     if (!text) continue;
-    ClientProgress progress;
+    fed::ClientProgress progress;
     std::istringstream(*text) >> progress.client >> progress.steps >> progress.tokens;
     exchange.on_progress(progress);
   }
 }
 
-const Reduction& ClusterFabric::sums(const RoundView& round) {
+const lora::Reduction& ClusterFabric::sums(const methods::RoundView& round) {
   commands_.give({.order = Order::kSum, .round = round.round, .participants = ids_of(round.participants)});
   return reduction_;
 }

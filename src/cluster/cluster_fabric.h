@@ -11,7 +11,7 @@
 namespace evenkeel::cluster {
 
 /// Reduces values over all ranks of a group.
-class GroupReduction : public Reduction {
+class GroupReduction : public lora::Reduction {
  public:
   explicit GroupReduction(ProcessGroup& member) : member_(member) {}
   void max(std::span<int64_t> values) const override;
@@ -22,16 +22,16 @@ class GroupReduction : public Reduction {
 };
 
 /// The clients of all ranks, as rank 0 sees them. Not thread-safe.
-class ClusterFabric : public Fabric {
+class ClusterFabric : public fed::Fabric {
  public:
   /// \param log  file to which one line per assignment is appended: which rank trains which client
-  ClusterFabric(ProcessGroup& member, Experiment& experiment, std::filesystem::path log);
+  ClusterFabric(ProcessGroup& member, fed::Experiment& experiment, std::filesystem::path log);
 
-  void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
+  void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
   /// Distributes training, and gradients of clients' own rows, over the ranks. Rank 0 does everything else.
-  void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
-  void remember(const ClientMemories& memories) override { local_.remember(memories); }
-  const Reduction& sums(const RoundView& round) override;
+  void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
+  void remember(const fed::ClientMemories& memories) override { local_.remember(memories); }
+  const lora::Reduction& sums(const methods::RoundView& round) override;
   /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
   /// go on.
   bool recovers() override;
@@ -42,18 +42,19 @@ class ClusterFabric : public Fabric {
  private:
   bool alone() const { return member_.members().size() < 2; }
   int group_size() const { return static_cast<int>(member_.members().size()); }
-  std::vector<std::vector<int64_t>> assign(std::span<const ClientProfile> clients) const;
-  void train(std::span<const ClientProfile> clients, const Exchange& exchange);
-  void sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange, const SumGradients& ask);
-  void work_here(const Command& command, const Exchange& exchange);
-  void collect(const Command& command, const Exchange& exchange);
-  void collect_from(int group_rank, const Command& command, const Exchange& exchange);
-  void show_others(const Command& command, const Exchange& exchange);
+  std::vector<std::vector<int64_t>> assign(std::span<const methods::ClientProfile> clients) const;
+  void train(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange);
+  void sum_gradients(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange,
+                     const fed::SumGradients& ask);
+  void work_here(const Command& command, const fed::Exchange& exchange);
+  void collect(const Command& command, const fed::Exchange& exchange);
+  void collect_from(int group_rank, const Command& command, const fed::Exchange& exchange);
+  void show_others(const Command& command, const fed::Exchange& exchange);
   void log_assignment(const Command& command) const;
 
   ProcessGroup& member_;
-  const Server& server_;
-  LocalFabric& local_;
+  const fed::Server& server_;
+  fed::LocalFabric& local_;
   std::filesystem::path log_;
   Commands commands_;
   GroupReduction reduction_;

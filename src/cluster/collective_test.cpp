@@ -161,11 +161,11 @@ class Pipe : public Collective {
   std::deque<std::byte> sent_;
 };
 
-Reply a_reply() {
-  Reply reply{.client = 4, .report = LocalReport{}, .memory = {{"rescaler", at::full({3}, 0.5f)}}};
-  std::get<LocalReport>(reply.report).steps = 7;
-  reply.upload = EncodedPayload{at::arange(100, at::kByte), {{"adapters", 100}}};
-  reply.task_size = PayloadSize{10, {{"phi", 10}}};
+fed::Reply a_reply() {
+  fed::Reply reply{.client = 4, .report = train::LocalReport{}, .memory = {{"rescaler", at::full({3}, 0.5f)}}};
+  std::get<train::LocalReport>(reply.report).steps = 7;
+  reply.upload = lora::EncodedPayload{at::arange(100, at::kByte), {{"adapters", 100}}};
+  reply.task_size = fed::PayloadSize{10, {{"phi", 10}}};
   return reply;
 }
 
@@ -175,10 +175,10 @@ TEST(ReplyOnItsWay, ArrivesWithAllThatItsRankKnows) {
   send_reply(pipe, 0, header, a_reply());
   const auto got = receive_reply(pipe, 1, header);
   EXPECT_EQ(got.client, 4);
-  EXPECT_EQ(report_of<LocalReport>(got).steps, 7);
-  ASSERT_TRUE(encoded_payload(got.upload));
-  EXPECT_TRUE(encoded_payload(got.upload)->bytes.equal(at::arange(100, at::kByte)));
-  EXPECT_EQ(encoded_payload(got.upload)->parts, (std::map<std::string, int64_t>{{"adapters", 100}}));
+  EXPECT_EQ(fed::report_of<train::LocalReport>(got).steps, 7);
+  ASSERT_TRUE(fed::encoded_payload(got.upload));
+  EXPECT_TRUE(fed::encoded_payload(got.upload)->bytes.equal(at::arange(100, at::kByte)));
+  EXPECT_EQ(fed::encoded_payload(got.upload)->parts, (std::map<std::string, int64_t>{{"adapters", 100}}));
   EXPECT_TRUE(got.memory.at("rescaler").equal(at::full({3}, 0.5f)));
   EXPECT_EQ(got.task_size->bytes, 10);
   EXPECT_EQ(got.task_size->parts, a_reply().task_size->parts);
@@ -186,14 +186,15 @@ TEST(ReplyOnItsWay, ArrivesWithAllThatItsRankKnows) {
 
 TEST(ReplyOnItsWay, HasARemoteUploadOrNoneAsItWasSent) {
   const ReplyHeader header{.layout = 9, .round = 2, .epoch = 1};
-  for (const Upload& upload : {Upload(RemoteUpload{{100, {{"adapters", 90}, {"header", 10}}}}), Upload(NoUpload{})}) {
+  for (const fed::Upload& upload :
+       {fed::Upload(fed::RemoteUpload{{100, {{"adapters", 90}, {"header", 10}}}}), fed::Upload(fed::NoUpload{})}) {
     Pipe pipe;
     auto reply = a_reply();
     reply.upload = upload;
     send_reply(pipe, 0, header, reply);
     const auto got = receive_reply(pipe, 1, header);
     ASSERT_EQ(got.upload.index(), upload.index());
-    if (const auto* remote = std::get_if<RemoteUpload>(&got.upload)) {
+    if (const auto* remote = std::get_if<fed::RemoteUpload>(&got.upload)) {
       EXPECT_EQ(remote->size.bytes, 100);
       EXPECT_EQ(remote->size.parts.at("adapters"), 90);
     }

@@ -36,13 +36,13 @@ at::Tensor Commands::shared(int64_t size, const std::string& what) {
   return bytes_N;
 }
 
-double cost_of(const ClientProfile& client, std::span<const Example> rows) {
+double cost_of(const methods::ClientProfile& client, std::span<const data::Example> rows) {
   double tokens = 0;
   for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
   return tokens * static_cast<double>(std::max<int64_t>(client.top_k, 1));
 }
 
-std::vector<int64_t> ids_of(std::span<const ClientProfile> clients) {
+std::vector<int64_t> ids_of(std::span<const methods::ClientProfile> clients) {
   std::vector<int64_t> ids;
   for (const auto& client : clients) ids.push_back(client.id);
   return ids;

@@ -34,7 +34,7 @@ struct Command {
   int64_t exchange = 0;                        ///< serial number of the exchange, for commands with replies
   std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
   std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
-  std::optional<SumGradients> ask{};
+  std::optional<fed::SumGradients> ask{};
   int64_t bytes = 0, memory_bytes = 0;  ///< lengths of the broadcasts that follow
 
   void visit(auto& field) {  // base/format/record.h
@@ -69,10 +69,10 @@ class Commands {
 };
 
 /// Returns the training cost of a client for deal(): its number of tokens times its experts per token.
-double cost_of(const ClientProfile& client, std::span<const Example> rows);
+double cost_of(const methods::ClientProfile& client, std::span<const data::Example> rows);
 
 /// Returns the ids of clients, in order.
-std::vector<int64_t> ids_of(std::span<const ClientProfile> clients);
+std::vector<int64_t> ids_of(std::span<const methods::ClientProfile> clients);
 
 /// Return keys of the store, e.g. "ready/3/1" from exchange and group_rank. A rank sets `ready` when its replies are
 /// complete, rank 0 sets `grant` when the rank may send them, and the rank reports steps and tokens in `progress`.

@@ -16,7 +16,7 @@ namespace {
 
 std::string digest(std::string_view text) { return sha256(text).substr(0, 16); }
 
-std::string layout_text(const Sites& sites) {
+std::string layout_text(const lora::Sites& sites) {
   std::string text;
   for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
   return text;
@@ -39,10 +39,10 @@ std::string host_name() {
   return name.data();
 }
 
-Identity identity_of(const Experiment& e) {
+Identity identity_of(const fed::Experiment& e) {
   const auto& shards = e.fabric.shards;
   std::string base, data = OrderedJson(shards.rows).dump();
-  for (const auto& file : input_files(e.server.config, e.server.model_folder, shards.files)) {
+  for (const auto& file : fed::input_files(e.server.config, e.server.model_folder, shards.files)) {
     auto& part = file.parent_path() == e.server.model_folder ? base : data;
     part += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
   }
@@ -67,7 +67,7 @@ std::vector<std::string> differences(const std::vector<Identity>& ranks) {
   return lines;
 }
 
-std::vector<Identity> meet(ProcessGroup& member, const Experiment& experiment) {
+std::vector<Identity> meet(ProcessGroup& member, const fed::Experiment& experiment) {
   member.post(concat("identity/", member.rank()), record::write(identity_of(experiment)).dump());
   std::vector<Identity> ranks;
   for (int rank = 0; rank < member.launched(); ++rank) {

@@ -29,7 +29,7 @@ struct Identity {
 };
 
 /// Computes the digests. Cost: reads all input files, except large files whose fingerprint is cached.
-Identity identity_of(const Experiment& experiment);
+Identity identity_of(const fed::Experiment& experiment);
 
 /// Returns one line for each rank that differs from rank 0, naming the rank and the digests. An empty result means that
 /// all are equal.
@@ -38,6 +38,6 @@ std::vector<std::string> differences(const std::vector<Identity>& ranks);
 /// Exchanges identities with all ranks and returns them by rank. Rank 0 logs differences, and warns when processors
 /// differ.
 /// \throws kConfig naming the ranks that differ.
-std::vector<Identity> meet(ProcessGroup& member, const Experiment& experiment);
+std::vector<Identity> meet(ProcessGroup& member, const fed::Experiment& experiment);
 
 }  // namespace evenkeel::cluster

@@ -15,7 +15,7 @@ void ClusterOptions::resolve(const config::Table& table) const {
   check_seconds("start_timeout", start_timeout);
 }
 
-ClusterOptions ClusterOptions::of(const RunRequest& request) {
+ClusterOptions ClusterOptions::of(const fed::RunRequest& request) {
   auto table = config::Table::load(request.file);
   for (const auto& setting : request.settings) table.set(setting);
   return config::read<ClusterOptions>(table.table("cluster"));

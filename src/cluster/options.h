@@ -35,7 +35,7 @@ struct ClusterOptions {
   void resolve(const config::Table& table) const;
 
   /// Reads the section from the config file and the settings of `request`. \throws kConfig.
-  static ClusterOptions of(const RunRequest& request);
+  static ClusterOptions of(const fed::RunRequest& request);
   /// Returns the section as TOML, with the meaning of each key.
   std::string text() const;
 };

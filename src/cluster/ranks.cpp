@@ -33,15 +33,15 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
 }
 
 /// \throws kConfig naming the keys in which the command line of this rank asks for another run
-ExperimentConfig config_of_leader(const std::string& text, const RunRequest& request) {
+fed::ExperimentConfig config_of_leader(const std::string& text, const fed::RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
   const Json json = parse_json(text, kPlace);
   const JsonView view(json, kPlace);
-  auto config = ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
+  auto config = fed::ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
   const auto begun_with = view.at("settings").strings();
   auto requested = request.config(begun_with);
   requested.find_files();
-  const auto changes = evenkeel::differences(resolved_like(std::move(requested), config), config);
+  const auto changes = fed::differences(fed::resolved_like(std::move(requested), config), config);
   EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
   return config;
 }
@@ -49,32 +49,32 @@ ExperimentConfig config_of_leader(const std::string& text, const RunRequest& req
 }  // namespace
 
 void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& open, const StopRequest& stop,
-          const std::function<void(const Run& run, const std::vector<TaskScore>& scores)>& conclude) {
+          const std::function<void(const fed::Run& run, const std::vector<scoring::TaskScore>& scores)>& conclude) {
   ProcessGroup member(launch, options);
   telling(member, [&] {
     auto run =
         open({.on_config =
-                  [&](const ExperimentConfig& config, const std::vector<std::string>& begun_with) {
+                  [&](const fed::ExperimentConfig& config, const std::vector<std::string>& begun_with) {
                     warn_of_threads(launch, config.threads);
                     member.post(kConfigKey, OrderedJson{{"config", config.text()}, {"settings", begun_with}}.dump());
                   },
-              .on_experiment = [&](const Experiment& experiment) { meet(member, experiment); }});
+              .on_experiment = [&](const fed::Experiment& experiment) { meet(member, experiment); }});
     member.form_group();
     log::info("[cluster] ", launch.size, " ranks, started by ", launch.launcher);
     ClusterFabric fabric(member, run.experiment, run.folder.path() / "cluster.jsonl");
-    const auto scores = complete_run(run.experiment.server, fabric, run.folder, stop);
+    const auto scores = fed::complete_run(run.experiment.server, fabric, run.folder, stop);
     fabric.end();
     conclude(run, scores);
   });
 }
 
-void run_worker(const Launch& launch, const ClusterOptions& options, const RunRequest& request,
+void run_worker(const Launch& launch, const ClusterOptions& options, const fed::RunRequest& request,
                 const StopRequest& stop) {
   log::set_level(log::Level::kError);
   ProcessGroup member(launch, options);
   telling(member, [&] {
     auto config = config_of_leader(member.wait_for(kConfigKey), request);
-    auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+    auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kTrain);
     meet(member, experiment);
     member.form_group();
     run_worker(member, experiment, stop);

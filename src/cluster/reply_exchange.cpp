@@ -28,7 +28,7 @@ std::string_view text_of(const at::Tensor& bytes_N) {
 
 /// The sizes that a reply names and a message does not.
 struct ReplySizes {
-  std::optional<PayloadSize> task{}, remote_upload{};
+  std::optional<fed::PayloadSize> task{}, remote_upload{};
 
   void visit(auto& field) {
     field("task", task);
@@ -36,9 +36,9 @@ struct ReplySizes {
   }
 };
 
-ReplySizes sizes_in(const Reply& reply) {
+ReplySizes sizes_in(const fed::Reply& reply) {
   ReplySizes sizes{.task = reply.task_size};
-  if (const auto* remote = std::get_if<RemoteUpload>(&reply.upload)) sizes.remote_upload = remote->size;
+  if (const auto* remote = std::get_if<fed::RemoteUpload>(&reply.upload)) sizes.remote_upload = remote->size;
   return sizes;
 }
 
@@ -64,16 +64,16 @@ void ReplyHeader::check(const ReplyHeader& got) const {
   EK_CHECK(got.layout == layout, kData, "a reply of client ", got.client, " is of another model");
 }
 
-int64_t layout_of(const Sites& sites) {
+int64_t layout_of(const lora::Sites& sites) {
   std::ostringstream text;
   for (const auto& [name, site] : sites)
     text << name << ' ' << site.experts << ' ' << site.in << ' ' << site.out << '\n';
   return parse_number<int64_t>(sha256(text.str()).substr(0, 15), 16).value();
 }
 
-void send_reply(Collective& group, int to, ReplyHeader header, const Reply& reply) {
-  const auto message = tensor_of(header_of(reply));
-  const auto* payload = encoded_payload(reply.upload);
+void send_reply(Collective& group, int to, ReplyHeader header, const fed::Reply& reply) {
+  const auto message = tensor_of(fed::header_of(reply));
+  const auto* payload = fed::encoded_payload(reply.upload);
   const auto memory = reply.memory.empty() ? at::empty({0}, at::kByte) : encode_safetensors(reply.memory);
   const auto sizes = tensor_of(record::write(sizes_in(reply)).dump());
   header.client = reply.client;
@@ -88,19 +88,19 @@ void send_reply(Collective& group, int to, ReplyHeader header, const Reply& repl
   group.send(bytes_of(sizes), to);
 }
 
-Reply receive_reply(Collective& group, int from, const ReplyHeader& expected) {
+fed::Reply receive_reply(Collective& group, int from, const ReplyHeader& expected) {
   ReplyHeader header;
   group.receive(bytes_of(header), from);
   expected.check(header);
   const auto source = concat("a reply of rank ", from);
   const auto message = received_part(group, from, header.message);
   const auto payload = received_part(group, from, header.payload);
-  auto reply = std::get<Reply>(from_parts(text_of(message), payload, source));
+  auto reply = std::get<fed::Reply>(fed::from_parts(text_of(message), payload, source));
   const auto memory = received_part(group, from, header.memory);
   if (header.memory > 0) reply.memory = decode_safetensors(memory, source).tensors;
   auto sizes = sizes_from(received_part(group, from, header.sizes), source);
   reply.task_size = std::move(sizes.task);
-  if (sizes.remote_upload) reply.upload = RemoteUpload{std::move(*sizes.remote_upload)};
+  if (sizes.remote_upload) reply.upload = fed::RemoteUpload{std::move(*sizes.remote_upload)};
   EK_CHECK(reply.client == header.client, kData, source, ": of client ", reply.client, ", announced was ",
            header.client);
   return reply;

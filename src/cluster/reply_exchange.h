@@ -22,13 +22,13 @@ struct ReplyHeader {
 static_assert(sizeof(ReplyHeader) == 64);
 
 /// Returns a hash of site names and sizes.
-int64_t layout_of(const Sites& sites);
+int64_t layout_of(const lora::Sites& sites);
 
 /// Sends a reply to rank `to`. A remote upload stays on this rank. REQUIRES an upload that is not deferred. \throws
 /// kIo.
-void send_reply(Collective& group, int to, ReplyHeader header, const Reply& reply);
+void send_reply(Collective& group, int to, ReplyHeader header, const fed::Reply& reply);
 /// Receives a reply of rank `from`. \param expected  layout, round and epoch that the reply must have
 /// \throws kData when it has others or is malformed, kIo when the transfer fails.
-Reply receive_reply(Collective& group, int from, const ReplyHeader& expected);
+fed::Reply receive_reply(Collective& group, int from, const ReplyHeader& expected);
 
 }  // namespace evenkeel::cluster

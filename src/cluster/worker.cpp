@@ -61,7 +61,7 @@ at::Tensor mapped_bytes(const fs::path& file) {
 
 class Worker {
  public:
-  Worker(ProcessGroup& member, Experiment& e, const StopRequest& stop)
+  Worker(ProcessGroup& member, fed::Experiment& e, const StopRequest& stop)
       : member_(member), server_(e.server), local_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
 
   /// \return false when it was the last one
@@ -96,13 +96,13 @@ class Worker {
 
   void apply_update(const Command& command) {
     const auto bytes = commands_.shared(command.bytes, concat("news of round ", command.round));
-    local_.announce(server_.clients, std::get<StateUpdate>(from_bytes(bytes, "news of rank 0")));
+    local_.announce(server_.clients, std::get<fed::StateUpdate>(fed::from_bytes(bytes, "news of rank 0")));
   }
 
   void train(const Command& command) {
     const auto what = concat("the state of round ", command.round + 1);
-    state_ = decode_state(commands_.shared(command.bytes, what), command.round, what);
-    local_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
+    state_ = fed::decode_state(commands_.shared(command.bytes, what), command.round, what);
+    local_.remember(fed::decode_memories(commands_.shared(command.memory_bytes, what), what));
     state_.common = local_.context.shared->common();
     view_ = server_.draw(state_);
     tasks_.emplace(server_, state_, view_);
@@ -112,10 +112,10 @@ class Worker {
     trained_ = own(command);
     begin_round(command.round);
     auto missing = server_.profiles(trained_);
-    std::erase_if(missing, [&](const ClientProfile& client) { return journal_->holds(client.id); });
-    local_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return tasks_->make(client); },
-                              .on_reply = [&](const Reply& reply) { store(reply); },
-                              .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
+    std::erase_if(missing, [&](const methods::ClientProfile& client) { return journal_->holds(client.id); });
+    local_.exchange(missing, {.task_of = [&](const methods::ClientProfile& client) { return tasks_->make(client); },
+                              .on_reply = [&](const fed::Reply& reply) { store(reply); },
+                              .on_progress = [&](const fed::ClientProgress& done) { tell_progress(command, done); },
                               .encodes = true});
     send(command, [&](int64_t client) { return stored_reply(client); });
   }
@@ -129,22 +129,22 @@ class Worker {
     journal_round_ = round;
   }
 
-  void store(const Reply& reply) { journal_->store(tasks_->record_of(reply).value(), reply.upload, reply.memory); }
+  void store(const fed::Reply& reply) { journal_->store(tasks_->record_of(reply).value(), reply.upload, reply.memory); }
 
   /// Returns the reply of a client as it is sent to rank 0: with the upload only if the method needs it there.
-  Reply stored_reply(int64_t client) const {
+  fed::Reply stored_reply(int64_t client) const {
     const auto record = journal_->record(client);
-    Reply reply{
-        .client = client, .report = static_cast<const LocalReport&>(record), .memory = journal_->memory(client)};
-    reply.task_size = PayloadSize{record.bytes_down, record.down_parts};
+    fed::Reply reply{
+        .client = client, .report = static_cast<const train::LocalReport&>(record), .memory = journal_->memory(client)};
+    reply.task_size = fed::PayloadSize{record.bytes_down, record.down_parts};
     if (server_.config.method.entry().needs_individuals)
-      reply.upload = EncodedPayload{mapped_bytes(journal_->upload(client)), record.up_parts};
+      reply.upload = lora::EncodedPayload{mapped_bytes(journal_->upload(client)), record.up_parts};
     else
-      reply.upload = RemoteUpload{{record.bytes_up, record.up_parts}};
+      reply.upload = fed::RemoteUpload{{record.bytes_up, record.up_parts}};
     return reply;
   }
 
-  void send(const Command& command, const std::function<Reply(int64_t client)>& reply_of) {
+  void send(const Command& command, const std::function<fed::Reply(int64_t client)>& reply_of) {
     if (own(command).empty()) return;
     member_.post(ready_key(command.exchange, member_.group_rank()), "");
     wait_for(grant_key(command.exchange, member_.group_rank()));
@@ -164,19 +164,19 @@ class Worker {
   }
 
   /// The round as rank 0 aggregates it: without those who were lost or late.
-  RoundView left_of_round(const Command& command) const {
+  methods::RoundView left_of_round(const Command& command) const {
     std::vector<int64_t> lost;
     for (const int64_t id : ids_of(view_.participants))
       if (std::find(command.participants.begin(), command.participants.end(), id) == command.participants.end())
         lost.push_back(id);
-    return lost.empty() ? view_ : without(view_, lost);
+    return lost.empty() ? view_ : fed::without(view_, lost);
   }
 
   /// The server's half of the round, with the uploads that are here. What comes out is rank 0's to keep.
   void sum(const Command& command) {
     EK_CHECK(command.round == state_.round, kInternal, "sums of round ", command.round + 1, " after the training of ",
              state_.round + 1);
-    std::vector<ClientUpdate> updates;
+    std::vector<methods::ClientUpdate> updates;
     const auto round = left_of_round(command);
     for (const auto& client : round.participants)
       if (std::find(trained_.begin(), trained_.end(), client.id) != trained_.end())
@@ -185,16 +185,18 @@ class Worker {
   }
 
   void sum_gradients(const Command& command) {
-    std::map<int64_t, Reply> replies;
-    local_.exchange(
-        server_.profiles(own(command)),
-        {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask.value()}; },
-         .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
+    std::map<int64_t, fed::Reply> replies;
+    local_.exchange(server_.profiles(own(command)),
+                    {.task_of =
+                         [&](const methods::ClientProfile& client) {
+                           return fed::Task{.client = client, .ask = command.ask.value()};
+                         },
+                     .on_reply = [&](fed::Reply reply) { replies[reply.client] = std::move(reply); }});
     send(command, [&](int64_t client) { return replies.at(client); });
   }
 
   /// At most twice a second.
-  void tell_progress(const Command& command, const ClientProgress& done) {
+  void tell_progress(const Command& command, const fed::ClientProgress& done) {
     member_.check();
     ask_stop();
     const auto now = std::chrono::steady_clock::now();
@@ -209,24 +211,24 @@ class Worker {
   }
 
   ProcessGroup& member_;
-  const Server& server_;
-  LocalFabric& local_;
+  const fed::Server& server_;
+  fed::LocalFabric& local_;
   const StopRequest& stop_;
   Commands commands_;
   Scratch scratch_;
   GroupReduction reduction_{member_};
-  ServerState state_;
-  RoundView view_;
+  methods::ServerState state_;
+  methods::RoundView view_;
   std::vector<int64_t> trained_;  // clients of the last exchange
-  std::optional<TrainingTasks> tasks_;
-  std::optional<RoundJournal> journal_;
+  std::optional<fed::TrainingTasks> tasks_;
+  std::optional<fed::RoundJournal> journal_;
   int64_t journal_round_ = -1;
   std::chrono::steady_clock::time_point last_progress_{};
 };
 
 }  // namespace
 
-void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop) {
+void run_worker(ProcessGroup& member, fed::Experiment& experiment, const StopRequest& stop) {
   Worker worker(member, experiment, stop);
   for (;;) try {
       while (worker.execute(worker.next())) {

@@ -9,6 +9,6 @@ namespace evenkeel::cluster {
 
 /// Executes commands until kEnd. \param stop  called after every step and while waiting
 /// \throws the error of this rank or of another one; Interrupted.
-void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop);
+void run_worker(ProcessGroup& member, fed::Experiment& experiment, const StopRequest& stop);
 
 }  // namespace evenkeel::cluster

@@ -8,7 +8,7 @@
 #include "base/random/random.h"
 #include "data/builtin_world.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 using world::kRelationCount;
@@ -19,7 +19,7 @@ const auto& pick(const Range& range, RandomStream& stream) {
 }
 
 int64_t random_animal(RandomStream& stream) { return static_cast<int64_t>(stream.below(world::animals().size())); }
-int64_t random_relation(RandomStream& stream) { return static_cast<int64_t>(stream.below(kRelationCount)); }
+int64_t random_relation(RandomStream& stream) { return static_cast<int64_t>(stream.below(world::kRelationCount)); }
 
 std::string comparison(int64_t a, int64_t b) {
   return concat("the ", world::animals()[a], world::size_of(a) > world::size_of(b) ? " is bigger" : " is smaller",
@@ -29,7 +29,7 @@ std::string comparison(int64_t a, int64_t b) {
 std::string animal_story(RandomStream& stream) {
   const int64_t animal = random_animal(stream);
   std::string text;
-  for (const int64_t relation : stream.permutation(kRelationCount))
+  for (const int64_t relation : stream.permutation(world::kRelationCount))
     text += world::statement(animal, relation, world::value_of(animal, relation)) + ". ";
   for (int i = 0; i < 2; ++i)
     if (const int64_t other = random_animal(stream); other != animal) text += comparison(animal, other) + ". ";
@@ -201,4 +201,4 @@ std::vector<std::string> builtin_documents(int64_t count, uint64_t seed) {
   return documents;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

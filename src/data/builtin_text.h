@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Returns `count` documents. Document i depends on (seed, i) only.
 std::vector<std::string> builtin_documents(int64_t count, uint64_t seed);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

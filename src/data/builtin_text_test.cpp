@@ -10,7 +10,7 @@
 #include "data/prompt.h"
 #include "data/tasks.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 std::string all_of(const std::vector<std::string>& documents) { return join(documents, "\n"); }
@@ -62,4 +62,4 @@ TEST(BuiltinWorld, SizesAreAllDifferent) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

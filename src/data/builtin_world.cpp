@@ -5,7 +5,7 @@
 #include "base/plain/error.h"
 #include "base/random/random.h"
 
-namespace evenkeel::world {
+namespace evenkeel::data::world {
 namespace {
 
 constexpr uint64_t kWorldSeed = 1;
@@ -100,4 +100,4 @@ bool held_out(uint64_t kind, uint64_t a, uint64_t b) {
   return RandomStream(kWorldSeed, "world-held-out", kind, a * 1000 + b).below(4) == 0;
 }
 
-}  // namespace evenkeel::world
+}  // namespace evenkeel::data::world

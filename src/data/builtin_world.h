@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel::world {
+namespace evenkeel::data::world {
 
 /// Attributes of an animal.
 enum Relation : int64_t { kColour, kHome, kFood };
@@ -52,4 +52,4 @@ std::string numbered(std::string_view label, std::span<const std::string_view> c
 /// \param kind  kind of question, any number \param a, b  subject of the question, e.g. animal and relation
 bool held_out(uint64_t kind, uint64_t a, uint64_t b);
 
-}  // namespace evenkeel::world
+}  // namespace evenkeel::data::world

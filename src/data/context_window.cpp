@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
@@ -34,7 +34,7 @@ class Window {
   }
 
   /// Adds words from both sides in turn while they fit into `room` tokens.
-  void grow(const Tokenizer& tokenizer, int64_t capacity) {
+  void grow(const tokenizer::Tokenizer& tokenizer, int64_t capacity) {
     const auto fits = [&](size_t word) {
       const auto piece = text_.substr(starts_[word], starts_[word + 1] - starts_[word]);
       const auto tokens = static_cast<int64_t>(tokenizer.encode(piece, /*add_special_tokens=*/false).size());
@@ -73,7 +73,7 @@ class Window {
 }  // namespace
 
 std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
-                                          const Tokenizer& tokenizer,
+                                          const tokenizer::Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with) {
   Window window(context, required);
   window.grow(tokenizer, limit - tokens_with(window.text()));
@@ -82,4 +82,4 @@ std::optional<std::string> context_window(std::string_view context, KeptSpan req
   return std::string(window.text());
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

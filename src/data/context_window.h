@@ -9,7 +9,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// The bytes [begin, end) of a context that must be kept. If empty, the context is shortened at its end only.
 struct KeptSpan {
@@ -22,7 +22,7 @@ struct KeptSpan {
 /// \return nothing if the required words (without any: the first word) do not fit.
 /// Cost: one pass over the context, and two or three calls of `tokens_with`.
 std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
-                                          const Tokenizer& tokenizer,
+                                          const tokenizer::Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,14 +7,15 @@
 #include "base/testing.h"
 #include "tokenizer/bpe_training.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 class ContextWindow : public ::testing::Test {
  protected:
-  static Tokenizer make_tokenizer() {
+  static tokenizer::Tokenizer make_tokenizer() {
     const std::vector<std::string> texts = {"a b c d e f g h i j k l", "x a b c d e f g h i j k l"};
-    return Tokenizer::load(testing::TemporaryFile(train_tokenizer(texts, {.vocab_size = 300})).path());
+    return tokenizer::Tokenizer::load(
+        testing::TemporaryFile(tokenizer::train_tokenizer(texts, {.vocab_size = 300})).path());
   }
 
   int64_t tokens(std::string_view text) const { return static_cast<int64_t>(tokenizer_.encode(text, false).size()); }
@@ -26,7 +27,7 @@ class ContextWindow : public ::testing::Test {
     return window(context, {at, at + answer.size()}, limit);
   }
 
-  const Tokenizer tokenizer_ = make_tokenizer();
+  const tokenizer::Tokenizer tokenizer_ = make_tokenizer();
   // Every letter is a token, with or without one space before it.
   const std::string context_ = "a b c  d\ne f g h i j k l";
 };
@@ -65,4 +66,4 @@ TEST_F(ContextWindow, DoesNotSplitWords) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

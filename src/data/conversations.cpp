@@ -7,7 +7,7 @@
 #include "base/plain/text.h"
 #include "tokenizer/chat_template.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kChatRemedy = ", which the template chat writes (data.template = \"chat\", --template chat)";
@@ -123,7 +123,7 @@ void add_variable(const std::string& name, const OrderedJson& value, const std::
                   Row& into) {
   if (value.is_null()) return;
   all[name] = value;
-  into.variables.emplace_back(name, chat_value(value, place));
+  into.variables.emplace_back(name, tokenizer::chat_value(value, place));
 }
 
 /// Rejects names of variables that the conversation itself defines.
@@ -149,7 +149,7 @@ std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, Message
     auto turn = reader.read();
     if (!reader.is_plain()) {
       const auto json = reader.all_keys(row.in_order().at(std::string(key)).at(turns.size()), turn.role);
-      turn.message = chat_value(json, message.place());
+      turn.message = tokenizer::chat_value(json, message.place());
       turn.more = json.dump();
     }
     turns.push_back(std::move(turn));
@@ -177,4 +177,4 @@ void read_variables(const SourceRow& row, MessageKeys keys, Row& into) {
   if (!all.empty()) into.variables_json = all.dump();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -12,7 +12,7 @@
 #include "base/plain/json.h"
 #include "data/example.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// One row of a file, as JSON. in_order() gives its keys in the order of the file, which chat templates see. It parses
 /// the row a second time, on the first call only. Not thread-safe.
@@ -49,4 +49,4 @@ std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, Message
 /// position; with kTextAlone also if any of them is present.
 void read_variables(const SourceRow& row, MessageKeys keys, Row& into);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,7 +7,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 // Rows are shared if at least one token in so many is a copy: copies cost time in attention.
@@ -140,4 +140,4 @@ PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences) {
   return packer.finish();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -13,7 +13,7 @@
 
 #include "jinja/value.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// One message of a conversation.
 struct Turn {
@@ -101,4 +101,4 @@ PackedBatch pack_shared(std::span<const Example> examples, int64_t micro_batch =
 /// Packs token sequences for scoring or pre-training: every token except the first of a sequence is a target.
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

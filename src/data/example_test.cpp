@@ -5,7 +5,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 std::vector<int64_t> numbers(const at::Tensor& tensor) {
@@ -118,4 +118,4 @@ TEST(PackIds, RejectsAnEmptySequence) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 struct stat status_of(const std::string& file) {
@@ -36,4 +36,4 @@ std::optional<std::string> KnownFiles::with_content_of(const std::string& file) 
   return std::nullopt;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// A set of files. Not thread-safe.
 class KnownFiles {
@@ -30,4 +30,4 @@ class KnownFiles {
   std::multimap<uint64_t, Known> by_size_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

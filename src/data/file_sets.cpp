@@ -7,7 +7,7 @@
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kFamilyName = "files", kTaskPrefix = "files:";
@@ -91,4 +91,4 @@ void FilesConfig::find_files() {
   });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -11,7 +11,7 @@
 #include "base/format/config_table.h"
 #include "data/row_files.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Selects how an answer is compared with the answers of a row.
 enum class Scoring {
@@ -82,4 +82,4 @@ struct FilesConfig : FileSet {
   void find_files();
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,7 +7,7 @@
 #include "base/testing.h"
 #include "data/tasks.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 FilesConfig config_of(std::string_view toml) {
@@ -159,4 +159,4 @@ TEST_F(FileSets, RejectsMissingFiles) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

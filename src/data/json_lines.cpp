@@ -6,7 +6,7 @@
 #include "base/format/limits.h"
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -118,4 +118,4 @@ void check_is_json_text(std::string_view bytes, const std::string& file) {
     EK_CHECK(!bytes.starts_with(begin), kData, file, ": ", what, ", allowed: JSON or JSON lines as text; ", remedy);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// A value of a file of JSON lines.
 struct JsonLine {
@@ -44,4 +44,4 @@ void check_line_ends(const JsonLine& line, std::string_view place);
 /// \throws kData naming the file, what it is and what to do
 void check_is_json_text(std::string_view bytes, const std::string& file);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -4,7 +4,7 @@
 
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 /// Returns "first-last:text" for every value, joined by |.
@@ -57,4 +57,4 @@ TEST(JsonLinesOf, WhatGoesOnIsRefusedWithItsLines) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,7 +7,7 @@
 
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 struct Block {
@@ -111,4 +111,4 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// An option found in a text.
 struct OptionPlace {
@@ -27,4 +27,4 @@ std::optional<OptionPlace> first_option(std::span<const std::string> options, st
 /// Converts each character to lower case, one code point to one code point. Invalid bytes become U+FFFD.
 std::string lower_case(std::string_view text);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

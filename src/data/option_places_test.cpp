@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 using Options = std::vector<std::string>;
@@ -74,4 +74,4 @@ TEST(FirstOption, IsTheLeftmostAndAmongThoseTheLongest) {
 TEST(LowerCase, LowersLettersOfEveryScript) { EXPECT_EQ(lower_case("SÍ Да ΝΑΙ 对 X1"), "sí да ναι 对 x1"); }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,7 +7,7 @@
 
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 using Shards = std::vector<std::vector<int64_t>>;
@@ -113,4 +113,4 @@ std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels,
   return cut_evenly(rows, clients);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

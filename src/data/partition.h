@@ -8,7 +8,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Selects how rows are distributed.
 /// - kIid: shuffled, then cut into equal parts.
@@ -55,4 +55,4 @@ struct PartitionConfig {
 std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,
                                             const PartitionConfig& config, uint64_t seed);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

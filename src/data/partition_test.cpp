@@ -9,7 +9,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 using Shards = std::vector<std::vector<int64_t>>;
@@ -121,4 +121,4 @@ TEST(Partition, RejectsImpossibleSplits) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -8,7 +8,7 @@
 #include "base/plain/text.h"
 #include "data/context_window.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kTask =
@@ -83,7 +83,7 @@ std::string prompt_of(const Row& given, PromptTemplate form, bool training) {
 std::vector<jinja::Value> messages_of(std::span<const Turn> turns) {
   std::vector<jinja::Value> messages;
   for (const auto& turn : turns)
-    messages.push_back(turn.message.is_dict() ? turn.message : chat_message(turn.role, turn.content));
+    messages.push_back(turn.message.is_dict() ? turn.message : tokenizer::chat_message(turn.role, turn.content));
   return messages;
 }
 
@@ -109,14 +109,14 @@ std::string_view without_blanks_behind(std::string_view text) {
 std::string training_prompt(const Row& row, PromptTemplate form) { return prompt_of(row, form, /*training=*/true); }
 std::string evaluation_prompt(const Row& row, PromptTemplate form) { return prompt_of(row, form, /*training=*/false); }
 
-Prompts::Prompts(const Tokenizer& tokenizer, PromptTemplate form) : tokenizer_(&tokenizer), form_(form) {
+Prompts::Prompts(const tokenizer::Tokenizer& tokenizer, PromptTemplate form) : tokenizer_(&tokenizer), form_(form) {
   if (form != PromptTemplate::kChat) return;
-  chat_ = std::make_shared<const ChatTemplate>(tokenizer.chat_template());
+  chat_ = std::make_shared<const tokenizer::ChatTemplate>(tokenizer.chat_template());
   stops_ = find_stops();
 }
 
 jinja::Rendered Prompts::rendered(std::span<const Turn> turns, bool add_generation_prompt,
-                                  const ChatVariables& variables) const {
+                                  const tokenizer::ChatVariables& variables) const {
   auto result = chat_->render(messages_of(turns), add_generation_prompt, variables);
   for (const auto& turn : turns)
     EK_CHECK(!prints_parts(turn, result.text), kData, chat_->origin(),
@@ -125,11 +125,11 @@ jinja::Rendered Prompts::rendered(std::span<const Turn> turns, bool add_generati
 }
 
 std::string Prompts::training_prompt(const Row& row) const {
-  return chat_ ? evaluation_prompt(row) : evenkeel::training_prompt(row, form_);
+  return chat_ ? evaluation_prompt(row) : data::training_prompt(row, form_);
 }
 
 std::string Prompts::evaluation_prompt(const Row& row) const {
-  if (!chat_) return evenkeel::evaluation_prompt(row, form_);
+  if (!chat_) return data::evaluation_prompt(row, form_);
   auto turns = turns_of(row);
   turns.pop_back();
   check_roles(turns, row.variables);
@@ -152,7 +152,7 @@ std::optional<int64_t> Prompts::first_special(std::string_view text) const {
 }
 
 /// Returns what the template writes after an answer: the common suffix of two conversations with different answers.
-std::string Prompts::text_after_answer(std::vector<Turn> turns, const ChatVariables& variables) const {
+std::string Prompts::text_after_answer(std::vector<Turn> turns, const tokenizer::ChatVariables& variables) const {
   const auto with = [&](std::string_view answer) {
     turns.back() = {"assistant", std::string(answer)};
     return rendered(turns, /*add_generation_prompt=*/false, variables).text;
@@ -162,13 +162,13 @@ std::string Prompts::text_after_answer(std::vector<Turn> turns, const ChatVariab
   return one.substr(one.size() - static_cast<size_t>(shared));
 }
 
-bool Prompts::ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const {
+bool Prompts::ends_answers(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const {
   if (ends_answers_) return *ends_answers_;
   return first_special(text_after_answer({turns.begin(), turns.end()}, variables)).has_value();
 }
 
 /// Rejects roles that the template does not know: it would omit their messages silently.
-void Prompts::check_roles(std::span<const Turn> turns, const ChatVariables& variables) const {
+void Prompts::check_roles(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const {
   for (size_t i = 0; i < turns.size(); ++i) {
     if (is_known_role(turns[i].role) || turns[i].content.empty()) continue;
     std::vector<Turn> changed(turns.begin(), turns.end());
@@ -200,7 +200,7 @@ jinja::ByteSpan Prompts::answer_span(const std::string& prompt, const std::strin
 /// Returns the position of the answer of turn `i` in `whole`, the text of all turns. Returns nothing if the template
 /// writes the answer differently there and after its own prompt.
 std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
-                                                  const ChatVariables& variables) const {
+                                                  const tokenizer::ChatVariables& variables) const {
   const bool last = i + 1 == turns.size();
   const auto prompt = rendered(turns.first(i), /*add_generation_prompt=*/true, variables).text;
   const auto until = last ? whole : rendered(turns.first(i + 1), /*add_generation_prompt=*/false, variables).text;
@@ -227,7 +227,7 @@ std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns
   return target_spans;
 }
 
-Transcript Prompts::conversation(std::span<const Turn> turns, const ChatVariables& variables) const {
+Transcript Prompts::conversation(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const {
   check_roles(turns, variables);
   auto whole = rendered(turns, /*add_generation_prompt=*/false, variables);
   Transcript result{.text = std::move(whole.text), .answers = {}};
@@ -271,4 +271,4 @@ Row Prompts::fit_context(const Row& row, int64_t limit) const {
   return std::move(*fitted);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

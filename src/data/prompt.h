@@ -15,7 +15,7 @@
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Selects how rows are rendered.
 enum class PromptTemplate {
@@ -53,9 +53,9 @@ struct Transcript {
 class Prompts {
  public:
   /// \throws kData if `form` is kChat and the tokenizer's folder has no readable chat template.
-  Prompts(const Tokenizer& tokenizer, PromptTemplate form);
+  Prompts(const tokenizer::Tokenizer& tokenizer, PromptTemplate form);
 
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
 
   /// Returns the text before the last answer, in training. With kChat it equals evaluation_prompt().
   std::string training_prompt(const Row& row) const;
@@ -86,21 +86,21 @@ class Prompts {
 
  private:
   jinja::Rendered rendered(std::span<const Turn> turns, bool add_generation_prompt,
-                           const ChatVariables& variables) const;
-  Transcript conversation(std::span<const Turn> turns, const ChatVariables& variables) const;
+                           const tokenizer::ChatVariables& variables) const;
+  Transcript conversation(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   std::optional<jinja::ByteSpan> answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
-                                           const ChatVariables& variables) const;
+                                           const tokenizer::ChatVariables& variables) const;
   std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked) const;
   jinja::ByteSpan answer_span(const std::string& prompt, const std::string& whole) const;
-  std::string text_after_answer(std::vector<Turn> turns, const ChatVariables& variables) const;
-  bool ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const;
-  void check_roles(std::span<const Turn> turns, const ChatVariables& variables) const;
+  std::string text_after_answer(std::vector<Turn> turns, const tokenizer::ChatVariables& variables) const;
+  bool ends_answers(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
+  void check_roles(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   std::optional<int64_t> first_special(std::string_view text) const;
   std::vector<int64_t> find_stops();
 
-  const Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   PromptTemplate form_;
-  std::shared_ptr<const ChatTemplate> chat_;
+  std::shared_ptr<const tokenizer::ChatTemplate> chat_;
   std::vector<int64_t> stops_;
   /// True if the template ends an answer with a special token. Empty if the constructor could not determine it.
   std::optional<bool> ends_answers_;
@@ -139,6 +139,7 @@ struct TokenizedRows {
 /// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
 /// the context around the answer. \throws kData naming the row (0 = the first) that the template refuses; kConfig for a
 /// cutoff below 2.
-TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options);
+TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
+                            const TokenizeOptions& options);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

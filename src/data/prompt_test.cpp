@@ -10,7 +10,7 @@
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/chat_template.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 const Row kRow{.instruction = "Is it so?\n\nAnswer format: true/false",
@@ -94,10 +94,11 @@ TEST(Prompt, LlmAdaptersTrainingWithContextIsByteExact) {
 
 class TokenizeRows : public ::testing::Test {
  protected:
-  static Tokenizer make_tokenizer() {
+  static tokenizer::Tokenizer make_tokenizer() {
     const std::vector<std::string> texts = {training_prompt(kRow, PromptTemplate::kPaper) + kRow.output,
                                             "the correct answer is true or false, the correct answer is false"};
-    return Tokenizer::load(testing::TemporaryFile(train_tokenizer(texts, {.vocab_size = 320})).path());
+    return tokenizer::Tokenizer::load(
+        testing::TemporaryFile(tokenizer::train_tokenizer(texts, {.vocab_size = 320})).path());
   }
 
   TokenizedRows tokenize(std::vector<Row> rows, const TokenizeOptions& options) const {
@@ -110,7 +111,7 @@ class TokenizeRows : public ::testing::Test {
     return tokenizer_.decode(std::span(example.ids).subspan(static_cast<size_t>(from)));
   }
 
-  const Tokenizer tokenizer_ = make_tokenizer();
+  const tokenizer::Tokenizer tokenizer_ = make_tokenizer();
   static constexpr int64_t kEos = 0;  // the first special token of the trainer
 };
 
@@ -238,16 +239,17 @@ class ChatRows : public ::testing::Test {
       "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}"
       "{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}";
 
-  Tokenizer with_template(std::string_view source, std::string_view eos = "<|endoftext|>") {
+  tokenizer::Tokenizer with_template(std::string_view source, std::string_view eos = "<|endoftext|>") {
     const std::vector<std::string> texts = {"[user] what is it [assistant] it is so"};
-    write_file_atomic(folder_.path() / "tokenizer.json", train_tokenizer(texts, {.vocab_size = 300}));
+    write_file_atomic(folder_.path() / "tokenizer.json", tokenizer::train_tokenizer(texts, {.vocab_size = 300}));
     write_file_atomic(folder_.path() / "chat_template.jinja", source);
     write_file_atomic(folder_.path() / "tokenizer_config.json", concat("{\"eos_token\": \"", eos, "\"}"));
-    return Tokenizer::of_model(folder_.path());
+    return tokenizer::Tokenizer::of_model(folder_.path());
   }
 
   /// Returns the targets of a row as text, with "|" between answers, and whether eos was appended.
-  static std::string targets(const Tokenizer& tokenizer, const Row& row, TokenizeOptions options = {.cutoff = 1000}) {
+  static std::string targets(const tokenizer::Tokenizer& tokenizer, const Row& row,
+                             TokenizeOptions options = {.cutoff = 1000}) {
     options.form = PromptTemplate::kChat;
     const auto rows = tokenize_rows(std::array{row}, tokenizer, options);
     if (rows.examples.empty()) return "none";
@@ -321,7 +323,7 @@ TEST_F(ChatRows, OnlyTheLastAnswerIsATargetIfEarlierOnesAreRewritten) {
 TEST_F(ChatRows, TemplateErrorsNameTheRow) {
   const auto crooked =
       with_template("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}({% endif %}");
-  const auto refusal = [&](const Tokenizer& tokenizer) {
+  const auto refusal = [&](const tokenizer::Tokenizer& tokenizer) {
     return testing::refusal([&] { targets(tokenizer, conversation()); });
   };
   EXPECT_NE(refusal(crooked).find("training row 0: "), std::string::npos) << refusal(crooked);
@@ -344,8 +346,8 @@ TEST_F(ChatRows, PromptsEndWithTheStartOfAnAnswer) {
 /// Special tokens whose names are words that a template, a question or an answer may contain too.
 TEST_F(ChatRows, EndOfTurnIsTheTextAfterTheAnswer) {
   for (const std::string end : {"<|answer_end|>", "</answer>", "<|answer|>", "<|first|>", "<|zwei|>"}) {
-    auto json =
-        parse_json<OrderedJson>(train_tokenizer(std::vector<std::string>{"answer it is"}, {.vocab_size = 300}), "");
+    auto json = parse_json<OrderedJson>(
+        tokenizer::train_tokenizer(std::vector<std::string>{"answer it is"}, {.vocab_size = 300}), "");
     auto token = json["added_tokens"][0];
     token["id"] = 300, token["content"] = end, token["special"] = true;
     json["added_tokens"].push_back(token);
@@ -355,7 +357,7 @@ TEST_F(ChatRows, EndOfTurnIsTheTextAfterTheAnswer) {
         folder_.path() / "chat_template.jinja",
         concat("{% for m in messages %}answer: {{ m.content }}{% if m.role == 'assistant' %}", end,
                " first answer{% endif %}\n{% endfor %}{% if add_generation_prompt %}answer: {% endif %}"));
-    const auto tokenizer = Tokenizer::of_model(folder_.path());
+    const auto tokenizer = tokenizer::Tokenizer::of_model(folder_.path());
     EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).stops(), std::vector{*tokenizer.token_to_id(end)}) << end;
   }
 }
@@ -375,7 +377,7 @@ Turn told(std::string_view json) {
   const auto parsed = parse_json<OrderedJson>(json, "");
   turn.role = parsed.at("role");
   if (parsed.at("content").is_string()) turn.content = parsed.at("content");
-  turn.message = chat_value(parsed, "");
+  turn.message = tokenizer::chat_value(parsed, "");
   return turn;
 }
 
@@ -388,7 +390,7 @@ TEST_F(ChatRows, EveryKeyReachesTheTemplate) {
   Row row;
   row.turns = {told(R"({"role": "user", "content": "what", "name": "Bob"})"),
                told(R"({"role": "assistant", "content": "it", "reasoning_content": "hm"})")};
-  row.variables = {{"tools", chat_value(parse_json<OrderedJson>(R"([{"z": 1, "a": true}])", ""), "")}};
+  row.variables = {{"tools", tokenizer::chat_value(parse_json<OrderedJson>(R"([{"z": 1, "a": true}])", ""), "")}};
   EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).transcript(row).text,
             "[{\"z\": 1, \"a\": true}]\nBob: what\nassistant: <hm>it<|endoftext|>\n");
   EXPECT_EQ(targets(tokenizer, row), "<hm>it<|endoftext|>");
@@ -447,4 +449,4 @@ TEST_F(ChatRows, PlainTemplateConcatenatesPromptAndAnswer) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -16,7 +16,7 @@
 #include "data/file_identity.h"
 #include "data/json_lines.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
@@ -428,4 +428,4 @@ TaskRows file_rows(const FileRows& what) {
   return set;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -24,7 +24,7 @@
 #include "base/format/config_table.h"
 #include "data/example.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Selects the format of the rows of a file.
 enum class RowFormat {
@@ -100,4 +100,4 @@ std::vector<std::string> with_files_of_folders(std::span<const std::string> path
 /// answers if `conversations` is false; kIo.
 TaskRows file_rows(const FileRows& what);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

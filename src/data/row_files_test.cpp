@@ -4,7 +4,7 @@
 
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 class RowFiles : public ::testing::Test {
@@ -338,4 +338,4 @@ TEST_F(RowFiles, AFileIsReadOnceUnderAllItsNames) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -14,7 +14,7 @@
 #include "data/row_files.h"
 #include "data/telequad.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Describes one task.
 struct TaskInfo {
@@ -62,4 +62,4 @@ struct TaskFamily {
   std::vector<std::string> (*test_files)(const TaskInfo& task, const RowOptions& from) = nullptr;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

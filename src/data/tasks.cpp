@@ -13,7 +13,7 @@
 #include "data/option_places.h"
 #include "data/tasks/family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 Row to_row(const JsonView& json) {
@@ -226,4 +226,4 @@ double chance_rate(const TaskInfo& task, std::span<const Row> rows) {
   return rows.empty() ? 0.0 : sum / static_cast<double>(rows.size());
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

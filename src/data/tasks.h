@@ -16,7 +16,7 @@
 
 #include "data/task_family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Returns all registered families, the built-in ones first.
 std::span<const TaskFamily> task_families();
@@ -90,4 +90,4 @@ double majority_rate(std::span<const Row> rows);
 /// the row, or else of its "Answer format" line, or else the answers of the task. Returns 0 without rows.
 double chance_rate(const TaskInfo& task, std::span<const Row> rows);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

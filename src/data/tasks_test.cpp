@@ -10,7 +10,7 @@
 #include "base/plain/files.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 fs::path commonsense_folder() { return testing::data_folder() / "commonsense"; }
@@ -332,4 +332,4 @@ TEST(CommonsenseFiles, RejectsAnAnswerOutsideTheOptions) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -9,7 +9,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Selects how questions are split, and thereby what training and test rows may share. The UB-SMoE paper trains on
 /// 1,018 of the 4,262 answerable questions and tests on 1,003, but does not name them (docs/ambiguities.md, R33).
@@ -51,4 +51,4 @@ struct TelequadConfig {
   }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

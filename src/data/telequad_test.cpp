@@ -16,7 +16,7 @@
 #include "data/tasks.h"
 #include "data/text_metrics.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr const char* kFile = "TeleQuAD-v4-full.json";
@@ -296,7 +296,7 @@ TEST_F(PublishedTelequad, EveryAnswerIsAtItsOffsetAndMatchesItself) {
 TEST_F(PublishedTelequad, LongPromptsBecomeWindowsWithQuestionAndAnswer) {
   const auto file = folder_ / ".." / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json";
   if (!fs::exists(file)) GTEST_SKIP() << file.string() << " is not there";
-  const auto tokenizer = Tokenizer::load(file);
+  const auto tokenizer = tokenizer::Tokenizer::load(file);
   const auto set = everything("label");
   for (const auto& [cutoff, longer] : {std::pair(4096, 46), {2048, 321}, {1024, 1065}}) {
     const auto all = tokenize_rows(set.rows, tokenizer, {.cutoff = cutoff, .eos = 50279});
@@ -336,4 +336,4 @@ TEST_F(PublishedTelequad, DirichletBySpecIsMuchMoreSkewedThanByDocument) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -12,7 +12,7 @@
 #include "base/plain/error.h"
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 bool is_punctuation(uint32_t c) { return c < 0x80 && std::ispunct(static_cast<int>(c)); }
@@ -178,4 +178,4 @@ TextMatch best_match(std::string_view output, std::span<const std::string> refer
   return best;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

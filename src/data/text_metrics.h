@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 /// Normalises a text as SQuAD does: lower case as Python's lower(), no ASCII punctuation, no words "a", "an" and "the",
 /// and single spaces between words.
@@ -31,4 +31,4 @@ struct TextMatch {
 /// An empty output scores 0. REQUIRES at least one reference (kInternal).
 TextMatch best_match(std::string_view output, std::span<const std::string> references);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -86,4 +86,4 @@ TEST(BestMatch, AReferenceWithoutWordsCountsOnlyIfThereIsNoOther) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,7 +7,7 @@
 #include "data/context_window.h"
 #include "data/prompt.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 /// Returns the length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's
@@ -18,7 +18,7 @@ int64_t common_prefix(std::span<const int64_t> a, std::span<const int64_t> b) {
 
 class RowEncoder {
  public:
-  RowEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options)
+  RowEncoder(const tokenizer::Tokenizer& tokenizer, const TokenizeOptions& options)
       : tokenizer_(tokenizer), options_(options), prompts_(tokenizer, options.form) {}
 
   /// Encodes a row and updates `counts`. Returns nothing if the answer and its position in the context do not fit.
@@ -119,7 +119,7 @@ class RowEncoder {
     return common + (holds_border ? 1 : 0);
   }
 
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
   Prompts prompts_;
 };
@@ -136,7 +136,8 @@ std::optional<Example> encode_row(const RowEncoder& encoder, std::span<const Row
 
 }  // namespace
 
-TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options) {
+TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
+                            const TokenizeOptions& options) {
   EK_CHECK(options.cutoff >= 2, kConfig, "cutoff is ", options.cutoff, ", allowed: 2 tokens or more");
   const RowEncoder encoder(tokenizer, options);
   TokenizedRows result;
@@ -152,4 +153,4 @@ TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenize
   return result;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

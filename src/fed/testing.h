@@ -50,10 +50,10 @@ budgets = [0.25, 1.0]
 limit = 2
 )";
 
-inline void expect_same(const AdapterState& x, const AdapterState& y) {
+inline void expect_same(const lora::AdapterState& x, const lora::AdapterState& y) {
   ASSERT_EQ(x.size(), y.size());
   for (const auto& [site, f] : x)
-    for (const auto factor : {&LoraFactors::a, &LoraFactors::b, &LoraFactors::core}) {
+    for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core}) {
       const auto &one = f.*factor, &other = y.at(site).*factor;
       ASSERT_EQ(one.defined(), other.defined()) << site;
       if (one.defined()) {
@@ -62,7 +62,7 @@ inline void expect_same(const AdapterState& x, const AdapterState& y) {
     }
 }
 
-inline void expect_same(const ServerState& x, const ServerState& y) {
+inline void expect_same(const methods::ServerState& x, const methods::ServerState& y) {
   EXPECT_EQ(x.round, y.round);
   expect_same(x.global.adapters, y.global.adapters);
   expect_same(x.global.base_delta, y.global.base_delta);
@@ -72,7 +72,7 @@ inline void expect_same(const ServerState& x, const ServerState& y) {
   for (const auto& [name, tensor] : x.memory) EXPECT_TRUE(at::equal(tensor, y.memory.at(name))) << name;
 }
 
-inline OrderedJson without_seconds(RoundRecord record) {
+inline OrderedJson without_seconds(fed::RoundRecord record) {
   record.seconds = {};
   for (auto& client : record.clients) client.seconds = 0;
   return record::write(record);
@@ -84,9 +84,9 @@ class SmallRun : public ::testing::Test {
   static void SetUpTestSuite() {
     temporary().emplace();
     write_file_atomic(root() / "config.json", kSmallModel);
-    save_model(*init_model(root() / "config.json", BaseDtype::kFloat32, 1), root() / "model");
+    models::save_model(*models::init_model(root() / "config.json", models::BaseDtype::kFloat32, 1), root() / "model");
     write_file_atomic(root() / "model" / "tokenizer.json",
-                      train_tokenizer(builtin_documents(40, 1), {.vocab_size = 420}));
+                      tokenizer::train_tokenizer(data::builtin_documents(40, 1), {.vocab_size = 420}));
   }
   static void TearDownTestSuite() { temporary().reset(); }
   static std::optional<TemporaryFolder>& temporary() {
@@ -95,25 +95,25 @@ class SmallRun : public ::testing::Test {
   }
   static const fs::path& root() { return temporary()->path(); }
 
-  static Snapshot beginning(Experiment& e) { return before_first_round(e.server, e.fabric); }
+  static fed::Snapshot beginning(fed::Experiment& e) { return fed::before_first_round(e.server, e.fabric); }
 
   /// Returns the setup of the evaluation client for `state` at `budget`.
-  static LocalSetup setup_at(Experiment& e, const ServerState& state, double budget) {
-    restore_clients(e.server, e.fabric, {.state = state});
-    return Client(e.fabric.context, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
+  static methods::LocalSetup setup_at(fed::Experiment& e, const methods::ServerState& state, double budget) {
+    fed::restore_clients(e.server, e.fabric, {.state = state});
+    return fed::Client(e.fabric.context, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
   }
 
-  static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain,
-                               std::string_view setting = "threads=1",
-                               std::initializer_list<std::string_view> more = {}) {
+  static fed::Experiment experiment(std::string_view method, fed::Purpose purpose = fed::Purpose::kTrain,
+                                    std::string_view setting = "threads=1",
+                                    std::initializer_list<std::string_view> more = {}) {
     auto table = config::Table::parse(kSmallRun, "unit.toml");
     table.set(concat("model.path=\"", (root() / "model").string(), "\""));
     table.set(concat("method.name=\"", method, "\""));
     table.set(setting);
     for (const auto one : more) table.set(one);
-    auto config = ExperimentConfig::read(table);
+    auto config = fed::ExperimentConfig::read(table);
     config.settle({});
-    auto e = make_experiment(std::move(config), purpose);
+    auto e = fed::make_experiment(std::move(config), purpose);
     e.server.dry_run(beginning(e).state);
     return e;
   }

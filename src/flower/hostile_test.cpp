@@ -10,7 +10,7 @@
 #include "flower/format/objects.h"
 #include "flower/testing.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using testing::in, testing::Keys, testing::Memory, testing::node_options, testing::OwnedArray, testing::RawCaller;
@@ -18,7 +18,8 @@ using testing::in, testing::Keys, testing::Memory, testing::node_options, testin
 /// A coordinator whose second node behaves; the first is what each test makes of it.
 class Hostile : public ::testing::Test {
  protected:
-  Hostile() : keys_(2), options_(options()), coordinator_(options_), good_(node_options(coordinator_, keys_, 1)) {
+  Hostile()
+      : keys_(2), options_(options()), coordinator_(options_), good_(testing::node_options(coordinator_, keys_, 1)) {
     good_.join();
   }
 
@@ -31,7 +32,7 @@ class Hostile : public ::testing::Test {
   }
 
   /// The first node, joined, and without its NodeLink's manners.
-  RawCaller& bad() {
+  testing::RawCaller& bad() {
     auto& caller = bad_.emplace(coordinator_, keys_.file(0));
     id_ = testing::id_of(coordinator_, "node-0");
     caller.post(path::kActivate, encode(ActivateRequest{caller.signer.public_key().pem(), 10}));
@@ -44,7 +45,7 @@ class Hostile : public ::testing::Test {
     const auto instruction = testing::next_instruction(good_);
     good_.receive(instruction, {});
     good_.reply(instruction, Content());
-    while (const auto arrival = coordinator_.wait(in(5))) {
+    while (const auto arrival = coordinator_.wait(testing::in(5))) {
       if (arrival->message_id != id) continue;
       EXPECT_EQ(arrival->kind, Arrival::Kind::kReply) << arrival->reason;
       return;
@@ -59,7 +60,7 @@ class Hostile : public ::testing::Test {
   }
 
   /// An instruction in the first node's hands, and metadata for a reply to it.
-  Metadata pulled(RawCaller& caller, BufferAllocator place = {}) {
+  Metadata pulled(testing::RawCaller& caller, BufferAllocator place = {}) {
     coordinator_.send(id_, Content(), {.place = std::move(place)});
     const auto answer = caller.post(path::kPullMessages, encode(PullMessagesRequest{id_}));
     const auto asked = decode<PullMessagesResponse>(answer.body).message->metadata;
@@ -75,13 +76,13 @@ class Hostile : public ::testing::Test {
     return {.metadata = parcel.metadata(), .has_content = true, .tree = parcel.tree()};
   }
 
-  PushMessagesResponse announce(RawCaller& caller, const Envelope& envelope) {
+  PushMessagesResponse announce(testing::RawCaller& caller, const Envelope& envelope) {
     const auto answer = caller.post(path::kPushMessages, encode(PushMessagesRequest{.node = id_, .message = envelope}));
     EXPECT_EQ(answer.status, 200) << answer.detail;
     return decode<PushMessagesResponse>(answer.body);
   }
 
-  Answer push(RawCaller& caller, const Metadata& metadata, const std::string& token, const std::string& id,
+  Answer push(testing::RawCaller& caller, const Metadata& metadata, const std::string& token, const std::string& id,
               const std::string& content) {
     const ObjectRequest request{.node = id_, .run_id = metadata.run_id, .object_id = id, .token = token};
     return caller.post(path::kPushObject, encode(request) + object_field(kPushedField, content.size()) + content);
@@ -110,11 +111,11 @@ class Hostile : public ::testing::Test {
     return text.substr(0, size);
   }
 
-  Keys keys_;
+  testing::Keys keys_;
   CoordinatorOptions options_;
   Coordinator coordinator_;
   NodeLink good_;
-  std::optional<RawCaller> bad_{};
+  std::optional<testing::RawCaller> bad_{};
   uint64_t id_ = 0;
 };
 
@@ -130,7 +131,7 @@ TEST_F(Hostile, ClocksThatAreOffAreRefusedBothWays) {
 
 TEST_F(Hostile, AStrangersKeyIsRefusedBeforeItsBodyIsRead) {
   make_key(keys_.folder.path() / "stranger.pem");
-  RawCaller stranger(coordinator_, keys_.folder.path() / "stranger.pem");
+  testing::RawCaller stranger(coordinator_, keys_.folder.path() / "stranger.pem");
   const auto answer = stranger.post(path::kPushObject, std::string(size_t{8} << 20, 'x'));
   EXPECT_TRUE(answer.status == 401 || answer.status == 0) << answer.status;
   EXPECT_EQ(stranger.post(path::kRegister, encode(RegisterRequest{stranger.signer.public_key().pem()})).status, 401);
@@ -195,7 +196,7 @@ TEST_F(Hostile, ConnectionsThatSayNothingHoldNoThreadWhileOthersWait) {
     if (i % 2) ::send(sockets.back(), "POST /v1/fl", 11, MSG_NOSIGNAL);
   }
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(RawCaller(coordinator_, keys_.file(1)).client.get("/health").status, 200)
+  EXPECT_EQ(testing::RawCaller(coordinator_, keys_.file(1)).client.get("/health").status, 200)
       << "after twelve, on four threads";
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   expect_others_go_on();
@@ -273,9 +274,9 @@ TEST_F(Hostile, AReplyNobodyAskedForIsRefusedWithoutAWord) {
 
 TEST_F(Hostile, AReplyThatLiesAboutItselfIsRefusedAndReported) {
   auto& caller = bad();
-  const auto memory = std::make_shared<Memory>();
-  const Metadata metadata = pulled(caller, Memory::into(memory));
-  const OwnedArray array({"a", "float32", {2, 300}}, 1);
+  const auto memory = std::make_shared<testing::Memory>();
+  const Metadata metadata = pulled(caller, testing::Memory::into(memory));
+  const testing::OwnedArray array({"a", "float32", {2, 300}}, 1);
   Content content;
   content.add("arrays", pack_arrays({array.data()}));
   const Parcel parcel(metadata, content);
@@ -285,7 +286,7 @@ TEST_F(Hostile, AReplyThatLiesAboutItselfIsRefusedAndReported) {
   const auto damaged = push(caller, metadata, response.token, chunk.id, chunk.head + std::string(2400, 'x'));
   EXPECT_FALSE(decode<PushObjectResponse>(damaged.body).stored);
   EXPECT_NE(damaged.detail.find("is damaged"), std::string::npos);
-  EXPECT_FALSE(coordinator_.wait(in(0.1))) << "it may come again, whole";
+  EXPECT_FALSE(coordinator_.wait(testing::in(0.1))) << "it may come again, whole";
 
   Tree deep = parcel.tree();
   for (int i = 0; i < 60; ++i) deep = {.id = std::string(64, 'a'), .children = {deep}};
@@ -294,7 +295,7 @@ TEST_F(Hostile, AReplyThatLiesAboutItselfIsRefusedAndReported) {
   Metadata root = again;
   root.message_id = deep.id;
   EXPECT_TRUE(announce(caller, {.metadata = root, .has_content = true, .tree = deep}).objects_to_push.empty());
-  const auto arrival = coordinator_.wait(in(5));
+  const auto arrival = coordinator_.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Arrival::Kind::kRefused);
   EXPECT_NE(arrival->reason.find("more than 5 deep"), std::string::npos);
@@ -316,11 +317,11 @@ TEST_F(Hostile, ATreeOfManyObjectsIsRefusedByItsNumber) {
 }
 
 TEST_F(Hostile, AReplyThatStopsHalfwayIsLostAfterItsLease) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   auto options = testing::options_for(keys);
   options.lease_s = 0.3;
   Coordinator coordinator(options);
-  RawCaller caller(coordinator, keys.file(0));
+  testing::RawCaller caller(coordinator, keys.file(0));
   const uint64_t node = testing::id_of(coordinator, "node-0");
   caller.post(path::kActivate, encode(ActivateRequest{caller.signer.public_key().pem(), 10}));
   coordinator.send(node, Content(), {});
@@ -331,7 +332,7 @@ TEST_F(Hostile, AReplyThatStopsHalfwayIsLostAfterItsLease) {
       {.run_id = asked.run_id, .src_node = node, .reply_to = asked.message_id, .ttl = 10, .created_at = now_seconds()},
       Content());
   caller.post(path::kPushMessages, encode(PushMessagesRequest{.node = node, .message = envelope(parcel)}));
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Arrival::Kind::kLost);
   EXPECT_NE(arrival->reason.find("came no further"), std::string::npos);
@@ -352,4 +353,4 @@ TEST_F(Hostile, MetricsCountWhatWasRefused) {
 }
 
 }  // namespace
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -5,27 +5,27 @@
 #include "flower/format/objects.h"
 #include "flower/testing.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using testing::id_of, testing::in, testing::Keys, testing::Memory, testing::node_options, testing::OwnedArray;
 
 using Kind = Arrival::Kind;
 
-std::vector<OwnedArray> some_arrays() {
+std::vector<testing::OwnedArray> some_arrays() {
   return {{{"layer.0.A", "float32", {3, 5, 700}}, 1}, {{"layer.0.B", "float32", {3, 700, 5}}, 0},
           {{"layer.1.B", "float32", {3, 700, 5}}, 0}, {{"counts", "int64", {}}, 2},
           {{"nothing", "uint16", {0, 4}}, 3},         {{"größe \"q\"", "uint16", {9}}, 4}};
 }
 
-Content some_content(const std::vector<OwnedArray>& arrays, size_t chunk_bytes = 4096) {
+Content some_content(const std::vector<testing::OwnedArray>& arrays, size_t chunk_bytes = 4096) {
   Content content;
   content.add("config", Config{{"server-round", int64_t{3}}, {"names", std::vector<std::string>{"a", "b"}}});
   content.add("arrays", pack_arrays(testing::data_of(arrays), {.chunk_bytes = chunk_bytes}));
   return content;
 }
 
-void expect_same(const Memory& memory, const std::vector<OwnedArray>& arrays) {
+void expect_same(const testing::Memory& memory, const std::vector<testing::OwnedArray>& arrays) {
   ASSERT_EQ(memory.arrays.size(), arrays.size());
   for (size_t i = 0; i < arrays.size(); ++i) {
     EXPECT_EQ(memory.heads[i], arrays[i].head);
@@ -34,18 +34,19 @@ void expect_same(const Memory& memory, const std::vector<OwnedArray>& arrays) {
 }
 
 TEST(Link, AMessageAndItsReplyArriveUnchanged) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   const auto arrays = some_arrays();
-  const auto back = std::make_shared<Memory>(), there = std::make_shared<Memory>();
-  const auto sent = coordinator.send(link.id(), some_content(arrays), {.group = "3", .place = Memory::into(back)});
+  const auto back = std::make_shared<testing::Memory>(), there = std::make_shared<testing::Memory>();
+  const auto sent =
+      coordinator.send(link.id(), some_content(arrays), {.group = "3", .place = testing::Memory::into(back)});
 
   const auto instruction = testing::next_instruction(link);
   EXPECT_EQ(instruction.metadata.type, "train");
   EXPECT_EQ(instruction.metadata.group, "3");
-  const Content content = link.receive(instruction, Memory::into(there));
+  const Content content = link.receive(instruction, testing::Memory::into(there));
   EXPECT_EQ(content.config().at<int64_t>("server-round"), 3);
   expect_same(*there, arrays);
 
@@ -57,7 +58,7 @@ TEST(Link, AMessageAndItsReplyArriveUnchanged) {
   reply.add("arrays", pack_arrays(testing::data_of(changed), {.chunk_bytes = 1024}));
   link.reply(instruction, reply);
 
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kReply) << arrival->reason;
   EXPECT_EQ(arrival->message_id, sent);
@@ -69,15 +70,15 @@ TEST(Link, AMessageAndItsReplyArriveUnchanged) {
 }
 
 TEST(Link, AnErrorReplyArrivesWithItsCodeAndReason) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   coordinator.send(link.id(), Content(), {});
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
   link.refuse(instruction, ErrorCode::kPrecondition, "K is 3, agreed: 2");
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kError);
   EXPECT_EQ(arrival->code, ErrorCode::kPrecondition);
@@ -85,82 +86,82 @@ TEST(Link, AnErrorReplyArrivesWithItsCodeAndReason) {
 }
 
 TEST(Link, ErrorsOfTheNodesAllocatorAreReportedToTheServer) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   coordinator.send(link.id(), some_content(some_arrays()), {});
   const auto instruction = testing::next_instruction(link);
   const auto refuse = [](const Content&) -> ReceiveBuffers { fail(kData, "rank is 5, agreed: 4"); };
-  EXPECT_EQ(evenkeel::testing::refusal([&] { link.receive(instruction, refuse); }), "[data] rank is 5, agreed: 4");
-  const auto arrival = coordinator.wait(in(5));
+  EXPECT_EQ(testing::refusal([&] { link.receive(instruction, refuse); }), "[data] rank is 5, agreed: 4");
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kError);
   EXPECT_EQ(arrival->reason, "[data] rank is 5, agreed: 4");
 }
 
 TEST(Link, ErrorsOfTheServersAllocatorAreReportedToTheNode) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   const auto refuse = [](const Content&) -> ReceiveBuffers { fail(kShape, "A is 5 high"); };
   coordinator.send(link.id(), Content(), {.place = refuse});
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
   const auto arrays = some_arrays();
-  EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, some_content(arrays)); }).find("A is 5 high"),
+  EXPECT_NE(testing::refusal([&] { link.reply(instruction, some_content(arrays)); }).find("A is 5 high"),
             std::string::npos);
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kRefused);
   EXPECT_EQ(arrival->reason, "[shape] A is 5 high");
 }
 
 TEST(Link, ArraysForManyNodesAreHashedAndStoredOnce) {
-  const Keys keys(3);
+  const testing::Keys keys(3);
   Coordinator coordinator(testing::options_for(keys));
   const auto arrays = some_arrays();
   const auto pack = pack_arrays(testing::data_of(arrays));
   for (int i = 0; i < 3; ++i) {
-    NodeLink link(node_options(coordinator, keys, i));
+    NodeLink link(testing::node_options(coordinator, keys, i));
     link.join();
     Content content;
     content.add("config", Config{{"client", int64_t{i}}});
     content.add("arrays", pack);
     coordinator.send(link.id(), content, {});
     EXPECT_EQ(pack.packed.use_count(), 3) << "in the pack, the content and the parcel";
-    const auto memory = std::make_shared<Memory>();
+    const auto memory = std::make_shared<testing::Memory>();
     const auto instruction = testing::next_instruction(link);
-    EXPECT_EQ(link.receive(instruction, Memory::into(memory)).config().at<int64_t>("client"), i);
+    EXPECT_EQ(link.receive(instruction, testing::Memory::into(memory)).config().at<int64_t>("client"), i);
     expect_same(*memory, arrays);
   }
   EXPECT_EQ(pack.packed.use_count(), 1) << "confirmed messages borrow nothing";
 }
 
 TEST(Link, ASecondNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink first(node_options(coordinator, keys, 0));
+  NodeLink first(testing::node_options(coordinator, keys, 0));
   first.join();
   fs::remove(keys.file(0).string() + ".node");  // as on another machine with a copy of the key
-  NodeLink second(node_options(coordinator, keys, 0));
-  EXPECT_NE(evenkeel::testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
+  NodeLink second(testing::node_options(coordinator, keys, 0));
+  EXPECT_NE(testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
 }
 
 TEST(Link, AKilledNodeIsReplacedAtOnceAndItsMessageIsLost) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
   const auto sent = [&] {
-    NodeLink first(node_options(coordinator, keys, 0));
+    NodeLink first(testing::node_options(coordinator, keys, 0));
     first.join();
     const auto id = coordinator.send(first.id(), Content(), {});
     testing::next_instruction(first);
     return id;
   }();  // ends without signing off, as with kill -9
-  NodeLink second(node_options(coordinator, keys, 0));
+  NodeLink second(testing::node_options(coordinator, keys, 0));
   second.join();
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kLost);
   EXPECT_EQ(arrival->message_id, sent);
@@ -169,9 +170,9 @@ TEST(Link, AKilledNodeIsReplacedAtOnceAndItsMessageIsLost) {
 }
 
 TEST(Link, ASecondReplyIsRefused) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   coordinator.send(link.id(), Content(), {});
   const auto instruction = testing::next_instruction(link);
@@ -179,30 +180,29 @@ TEST(Link, ASecondReplyIsRefused) {
   Content reply;
   reply.add("metrics", Metrics{{"loss", 1.0}});
   link.reply(instruction, reply);
-  EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, reply); }).find("takes no reply"),
-            std::string::npos);
-  EXPECT_EQ(coordinator.wait(in(5))->kind, Kind::kReply);
-  EXPECT_FALSE(coordinator.wait(in(0.2)));
+  EXPECT_NE(testing::refusal([&] { link.reply(instruction, reply); }).find("takes no reply"), std::string::npos);
+  EXPECT_EQ(coordinator.wait(testing::in(5))->kind, Kind::kReply);
+  EXPECT_FALSE(coordinator.wait(testing::in(0.2)));
 }
 
 TEST(Link, AnExpiredMessageIsReportedAndItsReplyRefused) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   coordinator.send(link.id(), Content(), {.ttl_s = 0.2});
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kExpired);
-  EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, Content()); }), "no error");
+  EXPECT_NE(testing::refusal([&] { link.reply(instruction, Content()); }), "no error");
 }
 
 TEST(Link, ANodeLearnsThatARunIsFinished) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   coordinator.send(link.id(), Content(), {});
   const auto instruction = testing::next_instruction(link);
@@ -212,12 +212,12 @@ TEST(Link, ANodeLearnsThatARunIsFinished) {
 }
 
 TEST(Link, NodesContinueWithARestartedCoordinator) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   auto options = testing::options_for(keys);
   auto coordinator = std::make_unique<Coordinator>(options);
   options.port = coordinator->port();
   const uint64_t run = coordinator->run_id();
-  NodeLink link(node_options(*coordinator, keys, 0));
+  NodeLink link(testing::node_options(*coordinator, keys, 0));
   link.join();
   const uint64_t id = link.id();
   coordinator.reset();
@@ -234,9 +234,9 @@ TEST(Link, NodesContinueWithARestartedCoordinator) {
 }
 
 TEST(Link, StoppingANodeEndsItsWaitForAServer) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
-  auto options = node_options(*coordinator, keys, 0);
+  auto options = testing::node_options(*coordinator, keys, 0);
   const auto begin = std::chrono::steady_clock::now();
   options.stop = [&] { return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300); };
   NodeLink link(options);
@@ -245,51 +245,51 @@ TEST(Link, StoppingANodeEndsItsWaitForAServer) {
 }
 
 TEST(Link, AnOpenCoordinatorRegistersAnyNode) {
-  const Keys keys(2);
+  const testing::Keys keys(2);
   auto options = testing::options_for(keys);
   options.allowed.clear();
   options.open = true;
   options.registered = 1;
   Coordinator coordinator(options);
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   ASSERT_EQ(coordinator.nodes().size(), 1u);
   EXPECT_EQ(coordinator.nodes()[0].name, Key::load(keys.file(0)).public_key().fingerprint());
-  NodeLink another(node_options(coordinator, keys, 1));
-  EXPECT_NE(evenkeel::testing::refusal([&] { another.join(); }), "no error") << "one is all there may be";
+  NodeLink another(testing::node_options(coordinator, keys, 1));
+  EXPECT_NE(testing::refusal([&] { another.join(); }), "no error") << "one is all there may be";
   link.leave();
   EXPECT_TRUE(coordinator.nodes().empty()) << "who registered itself unregisters";
 }
 
 TEST(Link, APortInUseIsRefusedUntilItsCoordinatorEnds) {
-  const Keys keys(1), others(1);
+  const testing::Keys keys(1), others(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
   const int port = coordinator->port();
   auto options = testing::options_for(others);
   options.port = port;
-  const auto why = evenkeel::testing::refusal([&] { Coordinator second(options); });
+  const auto why = testing::refusal([&] { Coordinator second(options); });
   EXPECT_NE(why.find("in use by another process"), std::string::npos) << why;
   coordinator.reset();
   EXPECT_EQ(Coordinator(options).port(), port) << "free at once when the first one has ended";
 }
 
 TEST(Link, ReasonsOfAThousandBytesAreNotCut) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
-  NodeLink link(node_options(coordinator, keys, 0));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
   const std::string reason = std::string(1000, 'a') + " the end";
   coordinator.send(link.id(), Content(), {});
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
   link.refuse(instruction, ErrorCode::kRaised, reason);
-  const auto arrival = coordinator.wait(in(5));
+  const auto arrival = coordinator.wait(testing::in(5));
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->reason, reason);
 }
 
 TEST(Link, ACoordinatorEndsDespiteOngoingRequests) {
-  const Keys keys(1);
+  const testing::Keys keys(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
   std::atomic<bool> done = false;
   std::jthread asking([&, port = coordinator->port()] {
@@ -304,4 +304,4 @@ TEST(Link, ACoordinatorEndsDespiteOngoingRequests) {
 }
 
 }  // namespace
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

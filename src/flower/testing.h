@@ -12,7 +12,7 @@
 #include "flower/node/node_link.h"
 #include "flower/server/coordinator.h"
 
-namespace evenkeel::wire::testing {
+namespace evenkeel::testing {
 
 using namespace std::chrono_literals;
 
@@ -20,20 +20,20 @@ using namespace std::chrono_literals;
 struct Keys {
   explicit Keys(int count) {
     for (int i = 0; i < count; ++i)
-      allowed.push_back({.key = make_key(file(i)).public_key(), .name = "node-" + std::to_string(i)});
+      allowed.push_back({.key = flower::make_key(file(i)).public_key(), .name = "node-" + std::to_string(i)});
   }
   fs::path file(int i) const { return folder.path() / ("node-" + std::to_string(i) + ".pem"); }
 
-  evenkeel::testing::TemporaryFolder folder;
-  std::vector<AllowedKey> allowed;
+  testing::TemporaryFolder folder;
+  std::vector<flower::AllowedKey> allowed;
 };
 
 /// Returns the options of a coordinator on loopback that allows the keys.
-inline CoordinatorOptions options_for(const Keys& keys) {
+inline flower::CoordinatorOptions options_for(const Keys& keys) {
   return {.insecure = true, .allowed = keys.allowed, .folder = keys.folder.path() / "federation", .threads = 8};
 }
 
-inline NodeOptions node_options(const Coordinator& coordinator, const Keys& keys, int i) {
+inline flower::NodeOptions node_options(const flower::Coordinator& coordinator, const Keys& keys, int i) {
   return {.server = {.port = coordinator.port(), .insecure = true},
           .key_file = keys.file(i),
           .heartbeat_s = 10,
@@ -42,13 +42,13 @@ inline NodeOptions node_options(const Coordinator& coordinator, const Keys& keys
 }
 
 /// Returns the id of the node with this name; 0 if there is none.
-inline uint64_t id_of(const Coordinator& coordinator, const std::string& name) {
+inline uint64_t id_of(const flower::Coordinator& coordinator, const std::string& name) {
   for (const auto& node : coordinator.nodes())
     if (node.name == name) return node.id;
   return 0;
 }
 
-inline bool is_online(const Coordinator& coordinator, uint64_t id) {
+inline bool is_online(const flower::Coordinator& coordinator, uint64_t id) {
   for (const auto& node : coordinator.nodes())
     if (node.id == id) return node.online;
   return false;
@@ -60,7 +60,7 @@ inline auto in(double seconds) {
 }
 
 /// Waits up to five seconds for an instruction.
-inline Instruction next_instruction(NodeLink& link) {
+inline flower::Instruction next_instruction(flower::NodeLink& link) {
   for (const auto end = in(5); std::chrono::steady_clock::now() < end; link.rest())
     if (auto instruction = link.poll()) return *instruction;
   throw std::runtime_error("no instruction came");
@@ -69,11 +69,11 @@ inline Instruction next_instruction(NodeLink& link) {
 /// Buffers for arrays, with a BufferAllocator that fills them.
 struct Memory {
   std::vector<std::vector<std::byte>> arrays;
-  std::vector<ArrayHead> heads;
+  std::vector<flower::ArrayHead> heads;
 
-  static BufferAllocator into(const std::shared_ptr<Memory>& memory) {
-    return [memory](const Content& content) {
-      ReceiveBuffers places{.arrays = {}, .owner = memory};
+  static flower::BufferAllocator into(const std::shared_ptr<Memory>& memory) {
+    return [memory](const flower::Content& content) {
+      flower::ReceiveBuffers places{.arrays = {}, .owner = memory};
       memory->heads = content.heads();
       memory->arrays.clear();
       for (const auto& head : memory->heads) memory->arrays.emplace_back(head.bytes());
@@ -85,34 +85,37 @@ struct Memory {
 
 /// An array with pseudo-random bytes from a seed; with seed 0 all bytes are zero.
 struct OwnedArray {
-  OwnedArray(ArrayHead of, uint64_t seed) : head(std::move(of)), bytes(head.bytes()) {
+  OwnedArray(flower::ArrayHead of, uint64_t seed) : head(std::move(of)), bytes(head.bytes()) {
     uint64_t state = seed;
     for (auto& byte : bytes) {
       state = state * 6364136223846793005u + (seed ? 1442695040888963407u : 0);
       byte = static_cast<std::byte>(state >> 56);
     }
   }
-  ArrayData data() const { return {.head = head, .pieces = {bytes}}; }
+  flower::ArrayData data() const { return {.head = head, .pieces = {bytes}}; }
 
-  ArrayHead head;
+  flower::ArrayHead head;
   std::vector<std::byte> bytes;
 };
 
-inline std::vector<ArrayData> data_of(const std::vector<OwnedArray>& arrays) {
-  std::vector<ArrayData> all;
+inline std::vector<flower::ArrayData> data_of(const std::vector<OwnedArray>& arrays) {
+  std::vector<flower::ArrayData> all;
   for (const auto& array : arrays) all.push_back(array.data());
   return all;
 }
 
 /// Sends raw calls that are signed with a key, which the server may or may not know.
 struct RawCaller {
-  RawCaller(const Coordinator& coordinator, const fs::path& key_file)
-      : signer(Key::load(key_file)), client({.port = coordinator.port(), .insecure = true}, 5, size_t{1} << 27) {}
+  RawCaller(const flower::Coordinator& coordinator, const fs::path& key_file)
+      : signer(flower::Key::load(key_file)),
+        client({.port = coordinator.port(), .insecure = true}, 5, size_t{1} << 27) {}
 
-  Answer post(std::string_view path, std::string_view body) { return client.post(path, signer.headers(), body); }
+  flower::Answer post(std::string_view path, std::string_view body) {
+    return client.post(path, signer.headers(), body);
+  }
 
-  Signer signer;
-  HttpClient client;
+  flower::Signer signer;
+  flower::HttpClient client;
 };
 
-}  // namespace evenkeel::wire::testing
+}  // namespace evenkeel::testing

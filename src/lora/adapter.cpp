@@ -8,7 +8,7 @@
 #include "base/plain/error.h"
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 std::vector<int64_t> stacked(int64_t experts, int64_t rows, int64_t columns) {
@@ -79,4 +79,4 @@ void check_finite(const AdapterState& adapters, std::string_view who) {
              " holds a value that is not finite");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -15,7 +15,7 @@
 #include "base/format/config_table.h"
 #include "base/format/safetensors.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// The factors of one site. In the shapes, `*` is empty for a dense linear and E for stacked experts.
 struct LoraFactors {
@@ -125,4 +125,4 @@ AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 /// beginning of the message
 void check_finite(const AdapterState& adapters, std::string_view who);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -4,7 +4,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 struct Factor {
@@ -32,4 +32,4 @@ bool insert_factor(AdapterState& adapters, std::string_view name, const at::Tens
   return false;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -9,7 +9,7 @@
 
 #include "lora/adapter.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 using AddTensor = std::function<void(std::string name, const at::Tensor& tensor)>;
 
@@ -19,4 +19,4 @@ void add_factors(std::string_view site, const LoraFactors& factors, const AddTen
 /// Stores the tensor named "<site>/<factor>" in `adapters`. Returns false when there is no such factor.
 bool insert_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 const std::string kSite = "model.layers.0.mlp.experts.up_proj";
@@ -29,4 +29,4 @@ TEST(AdapterTensors, ATensorThatIsNoFactorIsNotFound) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

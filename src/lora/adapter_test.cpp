@@ -8,7 +8,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 const Site kDense{.experts = 0, .in = 7, .out = 5, .moe_layer = {}};
@@ -73,4 +73,4 @@ TEST(CheckFinite, NamesTheSite) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -14,7 +14,7 @@
 #include "base/system/parallel.h"
 #include "lora/payload.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 at::Tensor with_core(const LoraFactors& factors) {
@@ -388,4 +388,4 @@ LoraFactors Joined::factors(const std::string& site) const {
   return padded(received(both.at(site)), rank_);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

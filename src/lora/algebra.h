@@ -11,7 +11,7 @@
 
 #include "lora/adapter.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// Returns weight * scaling * B A as factors with scaling 1 and without a core. The weight is multiplied into A only.
 /// Factors that do not change are not copied.
@@ -115,4 +115,4 @@ class Joined {
   int64_t rank_ = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -10,7 +10,7 @@
 #include "base/plain/error.h"
 #include "lora/payload.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 constexpr int64_t kExperts = 3, kIn = 7, kOut = 5;
@@ -271,4 +271,4 @@ TEST(Algebra, JoinedContainsBaseChangeAdaptersAndCores) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

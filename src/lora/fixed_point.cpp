@@ -18,7 +18,7 @@
 #include "base/system/parallel.h"
 #include "lora/sum_in_registers.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums and some ten terms stay in the first-level cache
@@ -460,4 +460,4 @@ at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const doub
                           }});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

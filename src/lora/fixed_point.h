@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// Reduces values over all processes that hold terms of the same sum. All processes make the same calls in the same
 /// order, with equally many values.
@@ -54,4 +54,4 @@ at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others);
 /// there are no parts, or not as many weights.
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -11,7 +11,7 @@
 #include "base/random/random.h"
 #include "lora/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 at::Tensor normal(at::IntArrayRef sizes, uint64_t key, double scale = 1) {
@@ -215,4 +215,4 @@ TEST(FixedPointSum, IsUndefinedWithoutTerms) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

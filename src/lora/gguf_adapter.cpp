@@ -5,7 +5,7 @@
 #include "base/format/gguf.h"
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 double alpha_of(const LoraFactors& factors) { return factors.scaling * static_cast<double>(factors.rank()); }
@@ -45,4 +45,4 @@ void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& ad
             tensors);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -8,7 +8,7 @@
 
 #include "lora/adapter.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// Writes the file atomically. llama.cpp adds alpha / r B A, with one alpha per file and r of each tensor. alpha is
 /// scaling * r of the first site; a site with another product has the ratio multiplied into its B, so ranks and
@@ -18,4 +18,4 @@ namespace evenkeel {
 void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& adapters, const Sites& sites,
                        const std::string& architecture);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -10,7 +10,7 @@
 #include "base/plain/files.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 const std::string kGgufHeads = "model.layers.0.self_attn.k_proj", kGgufStack = "model.layers.0.mlp.experts.up_proj";
@@ -93,4 +93,4 @@ TEST_F(GgufAdapter, RejectsASiteUnknownToLlamaCpp) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

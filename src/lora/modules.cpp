@@ -6,7 +6,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 /// Calls `use(module, expert)` for each linear of a site.
@@ -46,4 +46,4 @@ std::map<std::string, LoraFactors> factors_by_module(const AdapterState& adapter
   return factors;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -9,7 +9,7 @@
 
 #include "lora/adapter.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// One linear of a site.
 struct SitePart {
@@ -28,4 +28,4 @@ std::map<std::string, LoraFactors> factors_by_module(const AdapterState& adapter
 /// site
 at::Tensor expert_part(const at::Tensor& factor, int64_t expert);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

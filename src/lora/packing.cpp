@@ -8,7 +8,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 bool is_number(std::string_view text) {
@@ -64,4 +64,4 @@ Packing pack_payload(std::string_view beginning, const std::string& source) {
   return packing;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

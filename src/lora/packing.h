@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// Returns a site's name up to its first number, e.g. "model.layers.3" of "model.layers.3.mlp.gate"; without a number,
 /// the whole name.
@@ -50,4 +50,4 @@ struct Packing {
 /// \throws kCheckpoint when the bytes are not a payload, or it is not stored array by array.
 Packing pack_payload(std::string_view beginning, const std::string& source);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

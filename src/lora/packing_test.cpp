@@ -8,7 +8,7 @@
 #include "base/plain/error.h"
 #include "lora/payload.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 Sites sites_of(int64_t layers, int64_t experts) {
@@ -100,4 +100,4 @@ TEST(Packing, RejectsBytesThatAreNotAPayload) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -10,7 +10,7 @@
 #include "lora/adapter_tensors.h"
 #include "lora/packing.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 constexpr std::string_view kAdapter = "adapter/";
@@ -190,7 +190,7 @@ DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Si
       for (const auto* factor : {&f.a, &f.b, &f.core}) count(*factor);
   for (const auto& [name, tensor] : payload.extras) count(tensor);
   const auto owned = std::make_shared<const std::pair<Payload, Sites>>(std::move(payload), sites);
-  encode = [owned, dtype] { return evenkeel::encode(owned->first, dtype, owned->second); };
+  encode = [owned, dtype] { return lora::encode(owned->first, dtype, owned->second); };
 }
 
 namespace {
@@ -227,4 +227,4 @@ std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDt
   return parts_of(shapes_on_the_wire(payload, dtype), payload_size(payload, dtype), sites);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -7,15 +7,17 @@
 /// [sum of ranks, in], b is [sum of ranks, out].
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
 
+#include "base/format/config_table.h"
 #include "lora/adapter.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// The tensors of one message. Names in `extras` are `<layer or site>.<noun>`. A factor that is not sent (A in
 /// FFA-LoRA, A and B in Fed-SB) is undefined.
@@ -28,6 +30,11 @@ struct Payload {
 /// Precision of floating-point tensors with two or more axes in a message. Integers, vectors and scalars keep theirs.
 /// kAsTheyAre keeps the precision of every tensor, for payloads that were received and are stored.
 enum class TransportDtype { kFloat32, kBFloat16, kAsTheyAre };
+/// A config cannot choose kAsTheyAre.
+constexpr auto names(TransportDtype) {
+  return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
+                    config::EnumName<TransportDtype>{"bfloat16", TransportDtype::kBFloat16}};
+}
 
 /// A payload as bytes. The sender encodes it once.
 struct EncodedPayload {
@@ -77,4 +84,4 @@ int64_t payload_size(const Payload& payload, TransportDtype dtype);
 /// one entry per noun of the extras ("phi", "counts"); "header" for names, shapes and scalings. Meta tensors suffice.
 std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

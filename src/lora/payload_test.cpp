@@ -10,7 +10,7 @@
 #include "base/plain/files.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 class PayloadTest : public ::testing::Test {
@@ -178,4 +178,4 @@ TEST_F(PayloadTest, RejectsRanksThatDoNotMatchTheRows) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -13,7 +13,7 @@
 #include "lora/peft_config.h"
 #include "lora/peft_files.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 using peft::kA;
@@ -28,9 +28,10 @@ std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites
   std::set<std::string> touched;
   for (const auto& [name, tensor] : tensors) {
     const std::string_view view = name;
-    const auto end = view.ends_with(kA) ? kA : view.ends_with(kB) ? kB : std::string_view();
-    EK_CHECK(view.starts_with(kPrefix) && !end.empty(), kCheckpoint, file, ": unexpected tensor ", shown(name, 160));
-    const auto part = known.find(view.substr(kPrefix.size(), view.size() - kPrefix.size() - end.size()));
+    const auto end = view.ends_with(peft::kA) ? peft::kA : view.ends_with(peft::kB) ? peft::kB : std::string_view();
+    EK_CHECK(view.starts_with(peft::kPrefix) && !end.empty(), kCheckpoint, file, ": unexpected tensor ",
+             shown(name, 160));
+    const auto part = known.find(view.substr(peft::kPrefix.size(), view.size() - peft::kPrefix.size() - end.size()));
     EK_CHECK(part != known.end(), kCheckpoint, file, ": tensor ", shown(name, 160), " adapts a module the model lacks");
     touched.insert(part->second.site);
   }
@@ -51,7 +52,8 @@ std::string name_in_patterns(const Site& site, const std::string& module, const 
 }
 
 bool holds_factors(const TensorMap& tensors, const std::string& module) {
-  return tensors.contains(concat(kPrefix, module, kA)) || tensors.contains(concat(kPrefix, module, kB));
+  return tensors.contains(concat(peft::kPrefix, module, peft::kA)) ||
+         tensors.contains(concat(peft::kPrefix, module, peft::kB));
 }
 
 /// Replaces the block's names of routers in the file by the model's names.
@@ -59,9 +61,9 @@ void rename_routers(TensorMap& tensors, const Sites& sites) {
   for (const auto& [site_name, site] : sites) {
     const auto& there = site.fused.module;
     if (site.experts > 0 || there.empty() || there == site.modules.front()) continue;
-    for (const auto end : {kA, kB})
-      if (auto found = tensors.extract(concat(kPrefix, there, end))) {
-        found.key() = concat(kPrefix, site.modules.front(), end);
+    for (const auto end : {peft::kA, peft::kB})
+      if (auto found = tensors.extract(concat(peft::kPrefix, there, end))) {
+        found.key() = concat(peft::kPrefix, site.modules.front(), end);
         tensors.insert(std::move(found));
       }
   }
@@ -146,8 +148,8 @@ LoraFactors read_site(TensorMap& left, const Site& site, const peft::AdapterConf
   std::vector<at::Tensor> a, b;  // shapes are checked before memory of the file's rank is allocated
   for (size_t i = 0; i < shape.linears.size(); ++i) {
     const auto& module = site.modules[shape.linears[i]];
-    a.push_back(peft::take_factor(left, concat(kPrefix, module, kA), {shape.ranks[i], site.in}, file));
-    b.push_back(peft::take_factor(left, concat(kPrefix, module, kB), {site.out, shape.ranks[i]}, file));
+    a.push_back(peft::take_factor(left, concat(peft::kPrefix, module, peft::kA), {shape.ranks[i], site.in}, file));
+    b.push_back(peft::take_factor(left, concat(peft::kPrefix, module, peft::kB), {site.out, shape.ranks[i]}, file));
   }
   std::vector<int64_t> shape_a{shape.rank(), site.in}, shape_b{site.out, shape.rank()};
   if (site.experts > 0) {
@@ -240,8 +242,8 @@ void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, con
   TensorMap tensors;
   std::set<std::string> targets;
   for (const auto& [module, f] : factors_by_module(adapters, sites)) {
-    tensors.emplace(concat(kPrefix, module, kA), f.a);
-    tensors.emplace(concat(kPrefix, module, kB), f.b);
+    tensors.emplace(concat(peft::kPrefix, module, peft::kA), f.a);
+    tensors.emplace(concat(peft::kPrefix, module, peft::kB), f.b);
     targets.emplace(last_name(module));
   }
   auto config = peft::adapter_config(info);
@@ -261,14 +263,15 @@ void save_joined_peft_adapter(const fs::path& folder, const Joined& adapter, con
   std::set<std::string> targets;
   for (const auto& [module, part] : parts) {
     const auto& site = sites.at(part.site);
-    shapes.emplace(concat(kPrefix, module, kA), at::empty({info.rank, site.in}, at::device(at::kMeta)));
-    shapes.emplace(concat(kPrefix, module, kB), at::empty({site.out, info.rank}, at::device(at::kMeta)));
+    shapes.emplace(concat(peft::kPrefix, module, peft::kA), at::empty({info.rank, site.in}, at::device(at::kMeta)));
+    shapes.emplace(concat(peft::kPrefix, module, peft::kB), at::empty({site.out, info.rank}, at::device(at::kMeta)));
     targets.emplace(last_name(module));
   }
   LastSites made(adapter, info);
   const auto make = [&](const std::string& name) {
-    const bool is_a = name.ends_with(kA);
-    const auto module = std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kA.size());
+    const bool is_a = name.ends_with(peft::kA);
+    const auto module =
+        std::string_view(name).substr(peft::kPrefix.size(), name.size() - peft::kPrefix.size() - peft::kA.size());
     const auto& [site, expert] = parts.find(module)->second;
     const auto& factors = made.at(site);
     return expert_part(is_a ? factors.a : factors.b, expert);
@@ -296,4 +299,4 @@ AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {
   return adapters;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -11,7 +11,7 @@
 #include "lora/algebra.h"
 #include "lora/peft_info.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 /// Returns the config values of `adapters`, which must share one rank and scaling. Without adapters, rank and alpha are
 /// 1.
@@ -53,4 +53,4 @@ AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
 /// may not mean plain LoRA, and on sites that the model lacks or the targets exclude.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -8,7 +8,7 @@
 #include "base/plain/json.h"
 #include "base/plain/text.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 namespace {
 
 /// The time of OrderedJson is quadratic in the number of keys of an object. A rank and an alpha for every linear layer
@@ -181,4 +181,4 @@ AdapterConfig read_adapter_config(const fs::path& file) {
   return config;
 }
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

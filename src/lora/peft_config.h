@@ -11,7 +11,7 @@
 
 #include "lora/peft_targets.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 
 /// A key of rank_pattern or alpha_pattern: a regular expression that matches a whole module name, or the end of one
 /// after a dot.
@@ -50,4 +50,4 @@ struct AdapterConfig {
 /// Reads a file. \throws kCheckpoint on a key or value that may not mean plain LoRA.
 AdapterConfig read_adapter_config(const std::filesystem::path& file);
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

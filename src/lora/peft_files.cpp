@@ -6,7 +6,7 @@
 
 #include "base/plain/folders.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 
 void require_one_scaling(const AdapterState& adapters, const PeftInfo& info) {
   const double expected = info.alpha / static_cast<double>(info.rank);
@@ -49,4 +49,4 @@ void write_folder(const fs::path& folder, const TensorMap& shapes, const TensorM
   write_file_atomic(folder / "adapter_config.json", config.dump(2) + "\n");
 }
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

@@ -10,7 +10,7 @@
 #include "lora/peft_config.h"
 #include "lora/peft_info.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 
 inline constexpr std::string_view kPrefix = "base_model.model.";
 inline constexpr std::string_view kA = ".lora_A.weight";
@@ -37,4 +37,4 @@ void write_folder(const std::filesystem::path& folder, const TensorMap& tensors,
 void write_folder(const std::filesystem::path& folder, const TensorMap& shapes, const TensorMaker& make,
                   const OrderedJson& config);
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

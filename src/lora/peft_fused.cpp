@@ -6,7 +6,7 @@
 #include "lora/modules.h"
 #include "lora/peft_files.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 using peft::kA;
@@ -59,8 +59,8 @@ StackedParts stack_parts(const FusedParameter& parameter) {
 /// Moves the expert axis into the rank axis: slowest in A, fastest in B.
 void add_factors_of(TensorMap& tensors, const std::string& module, const at::Tensor& a, const at::Tensor& b) {
   const bool stack = a.dim() == 3;
-  tensors.emplace(concat(kPrefix, module, kA), stack ? a.flatten(0, 1) : a);
-  tensors.emplace(concat(kPrefix, module, kB), stack ? b.permute({1, 2, 0}).flatten(1, 2) : b);
+  tensors.emplace(concat(peft::kPrefix, module, peft::kA), stack ? a.flatten(0, 1) : a);
+  tensors.emplace(concat(peft::kPrefix, module, peft::kB), stack ? b.permute({1, 2, 0}).flatten(1, 2) : b);
 }
 
 /// PEFT wraps a module once per adapted parameter, in their order. The first parameter is the innermost wrapper.
@@ -129,4 +129,4 @@ void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterS
   peft::write_folder(folder, tensors, config);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

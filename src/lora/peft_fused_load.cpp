@@ -4,7 +4,7 @@
 
 #include "lora/peft_files.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 namespace {
 
 /// A linear layer of a parameter; null if the selected sites do not contain it.
@@ -128,4 +128,4 @@ AdapterState take_fused(TensorMap& left, const Sites& sites, const AdapterConfig
   return adapters;
 }
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

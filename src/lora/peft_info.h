@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 struct PeftInfo {
   std::string base_model;  ///< written as base_model_name_or_path; empty: null, which names none
@@ -12,4 +12,4 @@ struct PeftInfo {
   int64_t rank = 20;       ///< r
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -10,7 +10,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 namespace {
 
 constexpr uint32_t kMaxSteps = 100'000;  // steps of one match; names are short
@@ -78,4 +78,4 @@ std::optional<std::string> Regex::match(std::string_view subject, const char* gr
   return std::string(subject.substr(ends[0], ends[1] - ends[0]));
 }
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

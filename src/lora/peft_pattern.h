@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 
 /// A pattern that must match from the beginning of a name.
 class Regex {
@@ -27,4 +27,4 @@ class Regex {
   std::shared_ptr<void> code_;
 };
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 namespace {
 
 constexpr size_t kMaxLayerPatterns = 100;  // each pattern is matched with every module
@@ -110,4 +110,4 @@ bool ModuleTargets::has(std::string_view module) const {
   return names_.has(module) && (!layers_ || in_layers(module));
 }
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

@@ -11,7 +11,7 @@
 #include "base/plain/json.h"
 #include "lora/peft_pattern.h"
 
-namespace evenkeel::peft {
+namespace evenkeel::lora::peft {
 
 /// A list of module names, or one regular expression. A name matches a whole module name, or the part of one after a
 /// dot. The regular expression must match the whole module name.
@@ -51,4 +51,4 @@ class ModuleTargets {
   std::vector<Regex> layer_patterns_{};        // the pattern of the name before the layer number
 };
 
-}  // namespace evenkeel::peft
+}  // namespace evenkeel::lora::peft

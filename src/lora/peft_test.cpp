@@ -10,7 +10,7 @@
 #include "base/plain/json.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::lora {
 namespace {
 
 const std::string kQuery = "model.layers.0.self_attn.q_proj";
@@ -429,4 +429,4 @@ TEST_F(FusedPeft, MissingLayersAreFilledWithZeros) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

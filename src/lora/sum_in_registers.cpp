@@ -13,7 +13,7 @@
 #endif
 #endif
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 #if defined(__x86_64__)
 
@@ -181,4 +181,4 @@ void sum_in_registers(std::span<Addend<uint32_t>>, std::span<int64_t>) {}
 
 #endif
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

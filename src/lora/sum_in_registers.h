@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace evenkeel {
+namespace evenkeel::lora {
 
 constexpr int64_t kRegisterStep = 32;  ///< values per step: one cache line of bfloat16, two of float32
 
@@ -35,4 +35,4 @@ bool is_whole_lines(const float* out, int64_t count);
 /// is_whole_lines(out, sum.size()).
 void store_nontemporal(std::span<const int64_t> sum, double factor, float* out);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::lora

@@ -16,10 +16,10 @@
 namespace evenkeel::testing {
 
 /// Writes a payload to `file` in float32 and returns it mapped, as a journal holds it.
-inline Payload mapped(const Payload& payload, const fs::path& file) {
-  const auto bytes = encode(payload, TransportDtype::kFloat32, {}).bytes;
+inline lora::Payload mapped(const lora::Payload& payload, const fs::path& file) {
+  const auto bytes = lora::encode(payload, lora::TransportDtype::kFloat32, {}).bytes;
   write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())});
-  return load_payload(file);
+  return lora::load_payload(file);
 }
 
 /// A reduction over `size` threads. Each thread has a Seat and waits until all have made the same call.
@@ -27,7 +27,7 @@ class Meeting {
  public:
   explicit Meeting(size_t size) : size_(size) {}
 
-  struct Seat : Reduction {
+  struct Seat : lora::Reduction {
     explicit Seat(Meeting& meeting) : meeting(meeting) {}
     void max(std::span<int64_t> values) const override {
       meeting.meet(values, [](int64_t x, int64_t y) { return std::max(x, y); });

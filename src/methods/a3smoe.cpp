@@ -14,7 +14,7 @@
 
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 using config::EnumName;
@@ -23,11 +23,11 @@ enum class Rescaler { kOff, kLearn, kFixed };
 enum class UnusedExpert { kKeep, kMean };
 
 constexpr auto names(Rescaler) {
-  return std::array{EnumName{"off", Rescaler::kOff}, EnumName{"learn", Rescaler::kLearn},
-                    EnumName{"fixed", Rescaler::kFixed}};
+  return std::array{config::EnumName{"off", Rescaler::kOff}, config::EnumName{"learn", Rescaler::kLearn},
+                    config::EnumName{"fixed", Rescaler::kFixed}};
 }
 constexpr auto names(UnusedExpert) {
-  return std::array{EnumName{"keep", UnusedExpert::kKeep}, EnumName{"mean", UnusedExpert::kMean}};
+  return std::array{config::EnumName{"keep", UnusedExpert::kKeep}, config::EnumName{"mean", UnusedExpert::kMean}};
 }
 
 struct Config {
@@ -82,7 +82,7 @@ class A3Smoe : public FederatedMethod {
 
   // --- client ---
 
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     if (config_.rescaler == Rescaler::kFixed)
       setup.router.output_scale =
@@ -96,8 +96,8 @@ class A3Smoe : public FederatedMethod {
     return setup;
   }
 
-  Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
-                 const ClientView& view) const override {
+  lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
+                       const ClientView& view) const override {
     auto payload = FederatedMethod::upload(download, setup, counts, view);
     for (const auto& [layer, stats] : counts) {
       payload.extras[counts_of(layer)] = stats.counts.to(at::kInt);
@@ -110,7 +110,7 @@ class A3Smoe : public FederatedMethod {
 
   // --- server ---
 
-  void check_upload(const Payload& upload, const ClientProfile& client) const override {
+  void check_upload(const lora::Payload& upload, const ClientProfile& client) const override {
     check_routing_counts(upload, client);
   }
 
@@ -121,7 +121,8 @@ class A3Smoe : public FederatedMethod {
     return state;
   }
 
-  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const override {
+  lora::Payload broadcast(const ServerState& state, const ClientProfile& client,
+                          const RoundView& round) const override {
     auto payload = FederatedMethod::broadcast(state, client, round);
     if (config_.rescaler == Rescaler::kFixed) payload.extras[kMaxTopK] = state.memory.at(kMaxTopK);
     const auto learned = state.memory.find(rescaler_at(client.top_k));
@@ -141,7 +142,7 @@ class A3Smoe : public FederatedMethod {
       });
     for (auto& [site, factors] : next.global.adapters) {
       const auto& layer = server.sites.at(site).moe_layer;
-      for (const auto factor : {&LoraFactors::a, &LoraFactors::b})
+      for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b})
         factors.*factor =
             layer.empty() ? uploads.mean(site, factor, round.weights)
                           : activation_aware(factor, {site, layer, totals.at(layer)}, factors.*factor, round, uploads);
@@ -169,7 +170,7 @@ class A3Smoe : public FederatedMethod {
 
   /// Computes sum_c w_ci theta_ci with w_ci = activation_ci / total_i. Experts without any activation get `before` or
   /// the p-weighted mean.
-  at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const ExpertStack& stack, const at::Tensor& before,
+  at::Tensor activation_aware(at::Tensor lora::LoraFactors::*factor, const ExpertStack& stack, const at::Tensor& before,
                               const RoundView& round, const Uploads& uploads) const {
     const auto used_E = stack.total_E.gt(0);
     const auto mean = uploads.mean(stack.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
@@ -194,9 +195,9 @@ MethodEntry a3smoe() {
        .family = MethodFamily::kSparsity,
        .exact = false,
        .needs_experts = true,
-       .gate_norm = GateNorm::kRenormSelected,
+       .gate_norm = nn::GateNorm::kRenormSelected,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and a learned "
                 "rescaler"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -17,7 +17,7 @@
 #include "lora/algebra.h"
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 struct Config {
@@ -41,17 +41,18 @@ at::Tensor random_basis(int64_t rows, int64_t columns, RandomStream stream) {
 
 /// Computes the initial B, A and R of one matrix.
 /// \param d  [out, in] float64
-LoraFactors start_of_matrix(const at::Tensor& d, int64_t rank, const std::string& name, uint64_t expert,
-                            uint64_t seed) {
+lora::LoraFactors start_of_matrix(const at::Tensor& d, int64_t rank, const std::string& name, uint64_t expert,
+                                  uint64_t seed) {
   if (d.eq(0).all().item<bool>())
     return {.a = random_basis(d.size(1), rank, {seed, name + "/a", expert}).t(),
             .b = random_basis(d.size(0), rank, {seed, name + "/b", expert}),
             .core = at::zeros({rank, rank}, at::kDouble)};
-  const auto svd = truncated_svd(d, rank);
+  const auto svd = lora::truncated_svd(d, rank);
   return {.a = svd.vt, .b = svd.u, .core = at::diag(svd.s)};
 }
 
-LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, int64_t rank, const ServerView& server) {
+lora::LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, int64_t rank,
+                                const ServerView& server) {
   const double scaling = server.scale.of(server.rank);
   const auto matrices = gradient.dim() == 3 ? gradient : gradient.unsqueeze(0);
   const auto count = static_cast<size_t>(matrices.size(0));
@@ -74,14 +75,15 @@ class FedSb : public FederatedMethod {
  public:
   explicit FedSb(const Config& config) : config_(config) {}
 
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     setup.trainable = Trainable::kCore;
     return setup;
   }
 
-  Payload upload(const Payload&, const LocalSetup& setup, const RoutingByLayer&, const ClientView&) const override {
-    Payload payload;
+  lora::Payload upload(const lora::Payload&, const LocalSetup& setup, const nn::RoutingByLayer&,
+                       const ClientView&) const override {
+    lora::Payload payload;
     for (const auto& [site, factors] : setup.adapters)
       payload.adapters[site] = {.core = factors.core.detach(), .scaling = factors.scaling};
     return payload;
@@ -98,7 +100,7 @@ class FedSb : public FederatedMethod {
       state.global.adapters[site] = {.core = std::move(start.core), .scaling = start.scaling};
       state.common.fixed[site] = {.a = std::move(start.a), .b = std::move(start.b), .scaling = start.scaling};
     }
-    check_finite(state.common.fixed, "the start of fed-sb");
+    lora::check_finite(state.common.fixed, "the start of fed-sb");
     return state;
   }
 
@@ -120,4 +122,4 @@ MethodEntry fed_sb() {
                                       .asks_gradients = true});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

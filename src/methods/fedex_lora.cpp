@@ -13,12 +13,12 @@
 #include "lora/algebra.h"
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 class FedExLora : public FederatedMethod {
  public:
-  Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
+  lora::Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
     return {.adapters = state.global.adapters, .base_delta = state.global.base_delta};
   }
 
@@ -36,13 +36,14 @@ class FedExLora : public FederatedMethod {
 
  private:
   /// Computes s res as factors: B = [s p_c (B_c - mean B)], A = [A_c - A_C], c < C.
-  static LoraFactors scaled_residual(const std::string& site, const LoraFactors& mean, std::span<const double> weights,
-                                     std::span<const ClientUpdate> updates, TransportDtype transport) {
+  static lora::LoraFactors scaled_residual(const std::string& site, const lora::LoraFactors& mean,
+                                           std::span<const double> weights, std::span<const ClientUpdate> updates,
+                                           lora::TransportDtype transport) {
     const auto last = updates.back().factors(site);
     const std::vector<int64_t> ranks(updates.size() - 1, last.rank());
-    return side_by_side(ranks, [&](size_t c) {
+    return lora::side_by_side(ranks, [&](size_t c) {
       const auto own = updates[c].factors(site);
-      return on_the_wire({.a = own.a - last.a, .b = (own.b - mean.b) * (weights[c] * mean.scaling)}, transport);
+      return lora::on_the_wire({.a = own.a - last.a, .b = (own.b - mean.b) * (weights[c] * mean.scaling)}, transport);
     });
   }
 };
@@ -60,4 +61,4 @@ MethodEntry fedex_lora() {
                                   .needs_individuals = true});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -4,7 +4,7 @@
 // of FederatedMethod (methods/method.cpp).
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 MethodEntry fedit() {
   return method_entry<FederatedMethod>(
@@ -16,4 +16,4 @@ MethodEntry fedit() {
        .needs_experts = false});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

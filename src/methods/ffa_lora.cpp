@@ -8,19 +8,20 @@
 
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 class FfaLora : public FederatedMethod {
  public:
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     setup.trainable = Trainable::kB;
     return setup;
   }
 
-  Payload upload(const Payload&, const LocalSetup& setup, const RoutingByLayer&, const ClientView&) const override {
-    Payload payload;
+  lora::Payload upload(const lora::Payload&, const LocalSetup& setup, const nn::RoutingByLayer&,
+                       const ClientView&) const override {
+    lora::Payload payload;
     for (const auto& [site, factors] : setup.adapters)
       payload.adapters[site] = {.b = factors.b.detach(), .scaling = factors.scaling};
     return payload;
@@ -50,4 +51,4 @@ MethodEntry ffa_lora() {
        .sends = "B of every adapted weight"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -13,12 +13,12 @@
 #include "methods/initial_state.h"
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 class FlexLora : public FederatedMethod {
  public:
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     for (auto& [site, factors] : setup.adapters) {
       factors.scaling = view.scale.of(factors.rank());
@@ -35,20 +35,21 @@ class FlexLora : public FederatedMethod {
     return state;
   }
 
-  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
-    Payload payload;
-    for (const auto& [site, factors] : state.global.adapters) payload.adapters[site] = truncated(factors, client.rank);
+  lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
+    lora::Payload payload;
+    for (const auto& [site, factors] : state.global.adapters)
+      payload.adapters[site] = lora::truncated(factors, client.rank);
     return payload;
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    auto best = best_factors(parts_of(server.sites, uploads.each()), round.weights,
-                             [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
+    auto best = lora::best_factors(parts_of(server.sites, uploads.each()), round.weights,
+                                   [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
     // Pads with zeros if the matrix has fewer singular values than the rank.
     for (auto& [site, factors] : next.global.adapters) {
-      factors = padded(best.extract(site).mapped(), factors.rank());
+      factors = lora::padded(best.extract(site).mapped(), factors.rank());
     }
     return next;
   }
@@ -66,4 +67,4 @@ MethodEntry flexlora() {
                                  .needs_individuals = true});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

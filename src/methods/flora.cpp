@@ -15,7 +15,7 @@
 #include "methods/initial_state.h"
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 enum class FreshInit { kOwn, kShared };
@@ -43,13 +43,13 @@ class Flora : public FederatedMethod {
   explicit Flora(const Config& config) : config_(config) {}
 
   /// Returns the setup of a client. An evaluation has no adapter, only the merged base.
-  LocalSetup prepare(const Payload&, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload&, const ClientView& view) const override {
     auto setup = empty_setup(view);
     if (!view.client.trains) return setup;
     const int64_t rank = view.client.rank, drawn = config_.fresh_init == FreshInit::kOwn ? rank : view.scale.rank;
     for (auto& [site, factors] :
-         make_adapters(view.sites, drawn, view.scale.of(rank), fresh_seed(config_.fresh_init, view)))
-      setup.adapters[site] = truncated(factors, rank);
+         lora::make_adapters(view.sites, drawn, view.scale.of(rank), fresh_seed(config_.fresh_init, view)))
+      setup.adapters[site] = lora::truncated(factors, rank);
     return setup;
   }
 
@@ -59,7 +59,7 @@ class Flora : public FederatedMethod {
     return state;
   }
 
-  Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
+  lora::Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
     return {.base_delta = state.global.base_delta};
   }
 
@@ -70,8 +70,8 @@ class Flora : public FederatedMethod {
     for (const auto& [site, shape] : server.sites) {
       std::vector<int64_t> ranks;
       for (const auto& update : updates) ranks.push_back(update.sent(site).rank());
-      next.global.base_delta[site] = side_by_side(ranks, [&](size_t c) {
-        return on_the_wire(weighted(updates[c].factors(site), round.weights[c]), server.transport);
+      next.global.base_delta[site] = lora::side_by_side(ranks, [&](size_t c) {
+        return lora::on_the_wire(lora::weighted(updates[c].factors(site), round.weights[c]), server.transport);
       });
       release_mapped_pages();
     }
@@ -95,4 +95,4 @@ MethodEntry flora() {
                                       .needs_individuals = true});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

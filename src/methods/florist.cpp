@@ -16,7 +16,7 @@
 #include "methods/initial_state.h"
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 enum class Mode { kPaper, kCode };
@@ -53,7 +53,7 @@ int64_t rank_above_tau(const at::Tensor& s, const Config& config) {
 }
 
 /// Returns the mean of p over all modules. Each expert counts as one module.
-double mean_rank(const AdapterState& adapters) {
+double mean_rank(const lora::AdapterState& adapters) {
   double sum = 0, modules = 0;
   for (const auto& [site, factors] : adapters) {
     const bool stack = factors.ranks.defined();
@@ -67,11 +67,12 @@ class Florist : public FederatedMethod {
  public:
   explicit Florist(const Config& config) : config_(config) {}
 
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = empty_setup(view);
     const double scaling = view.scale.of(view.client.rank);
     if (config_.mode == Mode::kPaper) {
-      if (view.client.trains) setup.adapters = make_adapters(view.sites, view.client.rank, scaling, fresh_seed(view));
+      if (view.client.trains)
+        setup.adapters = lora::make_adapters(view.sites, view.client.rank, scaling, fresh_seed(view));
       return setup;
     }
     // Components beyond the rank are lost. Padding with zeros gets no gradient and stays zero.
@@ -90,10 +91,10 @@ class Florist : public FederatedMethod {
     return state;
   }
 
-  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
-    Payload payload{.base_delta = state.global.base_delta};
+  lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
+    lora::Payload payload{.base_delta = state.global.base_delta};
     for (const auto& [site, factors] : state.global.adapters)
-      payload.adapters[site] = padded(truncated(factors, client.rank), client.rank);
+      payload.adapters[site] = lora::padded(lora::truncated(factors, client.rank), client.rank);
     return payload;
   }
 
@@ -102,10 +103,10 @@ class Florist : public FederatedMethod {
     ServerState next = state;
     const bool paper = config_.mode == Mode::kPaper;
     auto& adapters = paper ? next.global.base_delta : next.global.adapters;
-    adapters = best_factors(
+    adapters = lora::best_factors(
         parts_of(server.sites, uploads.each()), round.weights,
         [&](const at::Tensor& s) { return rank_above_tau(s, config_); },
-        [&](const LoraFactors& made) { return paper ? on_the_wire(made, server.transport) : made; });
+        [&](const lora::LoraFactors& made) { return paper ? lora::on_the_wire(made, server.transport) : made; });
     next.memory[kMeanRank] = at::scalar_tensor(mean_rank(adapters), at::kDouble);
     return next;
   }
@@ -136,4 +137,4 @@ MethodEntry florist() {
                                         .needs_individuals = true});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

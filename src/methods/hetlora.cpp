@@ -19,7 +19,7 @@
 #include "lora/fixed_point.h"
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 struct Config {
@@ -54,9 +54,9 @@ class HetLora : public FederatedMethod {
 
   // --- client ---
 
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
-    for (auto& [site, factors] : setup.adapters) factors = rescaled(factors, view.scale.of(factors.rank()));
+    for (auto& [site, factors] : setup.adapters) factors = lora::rescaled(factors, view.scale.of(factors.rank()));
     return setup;
   }
 
@@ -65,12 +65,12 @@ class HetLora : public FederatedMethod {
     return config_.lambda * tail(step.setup.adapters);
   }
 
-  Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
-                 const ClientView& view) const override {
+  lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
+                       const ClientView& view) const override {
     auto payload = FederatedMethod::upload(download, setup, counts, view);
     const int64_t rank = setup.adapters.begin()->second.rank();
     const int64_t new_rank = config_.prune && shrank(download.adapters, payload.adapters) ? pruned(rank) : rank;
-    for (auto& [site, factors] : payload.adapters) factors = truncated(factors, new_rank);
+    for (auto& [site, factors] : payload.adapters) factors = lora::truncated(factors, new_rank);
     payload.extras[kRank] = at::scalar_tensor(new_rank, at::kInt);
     return payload;
   }
@@ -78,7 +78,7 @@ class HetLora : public FederatedMethod {
   // --- server ---
 
   /// Checks that the reported rank equals the rank of the factors.
-  void check_upload(const Payload& upload, const ClientProfile&) const override {
+  void check_upload(const lora::Payload& upload, const ClientProfile&) const override {
     const auto rank = upload.extras.at(kRank).item<int64_t>();
     for (const auto& [site, factors] : upload.adapters)
       EK_CHECK(factors.rank() == rank, kData, site, " is of rank ", factors.rank(), ", said to be pruned to ", rank);
@@ -86,15 +86,15 @@ class HetLora : public FederatedMethod {
 
   ServerState initialize(const ServerView& server) const override {
     auto state = FederatedMethod::initialize(server);
-    for (auto& [site, factors] : state.global.adapters) factors = rescaled(factors, 1.0);
+    for (auto& [site, factors] : state.global.adapters) factors = lora::rescaled(factors, 1.0);
     return state;
   }
 
-  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
+  lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
     const auto known = state.memory.find(rank_of(client.id));
     const int64_t rank = known == state.memory.end() ? client.rank : known->second.item<int64_t>();
-    Payload payload;
-    for (const auto& [site, factors] : state.global.adapters) payload.adapters[site] = truncated(factors, rank);
+    lora::Payload payload;
+    for (const auto& [site, factors] : state.global.adapters) payload.adapters[site] = lora::truncated(factors, rank);
     return payload;
   }
 
@@ -111,8 +111,8 @@ class HetLora : public FederatedMethod {
         a.push_back(wide.a);
         b.push_back(wide.b);
       }
-      factors.a = weighted_mean(a, weights);
-      factors.b = weighted_mean(b, weights);
+      factors.a = lora::weighted_mean(a, weights);
+      factors.b = lora::weighted_mean(b, weights);
       release_mapped_pages();
     }
     return next;
@@ -134,7 +134,7 @@ class HetLora : public FederatedMethod {
   int64_t pruned(int64_t rank) const { return std::min(rank, std::max(config_.rank_min, head(rank))); }
 
   /// Returns the sum over modules of |B[:, q:]| |A[q:, :]|. The result is differentiable.
-  at::Tensor tail(const AdapterState& adapters) const {
+  at::Tensor tail(const lora::AdapterState& adapters) const {
     at::Tensor sum;
     for (const auto& [site, factors] : adapters) {
       const int64_t q = head(factors.rank()), rows = factors.rank() - q;
@@ -147,15 +147,15 @@ class HetLora : public FederatedMethod {
 
   /// Returns whether the tail shrank in the round. In the first round B is zero, so no client prunes. `before` has
   /// scale 1, and a tail is proportional to 1 / scale.
-  bool shrank(const AdapterState& before, const AdapterState& after) const {
+  bool shrank(const lora::AdapterState& before, const lora::AdapterState& after) const {
     const double scaling = after.begin()->second.scaling;
     return tail(after).item<double>() * scaling < tail(before).item<double>();
   }
 
   /// Pads factors to `rank` and converts them to scale 1. Factors that already have both are returned unchanged.
-  static LoraFactors at_full_rank(const LoraFactors& sent, int64_t rank) {
+  static lora::LoraFactors at_full_rank(const lora::LoraFactors& sent, int64_t rank) {
     if (sent.scaling == 1 && sent.rank() == rank) return sent;
-    return padded(rescaled(received(sent), 1.0), rank);
+    return lora::padded(lora::rescaled(lora::received(sent), 1.0), rank);
   }
 
   /// Returns one weight per client: the norm of its whole update over all modules, divided by the sum. All weights are
@@ -165,7 +165,8 @@ class HetLora : public FederatedMethod {
     double sum = 0;
     for (const auto& update : updates) {
       double squares = 0;
-      for (const auto& [site, factors] : state.global.adapters) squares += squared_product_norm(update.sent(site));
+      for (const auto& [site, factors] : state.global.adapters)
+        squares += lora::squared_product_norm(update.sent(site));
       release_mapped_pages();
       scores.push_back(std::sqrt(squares));
       sum += scores.back();
@@ -191,4 +192,4 @@ MethodEntry hetlora() {
        .sends = "A and B of every adapted weight, and the rank that it pruned itself to"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

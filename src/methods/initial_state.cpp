@@ -6,11 +6,11 @@
 
 #include "lora/algebra.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 /// Puts the rows of `given` before the remaining rows of `fresh`, with the scale of `fresh`.
-LoraFactors prepend(const LoraFactors& given, const LoraFactors& fresh, const std::string& site) {
+lora::LoraFactors prepend(const lora::LoraFactors& given, const lora::LoraFactors& fresh, const std::string& site) {
   const int64_t rank = given.rank(), all = fresh.rank();
   EK_CHECK(rank <= all, kConfig, "lora.init has rank ", rank, " at ", site, ", allowed: up to ", all,
            ", the largest rank of any client");
@@ -21,37 +21,38 @@ LoraFactors prepend(const LoraFactors& given, const LoraFactors& fresh, const st
   return factors;
 }
 
-AdapterState fresh_adapters(const ServerView& server, double scaling) {
+lora::AdapterState fresh_adapters(const ServerView& server, double scaling) {
   EK_CHECK(server.rank > 0, kConfig, "the LoRA rank is ", server.rank, ", allowed: 1 or more");
-  return make_adapters(server.sites, server.rank, scaling, server.seed);
+  return lora::make_adapters(server.sites, server.rank, scaling, server.seed);
 }
 
 }  // namespace
 
-AdapterState first_adapters(const ServerView& server) {
+lora::AdapterState first_adapters(const ServerView& server) {
   auto adapters = fresh_adapters(server, server.scale.of(server.rank));
   if (!server.start) return adapters;
   for (const auto& [site, given] : *server.start) adapters.at(site) = prepend(given, adapters.at(site), site);
   return adapters;
 }
 
-AdapterState first_best_adapters(const ServerView& server) {
+lora::AdapterState first_best_adapters(const ServerView& server) {
   auto adapters = fresh_adapters(server, 1.0);
   if (!server.start) return adapters;
-  std::map<std::string, std::vector<LoraFactors>> parts;
+  std::map<std::string, std::vector<lora::LoraFactors>> parts;
   for (const auto& [site, given] : *server.start) parts[site] = {given};
   const std::vector<double> whole{1.0};
-  const auto best = best_factors(parts, whole, [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
+  const auto best =
+      lora::best_factors(parts, whole, [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
   for (const auto& [site, given] : best)
-    adapters.at(site) = prepend(truncated(given, server.rank), adapters.at(site), site);
+    adapters.at(site) = prepend(lora::truncated(given, server.rank), adapters.at(site), site);
   return adapters;
 }
 
-AdapterState first_base_change(const ServerView& server) {
-  AdapterState change;
+lora::AdapterState first_base_change(const ServerView& server) {
+  lora::AdapterState change;
   if (!server.start) return change;
-  for (const auto& [site, given] : *server.start) change[site] = weighted(given, 1.0);
+  for (const auto& [site, given] : *server.start) change[site] = lora::weighted(given, 1.0);
   return change;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

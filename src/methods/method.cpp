@@ -8,27 +8,29 @@
 #include "lora/algebra.h"
 #include "methods/initial_state.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
-LoraFactors detach(const LoraFactors& factors) {
+lora::LoraFactors detach(const lora::LoraFactors& factors) {
   return {factors.a.detach(), factors.b.detach(), factors.core.defined() ? factors.core.detach() : at::Tensor{},
           factors.scaling};
 }
 
 /// Returns whether the rank is too low for a replacement by the product (lora/algebra.h).
-bool is_stack(const LoraFactors& factors) { return factors.rank() < std::min(factors.a.size(-1), factors.b.size(-2)); }
+bool is_stack(const lora::LoraFactors& factors) {
+  return factors.rank() < std::min(factors.a.size(-1), factors.b.size(-2));
+}
 
 }  // namespace
 
-AdapterState whole_adapter(const ServerState& state) {
-  return joined(state.common.base_change, completed(state.global.adapters, state.common.fixed));
+lora::AdapterState whole_adapter(const ServerState& state) {
+  return lora::joined(state.common.base_change, lora::completed(state.global.adapters, state.common.fixed));
 }
 
-void gain_base_delta(ServerState& next, TransportDtype dtype) {
+void gain_base_delta(ServerState& next, lora::TransportDtype dtype) {
   for (auto& [site, delta] : next.global.base_delta) {
     if (delta.rank() == 0) continue;
-    delta = on_the_wire(delta, dtype);
+    delta = lora::on_the_wire(delta, dtype);
     auto& base_change = next.common.base_change;
     const bool first = !base_change.contains(site) && !delta.core.defined();
     if (first && is_stack(delta) && delta.scaling == 1) {
@@ -37,7 +39,7 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
       base_change[site] = {.a = delta.a, .b = delta.b};
       continue;
     }
-    add_to_base(base_change, {{site, delta}});
+    lora::add_to_base(base_change, {{site, delta}});
     const auto& all = base_change.at(site);
     if (!is_stack(all) || delta.scaling != 1) continue;
     // `delta` becomes a view of the last ranks of the stack, so its numbers are stored once.
@@ -85,7 +87,7 @@ LocalSetup empty_setup(const ClientView& view) {
   return setup;
 }
 
-void check_routing_counts(const Payload& upload, const ClientProfile& client) {
+void check_routing_counts(const lora::Payload& upload, const ClientProfile& client) {
   constexpr std::string_view kCounts = ".counts";
   for (const auto& [name, counts_E] : upload.extras) {
     if (!name.ends_with(kCounts)) continue;
@@ -97,9 +99,9 @@ void check_routing_counts(const Payload& upload, const ClientProfile& client) {
   }
 }
 
-LocalSetup FederatedMethod::prepare(const Payload& download, const ClientView& view) const {
+LocalSetup FederatedMethod::prepare(const lora::Payload& download, const ClientView& view) const {
   auto setup = empty_setup(view);
-  setup.adapters = completed(clone(download.adapters), view.common.fixed);
+  setup.adapters = lora::completed(lora::clone(download.adapters), view.common.fixed);
   return setup;
 }
 
@@ -107,14 +109,14 @@ at::Tensor FederatedMethod::extra_loss(const StepView&) const { return {}; }
 void FederatedMethod::edit_gradients(const StepView&) const {}
 void FederatedMethod::edit_parameters(const StepView&) const {}
 
-Payload FederatedMethod::upload(const Payload&, const LocalSetup& setup, const RoutingByLayer&,
-                                const ClientView&) const {
-  Payload payload;
+lora::Payload FederatedMethod::upload(const lora::Payload&, const LocalSetup& setup, const nn::RoutingByLayer&,
+                                      const ClientView&) const {
+  lora::Payload payload;
   for (const auto& [site, factors] : setup.adapters) payload.adapters[site] = detach(factors);
   return payload;
 }
 
-void FederatedMethod::check_upload(const Payload&, const ClientProfile&) const {}
+void FederatedMethod::check_upload(const lora::Payload&, const ClientProfile&) const {}
 
 ServerState FederatedMethod::initialize(const ServerView& server) const {
   ServerState state;
@@ -122,7 +124,7 @@ ServerState FederatedMethod::initialize(const ServerView& server) const {
   return state;
 }
 
-Payload FederatedMethod::broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const {
+lora::Payload FederatedMethod::broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const {
   return {.adapters = state.global.adapters};
 }
 
@@ -132,7 +134,7 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
            " updates for ", round.weights.size(), " weights");
   ServerState next = state;
   for (auto& [site, factors] : next.global.adapters) {
-    for (const auto factor : {&LoraFactors::a, &LoraFactors::b, &LoraFactors::core})
+    for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core})
       if ((factors.*factor).defined()) factors.*factor = uploads.mean(site, factor, round.weights);
   }
   return next;
@@ -140,6 +142,6 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
 
 TensorMap FederatedMethod::diagnostics(const ServerState&) const { return {}; }
 
-AdapterState FederatedMethod::pseudo_gradients(const ServerState&) const { return {}; }
+lora::AdapterState FederatedMethod::pseudo_gradients(const ServerState&) const { return {}; }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -10,7 +10,7 @@
 #include "methods/protocol.h"
 #include "methods/uploads.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 /// Returns a setup without adapters. Its router selects the client's K_c experts and uses the gates of `[method]
 /// gate_norm`.
@@ -18,7 +18,7 @@ LocalSetup empty_setup(const ClientView& view);
 
 /// Checks that every token chose K_c experts, for methods that upload "<layer>.counts" and "<layer>.tokens".
 /// \throws kData naming the layer where the sum of the counts is wrong
-void check_routing_counts(const Payload& upload, const ClientProfile& client);
+void check_routing_counts(const lora::Payload& upload, const ClientProfile& client);
 
 /// Interface of a federated fine-tuning method.
 class FederatedMethod {
@@ -27,7 +27,7 @@ class FederatedMethod {
 
   // --- client half, in the order of the calls in a round ---
   /// Returns the client's adapters, the tensors to train and the router options for a round or an evaluation.
-  virtual LocalSetup prepare(const Payload& download, const ClientView& view) const;
+  virtual LocalSetup prepare(const lora::Payload& download, const ClientView& view) const;
   /// Returns a scalar that is added to the task loss of the last micro-batch in `step`, or an undefined tensor for
   /// none. router_logits of that micro-batch are part of the graph until its backward pass. Both losses are divided by
   /// the accumulation.
@@ -40,17 +40,17 @@ class FederatedMethod {
   virtual void edit_parameters(const StepView& step) const;
   /// Returns what the client sends to the server.
   /// \param counts  routing counts of each mixture layer, summed over the round; logits are undefined
-  virtual Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
-                         const ClientView& view) const;
+  virtual lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
+                               const ClientView& view) const;
 
   // --- server half: functions without side effects ---
   /// Checks the values of an upload beyond names, shapes and finite numbers, which fed/round/payload_check.h checks.
   /// \throws kData naming the wrong value
-  virtual void check_upload(const Payload& upload, const ClientProfile& client) const;
+  virtual void check_upload(const lora::Payload& upload, const ClientProfile& client) const;
   /// Returns the state before the first round.
   virtual ServerState initialize(const ServerView& server) const;
   /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
-  virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
+  virtual lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into
   /// global.base_delta of the result. The round engine then adds it to common.base_change, sends it to all clients,
   /// counts rounds and rejects numbers that are not finite.
@@ -60,7 +60,7 @@ class FederatedMethod {
   virtual TensorMap diagnostics(const ServerState& state) const;
   /// Returns the pseudo-gradients of the next round as factors A and B by site, before any scaling; empty if the method
   /// has none. `evenkeel pg-alignment` compares them with true gradients.
-  virtual AdapterState pseudo_gradients(const ServerState& state) const;
+  virtual lora::AdapterState pseudo_gradients(const ServerState& state) const;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 MethodEntry ub_smoe(), a3smoe(), smoe_llb(), hetlora(), flexlora(), flora(), florist(), fedex_lora(), ffa_lora(),
     fedit(), fed_sb();
@@ -60,4 +60,4 @@ const MethodEntry& find_method(std::string_view name) {
   fail(kConfig, "method.name is \"", name, "\", known: ", join(known));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

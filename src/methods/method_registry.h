@@ -12,7 +12,7 @@
 #include "base/format/config_table.h"
 #include "methods/method.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 /// Classifies methods by how clients differ. This determines the meaning of a budget beta.
 enum class MethodFamily {
@@ -27,9 +27,9 @@ struct MethodEntry {
   std::string_view title;  ///< printed name, as in "UB-SMoE"
   std::string_view paper;  ///< one-line citation
   MethodFamily family;
-  bool exact;                                  ///< whether the aggregate equals sum_c p_c delta W_c
-  bool needs_experts;                          ///< whether the method rejects dense models
-  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
+  bool exact;                                          ///< whether the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;                                  ///< whether the method rejects dense models
+  nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
   bool changes_base = false;       ///< whether the method returns base deltas; the rank of the change grows every round
   bool needs_individuals = false;  ///< whether aggregate() reads single uploads; otherwise sums over clients suffice
   /// Describes what a client uploads in a round besides its report (train/local_training.h). A node's operator reads it
@@ -93,4 +93,4 @@ void add_method(const MethodEntry& entry);
 /// \throws kConfig listing the known names when the name is unknown
 const MethodEntry& find_method(std::string_view name);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -7,14 +7,14 @@
 #include "base/testing.h"
 #include "lora/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 const std::string kSite = "model.layers.0.self_attn.q_proj";
 
 std::unique_ptr<FederatedMethod> fedit() { return find_method("fedit").make(config::Table::parse("", "test")); }
 
-Sites one_site() { return {{kSite, {.experts = 0, .in = 3, .out = 2, .moe_layer = {}}}}; }
+lora::Sites one_site() { return {{kSite, {.experts = 0, .in = 3, .out = 2, .moe_layer = {}}}}; }
 
 ClientUpdate update(int64_t id, const at::Tensor& a, const at::Tensor& b) {
   ClientUpdate update;
@@ -24,7 +24,7 @@ ClientUpdate update(int64_t id, const at::Tensor& a, const at::Tensor& b) {
   return update;
 }
 
-ServerView view(const Sites& sites) {
+ServerView view(const lora::Sites& sites) {
   return {.sites = sites,
           .moe_layers = {},
           .num_experts = 0,
@@ -50,7 +50,7 @@ TEST(Uploads, MappedPayloadsAreReleasedWhileTheyAreSummed) {
   release_mapped_pages();
   int64_t most_kib = 0;
   for (const auto& site : sites) {
-    const auto mean = Uploads(updates).mean(site, &LoraFactors::a, std::vector{0.25, 0.75});
+    const auto mean = Uploads(updates).mean(site, &lora::LoraFactors::a, std::vector{0.25, 0.75});
     EXPECT_TRUE(mean.eq(2.75).all().item<bool>()) << site;
     most_kib = std::max(most_kib, testing::resident_kib(folder.path()));
   }
@@ -144,4 +144,4 @@ TEST(FindMethod, ListsTheKnownNames) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 /// Describes a client.
 struct ClientProfile {
@@ -24,4 +24,4 @@ struct ClientProfile {
   }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -17,7 +17,7 @@
 #include "nn/compute/compute.h"
 #include "nn/moe/routing.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 /// Selects who computes a sum of gradients over training rows: one process that has all rows (kPooled), or each client
 /// on its own rows (kClients).
@@ -49,18 +49,19 @@ using GradientSum = std::function<at::Tensor(const std::string& site, const Grad
 
 /// Holds what the server half may read besides its state. Everything is borrowed.
 struct ServerView {
-  const Sites& sites;
+  const lora::Sites& sites;
   std::vector<std::string> moe_layers;  ///< routing keys in depth order
   int64_t num_experts = 0;
   int64_t max_top_k = 0;  ///< K_max, the top-k of the checkpoint
   int64_t rank = 0;       ///< the largest r_c of any client
-  LoraScale scale{};
+  lora::LoraScale scale{};
   double lr = 0;  ///< learning rate eta of the clients
   uint64_t seed = 0;
   GradientSum gradient_sum{};
   /// Adapter that replaces fresh factors at some or all sites ([lora] init); null: none.
-  const AdapterState* start = nullptr;
-  TransportDtype transport = TransportDtype::kFloat32;  ///< number type to which a change of the base is always rounded
+  const lora::AdapterState* start = nullptr;
+  lora::TransportDtype transport =
+      lora::TransportDtype::kFloat32;  ///< number type to which a change of the base is always rounded
 };
 
 /// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum. Both
@@ -73,33 +74,33 @@ struct RoundView {
 
 /// Holds what is equal for all clients of a run, so that a simulation stores it once.
 struct Common {
-  AdapterState fixed{};        ///< factors that are sent once and never trained (A of FFA-LoRA, A and B of Fed-SB)
-  AdapterState base_change{};  ///< sum of all base deltas so far; the round engine updates it, methods do not
+  lora::AdapterState fixed{};  ///< factors that are sent once and never trained (A of FFA-LoRA, A and B of Fed-SB)
+  lora::AdapterState base_change{};  ///< sum of all base deltas so far; the round engine updates it, methods do not
 };
 
 /// State of the server between rounds. It is stored in checkpoints.
 struct ServerState {
   int64_t round = 0;
-  Payload global{};    ///< data that broadcasts are built from
-  TensorMap memory{};  ///< data that stays on the server
+  lora::Payload global{};  ///< data that broadcasts are built from
+  TensorMap memory{};      ///< data that stays on the server
   Common common{};
 };
 
 /// Rounds the base delta of a new state to `dtype` and adds it to common.base_change.
-void gain_base_delta(ServerState& next, TransportDtype dtype);
+void gain_base_delta(ServerState& next, lora::TransportDtype dtype);
 
 /// Returns the effect of a state on the base model as one adapter (joined() of lora/algebra.h). Adapter folders and
 /// exports contain this adapter.
-AdapterState whole_adapter(const ServerState& state);
+lora::AdapterState whole_adapter(const ServerState& state);
 
 /// Selects the factors that receive gradients and optimiser state: A and B, B only, or the core between them.
 enum class Trainable { kAB, kB, kCore };
 
 /// Describes what a client trains in a round.
 struct LocalSetup {
-  AdapterState adapters;  ///< the client's own copy, float32
+  lora::AdapterState adapters;  ///< the client's own copy, float32
   Trainable trainable = Trainable::kAB;
-  RouterOptions router;
+  nn::RouterOptions router;
   TensorMap extra_trainables;  ///< further trained tensors, such as phi; they share memory with tensors of `router`
   TensorMap notes{};           ///< values that the method computes once and reuses in all steps of the round
 };
@@ -136,10 +137,10 @@ class Metrics {
 /// Holds what the client half may read, and the client's memory. Everything is borrowed.
 struct ClientView {
   const ClientProfile& client;
-  const Sites& sites;
+  const lora::Sites& sites;
   const Common& common;
-  LoraScale scale;
-  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< value of `[method] gate_norm`
+  lora::LoraScale scale;
+  nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< value of `[method] gate_norm`
   int64_t round = 0;
   uint64_t seed = 0;
   TensorMap& memory;  ///< memory of this client, kept across rounds and in checkpoints
@@ -148,12 +149,13 @@ struct ClientView {
 /// Holds one optimiser step as the method sees it. Everything is borrowed.
 struct StepView {
   const ClientView& view;
-  const Payload& download;
-  LocalSetup& setup;                              ///< adapters with their gradients
-  std::span<const RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
+  const lora::Payload& download;
+  LocalSetup& setup;                                  ///< adapters with their gradients
+  std::span<const nn::RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
-  Engine engine = Engine::kKernels;  ///< kAten: tensors may be on a GPU, and the method should not synchronise with it
+  nn::Engine engine =
+      nn::Engine::kKernels;  ///< kAten: tensors may be on a GPU, and the method should not synchronise with it
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

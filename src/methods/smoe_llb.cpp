@@ -12,7 +12,7 @@
 #include "methods/method_registry.h"
 #include "nn/moe/balance_losses.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 enum class Norm { kPerLayerK, kHf };
@@ -45,8 +45,9 @@ class SmoeLlb : public FederatedMethod {
   at::Tensor extra_loss(const StepView& step) const override {
     const auto& routing = step.micro_batches.back();
     if ((config_.llb_coef == 0 && config_.z_coef == 0) || !routing.begin()->second.router_logits.defined()) return {};
-    const auto balance = config_.llb_norm == Norm::kHf ? pooled_load_balance_loss(routing) : load_balance_loss(routing);
-    const auto z = router_z_loss(routing);
+    const auto balance =
+        config_.llb_norm == Norm::kHf ? nn::pooled_load_balance_loss(routing) : nn::load_balance_loss(routing);
+    const auto z = nn::router_z_loss(routing);
     step.metrics.add("load_balance_loss", balance);
     step.metrics.add("router_z_loss", z);
     return config_.llb_coef * balance + config_.z_coef * z;
@@ -70,7 +71,7 @@ MethodEntry smoe_llb() {
                                         .family = MethodFamily::kSparsity,
                                         .exact = false,
                                         .needs_experts = true,
-                                        .gate_norm = GateNorm::kRenormSelected});
+                                        .gate_norm = nn::GateNorm::kRenormSelected});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

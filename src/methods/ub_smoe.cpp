@@ -19,7 +19,7 @@
 #include "methods/ub_smoe_options.h"
 #include "methods/ub_smoe_pseudo_gradients.h"
 
-namespace evenkeel::ubsmoe {
+namespace evenkeel::methods::ubsmoe {
 namespace {
 
 constexpr double kLiteralGamma = 0.4;  // R12: the paper's number of local epochs, used as a number of iterations
@@ -63,7 +63,7 @@ class UbSmoe : public FederatedMethod {
 
   // --- client ---
 
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     if (!routes_with_phi(view.client)) return setup;
     for (const auto& [name, phi_E] : download.extras) {
@@ -95,8 +95,8 @@ class UbSmoe : public FederatedMethod {
     if (options_.pg && !step.micro_batches.empty()) pseudo_gradients_.edit_parameters(step);
   }
 
-  Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
-                 const ClientView& view) const override {
+  lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
+                       const ClientView& view) const override {
     auto payload = FederatedMethod::upload(download, setup, counts, view);
     for (const auto& [layer, stats] : counts) {
       EK_CHECK(stats.tokens <= std::numeric_limits<int32_t>::max(), kData, "client ", view.client.id, " routed ",
@@ -111,7 +111,7 @@ class UbSmoe : public FederatedMethod {
 
   // --- server ---
 
-  void check_upload(const Payload& upload, const ClientProfile& client) const override {
+  void check_upload(const lora::Payload& upload, const ClientProfile& client) const override {
     check_routing_counts(upload, client);
   }
 
@@ -126,7 +126,8 @@ class UbSmoe : public FederatedMethod {
   }
 
   /// Sends Theta to all clients, phi to those that route with it, and Gt and the reference of rho to those that train.
-  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const override {
+  lora::Payload broadcast(const ServerState& state, const ClientProfile& client,
+                          const RoundView& round) const override {
     auto payload = FederatedMethod::broadcast(state, client, round);
     for (const auto& [name, tensor] : state.global.extras)
       if (name.ends_with(".phi") ? routes_with_phi(client) : client.trains) payload.extras[name] = tensor;
@@ -164,7 +165,7 @@ class UbSmoe : public FederatedMethod {
     return result;
   }
 
-  AdapterState pseudo_gradients(const ServerState& state) const override {
+  lora::AdapterState pseudo_gradients(const ServerState& state) const override {
     return PseudoGradients::sent_in(state.global.extras);
   }
 
@@ -185,9 +186,9 @@ class UbSmoe : public FederatedMethod {
   }
 
   /// Selects the experts to which phi is added. To preserve no expert means to add phi to all of them.
-  void set_candidates(RouterOptions& router, int64_t num_experts) const {
+  void set_candidates(nn::RouterOptions& router, int64_t num_experts) const {
     const bool preserve = options_.dmr_mode == DmrMode::kPreserve && options_.num_candidates > 0;
-    router.mode = preserve ? ModulationMode::kPreserve : ModulationMode::kCandidate;
+    router.mode = preserve ? nn::ModulationMode::kPreserve : nn::ModulationMode::kCandidate;
     router.num_candidates = options_.num_candidates > 0 ? options_.num_candidates : num_experts;
   }
 
@@ -210,9 +211,9 @@ class UbSmoe : public FederatedMethod {
 };
 
 }  // namespace
-}  // namespace evenkeel::ubsmoe
+}  // namespace evenkeel::methods::ubsmoe
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 MethodEntry ub_smoe() {
   return method_entry<ubsmoe::UbSmoe, ubsmoe::Options>(
@@ -222,8 +223,8 @@ MethodEntry ub_smoe() {
        .family = MethodFamily::kSparsity,
        .exact = false,
        .needs_experts = true,
-       .gate_norm = GateNorm::kRenormSelected,
+       .gate_norm = nn::GateNorm::kRenormSelected,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and phi where clients train it"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

@@ -6,7 +6,7 @@
 
 #include "methods/ub_smoe_pseudo_gradients.h"
 
-namespace evenkeel::ubsmoe {
+namespace evenkeel::methods::ubsmoe {
 namespace {
 
 /// Reshapes one factor per slice so that it broadcasts over `stack`.
@@ -62,4 +62,4 @@ void clip_by_operators(const StepView& step, double limit) {
   at::_foreach_mul_(grads, factor.to(grads.front().scalar_type()));
 }
 
-}  // namespace evenkeel::ubsmoe
+}  // namespace evenkeel::methods::ubsmoe

@@ -10,7 +10,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel::ubsmoe {
+namespace evenkeel::methods::ubsmoe {
 
 enum class DmrMode { kCandidate, kPreserve, kCandidateWide };
 enum class PhiUpdate { kUtilization, kOff };
@@ -137,4 +137,4 @@ struct Options {
   bool modulates() const { return num_candidates > 0 || dmr_mode == DmrMode::kPreserve; }
 };
 
-}  // namespace evenkeel::ubsmoe
+}  // namespace evenkeel::methods::ubsmoe

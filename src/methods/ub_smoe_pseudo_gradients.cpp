@@ -10,7 +10,7 @@
 #include "base/system/parallel.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::ubsmoe {
+namespace evenkeel::methods::ubsmoe {
 namespace {
 
 constexpr std::string_view kA = ".pseudo_grad_a", kB = ".pseudo_grad_b";
@@ -19,7 +19,7 @@ at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) { return sum.de
 /// Returns the sum of squares of expert e's slice of a stack [E, ...].
 template <typename T>
 double squares_as(const at::Tensor& stack, int64_t e) {
-  return kernels::sum_of_squares(stack.const_data_ptr<T>() + e * stack.stride(0), stack.stride(0));
+  return nn::kernels::sum_of_squares(stack.const_data_ptr<T>() + e * stack.stride(0), stack.stride(0));
 }
 double squares_of(const at::Tensor& stack, int64_t e) {
   return stack.scalar_type() == at::kDouble ? squares_as<double>(stack, e) : squares_as<float>(stack, e);
@@ -64,8 +64,8 @@ bool clip_whole_gradient(const LocalSetup& setup, double limit) {
 template <typename T>
 double add_as(const at::Tensor& target, const at::Tensor& g, int64_t e, double weight, double scale, double bound) {
   const int64_t size = g.stride(0);
-  return kernels::add_clamped(static_cast<T>(weight), static_cast<T>(scale), static_cast<T>(bound),
-                              g.const_data_ptr<T>() + e * size, target.mutable_data_ptr<T>() + e * size, size);
+  return nn::kernels::add_clamped(static_cast<T>(weight), static_cast<T>(scale), static_cast<T>(bound),
+                                  g.const_data_ptr<T>() + e * size, target.mutable_data_ptr<T>() + e * size, size);
 }
 
 /// Adds `factor` times the injection to every target.
@@ -87,15 +87,16 @@ at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor>
   return norm_E;
 }
 
-at::Tensor expert_norms(Engine engine, std::span<const at::Tensor> tensors) {
-  return engine == Engine::kAten ? expert_norm_by_operators(tensors) : expert_norm_E(tensors);
+at::Tensor expert_norms(nn::Engine engine, std::span<const at::Tensor> tensors) {
+  return engine == nn::Engine::kAten ? expert_norm_by_operators(tensors) : expert_norm_E(tensors);
 }
 
 }  // namespace
 
 std::string pseudo_grad_norm_of(const std::string& layer) { return layer + ".pseudo_grad_norm"; }
 
-at::Tensor idle_share_E(PgActivity activity, std::span<const RoutingByLayer> micro_batches, const std::string& layer) {
+at::Tensor idle_share_E(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
+                        const std::string& layer) {
   at::Tensor counts, unused;
   int64_t tokens = 0;
   for (const auto& routing : micro_batches) {
@@ -147,7 +148,7 @@ PseudoGradients::ExpertTensors PseudoGradients::expert_tensors(const StepView& s
 }
 
 /// Computes Gt = (Theta - Theta') / (eta Gamma) for every expert tensor.
-void PseudoGradients::set(const Sites& sites, const ServerState& old, ServerState& next, double divisor) {
+void PseudoGradients::set(const lora::Sites& sites, const ServerState& old, ServerState& next, double divisor) {
   std::map<std::string, std::vector<at::Tensor>> by_layer;
   for (const auto& [name, site] : sites) {
     if (site.experts == 0) continue;
@@ -160,8 +161,8 @@ void PseudoGradients::set(const Sites& sites, const ServerState& old, ServerStat
   for (const auto& [layer, tensors] : by_layer) next.memory[pseudo_grad_norm_of(layer)] = expert_norm_E(tensors);
 }
 
-AdapterState PseudoGradients::sent_in(const TensorMap& extras) {
-  AdapterState sites;
+lora::AdapterState PseudoGradients::sent_in(const TensorMap& extras) {
+  lora::AdapterState sites;
   for (const auto& [name, g] : extras) {
     const auto site = name.substr(0, name.rfind('.'));
     if (name.ends_with(kA)) sites[site].a = g;
@@ -178,7 +179,7 @@ void PseudoGradients::edit_gradients(const StepView& step) const {
   };
   inject(step, gradient, 1.0);
   if (options_.pg_clip_mode != PgClipMode::kGlobalNorm) return;
-  if (step.engine == Engine::kAten)
+  if (step.engine == nn::Engine::kAten)
     clip_by_operators(step, options_.pg_clip);
   else
     step.metrics.add("pg_clipped", clip_whole_gradient(step.setup, options_.pg_clip) ? 1 : 0);
@@ -194,7 +195,7 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
 /// expert by expert, in one pass, and skip experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
-  const bool by_operators = step.engine == Engine::kAten;
+  const bool by_operators = step.engine == nn::Engine::kAten;
   std::vector<at::Tensor> shares, norms, clipped;
   for (const auto& [layer, stats] : step.micro_batches.front()) {
     const auto tensors = expert_tensors(step, layer);
@@ -228,7 +229,7 @@ Injection PseudoGradients::injection_of(const StepView& step, const std::string&
   const auto mode = options_.pg_clip_mode;
   const bool per_expert = mode == PgClipMode::kRelative || mode == PgClipMode::kPerExpertNorm;
   auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
-  if (!norm_E.defined() && (per_expert || step.engine == Engine::kAten))
+  if (!norm_E.defined() && (per_expert || step.engine == nn::Engine::kAten))
     norm_E = expert_norms(step.engine, tensors.pseudo_grad);
   if (mode == PgClipMode::kElementwise) {
     injection.bound = options_.pg_clip;
@@ -295,4 +296,4 @@ void PseudoGradients::report(Metrics& metrics, const at::Tensor& share_E, const 
     metrics.add("pg_clipped", count(clipped_E.logical_and(idle_E)) / got, got);
 }
 
-}  // namespace evenkeel::ubsmoe
+}  // namespace evenkeel::methods::ubsmoe

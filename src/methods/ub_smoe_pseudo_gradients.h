@@ -14,7 +14,7 @@
 #include "methods/protocol.h"
 #include "methods/ub_smoe_options.h"
 
-namespace evenkeel::ubsmoe {
+namespace evenkeel::methods::ubsmoe {
 
 /// Key of a broadcast tensor: the reference K of rho, which is the participants' mean K or K_max.
 constexpr const char* kRhoReference = "rho.reference";
@@ -30,7 +30,8 @@ struct Injection {
 std::string pseudo_grad_norm_of(const std::string& layer);
 /// Returns how idle each expert of a layer was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share
 /// (R10, R17).
-at::Tensor idle_share_E(PgActivity activity, std::span<const RoutingByLayer> micro_batches, const std::string& layer);
+at::Tensor idle_share_E(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
+                        const std::string& layer);
 /// Returns the gradients of all trained tensors. Undefined gradients are omitted.
 std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
 /// Returns which experts have an element whose absolute value is above `bound`.
@@ -65,10 +66,10 @@ class PseudoGradients {
 
   /// Computes Gt = (Theta - Theta') / divisor for every expert tensor (R15) and stores it in next.global.extras. It
   /// also stores the norm over the tensors of each expert, [E] per layer, in next.memory as "<layer>.pseudo_grad_norm".
-  static void set(const Sites& sites, const ServerState& old, ServerState& next, double divisor);
+  static void set(const lora::Sites& sites, const ServerState& old, ServerState& next, double divisor);
 
   /// Returns the Gt that set() stored, by site.
-  static AdapterState sent_in(const TensorMap& extras);
+  static lora::AdapterState sent_in(const TensorMap& extras);
 
   // --- client ---
 
@@ -95,4 +96,4 @@ class PseudoGradients {
   Options options_;
 };
 
-}  // namespace evenkeel::ubsmoe
+}  // namespace evenkeel::methods::ubsmoe

@@ -6,7 +6,7 @@
 
 #include "methods/method_registry.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 namespace {
 
 constexpr int64_t kExperts = 4, kRank = 2;
@@ -14,10 +14,10 @@ const std::string kLayer = "model.layers.0.mlp";
 const std::string kUp = kLayer + ".experts.up_proj", kDown = kLayer + ".experts.down_proj";
 const std::string kQuery = "model.layers.0.self_attn.q_proj";
 
-const Sites& sites() {
-  static const Sites result{{kUp, {.experts = kExperts, .in = 3, .out = 5, .moe_layer = kLayer}},
-                            {kDown, {.experts = kExperts, .in = 5, .out = 3, .moe_layer = kLayer}},
-                            {kQuery, {.experts = 0, .in = 3, .out = 6, .moe_layer = {}}}};
+const lora::Sites& sites() {
+  static const lora::Sites result{{kUp, {.experts = kExperts, .in = 3, .out = 5, .moe_layer = kLayer}},
+                                  {kDown, {.experts = kExperts, .in = 5, .out = 3, .moe_layer = kLayer}},
+                                  {kQuery, {.experts = 0, .in = 3, .out = 6, .moe_layer = {}}}};
   return result;
 }
 
@@ -56,16 +56,16 @@ RoundView round_of(std::initializer_list<int64_t> top_ks) {
   return round;
 }
 
-RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
+nn::RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
   return {{kLayer, {.router_logits = {}, .counts = at::tensor(counts, at::kLong), .tokens = tokens}}};
 }
 
 /// A client during a step, with zero gradients.
 struct Client {
-  Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& client_profile)
+  Client(const FederatedMethod& method, const lora::Payload& sent, const ClientProfile& client_profile)
       : profile(client_profile),
         download(sent),
-        view{profile, sites(), common, {}, GateNorm::kRenormSelected, 0, 1, memory},
+        view{profile, sites(), common, {}, nn::GateNorm::kRenormSelected, 0, 1, memory},
         setup(method.prepare(download, view)) {
     for (auto& [name, factors] : setup.adapters)
       for (auto* tensor : {&factors.a, &factors.b}) {
@@ -78,14 +78,14 @@ struct Client {
   at::Tensor grad_b(const std::string& site) { return setup.adapters.at(site).b.grad(); }
 
   ClientProfile profile;
-  Payload download;
+  lora::Payload download;
   TensorMap memory;
   Common common{};
   ClientView view;
   LocalSetup setup;
-  std::vector<RoutingByLayer> micro_batches;
+  std::vector<nn::RoutingByLayer> micro_batches;
   Metrics metrics;
-  Engine engine = Engine::kKernels;
+  nn::Engine engine = nn::Engine::kKernels;
 };
 
 /// Returns a state in which all pseudo-gradients are `value`.
@@ -100,7 +100,7 @@ ServerState state_with(const FederatedMethod& method, double value) {
 double unit_norm() { return std::sqrt(2.0 * kRank * (3 + 5)); }
 
 ClientUpdate update_of(const FederatedMethod& method, const ServerState& state, const ClientProfile& client_profile,
-                       const RoundView& round, const RoutingByLayer& counts, int64_t steps = 1) {
+                       const RoundView& round, const nn::RoutingByLayer& counts, int64_t steps = 1) {
   Client local(method, method.broadcast(state, client_profile, round), client_profile);
   return {.client = client_profile,
           .payload = method.upload(local.download, local.setup, counts, local.view),
@@ -158,7 +158,7 @@ TEST(UbSmoeServer, PseudoGradientIsTheMoveOfTheRoundPerStep) {
 }
 
 TEST(UbSmoeServer, SendsPseudoGradientsToTrainingClientsAndPhiWhereItIsUsed) {
-  const auto count = [](const Payload& payload, std::string_view end) {
+  const auto count = [](const lora::Payload& payload, std::string_view end) {
     return std::count_if(payload.extras.begin(), payload.extras.end(), [&](auto& e) { return e.first.ends_with(end); });
   };
   const auto ub = method("phi_at_eval = false");
@@ -190,10 +190,10 @@ TEST(UbSmoeRouting, RouterOptionsFollowTheConfig) {
   const auto plain = options("");
   EXPECT_EQ(plain.top_k, 3);
   EXPECT_EQ(plain.num_candidates, 2);
-  EXPECT_EQ(plain.mode, ModulationMode::kCandidate);
-  EXPECT_EQ(plain.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(plain.mode, nn::ModulationMode::kCandidate);
+  EXPECT_EQ(plain.gate_norm, nn::GateNorm::kRenormSelected);
   EXPECT_EQ(plain.modulation.count(kLayer), 1u);
-  EXPECT_EQ(options("dmr_mode = \"preserve\"").mode, ModulationMode::kPreserve);
+  EXPECT_EQ(options("dmr_mode = \"preserve\"").mode, nn::ModulationMode::kPreserve);
   EXPECT_EQ(options("dmr_mode = \"preserve\"\nnum_candidates = 0").num_candidates, kExperts);
   EXPECT_EQ(options("num_candidates = 0").num_candidates, 0);
   EXPECT_EQ(options("", false).modulation.size(), 1u);
@@ -210,7 +210,7 @@ TEST(UbSmoeRouting, SelectionAndWeightsEqualTheHandComputedValues) {
     state.global.extras.at(kLayer + ".phi").copy_(at::tensor({-.7f, .1f, .9f, .2f}));
     const auto client_profile = client(0, top_k);
     Client local(*ub, ub->broadcast(state, client_profile, round_of({top_k})), client_profile);
-    return route(logits, local.setup.router, local.setup.router.modulation.at(kLayer).to(at::kDouble), false);
+    return nn::route(logits, local.setup.router, local.setup.router.modulation.at(kLayer).to(at::kDouble), false);
   };
   const auto ids = [](std::vector<int64_t> values) { return at::tensor(values, at::kLong).view({1, -1}); };
   EXPECT_TRUE(select("", 1).experts.equal(ids({1})));
@@ -330,7 +330,7 @@ struct Edited {
   std::map<std::string, double> metrics;
 };
 
-Edited edited(const std::string& toml, Engine engine, const std::vector<RoutingByLayer>& micro_batches) {
+Edited edited(const std::string& toml, nn::Engine engine, const std::vector<nn::RoutingByLayer>& micro_batches) {
   const auto ub = method(toml);
   const auto round = round_of({1, 2});
   auto state = state_with(*ub, 0);
@@ -355,9 +355,9 @@ Edited edited(const std::string& toml, Engine engine, const std::vector<RoutingB
 }
 
 TEST(UbSmoeClient, EnginesGiveTheSameEdits) {
-  const std::vector<std::vector<RoutingByLayer>> steps{{routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)},
-                                                       {routing({0, 0, 0, 0}, 4)},
-                                                       {routing({4, 3, 2, 1}, 5), routing({0, 0, 5, 1}, 5)}};
+  const std::vector<std::vector<nn::RoutingByLayer>> steps{{routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)},
+                                                           {routing({0, 0, 0, 0}, 4)},
+                                                           {routing({4, 3, 2, 1}, 5), routing({0, 0, 5, 1}, 5)}};
   for (const std::string clip : {"relative", "per_expert_norm", "elementwise", "global_norm", "off"})
     for (const std::string apply : {"adam_grad", "decoupled_sgd"})
       for (const std::string activity : {"step_union", "token_weighted", "micro_union"})
@@ -365,8 +365,8 @@ TEST(UbSmoeClient, EnginesGiveTheSameEdits) {
           if (clip == "global_norm" && apply == "decoupled_sgd") continue;
           const auto toml = concat("pg_clip = 0.8\npg_clip_mode = \"", clip, "\"\npg_apply = \"", apply,
                                    "\"\npg_activity = \"", activity, "\"");
-          const auto kernels = edited(toml, Engine::kKernels, micro_batches);
-          const auto operators = edited(toml, Engine::kAten, micro_batches);
+          const auto kernels = edited(toml, nn::Engine::kKernels, micro_batches);
+          const auto operators = edited(toml, nn::Engine::kAten, micro_batches);
           for (size_t i = 0; i < kernels.tensors.size(); ++i)
             EXPECT_TRUE(operators.tensors[i].allclose(kernels.tensors[i], 1e-5, 1e-6)) << toml << " tensor " << i;
           ASSERT_EQ(kernels.metrics.size(), operators.metrics.size()) << toml;
@@ -507,4 +507,4 @@ TEST(UbSmoeConfig, WrittenKeysAreReadBackEqual) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

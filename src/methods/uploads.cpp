@@ -6,21 +6,21 @@
 #include "base/plain/files.h"
 #include "base/plain/mapped_files.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
-const LoraFactors& ClientUpdate::sent(const std::string& site) const {
+const lora::LoraFactors& ClientUpdate::sent(const std::string& site) const {
   const auto found = payload.adapters.find(site);
   EK_CHECK(found != payload.adapters.end(), kShape, "aggregate: client ", client.id, " did not send ", site);
   return found->second;
 }
 
-const at::Tensor& ClientUpdate::sent(const std::string& site, at::Tensor LoraFactors::*factor) const {
+const at::Tensor& ClientUpdate::sent(const std::string& site, at::Tensor lora::LoraFactors::*factor) const {
   const auto& values = sent(site).*factor;
   EK_CHECK(values.defined(), kShape, "aggregate: client ", client.id, " sent a part of ", site, " only");
   return values;
 }
 
-LoraFactors ClientUpdate::factors(const std::string& site) const { return received(sent(site)); }
+lora::LoraFactors ClientUpdate::factors(const std::string& site) const { return lora::received(sent(site)); }
 
 const at::Tensor& ClientUpdate::extra(const std::string& name) const {
   const auto found = payload.extras.find(name);
@@ -28,11 +28,12 @@ const at::Tensor& ClientUpdate::extra(const std::string& name) const {
   return found->second;
 }
 
-std::map<std::string, std::vector<LoraFactors>> parts_of(const Sites& sites, std::span<const ClientUpdate> updates) {
-  std::map<std::string, std::vector<LoraFactors>> parts;
+std::map<std::string, std::vector<lora::LoraFactors>> parts_of(const lora::Sites& sites,
+                                                               std::span<const ClientUpdate> updates) {
+  std::map<std::string, std::vector<lora::LoraFactors>> parts;
   for (const auto& [site, shape] : sites)
     for (const auto& update : updates) {
-      for (const auto factor : {&LoraFactors::a, &LoraFactors::b}) update.sent(site, factor);
+      for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b}) update.sent(site, factor);
       parts[site].push_back(update.sent(site));
     }
   return parts;
@@ -51,39 +52,40 @@ Uploads::Uploads(std::span<const ClientUpdate> updates, UploadShare share)
 
 at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const {
   EK_CHECK(size() == weights.size(), kInternal, "aggregate: ", size(), " updates for ", weights.size(), " weights");
-  const Terms terms{.here = updates_.size(),
-                    .global_term_count = size(),
-                    .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
-                    .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
-  auto total = share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);
+  const lora::Terms terms{
+      .here = updates_.size(),
+      .global_term_count = size(),
+      .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
+      .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
+  auto total = share_.others ? lora::fixed_point_sum(terms, *share_.others) : lora::fixed_point_sum(terms);
   if (total.defined()) advise_dontneed(updates_.size() * total.nbytes());
   return total;
 }
 
-at::Tensor Uploads::mean(const std::string& site, at::Tensor LoraFactors::*factor,
+at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
                          std::span<const double> weights) const {
   return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
-    return Term{update.sent(site, factor), weight};
+    return lora::Term{update.sent(site, factor), weight};
   });
 }
 
-at::Tensor Uploads::mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights,
-                         const WeightsOf& weights_E) const {
+at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
+                         std::span<const double> weights, const WeightsOf& weights_E) const {
   return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
-    return Term{.values = update.sent(site, factor), .weights_E = weights_E(update, weight)};
+    return lora::Term{.values = update.sent(site, factor), .weights_E = weights_E(update, weight)};
   });
 }
 
 at::Tensor Uploads::mean(const std::string& extra, std::span<const double> weights) const {
   return sum_of(extra, weights, [&](const ClientUpdate& update, double weight) {
-    return Term{update.extra(extra), weight};
+    return lora::Term{update.extra(extra), weight};
   });
 }
 
 at::Tensor Uploads::sum(std::span<const double> weights,
                         const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const {
   return sum_of("a part", weights, [&](const ClientUpdate& update, double weight) {
-    return Term{part(update, weight), 1};
+    return lora::Term{part(update, weight), 1};
   });
 }
 
@@ -92,4 +94,4 @@ std::span<const ClientUpdate> Uploads::each() const {
   return updates_;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

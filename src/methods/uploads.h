@@ -13,24 +13,24 @@
 #include "lora/payload.h"
 #include "methods/profile.h"
 
-namespace evenkeel {
+namespace evenkeel::methods {
 
 /// Holds the upload of one client. Tensors may be views of a memory-mapped journal file, so read them one site at a
 /// time.
 struct ClientUpdate {
   ClientProfile client;
-  Payload payload;
+  lora::Payload payload;
   int64_t steps = 0;  ///< number of optimiser steps
 
   /// Returns the factors of a site, converted to float32 unless they are wider.
   /// \throws kShape when the client did not send the site
-  LoraFactors factors(const std::string& site) const;
+  lora::LoraFactors factors(const std::string& site) const;
   /// Returns the factors of a site without conversion.
   /// \throws kShape when the client did not send the site
-  const LoraFactors& sent(const std::string& site) const;
+  const lora::LoraFactors& sent(const std::string& site) const;
   /// Returns one factor of a site without conversion.
   /// \throws kShape when the client did not send it
-  const at::Tensor& sent(const std::string& site, at::Tensor LoraFactors::*factor) const;
+  const at::Tensor& sent(const std::string& site, at::Tensor lora::LoraFactors::*factor) const;
   /// Returns an extra tensor.
   /// \throws kShape when the client did not send it
   const at::Tensor& extra(const std::string& name) const;
@@ -38,13 +38,14 @@ struct ClientUpdate {
 
 /// Returns the factors of each site as sent by all clients, in the order of `updates`. The tensors are views.
 /// \throws kShape when a client did not send A and B of a site
-std::map<std::string, std::vector<LoraFactors>> parts_of(const Sites& sites, std::span<const ClientUpdate> updates);
+std::map<std::string, std::vector<lora::LoraFactors>> parts_of(const lora::Sites& sites,
+                                                               std::span<const ClientUpdate> updates);
 
 /// Describes which uploads of a round are in this process, and how to sum with the other processes of a cluster.
 struct UploadShare {
-  std::vector<size_t> places{};       ///< position of each local update in the order of the round
-  size_t of = 0;                      ///< number of uploads of the round
-  const Reduction* others = nullptr;  ///< sums over the other processes; null: all uploads are here
+  std::vector<size_t> places{};             ///< position of each local update in the order of the round
+  size_t of = 0;                            ///< number of uploads of the round
+  const lora::Reduction* others = nullptr;  ///< sums over the other processes; null: all uploads are here
 };
 
 /// Gives access to the uploads of a round as sums or one by one. It borrows the updates.
@@ -72,12 +73,13 @@ class Uploads {
   /// Computes sum_c p_c theta_c for one factor of one site, in float32, or in float64 if the factors are float64.
   /// Source: FedAvg (McMahan et al. 2017).
   /// \throws kNumeric naming a client whose values are not finite; kShape naming a client whose shape differs
-  at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights) const;
+  at::Tensor mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
+                  std::span<const double> weights) const;
   /// Computes the weights of an upload, given the client's p_c.
   using WeightsOf = std::function<at::Tensor(const ClientUpdate& update, double weight)>;
   /// Computes sum_c w_c theta_c for a stack of experts, with one weight per expert.
   /// \param weights_E  returns w_c, [E] float64
-  at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights,
+  at::Tensor mean(const std::string& site, at::Tensor lora::LoraFactors::*factor, std::span<const double> weights,
                   const WeightsOf& weights_E) const;
   /// Computes sum_c p_c theta_c for an extra tensor.
   at::Tensor mean(const std::string& extra, std::span<const double> weights) const;
@@ -90,7 +92,7 @@ class Uploads {
   std::span<const ClientUpdate> each() const;
 
  private:
-  using TermOf = std::function<Term(const ClientUpdate& update, double weight)>;
+  using TermOf = std::function<lora::Term(const ClientUpdate& update, double weight)>;
   at::Tensor sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const;
 
   std::span<const ClientUpdate> updates_;
@@ -98,4 +100,4 @@ class Uploads {
   bool open_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::methods

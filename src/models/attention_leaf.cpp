@@ -9,11 +9,11 @@
 #include "nn/attention/cached_attention.h"
 #include "nn/dense/aten_linear.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 /// Returns whether the batch contains all cached tokens of its sequences.
-bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
+bool begins(const nn::KvCache& cache, std::span<const int64_t> offsets) {
   for (size_t b = 0; b < cache.sequences.size(); ++b)
     if (cache.sequences[b].length() != offsets[b + 1] - offsets[b]) return false;
   return true;
@@ -21,7 +21,7 @@ bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
 
 /// Applies a scale of scores other than 1 / sqrt(head width) to the rotary table of the queries, because the kernels
 /// always divide by that root.
-RotaryTable scaled(const RotaryTable& table, const AttentionSpec& spec) {
+nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) {
   if (!spec.scale) return table;
   const double factor = *spec.scale * std::sqrt(static_cast<double>(spec.head_width));
   return {table.cos * factor, table.sin * factor};
@@ -36,12 +36,12 @@ at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   }
   const std::span<const int64_t> offsets = pass.batch.offsets;
   const auto& cache = *pass.options.cache;
-  store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
-  if (!pass.queries_N.defined() && begins(cache, offsets)) return packed_attention(q, k, v, offsets);
-  if (!pass.queries_N.defined()) return cached_attention(q, offsets, cache, layer);
+  nn::store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
+  if (!pass.queries_N.defined() && begins(cache, offsets)) return nn::packed_attention(q, k, v, offsets);
+  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer);
   std::vector<int64_t> one_each(offsets.size());
   std::iota(one_each.begin(), one_each.end(), 0);
-  return cached_attention(q, one_each, cache, layer);
+  return nn::cached_attention(q, one_each, cache, layer);
 }
 
 }  // namespace
@@ -52,12 +52,12 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
   const int64_t hidden = model.spec.hidden_size, queries = spec.heads * spec.head_width,
                 keys = spec.kv_heads * spec.head_width;
   const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out, bool bias,
-                           GgufPlace gguf) {
+                           lora::GgufPlace gguf) {
     return FrozenLinear({.site = concat(module, ".", site),
                          .module = concat(module, ".", name),
                          .in = in,
                          .out = out,
-                         .role = SiteRole::kAttention,
+                         .role = lora::SiteRole::kAttention,
                          .bias = bias,
                          .gguf = std::move(gguf)},
                         model);
@@ -75,7 +75,7 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
   model.spec.work.kept += static_cast<double>(2 * (hidden + queries + keys));
 }
 
-AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
+nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
   const auto at_queries =
       scaled({pass.select_query_rows(pass.rotary.cos), pass.select_query_rows(pass.rotary.sin)}, spec_);
   return {.q = {.norm = q_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = at_queries},
@@ -87,16 +87,16 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
   const auto& options = pass.options;
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
   // All products inside the block share one conversion of the input.
-  const auto in_RD = pass.layout ? x_RD.to(aten::inner_type(x_RD, options.compute)) : x_RD;
+  const auto in_RD = pass.layout ? x_RD.to(nn::aten::inner_type(x_RD, options.compute)) : x_RD;
   const auto q = heads(q_(pass.select_query_rows(in_RD), options)), k = heads(k_(in_RD, options)),
              v = heads(v_(in_RD, options));
   const auto before = steps(pass);
-  if (!options.cache && pass.layout) return o_(aten::packed_attention(q, k, v, *pass.layout, before), options);
-  if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);
-  const auto stepped = pass.layout ? aten::apply_steps : evenkeel::apply_steps;
+  if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), options);
+  if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);
+  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
   return o_(
       attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer), pass),
       options);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -10,7 +10,7 @@
 #include "models/leaf.h"
 #include "nn/attention/attention.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Selects the RMSNorm of queries and keys before the rotary embedding.
 enum class QkNorm {
@@ -47,7 +47,7 @@ class AttentionLeaf {
   at::Tensor operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const;
 
  private:
-  AttentionSteps steps(const LayerPass& pass) const;
+  nn::AttentionSteps steps(const LayerPass& pass) const;
 
   AttentionSpec spec_;
   double norm_eps_;
@@ -55,4 +55,4 @@ class AttentionLeaf {
   at::Tensor q_norm_, k_norm_;  // undefined: no QK-norm
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

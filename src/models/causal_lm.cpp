@@ -8,44 +8,44 @@
 #include "base/plain/error.h"
 #include "nn/dense/aten_rows.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 std::string_view target_of(std::string_view site) { return site.substr(site.rfind('.') + 1); }
 
 /// Selects rows of a batch's hidden states.
 at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const ForwardOptions& options) {
-  if (options.compute.engine != Engine::kAten) return hidden_RD.index_select(0, rows_N);
-  aten::IndexUpload upload;
-  const aten::RowIndexUpload rows(aten::numbers(rows_N), hidden_RD.size(0), upload);
+  if (options.compute.engine != nn::Engine::kAten) return hidden_RD.index_select(0, rows_N);
+  nn::aten::IndexUpload upload;
+  const nn::aten::RowIndexUpload rows(nn::aten::numbers(rows_N), hidden_RD.size(0), upload);
   upload.send(hidden_RD.device());
-  return aten::gather_rows(hidden_RD, rows.sent(upload));
+  return nn::aten::gather_rows(hidden_RD, rows.sent(upload));
 }
 
 }  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const {
-  return evenkeel::logits(hidden_ND, head(), options.compute);
+  return nn::logits(hidden_ND, head(), options.compute);
 }
 
-LossSum CausalLm::loss(const PackedBatch& batch, const ForwardOptions& options) const {
-  return cross_entropy(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets,
-                       options.compute);
+nn::LossSum CausalLm::loss(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  return nn::cross_entropy(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets,
+                           options.compute);
 }
 
-std::vector<LossSum> CausalLm::losses(const PackedBatch& batch, const ForwardOptions& options) const {
+std::vector<nn::LossSum> CausalLm::losses(const data::PackedBatch& batch, const ForwardOptions& options) const {
   std::vector<int64_t> counts;
   int64_t before = 0;
   for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
-  return cross_entropies(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets, counts,
-                         options.compute);
+  return nn::cross_entropies(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets, counts,
+                             options.compute);
 }
 
-Sites CausalLm::sites(std::span<const std::string> targets) const {
+lora::Sites CausalLm::sites(std::span<const std::string> targets) const {
   const auto& all = all_sites();
   std::set<std::string_view> known;
   for (const auto& [name, site] : all) known.insert(target_of(name));
-  Sites chosen;
+  lora::Sites chosen;
   for (const auto& target : targets) {
     const size_t before = chosen.size();
     for (const auto& [name, site] : all)
@@ -56,4 +56,4 @@ Sites CausalLm::sites(std::span<const std::string> targets) const {
   return chosen;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -22,7 +22,7 @@
 #include "nn/dense/loss.h"
 #include "nn/moe/routing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Describes how a family computes the gate weights of the selected experts. They are entries of the softmax over all
 /// experts, either unchanged or renormalised to a sum of 1.
@@ -68,13 +68,14 @@ struct ModelSpec {
 
 /// Holds the options of one forward call. The call borrows everything that the pointers and spans refer to.
 struct ForwardOptions {
-  const AdapterState* adapters = nullptr;     ///< factors by site; null: no adapter. Every site must exist in the model
-  const AdapterState* base_change = nullptr;  ///< the run's change of the base, with scaling 1; null: none
-  RouterOptions router{};
-  Compute compute{};         ///< engine, product table and precision
-  KvCache* cache = nullptr;  ///< cache to read and to append to, for generation; null: none
-  bool last_only = false;    ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
-  std::span<RoutingByLayer> routing{};  ///< output: routing of each micro-batch of the batch; empty: not recorded
+  const lora::AdapterState* adapters =
+      nullptr;  ///< factors by site; null: no adapter. Every site must exist in the model
+  const lora::AdapterState* base_change = nullptr;  ///< the run's change of the base, with scaling 1; null: none
+  nn::RouterOptions router{};
+  nn::Compute compute{};         ///< engine, product table and precision
+  nn::KvCache* cache = nullptr;  ///< cache to read and to append to, for generation; null: none
+  bool last_only = false;        ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
+  std::span<nn::RoutingByLayer> routing{};  ///< output: routing of each micro-batch of the batch; empty: not recorded
 };
 
 /// A causal language model.
@@ -89,10 +90,10 @@ class CausalLm {
   /// Computes the final hidden states, after the last norm.
   /// \return [R, D] float32; [B, D] with options.last_only
   /// \throws kData when a token id or a position is out of range; kConfig when an adapter names an unknown site
-  virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
+  virtual at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// Returns the head matrix [V, D], which is the embedding when the two are tied. Pass it to cross_entropy() with
   /// hidden states.
-  virtual const FrozenWeight& head() const = 0;
+  virtual const nn::FrozenWeight& head() const = 0;
   /// Returns the device of the weights.
   c10::Device device() const { return head().values_OI.device(); }
   /// Computes the logits of rows of hidden states.
@@ -100,15 +101,15 @@ class CausalLm {
   /// \return [N, V] float32
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
   /// Computes the loss over the batch's targets as a sum and a count. The head is applied to the target rows only.
-  LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
+  nn::LossSum loss(const data::PackedBatch& batch, const ForwardOptions& options) const;
   /// Computes the loss of each micro-batch of the batch in one forward pass.
-  std::vector<LossSum> losses(const PackedBatch& batch, const ForwardOptions& options) const;
+  std::vector<nn::LossSum> losses(const data::PackedBatch& batch, const ForwardOptions& options) const;
 
   /// Returns every linear layer or stack of experts that an adapter may be added to.
-  virtual const Sites& all_sites() const = 0;
+  virtual const lora::Sites& all_sites() const = 0;
   /// Returns the sites whose name ends in one of `targets` (q_proj, gate_proj, gate, ...).
   /// \throws kConfig when the model has no site of that name, or when a target is named twice
-  Sites sites(std::span<const std::string> targets) const;
+  lora::Sites sites(std::span<const std::string> targets) const;
 
   /// Returns the base tensors by checkpoint name, for saving, merging and pre-training. They share memory with the
   /// model. For an int8 weight the map holds the values, and its scales under the name plus ".scales"; these entries
@@ -145,8 +146,9 @@ struct BaseStorage {
   BaseDtype dtype;
   BaseFormat format = BaseFormat::kStored;
   std::filesystem::path cache{};  ///< kInt8: folder for the quantised file (models/quantized_base.h); empty: in memory
-  Engine engine = Engine::kKernels;  ///< kAten: the experts of a layer share one tensor, and `format` must be kStored
-  c10::Device device = c10::kCPU;    ///< device of the weights; a device other than the CPU needs kAten
+  nn::Engine engine =
+      nn::Engine::kKernels;        ///< kAten: the experts of a layer share one tensor, and `format` must be kStored
+  c10::Device device = c10::kCPU;  ///< device of the weights; a device other than the CPU needs kAten
 };
 
 /// Loads a model from a Hugging Face folder with config.json and one or several safetensors files in either
@@ -221,4 +223,4 @@ std::span<const ModelEntry> model_families();
 /// \throws kConfig when the name is taken; kInternal when `make` is null
 void add_family(const ModelEntry& entry);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

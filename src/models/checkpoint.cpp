@@ -14,7 +14,7 @@
 #include "base/system/machine.h"
 #include "models/quantized_base.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 constexpr std::string_view kSingleFile = "model.safetensors";
@@ -109,7 +109,7 @@ FolderTensors load_tensors(const fs::path& folder) {
 
 class FolderSource final : public TensorSource {
  public:
-  FolderSource(const fs::path& folder, BaseDtype dtype, const Sites& sites)
+  FolderSource(const fs::path& folder, BaseDtype dtype, const lora::Sites& sites)
       : FolderSource(folder, dtype, load_tensors(folder)) {
     split_fused(tensors_, sites, folder_);
   }
@@ -162,7 +162,7 @@ class PlacedSource final : public TensorSource {
   }
   bool has(const std::string& name) const override { return from_->has(name); }
   void leave(std::string_view prefix) override { from_->leave(prefix); }
-  Engine engine() const override { return Engine::kAten; }
+  nn::Engine engine() const override { return nn::Engine::kAten; }
   void finish() override { from_->finish(); }
 
  private:
@@ -219,14 +219,14 @@ class ShapeSource final : public TensorSource {
     EK_CHECK(bytes_ <= kMostBytes, kCheckpoint, origin_, ": a model of more than 2^60 bytes");
     return tensor;
   }
-  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
+  nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
     auto tensor = take(name, sizes);
     if (format_ == BaseFormat::kStored) return tensor;
     return {at::empty(sizes, options_.dtype(at::kChar)), at::empty({sizes[0]}, options_.dtype(at::kFloat))};
   }
   bool has(const std::string&) const override { return false; }
   void leave(std::string_view) override {}
-  Engine engine() const override { return engine_; }
+  nn::Engine engine() const override { return engine_; }
   void finish() override {}
 
  private:
@@ -235,7 +235,7 @@ class ShapeSource final : public TensorSource {
 
   at::TensorOptions options_;
   BaseFormat format_;
-  Engine engine_;
+  nn::Engine engine_;
   std::string origin_;
   int64_t taken_ = 0;
   double bytes_ = 0;
@@ -381,15 +381,16 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
   fail(kInternal, "unknown base dtype");
 }
 
-std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage, const Sites& sites) {
-  EK_CHECK(storage.engine == Engine::kAten || storage.device.is_cpu(), kConfig, "engine kernels on ",
+std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage,
+                                            const lora::Sites& sites) {
+  EK_CHECK(storage.engine == nn::Engine::kAten || storage.device.is_cpu(), kConfig, "engine kernels on ",
            storage.device.str(), ", allowed: cpu");
-  EK_CHECK(storage.engine == Engine::kKernels || storage.format == BaseFormat::kStored, kConfig,
+  EK_CHECK(storage.engine == nn::Engine::kKernels || storage.format == BaseFormat::kStored, kConfig,
            "engine aten with a base in int8, supported: stored");
   auto source = std::make_unique<FolderSource>(folder, storage.dtype, sites);
-  if (storage.engine == Engine::kAten) return placed_source(std::move(source), storage.device);
+  if (storage.engine == nn::Engine::kAten) return placed_source(std::move(source), storage.device);
   if (storage.format == BaseFormat::kStored) return source;
-  const OpenStored open = [folder](const Sites& of_model) {
+  const OpenStored open = [folder](const lora::Sites& of_model) {
     return std::make_unique<FolderSource>(folder, BaseStorage().dtype, of_model);
   };
   return quantized_source(std::move(source), folder, open, storage.cache);
@@ -432,4 +433,4 @@ void write_checkpoint(const fs::path& folder, const std::string& config_json, co
   write_checkpoint(folder, config_json, shapes, make, shard_bytes, fused);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

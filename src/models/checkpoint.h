@@ -15,7 +15,7 @@
 #include "models/expert_layout.h"
 #include "models/tensor_source.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Reads config.json. Every error is kCheckpoint and names the file and the key.
 class ModelConfig {
@@ -57,7 +57,7 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 /// not finite when it is taken, unless an earlier run has checked the same unchanged file (base/format/fingerprint.h).
 /// \param sites  sites of the model, which locate its matrices in fused tensors (models/expert_layout.h)
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage,
-                                            const Sites& sites = {});
+                                            const lora::Sites& sites = {});
 
 /// Returns a source for engine aten that copies each tensor of `from` to `device`.
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device);
@@ -84,4 +84,4 @@ void write_checkpoint(const std::filesystem::path& folder, const std::string& co
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& tensors,
                       BaseDtype dtype, int64_t shard_bytes, const FusedTensors& fused = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -11,7 +11,7 @@
 #include "base/random/random.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 constexpr std::string_view kConfig4 = R"({
@@ -272,7 +272,7 @@ TEST_F(Checkpoint, AnotherFamilyIsRefusedWithTheKnownOnes) {
 }
 
 TEST_F(Checkpoint, BothSpellingsOfThePositionBaseGiveTheSameModel) {
-  const PackedBatch batch = pack_ids(std::vector<std::vector<int64_t>>{{1, 4, 9, 2}, {7, 7}});
+  const data::PackedBatch batch = data::pack_ids(std::vector<std::vector<int64_t>>{{1, 4, 9, 2}, {7, 7}});
   const auto hidden = [&] { return init_model(root_ / "config.json", BaseDtype::kFloat32, 3)->hidden(batch, {}); };
   const auto old_spelling = hidden();
   auto config = Json::parse(kConfig4);
@@ -319,4 +319,4 @@ TEST_F(Checkpoint, TheSameSeedDrawsTheSameModel) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

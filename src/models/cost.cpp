@@ -2,18 +2,20 @@
 
 #include <algorithm>
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
-int64_t parameters(const Site& site, int64_t rank, int64_t experts) { return (site.in + site.out) * rank * experts; }
+int64_t parameters(const lora::Site& site, int64_t rank, int64_t experts) {
+  return (site.in + site.out) * rank * experts;
+}
 
-double& component_of(ForwardCost& cost, SiteRole role) {
+double& component_of(ForwardCost& cost, lora::SiteRole role) {
   switch (role) {
-    case SiteRole::kRouter:
+    case lora::SiteRole::kRouter:
       return cost.lora_router;
-    case SiteRole::kAttention:
+    case lora::SiteRole::kAttention:
       return cost.lora_attention;
-    case SiteRole::kExpert:
+    case lora::SiteRole::kExpert:
       return cost.lora_experts;
     default:
       return cost.lora_mlp;
@@ -37,7 +39,7 @@ ForwardCost scaled(const ForwardCost& cost, double base, double scores, double l
 
 }  // namespace
 
-ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Sites& sites, int64_t rank) {
+ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const lora::Sites& sites, int64_t rank) {
   const int64_t top_k = shape.top_k > 0 ? shape.top_k : spec.top_k;
   const auto tokens = static_cast<double>(shape.tokens);
   const auto& work = spec.work;
@@ -59,16 +61,16 @@ double total(const ForwardCost& cost) {
 
 ForwardCost training_flops(const ForwardCost& multiply_adds) { return scaled(multiply_adds, 4, 6, 6); }
 
-int64_t lora_parameters(const Sites& sites, int64_t rank) {
+int64_t lora_parameters(const lora::Sites& sites, int64_t rank) {
   int64_t sum = 0;
   for (const auto& [name, site] : sites) sum += parameters(site, rank, std::max<int64_t>(site.experts, 1));
   return sum;
 }
 
-int64_t activated_parameters(const Sites& sites, int64_t rank, int64_t top_k) {
+int64_t activated_parameters(const lora::Sites& sites, int64_t rank, int64_t top_k) {
   int64_t sum = 0;
   for (const auto& [name, site] : sites) sum += parameters(site, rank, site.experts > 0 ? top_k : 1);
   return sum;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

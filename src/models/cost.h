@@ -9,7 +9,7 @@
 
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Multiply-adds or FLOPs of a pass, by component.
 struct ForwardCost {
@@ -24,7 +24,8 @@ struct CostShape {
 };
 
 /// Returns the multiply-adds of one forward pass with LoRA of rank `rank` on `sites` (0: no LoRA).
-ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Sites& sites = {}, int64_t rank = 0);
+ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const lora::Sites& sites = {},
+                         int64_t rank = 0);
 
 /// Returns the sum of the components.
 double total(const ForwardCost& cost);
@@ -32,8 +33,8 @@ double total(const ForwardCost& cost);
 ForwardCost training_flops(const ForwardCost& multiply_adds);
 
 /// Returns the number of LoRA parameters of rank `rank` on `sites`, all experts included.
-int64_t lora_parameters(const Sites& sites, int64_t rank);
+int64_t lora_parameters(const lora::Sites& sites, int64_t rank);
 /// Returns the number of LoRA parameters that one token uses: those of `top_k` experts of each stack, and all others.
-int64_t activated_parameters(const Sites& sites, int64_t rank, int64_t top_k);
+int64_t activated_parameters(const lora::Sites& sites, int64_t rank, int64_t top_k);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

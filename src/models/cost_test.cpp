@@ -6,7 +6,7 @@
 
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 ModelSpec spec_of(const Json& config) { return load_shape(testing::TemporaryFile(config.dump()).path())->spec(); }
@@ -26,18 +26,18 @@ ModelSpec olmo() {
   return spec_of(config);
 }
 
-Sites lora_sites(const ModelSpec& spec, bool router, int64_t f = 1024) {
-  Sites sites;
+lora::Sites lora_sites(const ModelSpec& spec, bool router, int64_t f = 1024) {
+  lora::Sites sites;
   const int64_t d = spec.hidden_size, e = spec.num_experts;
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const auto at = "model.layers." + std::to_string(layer);
     for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
-      sites[at + ".self_attn." + name] = {0, d, d, "", SiteRole::kAttention};
+      sites[at + ".self_attn." + name] = {0, d, d, "", lora::SiteRole::kAttention};
     const auto block = e > 0 ? at + ".mlp.experts." : at + ".mlp.";
-    const auto role = e > 0 ? SiteRole::kExpert : SiteRole::kMlp;
+    const auto role = e > 0 ? lora::SiteRole::kExpert : lora::SiteRole::kMlp;
     for (const auto* name : {"gate_proj", "up_proj"}) sites[block + name] = {e, d, f, at + ".mlp", role};
     sites[block + "down_proj"] = {e, f, d, at + ".mlp", role};
-    if (router) sites[at + ".mlp.gate"] = {0, d, e, at + ".mlp", SiteRole::kRouter};
+    if (router) sites[at + ".mlp.gate"] = {0, d, e, at + ".mlp", lora::SiteRole::kRouter};
   }
   return sites;
 }
@@ -133,4 +133,4 @@ TEST(Cost, GroupedKeysCostLess) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

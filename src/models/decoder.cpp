@@ -10,7 +10,7 @@
 #include "models/rope_config.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec) {
@@ -65,12 +65,12 @@ at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : 
 class Decoder final : public CausalLm {
  public:
   Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source);
-  ~Decoder() override { kernels::release_workspaces(); }
+  ~Decoder() override { nn::kernels::release_workspaces(); }
 
   const ModelSpec& spec() const override { return built_.spec; }
-  at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const override;
-  const FrozenWeight& head() const override { return head_; }
-  const Sites& all_sites() const override { return built_.sites; }
+  at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const override;
+  const nn::FrozenWeight& head() const override { return head_; }
+  const lora::Sites& all_sites() const override { return built_.sites; }
   TensorMap parameters() const override { return built_.parameters; }
   const std::string& config_json() const override { return config_json_; }
 
@@ -83,21 +83,21 @@ class Decoder final : public CausalLm {
   };
   struct Built {
     ModelSpec spec;
-    Sites sites;
+    lora::Sites sites;
     TensorMap parameters;
   };
 
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
-  void check_batch(const PackedBatch& batch, const ForwardOptions& options) const;
-  void check_adapters(const AdapterState& adapters) const;
+  void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
+  void check_adapters(const lora::AdapterState& adapters) const;
 
   Built built_;
   std::string config_json_;
-  RopeSpec rope_;
+  nn::RopeSpec rope_;
   DecoderScales scales_;
   at::Tensor embedding_;
-  FrozenWeight head_;
+  nn::FrozenWeight head_;
   Norm final_norm_;
   std::vector<Layer> layers_;
 };
@@ -149,24 +149,24 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
 void Decoder::take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source) {
   const auto name = spec.names.head + ".weight";
   model.spec.work.head = static_cast<double>(model.spec.hidden_size) * static_cast<double>(model.spec.vocab_size);
-  head_ =
-      spec.tied ? FrozenWeight(embedding_) : model.take_weight(name, {model.spec.vocab_size, model.spec.hidden_size});
+  head_ = spec.tied ? nn::FrozenWeight(embedding_)
+                    : model.take_weight(name, {model.spec.vocab_size, model.spec.hidden_size});
   if (!spec.tied || !source.has(name)) return;
   EK_CHECK(at::equal(source.take(name, embedding_.sizes()), embedding_), kCheckpoint, origin,
            ": tie_word_embeddings is true, but ", name, " differs from ", spec.names.embedding, ".weight");
 }
 
-void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& options) const {
+void Decoder::check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const {
   const int64_t given = (batch.rows_T.defined() ? batch.rows_T : batch.ids).size(0);
   EK_CHECK(batch.tokens() > 0 && batch.ids.dim() == 1 && given == batch.tokens() &&
                batch.positions.sizes() == batch.ids.sizes(),
            kShape, "a batch of ", batch.tokens(), " tokens has ids of ", batch.ids.sizes(), " and positions of ",
            batch.positions.sizes());
-  const auto ids = aten::numbers(batch.ids);
+  const auto ids = nn::aten::numbers(batch.ids);
   const auto [least, most] = std::minmax_element(ids.begin(), ids.end());
   EK_CHECK(*least >= 0 && *most < spec().vocab_size, kData, "token ids run from ", *least, " to ", *most,
            ", the model's vocabulary has ", spec().vocab_size, " entries");
-  const auto positions = aten::numbers(batch.positions);
+  const auto positions = nn::aten::numbers(batch.positions);
   const int64_t last = *std::max_element(positions.begin(), positions.end());
   EK_CHECK(last < spec().max_positions, kData, "a sequence of ", last + 1, " tokens is longer than the model's ",
            spec().max_positions, " positions");
@@ -181,27 +181,27 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
 }
 
 // Checks that every site of an adapter exists in the model, because the forward pass would ignore others.
-void Decoder::check_adapters(const AdapterState& adapters) const {
+void Decoder::check_adapters(const lora::AdapterState& adapters) const {
   for (const auto& [name, factors] : adapters)
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
 /// Returns the row of each sequence's last token, [B].
-at::Tensor last_rows(const PackedBatch& batch) {
+at::Tensor last_rows(const data::PackedBatch& batch) {
   std::vector<int64_t> rows;
   for (size_t b = 1; b < batch.offsets.size(); ++b) rows.push_back(batch.offsets[b] - 1);
   return at::tensor(rows, at::kLong);
 }
 
-at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& options) const {
+at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
   check_batch(batch, options);
   if (options.cache) options.cache->extend(batch.offsets);
-  std::optional<aten::Layout> layout;
-  if (options.compute.engine == Engine::kAten) layout = aten::Layout::of(batch, device());
-  std::optional<aten::CacheWindow> window;
+  std::optional<nn::aten::Layout> layout;
+  if (options.compute.engine == nn::Engine::kAten) layout = nn::aten::Layout::of(batch, device());
+  std::optional<nn::aten::CacheWindow> window;
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
   const auto &ids = layout ? layout->ids_R : batch.ids, &positions = layout ? layout->positions_R : batch.positions;
-  const auto rotary = rotary_table(positions, spec().head_width, rope_);
+  const auto rotary = nn::rotary_table(positions, spec().head_width, rope_);
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -254,4 +254,4 @@ std::unique_ptr<CausalLm> make_decoder(const DecoderSpec& spec, const ModelConfi
   return std::make_unique<Decoder>(spec, config, source);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -15,7 +15,7 @@
 #include "models/mixture_leaf.h"
 #include "models/mlp_leaf.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Module names outside attention and feed-forward blocks. Those of a layer begin with `layers` and its number.
 struct DecoderNames {
@@ -37,7 +37,7 @@ struct DecoderScales {
 /// Describes a model.
 struct DecoderSpec {
   ModelSpec model;
-  RopeSpec rope{};
+  nn::RopeSpec rope{};
   bool tied = false;  ///< whether the head is the embedding
   NormSpec norm{};
   AttentionSpec attention{};
@@ -80,4 +80,4 @@ ModelEntry decoder_entry(ModelEntry row) {
   return row;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

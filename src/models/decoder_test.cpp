@@ -8,7 +8,7 @@
 #include "base/testing.h"
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 const Json kFiveLayers{{"model_type", "made_up"},  {"vocab_size", 11},       {"hidden_size", 12},
@@ -33,7 +33,7 @@ TEST(Decoder, WithoutOptionsHasOnlyTheStandardTensors) {
   const auto weights = model->parameters();
   EXPECT_EQ(weights.size(), 3u + 5 * (2 + 4 + 1 + 4 * 3));
   EXPECT_FALSE(weights.contains("model.layers.0.self_attn.q_norm.weight"));
-  EXPECT_EQ(model->hidden(pack_ids(testing::kSequences), {}).sizes(), at::IntArrayRef({11, 12}));
+  EXPECT_EQ(model->hidden(data::pack_ids(testing::kSequences), {}).sizes(), at::IntArrayRef({11, 12}));
 }
 
 TEST(Decoder, OptionsAddBiases) {
@@ -41,7 +41,7 @@ TEST(Decoder, OptionsAddBiases) {
   const auto biased = changed([](DecoderSpec& spec) { spec.attention.qkv_bias = true; });
   auto weights = biased->parameters();
   EXPECT_EQ(weights.size(), plain->parameters().size() + 5 * 3);
-  const auto batch = pack_ids(testing::kSequences);
+  const auto batch = data::pack_ids(testing::kSequences);
   EXPECT_TRUE(at::equal(biased->hidden(batch, {}), plain->hidden(batch, {})));  // biases are initialised to zero
   weights.at("model.layers.2.self_attn.v_proj.bias").fill_(0.5);
   EXPECT_FALSE(at::allclose(biased->hidden(batch, {}), plain->hidden(batch, {})));
@@ -54,7 +54,7 @@ TEST(Decoder, ASharedExpertIsADenseBlockAddedToTheRoutedOnes) {
     spec.feed_forward = in_every_layer(mixture);
   });
   const auto& up = model->all_sites().at("model.layers.3.mlp.shared_expert.up_proj");
-  EXPECT_EQ(up.role, SiteRole::kMlp);
+  EXPECT_EQ(up.role, lora::SiteRole::kMlp);
   EXPECT_EQ(up.out, 9);
   EXPECT_EQ(model->parameters().at("model.layers.3.mlp.shared_expert_gate.weight").sizes(), at::IntArrayRef({1, 12}));
   EXPECT_FALSE(model->all_sites().contains("model.layers.3.mlp.shared_expert_gate"));
@@ -63,7 +63,7 @@ TEST(Decoder, ASharedExpertIsADenseBlockAddedToTheRoutedOnes) {
 }
 
 TEST(Decoder, UnknownActivationsOfExpertsAreReportedByName) {
-  const auto said = refusal([] {
+  const auto said = testing::refusal([] {
     changed([](DecoderSpec& spec) {
       auto mixture = std::get<MixtureSpec>(spec.feed_forward(0));
       mixture.activation = Activation::kGelu;
@@ -74,7 +74,7 @@ TEST(Decoder, UnknownActivationsOfExpertsAreReportedByName) {
 }
 
 TEST(Decoder, InconsistentMixturesAreInternalErrors) {
-  const auto said = refusal([] {
+  const auto said = testing::refusal([] {
     changed([](DecoderSpec& spec) {
       const auto mixture = std::get<MixtureSpec>(spec.feed_forward(0));
       spec.feed_forward = [mixture](int64_t layer) -> FeedForwardSpec {
@@ -89,10 +89,10 @@ TEST(Decoder, InconsistentMixturesAreInternalErrors) {
 
 TEST(Families, AddedFamiliesNeedAUniqueNameAndAFactory) {
   ModelEntry entry{.family = "olmoe", .has_experts = true, .source = "here", .example = "{}"};
-  EXPECT_NE(refusal([&] { add_family(entry); }).find("olmoe has no make"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { add_family(entry); }).find("olmoe has no make"), std::string::npos);
   entry.make = model_families()[0].make;
-  EXPECT_EQ(refusal([&] { add_family(entry); }), "[config] family olmoe is in the table already");
+  EXPECT_EQ(testing::refusal([&] { add_family(entry); }), "[config] family olmoe is in the table already");
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

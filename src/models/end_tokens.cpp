@@ -5,7 +5,7 @@
 
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 constexpr std::string_view kKey = "eos_token_id";
@@ -32,4 +32,4 @@ int64_t end_behind_texts(const ModelConfig& config) {
   return ends.empty() ? -1 : ends.front();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -6,7 +6,7 @@
 
 #include "models/checkpoint.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Returns the token ids that end a generated text. They are the `eos_token_id` (one id or a list) of
 /// generation_config.json in the folder of config.json, or of config.json if that file does not exist. If
@@ -18,4 +18,4 @@ std::vector<int64_t> ends_of_generation(const ModelConfig& config);
 /// ends_of_generation(), or else -1.
 int64_t end_behind_texts(const ModelConfig& config);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

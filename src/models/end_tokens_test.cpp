@@ -6,7 +6,7 @@
 #include "base/plain/files.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -58,4 +58,4 @@ TEST(EndTokens, MustBeIntegers) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

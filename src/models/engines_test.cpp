@@ -15,7 +15,7 @@
 #include "models/testing.h"
 #include "nn/moe/balance_losses.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 using testing::apart_by_norm;
@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(All, Engines, ::testing::ValuesIn(all_families()),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Sequences that begin alike, and one that begins like none of them.
-std::vector<Example> alike_or_not() {
+std::vector<data::Example> alike_or_not() {
   return {{.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},    {.ids = {2, 7, 1}},
           {.ids = {3, 1, 4, 1, 5, 2, 6}, .first_target = 4}, {.ids = {3, 1, 4, 8, 8}, .first_target = 2},
           {.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},    {.ids = {3, 1, 4, 1}, .first_target = 2}};
@@ -59,16 +59,16 @@ struct Asked {
   int64_t micro_batch = 2;  ///< sequences; 0: all in one
   bool share = true, change = false;
   double factor_size = 1;
-  RouterOptions router{};
+  nn::RouterOptions router{};
 };
 
 struct Outcome {
   std::vector<at::Tensor> losses, counts, logits, gradients;
 };
 
-AdapterState moved(const AdapterState& state, double size, c10::Device device, at::ScalarType type,
-                   std::vector<at::Tensor>* leaves) {
-  AdapterState own = state;
+lora::AdapterState moved(const lora::AdapterState& state, double size, c10::Device device, at::ScalarType type,
+                         std::vector<at::Tensor>* leaves) {
+  lora::AdapterState own = state;
   for (auto& [site, factors] : own)
     for (auto* tensor : {&factors.a, &factors.b}) {
       *tensor = (*tensor * size).to(device, type);
@@ -79,18 +79,20 @@ AdapterState moved(const AdapterState& state, double size, c10::Device device, a
 
 /// Every leaf that a method trains: factors, phi, the output's scale.
 struct Leaves {
-  AdapterState adapters, change;
-  RouterOptions router;
+  lora::AdapterState adapters, change;
+  nn::RouterOptions router;
   std::vector<at::Tensor> all;
 
   Leaves(const CausalLm& model, const Asked& asked, c10::Device device, at::ScalarType type) : router(asked.router) {
-    adapters = moved(random_adapters(model, asked.rank, at::kDouble), asked.factor_size, device, type, &all);
-    if (asked.change) change = moved(random_adapters(model, 3, at::kDouble), asked.factor_size, device, type, nullptr);
+    adapters = moved(testing::random_adapters(model, asked.rank, at::kDouble), asked.factor_size, device, type, &all);
+    if (asked.change)
+      change = moved(testing::random_adapters(model, 3, at::kDouble), asked.factor_size, device, type, nullptr);
     for (auto& [site, factors] : change) factors.scaling = 1;
     if (router.num_candidates == 0 || model.spec().moe_layers.empty()) return;
     uint64_t seed = 500;
     for (const auto& layer : model.spec().moe_layers) {
-      auto& phi = router.modulation[layer] = random_tensor({model.spec().num_experts}, seed++).to(device, type);
+      auto& phi = router.modulation[layer] =
+          testing::random_tensor({model.spec().num_experts}, seed++).to(device, type);
       all.push_back(phi.requires_grad_(true));
     }
     router.output_scale = at::full({1}, 1.25, at::device(device).dtype(type));
@@ -98,11 +100,12 @@ struct Leaves {
   }
 };
 
-Outcome outcome_of(const CausalLm& model, const Asked& asked, const Compute& compute, at::ScalarType activations) {
+Outcome outcome_of(const CausalLm& model, const Asked& asked, const nn::Compute& compute, at::ScalarType activations) {
   Leaves leaves(model, asked, model.device(), activations);
   const auto examples = alike_or_not();
-  const auto batch = asked.share ? pack_shared(examples, asked.micro_batch) : pack(examples, asked.micro_batch);
-  std::vector<RoutingByLayer> routing(batch.micro_batch_ends().size());
+  const auto batch =
+      asked.share ? data::pack_shared(examples, asked.micro_batch) : data::pack(examples, asked.micro_batch);
+  std::vector<nn::RoutingByLayer> routing(batch.micro_batch_ends().size());
   const auto losses = model.losses(batch, {.adapters = &leaves.adapters,
                                            .base_change = asked.change ? &leaves.change : nullptr,
                                            .router = leaves.router,
@@ -113,7 +116,8 @@ Outcome outcome_of(const CausalLm& model, const Asked& asked, const Compute& com
   for (size_t i = 0; i < losses.size(); ++i) {
     auto own = losses[i].sum / static_cast<double>(losses[i].count);
     if (!routing[i].empty())
-      own = own + load_balance_loss(routing[i]) + pooled_load_balance_loss(routing[i]) + router_z_loss(routing[i]);
+      own = own + nn::load_balance_loss(routing[i]) + nn::pooled_load_balance_loss(routing[i]) +
+            nn::router_z_loss(routing[i]);
     total = total.defined() ? total + own : own;
     outcome.losses.push_back(losses[i].sum.detach());
     for (const auto& [layer, stats] : routing[i]) {
@@ -133,37 +137,37 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
 
 std::unique_ptr<CausalLm> aten_model(std::string_view family, BaseDtype type, const Json& more) {
   BaseStorage storage(type);
-  storage.engine = Engine::kAten;
-  storage.device = test_device();
-  return make_model(family, storage, more);
+  storage.engine = nn::Engine::kAten;
+  storage.device = testing::test_device();
+  return testing::make_model(family, storage, more);
 }
 
 /// \param each  whether every gradient keeps the tolerance, or all of them together
 void expect_same(std::string_view family, const Asked& asked, const Arithmetic& arithmetic, double tolerance,
                  const Json& more, bool each = true) {
   const auto ours_model = aten_model(family, arithmetic.storage, more);
-  const auto theirs_model = make_model(family, arithmetic.storage, more);
+  const auto theirs_model = testing::make_model(family, arithmetic.storage, more);
   const auto ours =
-      outcome_of(*ours_model, asked, {.engine = Engine::kAten, .inner = arithmetic.inner}, arithmetic.activations);
+      outcome_of(*ours_model, asked, {.engine = nn::Engine::kAten, .inner = arithmetic.inner}, arithmetic.activations);
   const auto theirs = outcome_of(*theirs_model, asked, {}, arithmetic.activations);
-  EXPECT_LT(apart_by_norm(joined(ours.losses), joined(theirs.losses)), tolerance);
+  EXPECT_LT(testing::apart_by_norm(joined(ours.losses), joined(theirs.losses)), tolerance);
   ASSERT_EQ(ours.counts.size(), theirs.counts.size());
   for (size_t i = 0; i < ours.counts.size(); ++i) {
     EXPECT_TRUE(at::equal(ours.counts[i], theirs.counts[i])) << i;
-    EXPECT_LT(apart_by_norm(ours.logits[i], theirs.logits[i]), tolerance) << i;
+    EXPECT_LT(testing::apart_by_norm(ours.logits[i], theirs.logits[i]), tolerance) << i;
   }
-  EXPECT_LT(apart_by_norm(joined(ours.gradients), joined(theirs.gradients)), tolerance);
+  EXPECT_LT(testing::apart_by_norm(joined(ours.gradients), joined(theirs.gradients)), tolerance);
   // Where both round, the least of many gradients are apart a little more than all of them together.
   const double of_each = arithmetic.activations == at::kDouble ? tolerance : 3 * tolerance;
   for (size_t i = 0; each && i < ours.gradients.size(); ++i)
-    EXPECT_LT(apart_by_norm(ours.gradients[i], theirs.gradients[i]), of_each) << "gradient " << i;
+    EXPECT_LT(testing::apart_by_norm(ours.gradients[i], theirs.gradients[i]), of_each) << "gradient " << i;
 }
 
 std::vector<Asked> everything() {
   std::vector<Asked> all{{}, {.micro_batch = 0, .share = false}, {.share = true, .change = true}, {.share = false}};
   for (const int64_t top_k : {1, 2, 4, 6}) all.push_back({.router = {.top_k = top_k}});
-  for (const auto norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected, GateNorm::kSoftmaxAll})
-    for (const auto mode : {ModulationMode::kCandidate, ModulationMode::kPreserve})
+  for (const auto norm : {nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected, nn::GateNorm::kSoftmaxAll})
+    for (const auto mode : {nn::ModulationMode::kCandidate, nn::ModulationMode::kPreserve})
       for (const int64_t candidates : {1, 2, 4})
         all.push_back({.router = {.top_k = 2, .gate_norm = norm, .num_candidates = candidates, .mode = mode}});
   return all;
@@ -201,10 +205,10 @@ TEST_P(Engines, AreTheSameWithScaledPositions) {
     Json more = kAligned;
     more["rope_scaling"] = rope;
     expect_same(GetParam(), {.change = true}, kDoubles, 1e-11, more);
-    const auto batch = pack(alike_or_not());
-    const auto scaled = make_model(GetParam(), BaseDtype::kFloat64, more)->hidden(batch, {}),
-               plain = make_model(GetParam(), BaseDtype::kFloat64, kAligned)->hidden(batch, {});
-    EXPECT_EQ(apart_by_norm(scaled, plain) < 1e-5, rope["type"] == "dynamic") << rope;
+    const auto batch = data::pack(alike_or_not());
+    const auto scaled = testing::make_model(GetParam(), BaseDtype::kFloat64, more)->hidden(batch, {}),
+               plain = testing::make_model(GetParam(), BaseDtype::kFloat64, kAligned)->hidden(batch, {});
+    EXPECT_EQ(testing::apart_by_norm(scaled, plain) < 1e-5, rope["type"] == "dynamic") << rope;
   }
 }
 
@@ -213,7 +217,7 @@ TEST_P(Engines, AreNearInBFloat16) {
   more["initializer_range"] = 0.15;  // as large as weights are elsewhere here, two layers make noise of any rounding
   // Of these, the draws have near ties that rounding to bfloat16 decides otherwise: all experts are chosen.
   const bool ties = GetParam() == "mixtral" || GetParam() == "qwen3_moe" || GetParam() == "granitemoe";
-  const RouterOptions plain{.top_k = ties ? 6 : 0}, modulated{.top_k = ties ? 6 : 2, .num_candidates = 2};
+  const nn::RouterOptions plain{.top_k = ties ? 6 : 0}, modulated{.top_k = ties ? 6 : 2, .num_candidates = 2};
   for (const int64_t rank : {1, 5, 20, 32})
     expect_same(GetParam(), {.rank = rank, .change = rank == 5, .factor_size = 0.3, .router = plain}, kHalves, 2e-2,
                 more, false);
@@ -222,28 +226,28 @@ TEST_P(Engines, AreNearInBFloat16) {
 
 TEST_P(Engines, HoldTheSameWeightsUnderTheSameNames) {
   const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, Json::object())->parameters(),
-             theirs = make_model(GetParam(), BaseDtype::kFloat32)->parameters();
+             theirs = testing::make_model(GetParam(), BaseDtype::kFloat32)->parameters();
   ASSERT_EQ(ours.size(), theirs.size());
   for (const auto& [name, tensor] : theirs) EXPECT_TRUE(at::equal(ours.at(name).to(at::kCPU), tensor)) << name;
 }
 
 TEST_P(Engines, PredictAlikeWithoutGradients) {
   const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, kAligned);
-  const auto theirs = make_model(GetParam(), BaseDtype::kFloat32, kAligned);
-  const Compute aten{.engine = Engine::kAten};
-  const auto batch = pack(alike_or_not());
+  const auto theirs = testing::make_model(GetParam(), BaseDtype::kFloat32, kAligned);
+  const nn::Compute aten{.engine = nn::Engine::kAten};
+  const auto batch = data::pack(alike_or_not());
   const auto hidden = ours->hidden(batch, {.compute = aten}), expected = theirs->hidden(batch, {});
-  EXPECT_LT(apart_by_norm(hidden, expected), 1e-5);
-  EXPECT_LT(apart_by_norm(ours->logits(hidden, {.compute = aten}), theirs->logits(expected, {})), 1e-5);
+  EXPECT_LT(testing::apart_by_norm(hidden, expected), 1e-5);
+  EXPECT_LT(testing::apart_by_norm(ours->logits(hidden, {.compute = aten}), theirs->logits(expected, {})), 1e-5);
   const auto rows = [&](const at::Tensor& x) { return x.index_select(0, batch.target_rows.to(x.device())); };
-  EXPECT_LT(apart_by_norm(target_logprobs(rows(hidden), ours->head(), batch.targets, aten),
-                          target_logprobs(rows(expected), theirs->head(), batch.targets)),
+  EXPECT_LT(testing::apart_by_norm(nn::target_logprobs(rows(hidden), ours->head(), batch.targets, aten),
+                                   nn::target_logprobs(rows(expected), theirs->head(), batch.targets)),
             1e-5);
 }
 
-KvCache room_for(const CausalLm& model, at::ScalarType type, const std::vector<std::vector<int64_t>>& sequences) {
+nn::KvCache room_for(const CausalLm& model, at::ScalarType type, const std::vector<std::vector<int64_t>>& sequences) {
   const auto& spec = model.spec();
-  KvCache cache({spec.num_layers, spec.num_kv_heads, spec.head_width, type, model.device()});
+  nn::KvCache cache({spec.num_layers, spec.num_kv_heads, spec.head_width, type, model.device()});
   cache.sequences.resize(sequences.size());
   for (size_t b = 0; b < sequences.size(); ++b) cache.open(b, static_cast<int64_t>(sequences[b].size()));
   return cache;
@@ -254,26 +258,26 @@ void expect_cached_as_whole(std::string_view family, const Arithmetic& arithmeti
   const auto& sequences = testing::kSequences;
   Json more = kAligned;
   more["initializer_range"] = 0.15;
-  const auto theirs = make_model(family, arithmetic.storage, more);
-  const auto whole = theirs->hidden(pack_ids(sequences), {});
+  const auto theirs = testing::make_model(family, arithmetic.storage, more);
+  const auto whole = theirs->hidden(data::pack_ids(sequences), {});
   const auto model = aten_model(family, arithmetic.storage, more);
   auto cache =
       room_for(*model, arithmetic.inner == at::kBFloat16 ? arithmetic.inner : arithmetic.activations, sequences);
-  ForwardOptions options{.compute = {.engine = Engine::kAten, .inner = arithmetic.inner}, .cache = &cache};
+  ForwardOptions options{.compute = {.engine = nn::Engine::kAten, .inner = arithmetic.inner}, .cache = &cache};
   std::vector<std::vector<int64_t>> first;
   for (const auto& sequence : sequences) first.emplace_back(sequence.begin(), sequence.begin() + 1);
-  const auto begun = model->hidden(pack_ids(first), options);
-  EXPECT_LT(apart_by_norm(begun, at::stack({whole[0], whole[6], whole[7]})), tolerance);
+  const auto begun = model->hidden(data::pack_ids(first), options);
+  EXPECT_LT(testing::apart_by_norm(begun, at::stack({whole[0], whole[6], whole[7]})), tolerance);
   cache.select(std::vector<int64_t>{2, 0});
-  auto middle = pack_ids(std::vector<std::vector<int64_t>>{{5, 0}, {4, 9, 2}});
+  auto middle = data::pack_ids(std::vector<std::vector<int64_t>>{{5, 0}, {4, 9, 2}});
   middle.positions.add_(1);
   const auto went_on = model->hidden(middle, options);
-  EXPECT_LT(apart_by_norm(went_on, at::cat({whole.slice(0, 8, 10), whole.slice(0, 1, 4)})), tolerance);
+  EXPECT_LT(testing::apart_by_norm(went_on, at::cat({whole.slice(0, 8, 10), whole.slice(0, 1, 4)})), tolerance);
   EXPECT_EQ(cache.lengths(), std::vector<int64_t>({3, 4}));
-  auto tail = pack_ids(std::vector<std::vector<int64_t>>{{8}, {10, 3}});
+  auto tail = data::pack_ids(std::vector<std::vector<int64_t>>{{8}, {10, 3}});
   tail.positions.copy_(at::tensor({3, 4, 5}, at::kLong));
   options.last_only = true;
-  EXPECT_LT(apart_by_norm(model->hidden(tail, options), at::stack({whole[10], whole[5]})), tolerance);
+  EXPECT_LT(testing::apart_by_norm(model->hidden(tail, options), at::stack({whole[10], whole[5]})), tolerance);
 }
 
 TEST_P(Engines, GoOnFromACacheAsFromTheWholeSequence) {
@@ -336,21 +340,21 @@ TEST_P(Engines, NothingInAStepOfAtenWaitsForTheDevice) {
   const auto model = aten_model(GetParam(), BaseDtype::kBFloat16, kAligned);
   for (const auto& asked :
        {Asked{}, Asked{.change = true, .router = {.top_k = 2, .num_candidates = 2}},
-        Asked{.share = false, .router = {.top_k = 2, .num_candidates = 1, .mode = ModulationMode::kPreserve}}}) {
+        Asked{.share = false, .router = {.top_k = 2, .num_candidates = 1, .mode = nn::ModulationMode::kPreserve}}}) {
     Leaves leaves(*model, asked, model->device(), at::kFloat);
     for (auto& leaf : leaves.all) leaf.mutable_grad() = at::zeros_like(leaf);
     const auto examples = alike_or_not();
-    const auto batch = asked.share ? pack_shared(examples, 2) : pack(examples, 2);
-    std::vector<RoutingByLayer> routing(batch.micro_batch_ends().size());
+    const auto batch = asked.share ? data::pack_shared(examples, 2) : data::pack(examples, 2);
+    std::vector<nn::RoutingByLayer> routing(batch.micro_batch_ends().size());
     const Waits waits;
     const auto losses = model->losses(batch, {.adapters = &leaves.adapters,
                                               .base_change = &leaves.change,
                                               .router = leaves.router,
-                                              .compute = {.engine = Engine::kAten, .inner = at::kBFloat16},
+                                              .compute = {.engine = nn::Engine::kAten, .inner = at::kBFloat16},
                                               .routing = routing});
     auto total = losses[0].sum;
     for (size_t i = 1; i < losses.size(); ++i) total = total + losses[i].sum;
-    if (!routing[0].empty()) total = total + load_balance_loss(routing[0]);
+    if (!routing[0].empty()) total = total + nn::load_balance_loss(routing[0]);
     total.backward();
     EXPECT_EQ(Waits::text(), "");
   }
@@ -360,4 +364,4 @@ TEST_P(Engines, NothingInAStepOfAtenWaitsForTheDevice) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

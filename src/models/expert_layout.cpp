@@ -7,17 +7,17 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 /// Returns the tensor that contains a site in `layout`; empty if the layout has the model's own matrices.
-std::string fused_name(const Site& site, ExpertLayout layout) {
+std::string fused_name(const lora::Site& site, ExpertLayout layout) {
   const auto& place = site.fused;
   if (place.module.empty() || layout == ExpertLayout::kOriginal) return place.stored;
   return concat(place.module, place.parameter.substr(place.parameter.rfind('.')));
 }
 
-void add_site(const Site& site, const std::string& name, FusedTensors& all) {
+void add_site(const lora::Site& site, const std::string& name, FusedTensors& all) {
   auto& tensor = all[name];
   tensor.sizes = {site.fused.parts * site.out, site.in};
   if (site.experts > 0) tensor.sizes.insert(tensor.sizes.begin(), site.experts);
@@ -46,7 +46,7 @@ void split_one(TensorMap& tensors, const std::string& name, const FusedTensor& f
 
 }  // namespace
 
-FusedTensors fused_tensors(const Sites& sites, ExpertLayout layout) {
+FusedTensors fused_tensors(const lora::Sites& sites, ExpertLayout layout) {
   FusedTensors all;
   for (const auto& [site_name, site] : sites) {
     const auto name = fused_name(site, layout);
@@ -55,7 +55,7 @@ FusedTensors fused_tensors(const Sites& sites, ExpertLayout layout) {
   return all;
 }
 
-void split_fused(TensorMap& tensors, const Sites& sites, const std::string& origin) {
+void split_fused(TensorMap& tensors, const lora::Sites& sites, const std::string& origin) {
   for (const auto layout : {ExpertLayout::kOriginal, ExpertLayout::kFused})
     for (const auto& [name, fused] : fused_tensors(sites, layout)) split_one(tensors, name, fused, origin);
 }
@@ -83,4 +83,4 @@ TensorMaker fused_maker(const FusedTensors& fused, const TensorMaker& make) {
   };
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -10,7 +10,7 @@
 #include "lora/adapter.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Rows of a fused tensor that form one matrix of the model.
 struct FusedSlice {
@@ -28,12 +28,12 @@ using FusedTensors = std::map<std::string, FusedTensor>;
 
 /// Returns the fused tensors of a checkpoint in `layout`, by name. It is empty if the layout has only the model's own
 /// matrices.
-FusedTensors fused_tensors(const Sites& sites, ExpertLayout layout);
+FusedTensors fused_tensors(const lora::Sites& sites, ExpertLayout layout);
 
 /// Replaces every fused tensor of either layout by views of its matrices.
 /// \param origin  the folder, for errors
 /// \throws kCheckpoint when a fused tensor has another shape, or a matrix exists in both layouts
-void split_fused(TensorMap& tensors, const Sites& sites, const std::string& origin);
+void split_fused(TensorMap& tensors, const lora::Sites& sites, const std::string& origin);
 
 /// Replaces the matrices in `shapes` by the fused tensors that contain them, as tensors without storage.
 TensorMap fused_shapes(TensorMap shapes, const FusedTensors& fused);
@@ -41,4 +41,4 @@ TensorMap fused_shapes(TensorMap shapes, const FusedTensors& fused);
 /// keeps references to both arguments.
 TensorMaker fused_maker(const FusedTensors& fused, const TensorMaker& make);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -8,7 +8,7 @@
 #include "models/checkpoint.h"
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 using testing::kSequences;
@@ -31,7 +31,7 @@ class ExpertLayouts : public ::testing::TestWithParam<const char*> {
     return folder;
   }
   static at::Tensor hidden(const fs::path& folder, const BaseStorage& storage = {}) {
-    return load_model(folder, storage)->hidden(pack_ids(kSequences), {});
+    return load_model(folder, storage)->hidden(data::pack_ids(testing::kSequences), {});
   }
 
   const testing::TemporaryFolder temporary_;
@@ -94,4 +94,4 @@ TEST(ExpertLayout, DenseModelsHaveNoFusedTensors) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -7,14 +7,14 @@
 #include "models/causal_lm.h"
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 using testing::kSequences;
 using testing::make_model;
 
 TEST(Qwen3Moe, ReadsHeadWidthAndExpertWidth) {
-  const auto weights = make_model("qwen3_moe", BaseDtype::kFloat32, {{"head_dim", 4}})->parameters();
+  const auto weights = testing::make_model("qwen3_moe", BaseDtype::kFloat32, {{"head_dim", 4}})->parameters();
   EXPECT_EQ(weights.at("model.layers.0.self_attn.q_proj.weight").sizes(), at::IntArrayRef({6 * 4, 12}));
   EXPECT_EQ(weights.at("model.layers.0.self_attn.o_proj.weight").sizes(), at::IntArrayRef({12, 6 * 4}));
   EXPECT_EQ(weights.at("model.layers.0.self_attn.k_norm.weight").sizes(), at::IntArrayRef({4}));
@@ -23,22 +23,22 @@ TEST(Qwen3Moe, ReadsHeadWidthAndExpertWidth) {
 
 TEST(Qwen3Moe, HasDenseLayersBetweenSparseOnesAndWhereListed) {
   const Json five{{"num_hidden_layers", 5}};
-  const auto model = make_model("qwen3_moe", BaseDtype::kFloat32, five);
+  const auto model = testing::make_model("qwen3_moe", BaseDtype::kFloat32, five);
   EXPECT_EQ(model->spec().moe_layers, (std::vector<std::string>{"model.layers.1.mlp", "model.layers.3.mlp"}));
-  EXPECT_EQ(model->all_sites().at("model.layers.4.mlp.up_proj").role, SiteRole::kMlp);
+  EXPECT_EQ(model->all_sites().at("model.layers.4.mlp.up_proj").role, lora::SiteRole::kMlp);
   EXPECT_TRUE(model->spec().gguf.architecture.empty()) << "llama.cpp knows no dense layer there";
   auto named = five;
   named["mlp_only_layers"] = {1, 4};
-  EXPECT_EQ(make_model("qwen3_moe", BaseDtype::kFloat32, named)->spec().moe_layers,
+  EXPECT_EQ(testing::make_model("qwen3_moe", BaseDtype::kFloat32, named)->spec().moe_layers,
             std::vector<std::string>{"model.layers.3.mlp"});
 }
 
 TEST(Qwen3Moe, RefusesASlidingWindow) {
-  EXPECT_THROW(make_model("qwen3_moe", BaseDtype::kFloat32, {{"use_sliding_window", true}}), Error);
+  EXPECT_THROW(testing::make_model("qwen3_moe", BaseDtype::kFloat32, {{"use_sliding_window", true}}), Error);
 }
 
 TEST(Mixtral, UsesCommonSiteNamesAndItsCheckpointsModuleNames) {
-  const auto model = make_model("mixtral", BaseDtype::kFloat32);
+  const auto model = testing::make_model("mixtral", BaseDtype::kFloat32);
   const auto& up = model->all_sites().at("model.layers.1.block_sparse_moe.experts.up_proj");
   EXPECT_EQ(up.modules[4], "model.layers.1.block_sparse_moe.experts.4.w3");
   EXPECT_EQ(up.fused.module, "model.layers.1.mlp.experts");
@@ -46,14 +46,14 @@ TEST(Mixtral, UsesCommonSiteNamesAndItsCheckpointsModuleNames) {
 }
 
 TEST(Mixtral, AcceptsAWindowThatCoversAllPositions) {
-  EXPECT_NO_THROW(make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 32}}));
-  EXPECT_THROW(make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 31}}), Error);
+  EXPECT_NO_THROW(testing::make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 32}}));
+  EXPECT_THROW(testing::make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 31}}), Error);
 }
 
 TEST(GraniteMoe, AppliesItsScalingFactors) {
-  const auto batch = pack_ids(kSequences);
+  const auto batch = data::pack_ids(testing::kSequences);
   const auto hidden = [&](const Json& change) {
-    return make_model("granitemoe", BaseDtype::kFloat64, change)->hidden(batch, {});
+    return testing::make_model("granitemoe", BaseDtype::kFloat64, change)->hidden(batch, {});
   };
   const auto plain = hidden({{"logits_scaling", 1.0}});
   EXPECT_LT(testing::max_difference(hidden({{"logits_scaling", 8.0}}) * 8, plain), 1e-12);
@@ -73,17 +73,18 @@ std::string granite_name(std::string name) {
 
 // There are 6 heads of width 2. Other families scale scores by 1 / sqrt(2).
 TEST(GraniteMoe, EqualsMixtralWithoutItsFactors) {
-  const auto batch = pack_ids(kSequences);
-  const auto granite = make_model("granitemoe", BaseDtype::kFloat64,
-                                  {{"embedding_multiplier", 1},
-                                   {"logits_scaling", 1},
-                                   {"residual_multiplier", 1},
-                                   {"attention_multiplier", std::sqrt(0.5)}});
-  const auto mixtral = make_model("mixtral", BaseDtype::kFloat64, {{"rope_theta", 10000.0}, {"rms_norm_eps", 1e-6}});
+  const auto batch = data::pack_ids(testing::kSequences);
+  const auto granite = testing::make_model("granitemoe", BaseDtype::kFloat64,
+                                           {{"embedding_multiplier", 1},
+                                            {"logits_scaling", 1},
+                                            {"residual_multiplier", 1},
+                                            {"attention_multiplier", std::sqrt(0.5)}});
+  const auto mixtral =
+      testing::make_model("mixtral", BaseDtype::kFloat64, {{"rope_theta", 10000.0}, {"rms_norm_eps", 1e-6}});
   const auto from = granite->parameters();
   for (auto& [name, tensor] : mixtral->parameters()) at::Tensor(tensor).copy_(from.at(granite_name(name)));
   EXPECT_LT(testing::max_difference(granite->hidden(batch, {}), mixtral->hidden(batch, {})), 1e-5);
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

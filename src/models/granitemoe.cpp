@@ -5,7 +5,7 @@
 #include "base/plain/text.h"
 #include "models/decoder.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 MixtureNames granite_names() {
@@ -49,4 +49,4 @@ ModelEntry granitemoe() {
                       "logits_scaling": 2.0, "residual_multiplier": 0.6, "attention_multiplier": 0.3})"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

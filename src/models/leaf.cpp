@@ -6,10 +6,10 @@
 #include "nn/dense/linear.h"
 #include "nn/dense/norm.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
-const LoraFactors* factors_in(const AdapterState* state, const std::string& site) {
+const lora::LoraFactors* factors_in(const lora::AdapterState* state, const std::string& site) {
   if (!state) return nullptr;
   const auto found = state->find(site);
   return found == state->end() ? nullptr : &found->second;
@@ -23,15 +23,15 @@ at::Tensor ModelBuilder::take(const std::string& name, at::IntArrayRef sizes) {
   return tensor;
 }
 
-FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes) {
+nn::FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes) {
   auto weight = source_.take_weight(name, sizes);
   list(name, weight.values_OI);
   if (weight.scales_O.defined()) list(name + ".scales", weight.scales_O);
   return weight;
 }
 
-FrozenWeight ModelBuilder::take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
-                                     const std::string& name, at::IntArrayRef sizes) {
+nn::FrozenWeight ModelBuilder::take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index,
+                                         int64_t first, const std::string& name, at::IntArrayRef sizes) {
   const auto weight = source_.take_weight(name, sizes);
   const auto& values_OI = weight.values_OI;
   EK_CHECK(!weight.scales_O.defined(), kConfig, "engine aten with a base in int8, supported: stored");
@@ -47,28 +47,29 @@ void ModelBuilder::list(const std::string& name, const at::Tensor& tensor) {
   EK_CHECK(is_new, kInternal, "a model of family ", spec.family, " takes tensor ", name, " twice");
 }
 
-double& ModelBuilder::work_of(SiteRole role) {
+double& ModelBuilder::work_of(lora::SiteRole role) {
   switch (role) {
-    case SiteRole::kAttention:
+    case lora::SiteRole::kAttention:
       return spec.work.attention;
-    case SiteRole::kExpert:
+    case lora::SiteRole::kExpert:
       return spec.work.experts;
-    case SiteRole::kRouter:
+    case lora::SiteRole::kRouter:
       return spec.work.router;
     default:
       return spec.work.mlp;
   }
 }
 
-GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) const {
+lora::GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) const {
   return {.tensor = concat("blk.", layer, ".", name, ".weight"),
           .interleaved_heads = spec.gguf.interleaves_heads ? heads : 0};
 }
 
 FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
-    : site_(spec.site), exact_(spec.role == SiteRole::kRouter || spec.out == 1) {
+    : site_(spec.site), exact_(spec.role == lora::SiteRole::kRouter || spec.out == 1) {
   const auto name = spec.module + ".weight";
-  weight_ = exact_ ? FrozenWeight(model.take(name, {spec.out, spec.in})) : model.take_weight(name, {spec.out, spec.in});
+  weight_ =
+      exact_ ? nn::FrozenWeight(model.take(name, {spec.out, spec.in})) : model.take_weight(name, {spec.out, spec.in});
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
   model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
   if (!site_.empty())
@@ -83,11 +84,11 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
   auto compute = options.compute;
   if (exact_) compute.inner = at::kFloat;
-  const auto y_TO = linear(x_TI, weight_, factors_at(options, site_), compute);
+  const auto y_TO = nn::linear(x_TI, weight_, factors_at(options, site_), compute);
   return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
 }
 
-SiteFactors factors_at(const ForwardOptions& options, const std::string& site) {
+lora::SiteFactors factors_at(const ForwardOptions& options, const std::string& site) {
   return {factors_in(options.adapters, site), factors_in(options.base_change, site)};
 }
 
@@ -96,8 +97,8 @@ Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, Model
 }
 
 at::Tensor Norm::operator()(const at::Tensor& x_RD, const ForwardOptions& options) const {
-  return spec_.kind == NormKind::kRms ? rms_norm(x_RD, weight_D_, spec_.eps, options.compute)
-                                      : layer_norm(x_RD, {}, {}, spec_.eps);
+  return spec_.kind == NormKind::kRms ? nn::rms_norm(x_RD, weight_D_, spec_.eps, options.compute)
+                                      : nn::layer_norm(x_RD, {}, {}, spec_.eps);
 }
 
 Activation read_activation(const ModelConfig& config) {
@@ -121,4 +122,4 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -16,7 +16,7 @@
 #include "nn/attention/aten_layout.h"
 #include "nn/attention/attention.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Collects the tensors, sites and cost of a model under construction.
 class ModelBuilder {
@@ -27,25 +27,25 @@ class ModelBuilder {
   /// \throws kCheckpoint as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.
-  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
+  nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight and copies it into rows [first, first + sizes[0]) of matrix `index` of a stack [experts, rows, I].
   /// The first call for a stack allocates it.
   /// \return a view of the copied rows
   /// \throws kConfig when the source gives int8 weights
-  FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
-                         const std::string& name, at::IntArrayRef sizes);
-  Engine engine() const { return source_.engine(); }
+  nn::FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
+                             const std::string& name, at::IntArrayRef sizes);
+  nn::Engine engine() const { return source_.engine(); }
   /// Returns the counter of the multiply-adds of frozen linears with this role: per token, for experts per selected
   /// expert.
-  double& work_of(SiteRole role);
+  double& work_of(lora::SiteRole role);
   /// Returns the name under which llama.cpp stores a linear of the current layer.
   /// \param name   llama.cpp's name of the linear, as in "attn_q"
   /// \param heads  number of query or key heads; 0 for other linears
-  GgufPlace gguf_place(std::string_view name, int64_t heads = 0) const;
+  lora::GgufPlace gguf_place(std::string_view name, int64_t heads = 0) const;
 
   ModelSpec spec;
   int64_t layer = 0;  ///< index of the layer under construction
-  Sites sites;
+  lora::Sites sites;
   TensorMap parameters;
 
  private:
@@ -56,11 +56,11 @@ class ModelBuilder {
 
 /// Holds the arguments of one layer's forward pass. Everything is borrowed.
 struct LayerPass {
-  const PackedBatch& batch;
-  const RotaryTable& rotary;  ///< rotary table for the rows of the batch
+  const data::PackedBatch& batch;
+  const nn::RotaryTable& rotary;  ///< rotary table for the rows of the batch
   const ForwardOptions& options;
-  const aten::Layout* layout = nullptr;  ///< layout of the batch on the device; engine aten only
-  aten::CacheWindow* window = nullptr;   ///< view of the cache; engine aten only
+  const nn::aten::Layout* layout = nullptr;  ///< layout of the batch on the device; engine aten only
+  nn::aten::CacheWindow* window = nullptr;   ///< view of the cache; engine aten only
   /// Indices of each sequence's last row, when only those are needed; undefined: all rows are needed.
   at::Tensor queries_N{};
   /// Returns the rows of `x` that `queries_N` selects.
@@ -74,10 +74,10 @@ struct LinearSpec {
   std::string site;    ///< site name for adapters; empty: no adapter may be added
   std::string module;  ///< module name in the checkpoint
   int64_t in = 0, out = 0;
-  SiteRole role = SiteRole::kMlp;
+  lora::SiteRole role = lora::SiteRole::kMlp;
   bool bias = false;
-  FusedPlace fused{};
-  GgufPlace gguf{};
+  lora::FusedPlace fused{};
+  lora::GgufPlace gguf{};
 };
 
 /// A frozen linear layer with optional factors of the adapter and of the change of the base: y = x W^T + factors(x) (+
@@ -91,12 +91,12 @@ class FrozenLinear {
  private:
   std::string site_;
   bool exact_ = false;  // true for routers and gates: computed in the activations' type, whatever Compute::inner is
-  FrozenWeight weight_;
+  nn::FrozenWeight weight_;
   at::Tensor bias_O_;
 };
 
 /// Returns the adapter's factors and those of the change of the base at a site.
-SiteFactors factors_at(const ForwardOptions& options, const std::string& site);
+lora::SiteFactors factors_at(const ForwardOptions& options, const std::string& site);
 
 /// Selects the normalisation of hidden states.
 enum class NormKind {
@@ -134,4 +134,4 @@ Activation read_activation(const ModelConfig& config);
 /// Applies an activation element by element.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -8,13 +8,13 @@
 
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
-const ForwardOptions kOwn{.compute = {.products = MatmulKernel::kFp32Exact}};
-const std::array kRounding{ForwardOptions{.compute = {.products = MatmulKernel::kBf16Vendor}},
-                           ForwardOptions{.compute = {.products = MatmulKernel::kBf16Dot}},
-                           ForwardOptions{.compute = {.products = MatmulKernel::kBf16Tile}}};
+const ForwardOptions kOwn{.compute = {.products = nn::MatmulKernel::kFp32Exact}};
+const std::array kRounding{ForwardOptions{.compute = {.products = nn::MatmulKernel::kBf16Vendor}},
+                           ForwardOptions{.compute = {.products = nn::MatmulKernel::kBf16Dot}},
+                           ForwardOptions{.compute = {.products = nn::MatmulKernel::kBf16Tile}}};
 
 std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64_t vocabulary) {
   return testing::make_model(family, BaseDtype::kBFloat16,
@@ -33,7 +33,7 @@ TEST(MatmulTables, ApplyToFeedForwardBlocks) {
   const c10::NoGradGuard no_grad;
   for (const std::string_view family : {"olmoe", "olmo"}) {
     const auto model = model_of(family, 1030, 11);
-    const auto batch = pack_ids(testing::kSequences);
+    const auto batch = data::pack_ids(testing::kSequences);
     const auto own = model->hidden(batch, kOwn);
     for (const auto& options : kRounding) {
       const auto rounded = model->hidden(batch, options);
@@ -47,7 +47,7 @@ TEST(MatmulTables, ApplyToFeedForwardBlocks) {
 TEST(MatmulTables, ApplyToTheHead) {
   const c10::NoGradGuard no_grad;
   const auto model = model_of("olmo", 7, 1030);
-  const auto batch = pack_ids(testing::kSequences);
+  const auto batch = data::pack_ids(testing::kSequences);
   const auto hidden = model->hidden(batch, kOwn);
   for (const auto& options : kRounding) {
     ASSERT_TRUE(at::equal(model->hidden(batch, options), hidden)) << "nothing but the head is large here";
@@ -59,4 +59,4 @@ TEST(MatmulTables, ApplyToTheHead) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -7,7 +7,7 @@
 #include "base/plain/log.h"
 #include "nn/dense/loss.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 constexpr double kFloat = 4;
@@ -86,14 +86,14 @@ int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
   const double workspaces = d(pass.threads) * tokens * (2 * hidden + 4 * spec.work.widest);
   const double head = 3 * d(pass.targets) * hidden;
   return bytes(kFloat * (residual + slots + workspaces + head) +
-               std::min(1.25 * d(kLogitsBytes), 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
+               std::min(1.25 * d(nn::kLogitsBytes), 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
 }
 
-int64_t cache_bytes(const KvShape& shape, int64_t tokens) { return bytes(d(shape.token_bytes()) * d(tokens)); }
+int64_t cache_bytes(const nn::KvShape& shape, int64_t tokens) { return bytes(d(shape.token_bytes()) * d(tokens)); }
 
-int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, KvType type) {
-  const double each = type == KvType::kBFloat16 ? kFloat / 2 : kFloat;
+int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, nn::KvType type) {
+  const double each = type == nn::KvType::kBFloat16 ? kFloat / 2 : kFloat;
   return bytes(each * 2 * d(spec.num_layers) * d(spec.num_kv_heads * spec.head_width) * d(sequences) * d(tokens));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

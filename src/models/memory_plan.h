@@ -11,7 +11,7 @@
 #include "base/system/machine.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// One part of an estimate.
 struct MemoryPart {
@@ -63,8 +63,8 @@ int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
 /// in chunks.
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass);
 /// Returns the bytes of keys and values of `tokens` tokens, all sequences together.
-int64_t cache_bytes(const KvShape& shape, int64_t tokens);
+int64_t cache_bytes(const nn::KvShape& shape, int64_t tokens);
 /// Returns the bytes of keys and values of `sequences` sequences of `tokens` tokens each.
-int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, KvType type = KvType::kExact);
+int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, nn::KvType type = nn::KvType::kExact);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

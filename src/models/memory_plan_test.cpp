@@ -7,7 +7,7 @@
 #include "base/plain/error.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -85,4 +85,4 @@ TEST(MemoryPlan, KeptBytesOfOlmoeFollowItsShapes) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

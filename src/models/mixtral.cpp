@@ -3,7 +3,7 @@
 // Source: Mixtral (Jiang et al. 2024); layout and order of operations of transformers' MixtralForCausalLM.
 #include "models/decoder.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 DecoderSpec mixtral_decoder(const ModelConfig& config) {
@@ -28,4 +28,4 @@ ModelEntry mixtral() {
                                          .example = R"({"num_local_experts": 6, "num_experts_per_tok": 3})"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

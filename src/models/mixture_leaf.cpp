@@ -7,7 +7,7 @@
 #include "base/plain/error.h"
 #include "nn/moe/aten_routing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 double product(int64_t x, int64_t y) { return static_cast<double>(x) * static_cast<double>(y); }
@@ -44,7 +44,7 @@ MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, Mod
   const auto& names = spec_.names;
   const std::string gate_up = names.fused + ".experts.gate_up_proj", down = names.fused + ".experts.down_proj";
   const auto stored = [&](const std::string& name) { return name.empty() ? name : concat(module_, ".", name); };
-  FusedPlace place{.parameter = gate_up, .parts = 2, .stored = stored(names.stored_gate_up)};
+  lora::FusedPlace place{.parameter = gate_up, .parts = 2, .stored = stored(names.stored_gate_up)};
   experts_.gate = take_stack(gate_site_, names.expert.gate, place, "ffn_gate_exps", model);
   place.part = 1;
   experts_.up = take_stack(up_site_, names.expert.up, place, "ffn_up_exps", model);
@@ -69,7 +69,7 @@ void MixtureLeaf::take_router(ModelBuilder& model) {
                           .module = name,
                           .in = model.spec.hidden_size,
                           .out = spec_.experts,
-                          .role = SiteRole::kRouter,
+                          .role = lora::SiteRole::kRouter,
                           .fused = {.module = concat(fused_block(), ".", fused),
                                     .parameter = concat(spec_.names.fused, ".", fused, ".weight")},
                           .gguf = std::move(gguf)},
@@ -87,33 +87,34 @@ void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
 }
 
 /// Takes one projection of all experts, each a tensor of the checkpoint, and adds the site.
-std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name,
-                                                  FusedPlace fused, std::string_view gguf, ModelBuilder& model) {
+std::vector<nn::FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name,
+                                                      lora::FusedPlace fused, std::string_view gguf,
+                                                      ModelBuilder& model) {
   const bool down = site_name == down_site_;
   const int64_t hidden = model.spec.hidden_size;
-  Site site{.experts = spec_.experts,
-            .in = down ? spec_.width : hidden,
-            .out = down ? hidden : spec_.width,
-            .moe_layer = module_,
-            .role = SiteRole::kExpert};
+  lora::Site site{.experts = spec_.experts,
+                  .in = down ? spec_.width : hidden,
+                  .out = down ? hidden : spec_.width,
+                  .moe_layer = module_,
+                  .role = lora::SiteRole::kExpert};
   site.fused = std::move(fused);
   site.fused.module = fused_block() + ".experts";
   site.gguf = model.gguf_place(gguf);
-  std::vector<FrozenWeight> stack;
+  std::vector<nn::FrozenWeight> stack;
   for (int64_t e = 0; e < spec_.experts; ++e) {
     site.modules.push_back(concat(module_, ".", spec_.names.experts, ".", e, ".", name));
     stack.push_back(take_expert(site, e, site_name, model));
   }
-  model.work_of(SiteRole::kExpert) += product(site.in, site.out);
+  model.work_of(lora::SiteRole::kExpert) += product(site.in, site.out);
   model.sites[site_name] = std::move(site);
   return stack;
 }
 
 /// Takes one matrix of an expert. For engine aten, gate and up of all experts form one stack and down another.
-FrozenWeight MixtureLeaf::take_expert(const Site& site, int64_t index, const std::string& site_name,
-                                      ModelBuilder& model) {
+nn::FrozenWeight MixtureLeaf::take_expert(const lora::Site& site, int64_t index, const std::string& site_name,
+                                          ModelBuilder& model) {
   const auto name = site.modules.back() + ".weight";
-  if (model.engine() != Engine::kAten) return model.take_weight(name, {site.out, site.in});
+  if (model.engine() != nn::Engine::kAten) return model.take_weight(name, {site.out, site.in});
   const bool down = site_name == down_site_, up = site_name == up_site_;
   return model.take_into(down ? experts_.down_stack : experts_.gate_up_stack, spec_.experts,
                          down ? site.out : 2 * site.out, index, up ? site.out : 0, name, {site.out, site.in});
@@ -126,27 +127,27 @@ at::Tensor MixtureLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass
 
 at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) const {
   const auto& options = pass.options;
-  RouterOptions router = options.router;
+  nn::RouterOptions router = options.router;
   if (router.top_k == 0) router.top_k = spec_.top_k;
   const auto phi = router.modulation.find(module_);
   const auto logits_RE = router_(x_RD, options);
-  const auto routing = route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
-                             spec_.gate.renormalise, options.compute);
+  const auto routing = nn::route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
+                                 spec_.gate.renormalise, options.compute);
   if (!options.routing.empty()) record(logits_RE, routing, pass);
-  return experts(x_RD, routing, experts_,
-                 {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
-                 options.compute);
+  return nn::experts(x_RD, routing, experts_,
+                     {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
+                     options.compute);
 }
 
 // Records the routing. Tokens that share a row are counted separately.
-void MixtureLeaf::record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const {
+void MixtureLeaf::record(const at::Tensor& logits_RE, const nn::Routing& routing, const LayerPass& pass) const {
   const auto& rows_T = pass.batch.rows_T;
   const auto each = [&](const at::Tensor& x) {
-    if (pass.layout) return pass.layout->copies.defined() ? aten::gather_rows(x, pass.layout->copies) : x;
+    if (pass.layout) return pass.layout->copies.defined() ? nn::aten::gather_rows(x, pass.layout->copies) : x;
     return rows_T.defined() ? x.index_select(0, rows_T) : x;
   };
   const auto counts_of = [&](const at::Tensor& experts_TK) {
-    return pass.layout ? aten::counts_of(experts_TK, spec_.experts)
+    return pass.layout ? nn::aten::counts_of(experts_TK, spec_.experts)
                        : at::bincount(experts_TK.reshape({-1}), {}, spec_.experts);
   };
   const auto experts_TK = each(routing.experts);
@@ -166,4 +167,4 @@ at::Tensor MixtureLeaf::shared(const at::Tensor& x_RD, const LayerPass& pass) co
   return shared_gate_ ? at::sigmoid((*shared_gate_)(x_RD, pass.options)) * y_RD : y_RD;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

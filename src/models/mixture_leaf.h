@@ -12,7 +12,7 @@
 #include "models/mlp_leaf.h"
 #include "nn/moe/experts.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Module names relative to the block: the router, expert e ("experts.<e>.gate_proj"), the shared expert and its gate.
 struct MixtureNames {
@@ -62,20 +62,21 @@ class MixtureLeaf {
  private:
   void take_router(ModelBuilder& model);
   std::string fused_block() const;
-  std::vector<FrozenWeight> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
-                                       std::string_view gguf, ModelBuilder& model);
-  FrozenWeight take_expert(const Site& site, int64_t index, const std::string& site_name, ModelBuilder& model);
+  std::vector<nn::FrozenWeight> take_stack(const std::string& site_name, const std::string& name,
+                                           lora::FusedPlace fused, std::string_view gguf, ModelBuilder& model);
+  nn::FrozenWeight take_expert(const lora::Site& site, int64_t index, const std::string& site_name,
+                               ModelBuilder& model);
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
   at::Tensor routed(const at::Tensor& x_RD, const LayerPass& pass) const;
   at::Tensor shared(const at::Tensor& x_RD, const LayerPass& pass) const;
-  void record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const;
+  void record(const at::Tensor& logits_RE, const nn::Routing& routing, const LayerPass& pass) const;
 
   MixtureSpec spec_;
   std::string module_, gate_site_, up_site_, down_site_;
   FrozenLinear router_;
-  ExpertWeights experts_;
+  nn::ExpertWeights experts_;
   std::optional<MlpLeaf> shared_;
   std::optional<FrozenLinear> shared_gate_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

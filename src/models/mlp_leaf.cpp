@@ -6,17 +6,18 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model) : activation_(spec.activation) {
   const int64_t hidden = model.spec.hidden_size;
   const auto place = [&](std::string_view name) { return model.gguf_place(concat(name, spec.gguf_suffix)); };
-  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out, GgufPlace gguf) {
+  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out,
+                           lora::GgufPlace gguf) {
     return FrozenLinear({.site = concat(module, ".", site),
                          .module = concat(module, ".", name),
                          .in = in,
                          .out = out,
-                         .role = SiteRole::kMlp,
+                         .role = lora::SiteRole::kMlp,
                          .bias = spec.bias,
                          .gguf = std::move(gguf)},
                         model);
@@ -34,4 +35,4 @@ at::Tensor MlpLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) co
   return down_(activate(activation_, gate_(x_RD, options)) * up_(x_RD, options), options);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -9,7 +9,7 @@
 
 #include "models/leaf.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Module names of the three linears relative to the block. Mixtral's are w1, w3 and w2.
 struct GatedNames {
@@ -38,4 +38,4 @@ class MlpLeaf {
   FrozenLinear gate_, up_, down_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

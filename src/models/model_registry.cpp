@@ -6,7 +6,7 @@
 #include "base/plain/hub_cache.h"
 #include "models/checkpoint.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 ModelEntry olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe();
 
@@ -79,7 +79,7 @@ std::unique_ptr<TensorSource> draws_of(const ModelConfig& config, BaseDtype dtyp
 std::unique_ptr<CausalLm> init_model(const fs::path& config_json, const BaseStorage& storage, uint64_t seed) {
   const auto config = ModelConfig::load(config_json);
   auto draws = draws_of(config, storage.dtype, seed);
-  if (storage.engine == Engine::kAten) draws = placed_source(std::move(draws), storage.device);
+  if (storage.engine == nn::Engine::kAten) draws = placed_source(std::move(draws), storage.device);
   return family_of(config).make(config, *draws);
 }
 
@@ -106,4 +106,4 @@ fs::path resolve_model_path(const std::string& path) {
   return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -2,7 +2,7 @@
 // Source: OLMo (Groeneveld et al. 2024); layout and order of operations of transformers' OlmoForCausalLM.
 #include "models/decoder.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 DecoderSpec olmo_decoder(const ModelConfig& config) {
@@ -25,4 +25,4 @@ ModelEntry olmo() {
                                       .example = R"({"tie_word_embeddings": true})"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -2,7 +2,7 @@
 // Source: OLMoE (Muennighoff et al. 2024); layout and order of operations of transformers' OlmoeForCausalLM.
 #include "models/decoder.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 /// Checks that the total width of the heads equals hidden_size, because the QK-norm has that width.
@@ -37,4 +37,4 @@ ModelEntry olmoe() {
                                        .example = R"({"num_experts": 6, "num_experts_per_tok": 3})"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -10,7 +10,7 @@
 #include "base/system/machine.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 // Version of the rounding and of the file format. Another version makes another file.
@@ -23,8 +23,8 @@ class QuantizingSource : public TensorSource {
   explicit QuantizingSource(std::unique_ptr<TensorSource> stored) : stored_(std::move(stored)) {}
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override { return stored_->take(name, sizes); }
-  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
-    return quantized(stored_->take(name, sizes));
+  nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
+    return nn::quantized(stored_->take(name, sizes));
   }
   bool has(const std::string& name) const override { return stored_->has(name); }
   void leave(std::string_view prefix) override { stored_->leave(prefix); }
@@ -40,7 +40,7 @@ class QuantizedSource final : public QuantizingSource {
   QuantizedSource(std::unique_ptr<TensorSource> stored, const fs::path& file)
       : QuantizingSource(std::move(stored)), file_(file.string()), tensors_(load_safetensors(file).tensors) {}
 
-  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
+  nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
     const auto values = tensors_.find(name), scales = tensors_.find(concat(name, kScales));
     EK_CHECK(values != tensors_.end() && scales != tensors_.end() && values->second.sizes() == sizes &&
                  scales->second.sizes() == sizes.slice(0, 1),
@@ -93,7 +93,7 @@ void write_quantized(const fs::path& folder, const OpenStored& open, const fs::p
     }
   stream_safetensors(file, shapes, [&](const std::string& name) {
     const bool is_scale = name.ends_with(kScales);
-    const auto weight = quantized(weights.at(is_scale ? name.substr(0, name.size() - kScales.size()) : name));
+    const auto weight = nn::quantized(weights.at(is_scale ? name.substr(0, name.size() - kScales.size()) : name));
     release_mapped_pages();
     return is_scale ? weight.scales_O : weight.values_OI;
   });
@@ -137,4 +137,4 @@ std::unique_ptr<TensorSource> quantized_source(std::unique_ptr<TensorSource> sto
   return std::make_unique<QuantizedSource>(std::move(stored), cached_file(folder, open, cache));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -8,11 +8,11 @@
 #include "lora/adapter.h"
 #include "models/tensor_source.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Opens the checkpoint again, in its stored format.
 /// \param sites  sites of the model, which locate its matrices in fused tensors
-using OpenStored = std::function<std::unique_ptr<TensorSource>(const Sites& sites)>;
+using OpenStored = std::function<std::unique_ptr<TensorSource>(const lora::Sites& sites)>;
 
 /// Returns a source that gives the weights of matrix products as row-scaled int8 (nn/dense/frozen_weight.h) and all
 /// other tensors as `stored` gives them.
@@ -27,4 +27,4 @@ std::unique_ptr<TensorSource> quantized_source(std::unique_ptr<TensorSource> sto
                                                const std::filesystem::path& folder, const OpenStored& open,
                                                const std::filesystem::path& cache);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -8,10 +8,10 @@
 #include "base/testing.h"
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
-using evenkeel::testing::kSequences;
+using testing::kSequences;
 
 class QuantizedBase : public ::testing::Test {
  protected:
@@ -33,7 +33,7 @@ class QuantizedBase : public ::testing::Test {
   }
   static at::Tensor hidden(const CausalLm& model) {
     const c10::NoGradGuard no_grad;
-    return model.hidden(pack_ids(kSequences), {});
+    return model.hidden(data::pack_ids(testing::kSequences), {});
   }
 
   testing::TemporaryFolder folder_;
@@ -98,4 +98,4 @@ TEST_F(QuantizedBase, ShapesHaveTheBytesOfTheTensors) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

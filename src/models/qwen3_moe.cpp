@@ -5,7 +5,7 @@
 
 #include "models/decoder.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 /// Returns the indices of dense layers in ascending order.
@@ -51,4 +51,4 @@ ModelEntry qwen3_moe() {
                       "norm_topk_prob": true, "decoder_sparse_step": 2})"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -8,7 +8,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 constexpr std::string_view kScaling = "rope_scaling", kParameters = "rope_parameters", kTheta = "rope_theta",
@@ -76,13 +76,13 @@ struct Settings {
   }
 };
 
-void read_default(const Settings& /*settings*/, RopeSpec& /*rope*/) {}
+void read_default(const Settings& /*settings*/, nn::RopeSpec& /*rope*/) {}
 
-void read_linear(const Settings& settings, RopeSpec& rope) { rope.scaling = LinearRope{settings.factor()}; }
+void read_linear(const Settings& settings, nn::RopeSpec& rope) { rope.scaling = nn::LinearRope{settings.factor()}; }
 
 /// Type dynamic changes theta by the length of a text, never below max_position_embeddings. At that length the change
 /// is a factor of 1, apart from rounding.
-void read_dynamic(const Settings& settings, RopeSpec& rope) {
+void read_dynamic(const Settings& settings, nn::RopeSpec& rope) {
   const double factor = settings.factor();
   const auto width = static_cast<double>(settings.sizes.head_width),
              length = static_cast<double>(settings.sizes.max_positions);
@@ -92,11 +92,11 @@ void read_dynamic(const Settings& settings, RopeSpec& rope) {
                                       ", which is too large");
 }
 
-void read_llama3(const Settings& settings, RopeSpec& rope) {
-  const Llama3Rope read{.factor = settings.factor(),
-                        .low_freq_factor = settings.positive("low_freq_factor"),
-                        .high_freq_factor = settings.positive("high_freq_factor"),
-                        .trained_length = settings.trained_length()};
+void read_llama3(const Settings& settings, nn::RopeSpec& rope) {
+  const nn::Llama3Rope read{.factor = settings.factor(),
+                            .low_freq_factor = settings.positive("low_freq_factor"),
+                            .high_freq_factor = settings.positive("high_freq_factor"),
+                            .trained_length = settings.trained_length()};
   settings.block.at("high_freq_factor")
       .require(read.high_freq_factor > read.low_freq_factor, " is ", read.high_freq_factor,
                ", allowed: above low_freq_factor, which is ", read.low_freq_factor);
@@ -121,9 +121,9 @@ double yarn_attention(const Settings& settings, double factor) {
   return above != 0 && below != 0 ? of(above) / of(below) : of(1);
 }
 
-void read_yarn(const Settings& settings, RopeSpec& rope) {
+void read_yarn(const Settings& settings, nn::RopeSpec& rope) {
   const int64_t trained_length = settings.trained_length();
-  const YarnRope read{
+  const nn::YarnRope read{
       .factor = yarn_factor(settings, trained_length),
       .beta_fast = settings.if_not_zero("beta_fast", 32),
       .beta_slow = settings.if_not_zero("beta_slow", 1),
@@ -140,7 +140,7 @@ void read_yarn(const Settings& settings, RopeSpec& rope) {
 struct RopeType {
   std::string_view name;
   std::vector<std::string_view> keys;
-  void (*read)(const Settings& settings, RopeSpec& rope);
+  void (*read)(const Settings& settings, nn::RopeSpec& rope);
 };
 
 const std::vector<RopeType>& rope_types() {
@@ -177,16 +177,16 @@ void require_known_keys(const JsonView& block, const RopeType& type) {
 
 }  // namespace
 
-RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes) {
+nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes) {
   require_whole_heads(config.view());
   const auto block = rope_block(config);
   const RopeType* type = block ? &type_of(*block) : nullptr;  // first, so that an error names an unsupported type
   if (block) require_known_keys(*block, *type);
-  RopeSpec rope{.theta = read_theta(config, block, sizes.theta)};
+  nn::RopeSpec rope{.theta = read_theta(config, block, sizes.theta)};
   if (!block) return rope;
   require_whole_heads(*block);
   type->read({*block, config, sizes}, rope);
   return rope;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

@@ -4,7 +4,7 @@
 #include "models/checkpoint.h"
 #include "nn/attention/rotary.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Holds what RoPE needs besides its own settings.
 struct RopeSizes {
@@ -21,6 +21,6 @@ struct RopeSizes {
 /// Source: convert_rope_params_to_dict() and the functions of ROPE_INIT_FUNCTIONS of transformers 5.23.
 /// \throws kCheckpoint on partial RoPE, another type, an unknown key of the object, null, a value out of range, or two
 /// objects that differ
-RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes);
+nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

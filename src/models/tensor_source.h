@@ -9,7 +9,7 @@
 #include "nn/compute/compute.h"
 #include "nn/dense/frozen_weight.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Gives a model under construction its tensors, from a folder, random draws or shapes.
 class TensorSource {
@@ -19,16 +19,16 @@ class TensorSource {
   /// \throws kCheckpoint when it is missing, has another shape or is not of a floating type
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
   /// Returns a weight of matrix products, in the format in which the source stores such weights.
-  virtual FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
+  virtual nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
   /// Returns whether the tensor `name` exists and was not taken.
   virtual bool has(const std::string& name) const = 0;
   /// Discards every tensor whose name begins with `prefix`, as for layers that are not run.
   virtual void leave(std::string_view prefix) = 0;
   /// Returns the engine that will compute with the tensors. With kAten, the experts of a layer belong in one stack.
-  virtual Engine engine() const { return Engine::kKernels; }
+  virtual nn::Engine engine() const { return nn::Engine::kKernels; }
   /// Checks that every tensor was taken or discarded. Call it at the end.
   /// \throws kCheckpoint naming the first tensor that is left
   virtual void finish() = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

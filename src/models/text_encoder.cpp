@@ -15,7 +15,7 @@
 #include "nn/dense/linear.h"
 #include "nn/dense/norm.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 struct EncoderFamily {
@@ -154,25 +154,25 @@ at::Tensor TextEncoder::positions(std::span<const std::vector<int64_t>> sequence
 }
 
 at::Tensor TextEncoder::project(const at::Tensor& x_TI, const Affine& affine) {
-  return evenkeel::linear(x_TI, affine.weight).add_(affine.bias);
+  return nn::linear(x_TI, affine.weight).add_(affine.bias);
 }
 
 at::Tensor TextEncoder::norm(const at::Tensor& x_TD, const Affine& affine) const {
-  return layer_norm(x_TD, affine.weight, affine.bias, spec_.norm_eps);
+  return nn::layer_norm(x_TD, affine.weight, affine.bias, spec_.norm_eps);
 }
 
 at::Tensor TextEncoder::attention(const Layer& layer, const at::Tensor& x_TD, std::span<const int64_t> offsets) const {
   const auto heads = [&](const Affine& affine) {
     return project(x_TD, affine).view({x_TD.size(0), spec_.num_heads, -1});
   };
-  return project(full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets),
+  return project(nn::full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets),
                  layer.attention_output);
 }
 
 at::Tensor TextEncoder::hidden(std::span<const std::vector<int64_t>> sequences) const {
   const at::NoGradGuard no_grad;
   check(sequences);
-  const auto batch = pack_ids(sequences);
+  const auto batch = data::pack_ids(sequences);
   const auto dtype = words_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto rows = [&](const at::Tensor& table, const at::Tensor& ids_T) {
     return at::embedding(table, ids_T).to(dtype);
@@ -186,4 +186,4 @@ at::Tensor TextEncoder::hidden(std::span<const std::vector<int64_t>> sequences) 
   return x_TD;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

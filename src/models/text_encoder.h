@@ -15,7 +15,7 @@
 
 #include "models/checkpoint.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 
 /// Describes an encoder.
 struct EncoderSpec {
@@ -75,4 +75,4 @@ class TextEncoder {
   std::vector<Layer> layers_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::models

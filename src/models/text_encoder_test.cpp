@@ -11,7 +11,7 @@
 #include "base/testing.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::models {
 namespace {
 
 using testing::max_difference;
@@ -55,7 +55,9 @@ class Weights {
   TensorMap all;
 
  private:
-  void put(const std::string& name, at::IntArrayRef sizes) { all[name] = random_tensor(sizes, 40 + all.size()) * 0.7; }
+  void put(const std::string& name, at::IntArrayRef sizes) {
+    all[name] = testing::random_tensor(sizes, 40 + all.size()) * 0.7;
+  }
   void put_affine(const std::string& name, at::IntArrayRef sizes) {
     put(name + ".weight", sizes);
     put(name + ".bias", sizes.slice(0, 1));
@@ -142,21 +144,21 @@ TEST_F(Encoder, RobertaEqualsAFloat64ReferenceAtEveryLayer) {
   for (int64_t layer = 0; layer <= kLayers; ++layer) {
     std::vector<at::Tensor> expected;
     for (size_t i = 0; i < kTexts.size(); ++i) expected.push_back(Plain(weights_).run(kTexts[i], positions[i], layer));
-    EXPECT_LT(max_difference(hidden(kTexts, layer), at::cat(expected)), 1e-11) << "layer " << layer;
+    EXPECT_LT(testing::max_difference(hidden(kTexts, layer), at::cat(expected)), 1e-11) << "layer " << layer;
   }
 }
 
 TEST_F(Encoder, BertCountsPositionsFromZero) {
   save("bert", weights_.all);
   const auto expected = Plain(weights_).run(kTexts[2], {0, 1, 2, 3, 4, 5, 6, 7}, kLayers);
-  EXPECT_LT(max_difference(hidden({kTexts[2]}), expected), 1e-11);
+  EXPECT_LT(testing::max_difference(hidden({kTexts[2]}), expected), 1e-11);
 }
 
 TEST_F(Encoder, BatchingDoesNotChangeASequence) {
   const auto all = hidden(kTexts);
   ASSERT_EQ(all.sizes(), at::IntArrayRef({15, kHidden}));
-  EXPECT_LT(max_difference(all.slice(0, 5, 7), hidden({kTexts[1]})), 1e-12);
-  EXPECT_LT(max_difference(all.slice(0, 0, 5), hidden({kTexts[1], kTexts[0]}).slice(0, 2)), 1e-12);
+  EXPECT_LT(testing::max_difference(all.slice(0, 5, 7), hidden({kTexts[1]})), 1e-12);
+  EXPECT_LT(testing::max_difference(all.slice(0, 0, 5), hidden({kTexts[1], kTexts[0]}).slice(0, 2)), 1e-12);
 }
 
 TEST_F(Encoder, SixteenBitWeightsAreConvertedToFloat32) {
@@ -165,17 +167,19 @@ TEST_F(Encoder, SixteenBitWeightsAreConvertedToFloat32) {
   save("roberta", narrow);
   const auto states = hidden(kTexts);
   EXPECT_EQ(states.scalar_type(), at::kFloat);
-  EXPECT_LT(max_difference(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kTexts)), 1e-4);
+  EXPECT_LT(testing::max_difference(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kTexts)),
+            1e-4);
 }
 
 TEST_F(Encoder, AcceptsThePrefixAndHeadOfAFineTunedModel) {
   const auto expected = hidden(kTexts);
-  TensorMap prefixed{{"lm_head.dense.weight", random_tensor({3, 4}, 1)}, {"lm_head.bias", random_tensor({3}, 1)}};
+  TensorMap prefixed{{"lm_head.dense.weight", testing::random_tensor({3, 4}, 1)},
+                     {"lm_head.bias", testing::random_tensor({3}, 1)}};
   for (const auto& [name, tensor] : weights_.all) prefixed["roberta." + name] = tensor;
-  prefixed["roberta.pooler.dense.weight"] = random_tensor({kHidden, kHidden}, 1);
+  prefixed["roberta.pooler.dense.weight"] = testing::random_tensor({kHidden, kHidden}, 1);
   prefixed["roberta.embeddings.position_ids"] = at::arange(kPositions, at::kLong).unsqueeze(0);
   save("roberta", prefixed);
-  EXPECT_LT(max_difference(hidden(kTexts), expected), 1e-12);
+  EXPECT_LT(testing::max_difference(hidden(kTexts), expected), 1e-12);
 }
 
 TEST_F(Encoder, AcceptsOldNamesOfNorms) {
@@ -187,7 +191,7 @@ TEST_F(Encoder, AcceptsOldNamesOfNorms) {
     old[at == std::string::npos ? name : name.substr(0, at + 10) + (is_weight ? "gamma" : "beta")] = tensor;
   }
   save("roberta", old);
-  EXPECT_LT(max_difference(hidden(kTexts), expected), 1e-12);
+  EXPECT_LT(testing::max_difference(hidden(kTexts), expected), 1e-12);
 }
 
 TEST_F(Encoder, HigherLayersMayBeMissing) {
@@ -195,16 +199,16 @@ TEST_F(Encoder, HigherLayersMayBeMissing) {
   for (auto it = weights_.all.begin(); it != weights_.all.end();)
     it = it->first.starts_with("encoder.layer.2.") ? weights_.all.erase(it) : std::next(it);
   save("roberta", weights_.all);
-  EXPECT_LT(max_difference(hidden(kTexts, 1), expected), 1e-12);
+  EXPECT_LT(testing::max_difference(hidden(kTexts, 1), expected), 1e-12);
   expect_refused(kCheckpoint, "encoder.layer.2.", [&] { hidden(kTexts); });
 }
 
 TEST_F(Encoder, UnknownTensorsAndWrongShapesAreReportedByName) {
-  weights_.all["encoder.layer.1.attention.self.gate.weight"] = random_tensor({2}, 1);
+  weights_.all["encoder.layer.1.attention.self.gate.weight"] = testing::random_tensor({2}, 1);
   save("roberta", weights_.all);
   expect_refused(kCheckpoint, "encoder.layer.1.attention.self.gate.weight", [&] { hidden(kTexts); });
   weights_.all.erase("encoder.layer.1.attention.self.gate.weight");
-  weights_.all["encoder.layer.1.output.dense.bias"] = random_tensor({kWidth}, 1);
+  weights_.all["encoder.layer.1.output.dense.bias"] = testing::random_tensor({kWidth}, 1);
   save("roberta", weights_.all);
   expect_refused(kCheckpoint, "encoder.layer.1.output.dense.bias has shape [10], expected [12]",
                  [&] { hidden(kTexts); });
@@ -231,4 +235,4 @@ TEST_F(Encoder, LimitsPositionsAndIds) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::models

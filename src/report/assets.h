@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace evenkeel::assets {
+namespace evenkeel::report::assets {
 
 std::string_view page_html();
 std::string_view page_css();
@@ -13,4 +13,4 @@ std::string_view page_figure_js();    ///< captions, legends, downloads, tables
 std::string_view page_charts_js();    ///< kinds of charts, as SVG
 std::string_view page_sections_js();  ///< sections of the page
 
-}  // namespace evenkeel::assets
+}  // namespace evenkeel::report::assets

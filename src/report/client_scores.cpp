@@ -7,38 +7,40 @@
 
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr double kLast = -1e300;
 
 using ClientKey = std::tuple<std::string, std::string, int64_t>;  // task, reading, client
-ClientKey key_of(const TaskScore& score) { return {score.task, score.reading, score.client->id}; }
+ClientKey key_of(const scoring::TaskScore& score) { return {score.task, score.reading, score.client->id}; }
 
-std::string who_of(const ClientOfScore& client) {
+std::string who_of(const scoring::ClientOfScore& client) {
   return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
 }
 
 /// Returns the number of questions that a score is based on.
-int64_t questions_of(const TaskScore& score) {
+int64_t questions_of(const scoring::TaskScore& score) {
   return std::max<int64_t>(1, score.questions > 0 ? score.questions : score.rows);
 }
 
-bool is_likelihood(const TaskScore& score) { return score.kind == AnswerKind::kLikelihood; }
+bool is_likelihood(const scoring::TaskScore& score) { return score.kind == scoring::AnswerKind::kLikelihood; }
 
 /// Returns 1 or -1 if a score has changed by more than one question, or a likelihood by any amount; else 0.
-int direction(double gain, const TaskScore& score) {
+int direction(double gain, const scoring::TaskScore& score) {
   const double one = is_likelihood(score) ? 0.0 : 100.0 / static_cast<double>(questions_of(score)) + 1e-9;
   return gain > one ? 1 : gain < -one ? -1 : 0;
 }
 
-std::string number_text(double number, const TaskScore& score) { return fixed(number, is_likelihood(score) ? 3 : 1); }
+std::string number_text(double number, const scoring::TaskScore& score) {
+  return fixed(number, is_likelihood(score) ? 3 : 1);
+}
 
-std::string score_text(const std::optional<TaskScore>& score) {
+std::string score_text(const std::optional<scoring::TaskScore>& score) {
   return score ? number_text(headline(*score), *score) : "-";
 }
 
-std::string gain_text(std::optional<double> gain, const std::optional<TaskScore>& score) {
+std::string gain_text(std::optional<double> gain, const std::optional<scoring::TaskScore>& score) {
   if (!gain || !score) return "-";
   return concat(*gain > 0 ? "+" : "", number_text(*gain, *score));
 }
@@ -62,9 +64,9 @@ struct Counts {
   std::string text() const { return concat(gain, " gain, ", lose, " lose, ", within, " within one question"); }
 };
 
-std::string mean_of(std::span<const ClientResult> results, std::optional<TaskScore> ClientResult::*score) {
+std::string mean_of(std::span<const ClientResult> results, std::optional<scoring::TaskScore> ClientResult::*score) {
   double sum = 0, count = 0;
-  const TaskScore* any = nullptr;
+  const scoring::TaskScore* any = nullptr;
   for (const auto& one : results)
     if (one.*score) any = &*(one.*score), sum += headline(*any), ++count;
   return any != nullptr ? number_text(sum / count, *any) : "-";
@@ -186,12 +188,12 @@ std::string side_by_side(std::span<const Side> sides) {
 
 }  // namespace
 
-double headline(const TaskScore& score) {
+double headline(const scoring::TaskScore& score) {
   if (is_likelihood(score)) return score.nll;
-  return 100 * (score.kind == AnswerKind::kText ? score.f1 : score.accuracy);
+  return 100 * (score.kind == scoring::AnswerKind::kText ? score.f1 : score.accuracy);
 }
 
-double gain_between(const TaskScore& from, const TaskScore& to) {
+double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to) {
   const double more = headline(to) - headline(from);
   return is_likelihood(to) ? -more : more;
 }
@@ -201,7 +203,7 @@ std::optional<double> ClientResult::gain() const {
   return gain_between(*before, *own);
 }
 
-std::vector<ClientResult> client_results(std::span<const EvaluationRecord> evaluations) {
+std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> evaluations) {
   std::map<ClientKey, ClientResult> found;
   int64_t last = -1;
   for (const auto& evaluation : evaluations) last = std::max(last, evaluation.round);
@@ -213,7 +215,7 @@ std::vector<ClientResult> client_results(std::span<const EvaluationRecord> evalu
     one.task = score.task;
     one.reading = score.reading;
     one.budget = score.budget;
-    const bool own = score.client->rows == RowsOf::kOwn;
+    const bool own = score.client->rows == scoring::RowsOf::kOwn;
     if (round == 0 && own) one.before = score;
     if (round == last) (own ? one.own : one.all) = score;
   }
@@ -245,8 +247,8 @@ std::string client_scores_table(std::span<const RunRecords> runs) {
   return runs.size() > 1 && sides.size() > 1 ? concat(text, '\n', side_by_side(sides)) : text;
 }
 
-std::string client_scores_table(std::span<const TaskScore> scores) {
-  std::vector<EvaluationRecord> evaluations;
+std::string client_scores_table(std::span<const scoring::TaskScore> scores) {
+  std::vector<fed::EvaluationRecord> evaluations;
   for (const auto& score : scores) evaluations.push_back({1, "", score});
   std::string text;
   for (const auto& results : by_title(client_results(evaluations)))
@@ -254,4 +256,4 @@ std::string client_scores_table(std::span<const TaskScore> scores) {
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

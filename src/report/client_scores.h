@@ -11,7 +11,7 @@
 
 #include "report/run_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// The scores of one client in one run, for one task and one rank evaluation mode.
 struct ClientResult {
@@ -19,8 +19,9 @@ struct ClientResult {
   std::string who;  ///< "3", or "3 (hospital)"
   std::string task, reading;
   double budget = 1;
-  std::optional<TaskScore> before, own;  ///< on its own rows: before the first round; after the last evaluated round
-  std::optional<TaskScore> all;          ///< on all rows, after the last evaluated round
+  std::optional<scoring::TaskScore> before,
+      own;                                ///< on its own rows: before the first round; after the last evaluated round
+  std::optional<scoring::TaskScore> all;  ///< on all rows, after the last evaluated round
 
   /// Returns the gain on own rows from before the first round to the last evaluated one, see gain_between(). Above 0 is
   /// better. Returns nothing if there is no score from before.
@@ -28,13 +29,13 @@ struct ClientResult {
 };
 
 /// Returns the number by which scores are compared: accuracy or word F1 in percent, or the negative log-likelihood.
-double headline(const TaskScore& score);
+double headline(const scoring::TaskScore& score);
 /// Returns how much better `to` is than `from`, in the unit of headline(). Above 0 is better.
-double gain_between(const TaskScore& from, const TaskScore& to);
+double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to);
 
 /// Collects the results of all clients, sorted by falling gain. Without scores from before, they are sorted by the
 /// score on own rows. Scores that belong to no client are ignored.
-std::vector<ClientResult> client_results(std::span<const EvaluationRecord> evaluations);
+std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> evaluations);
 
 /// Returns a line with the numbers of clients that gain, lose, or change by at most one question. Empty if no client is
 /// scored.
@@ -44,6 +45,6 @@ std::string clients_summary(const RunRecords& run);
 /// questions. For several runs it adds a table that compares clients' own rows, with differences from the first run.
 std::string client_scores_table(std::span<const RunRecords> runs);
 /// Formats the table for one evaluation; empty if no client is scored.
-std::string client_scores_table(std::span<const TaskScore> scores);
+std::string client_scores_table(std::span<const scoring::TaskScore> scores);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -4,13 +4,13 @@
 
 #include "report/score_table.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 struct Said {
   int64_t round, client;
   double accuracy;
-  RowsOf rows = RowsOf::kOwn;
+  scoring::RowsOf rows = scoring::RowsOf::kOwn;
 };
 
 /// Returns a run of clients 0 to 2, of which 0 is named "north". Each has ten questions of its own, 30 together.
@@ -18,11 +18,12 @@ RunRecords run_of(std::string label, std::initializer_list<Said> all) {
   RunRecords run;
   run.label = std::move(label);
   for (const auto& [round, client, accuracy, rows] : all) {
-    const int64_t count = rows == RowsOf::kOwn ? 10 : 30;
-    TaskScore score{.task = "files", .budget = 0.25 * static_cast<double>(client + 1)};
+    const int64_t count = rows == scoring::RowsOf::kOwn ? 10 : 30;
+    scoring::TaskScore score{.task = "files", .budget = 0.25 * static_cast<double>(client + 1)};
     score.rows = score.questions = count;
     score.accuracy = accuracy;
-    score.client = ClientOfScore{client, client == 0 ? std::optional<std::string>("north") : std::nullopt, rows};
+    score.client =
+        scoring::ClientOfScore{client, client == 0 ? std::optional<std::string>("north") : std::nullopt, rows};
     run.evaluations.push_back({round, "fedit", score});
   }
   return run;
@@ -32,12 +33,12 @@ RunRecords first_run() {
   return run_of("first", {{0, 0, 0.2},
                           {0, 1, 0.5},
                           {0, 2, 0.4},
-                          {0, 0, 0.3, RowsOf::kAll},
+                          {0, 0, 0.3, scoring::RowsOf::kAll},
                           {2, 0, 0.1},
                           {2, 1, 0.8},
                           {2, 2, 0.4},
-                          {2, 0, 0.5, RowsOf::kAll},
-                          {2, 1, 0.6, RowsOf::kAll}});
+                          {2, 0, 0.5, scoring::RowsOf::kAll},
+                          {2, 1, 0.6, scoring::RowsOf::kAll}});
 }
 
 RunRecords second_run() { return run_of("second", {{2, 0, 0.7}, {2, 1, 0.5}, {2, 2, 0.4}}); }
@@ -76,12 +77,12 @@ TEST(ClientScores, TheTableComparesClientsBeforeAndNowAndAcrossRuns) {
 }
 
 TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {
-  TaskScore before{.task = "files"}, after = before;
-  before.kind = after.kind = AnswerKind::kLikelihood;
+  scoring::TaskScore before{.task = "files"}, after = before;
+  before.kind = after.kind = scoring::AnswerKind::kLikelihood;
   before.nll = 2.5;
   after.nll = 2.25;
-  before.client = after.client = ClientOfScore{.id = 1};
-  const std::vector<EvaluationRecord> evaluations{{0, "fedit", before}, {3, "fedit", after}};
+  before.client = after.client = scoring::ClientOfScore{.id = 1};
+  const std::vector<fed::EvaluationRecord> evaluations{{0, "fedit", before}, {3, "fedit", after}};
   EXPECT_NEAR(*client_results(evaluations)[0].gain(), 0.25, 1e-12);
   RunRecords run;
   run.label = "run";
@@ -109,11 +110,11 @@ TEST(ClientScores, RunsWithoutClientScoresAreReported) {
 TEST(ClientScores, AreInNoOtherTable) {
   const auto run = first_run();
   EXPECT_TRUE(run.scores(2).empty());
-  std::vector<TaskScore> scores;
+  std::vector<scoring::TaskScore> scores;
   for (const auto& evaluation : run.evaluations) scores.push_back(evaluation.score);
   EXPECT_EQ(score_table(scores), "");
   EXPECT_NE(client_scores_table(scores).find("0 (north)"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -11,7 +11,7 @@
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr std::string_view kUnknown = "not known";
@@ -213,4 +213,4 @@ std::string differences_text(std::span<const RunRecords> runs) {
              : "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n" + text + '\n';
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -8,7 +8,7 @@
 
 #include "report/run_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// One property that differs, with the runs that share each value, in the order of the report.
 struct Difference {
@@ -29,4 +29,4 @@ std::vector<Difference> differences(std::span<const RunRecords> runs);
 /// Formats the differences as a title and one line each; empty if there are none.
 std::string differences_text(std::span<const RunRecords> runs);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -7,7 +7,7 @@
 #include "report/score_table.h"
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 /// Quotes text for YAML, which accepts JSON strings.
@@ -50,11 +50,12 @@ std::string counted(std::span<const double> values) {
 std::string gates(const CardSubject& subject) {
   const auto& facts = subject.facts;
   if (!facts.gates.servers && facts.gates.key.empty()) return {};
-  return renormalises(facts.router.gate_norm, facts.gates.renormalise) ? "renormalised over the selected experts"
-                                                                       : "softmax over all experts, not renormalised";
+  return nn::renormalises(facts.router.gate_norm, facts.gates.renormalise)
+             ? "renormalised over the selected experts"
+             : "softmax over all experts, not renormalised";
 }
 
-std::string facts_table(const RunRecords& run, const ExperimentConfig& config, const CardSubject& subject) {
+std::string facts_table(const RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject) {
   double tokens = 0, up = 0;
   for (const auto& round : run.rounds) {
     tokens += static_cast<double>(round.tokens);
@@ -81,19 +82,20 @@ std::string facts_table(const RunRecords& run, const ExperimentConfig& config, c
 
 struct Headline {
   std::string_view title;
-  AnswerKind kind;
-  double TaskScore::*value;
+  scoring::AnswerKind kind;
+  double scoring::TaskScore::*value;
   double unit = 100;
   int decimals = 1;
 };
 constexpr std::array kHeadlines{
-    Headline{"Accuracy in percent", AnswerKind::kChoice, &TaskScore::accuracy},
-    Headline{"F1 of words in percent", AnswerKind::kText, &TaskScore::f1},
-    Headline{"Negative log-likelihood of a token of the answers", AnswerKind::kLikelihood, &TaskScore::nll, 1, 3}};
+    Headline{"Accuracy in percent", scoring::AnswerKind::kChoice, &scoring::TaskScore::accuracy},
+    Headline{"F1 of words in percent", scoring::AnswerKind::kText, &scoring::TaskScore::f1},
+    Headline{"Negative log-likelihood of a token of the answers", scoring::AnswerKind::kLikelihood,
+             &scoring::TaskScore::nll, 1, 3}};
 
 /// Returns a table with one row per budget and one column per way of serving and reading.
-std::string scores_of(std::span<const TaskScore> scores, const Headline& headline) {
-  using Column = std::pair<ServedBy, std::string>;
+std::string scores_of(std::span<const scoring::TaskScore> scores, const Headline& headline) {
+  using Column = std::pair<scoring::ServedBy, std::string>;
   std::map<double, std::map<Column, std::pair<double, double>>> sums;
   std::map<double, int64_t> top_k;
   std::set<Column> columns;
@@ -144,7 +146,7 @@ std::string served_section(const CardSubject& subject) {
 std::string gate_argument(const CardSubject& subject) {
   const auto& gates = subject.facts.gates;
   if (gates.key.empty()) return {};
-  const bool sum_to_one = renormalises(subject.facts.router.gate_norm, gates.renormalise);
+  const bool sum_to_one = nn::renormalises(subject.facts.router.gate_norm, gates.renormalise);
   return concat(", ", gates.key, sum_to_one ? "=True" : "=False");
 }
 
@@ -172,7 +174,7 @@ std::string loading_section(const CardSubject& subject) {
 
 }  // namespace
 
-std::string model_card(const RunRecords& run, const ExperimentConfig& config, const CardSubject& subject) {
+std::string model_card(const RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject) {
   return concat(
       header(run, subject), "# ", plain(run.label), "\n\n",
       subject.format == ExportFormat::kMerged ? "A checkpoint with a LoRA adapter merged into it" : "A LoRA adapter",
@@ -180,4 +182,4 @@ std::string model_card(const RunRecords& run, const ExperimentConfig& config, co
       scores_section(run), served_section(subject), loading_section(subject));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

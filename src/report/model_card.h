@@ -8,18 +8,18 @@
 #include "report/run_records.h"
 #include "report/serving.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// The export that a card describes.
 struct CardSubject {
   ExportFormat format = ExportFormat::kPeft;
   ServingFacts facts;
-  LoraScale scale;                   ///< alpha and the exported rank
+  lora::LoraScale scale;             ///< alpha and the exported rank
   std::vector<std::string> targets;  ///< last names of the adapted modules
   std::string base_model{};          ///< name of the base model on the hub; empty: none, and no local path is written
 };
 
 /// Returns the card's text. Equal records give equal text. Scores are those of the last evaluated round.
-std::string model_card(const RunRecords& run, const ExperimentConfig& config, const CardSubject& subject);
+std::string model_card(const RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -8,7 +8,7 @@
 #include "report/differences.h"
 #include "report/phi_correlation.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr size_t kMaxFrames = 60;  // rounds the heat map can show: a long run is thinned, first and last stay
@@ -35,7 +35,7 @@ OrderedJson rounded(const std::vector<std::vector<double>>& values_LE) {
 }
 
 /// Adds the utilisation of experts, and phi if the method has it. Only a frame has the values of each expert.
-void add_experts(OrderedJson& out, const RoundRecord& round, bool frame) {
+void add_experts(OrderedJson& out, const fed::RoundRecord& round, bool frame) {
   const auto& use = *round.experts;
   out["entropy_mean"] = use.entropy_mean;
   out["gini_mean"] = use.gini_mean;
@@ -48,7 +48,7 @@ void add_experts(OrderedJson& out, const RoundRecord& round, bool frame) {
 }
 
 /// What page.js draws of a round.
-OrderedJson round_json(const RoundRecord& round, bool frame) {
+OrderedJson round_json(const fed::RoundRecord& round, bool frame) {
   OrderedJson out = {{"round", round.round},
                      {"loss", round.loss},
                      {"tokens", round.tokens},
@@ -130,4 +130,4 @@ void save_report(std::span<const fs::path> folders, const fs::path& file) {
   write_file_atomic(file, report_page(load_runs(folders)));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

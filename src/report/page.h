@@ -8,7 +8,7 @@
 
 #include "report/run_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// The study that the runs of a page belong to.
 struct StudyOfPage {
@@ -25,4 +25,4 @@ std::string report_page(std::span<const RunRecords> runs, const std::optional<St
 /// Writes the page of run folders atomically. Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");
 void save_report(std::span<const std::filesystem::path> folders, const std::filesystem::path& file);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 std::vector<double> flat(const std::vector<std::vector<double>>& values_LE) {
@@ -47,7 +47,7 @@ std::vector<double> ranks(const std::vector<double>& values) {
 
 }  // namespace
 
-std::vector<std::vector<double>> phi_of(const RoundRecord& round) {
+std::vector<std::vector<double>> phi_of(const fed::RoundRecord& round) {
   std::vector<std::vector<double>> phi_LE;
   if (!round.experts) return phi_LE;
   for (const auto& layer : round.experts->layers) {
@@ -68,4 +68,4 @@ PhiCorrelation phi_correlation(const std::vector<std::vector<double>>& phi_LE,
   return out;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -5,7 +5,7 @@
 
 #include "fed/store/round_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// Association of phi and utilization over all experts of all layers of a round.
 struct PhiCorrelation {
@@ -21,10 +21,10 @@ struct PhiCorrelation {
 };
 
 /// Returns phi of a round as [L][E], in the order of its `layers`; empty if the method has none.
-std::vector<std::vector<double>> phi_of(const RoundRecord& round);
+std::vector<std::vector<double>> phi_of(const fed::RoundRecord& round);
 
 /// Computes the association over all pairs. Equal values get the mean of their ranks. REQUIRES equal shapes [L][E]
 PhiCorrelation phi_correlation(const std::vector<std::vector<double>>& phi_LE,
                                const std::vector<std::vector<double>>& utilization_LE);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 TEST(PhiCorrelation, OfALineIsOneAndItsSlope) {
@@ -31,7 +31,7 @@ TEST(PhiCorrelation, IsZeroWhereOneOfTheTwoIsConstant) {
 }
 
 TEST(PhiCorrelation, PhiIsReadInTheOrderOfTheLayers) {
-  RoundRecord round;
+  fed::RoundRecord round;
   round.experts.emplace().layers = {"b", "a"};
   EXPECT_TRUE(phi_of(round).empty()) << "the method has no phi";
   round.diagnostics.lists = {{"a.phi", {1.0, 2.0, 3.0}}, {"b.phi", {4.0, 5.0, 6.0}}};
@@ -39,4 +39,4 @@ TEST(PhiCorrelation, PhiIsReadInTheOrderOfTheLayers) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -11,7 +11,7 @@
 #include "report/text_grid.h"
 #include "report/time_table.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 OrderedJson round_line(int64_t round, double loss) {
@@ -50,20 +50,20 @@ OrderedJson round_line(int64_t round, double loss) {
 
 OrderedJson evaluation_line(int64_t round, const std::string& task, double budget, double accuracy) {
   OrderedJson line = {{"round", round}, {"method", "fedit"}};
-  line.update(record::write(TaskScore{.task = task,
-                                      .budget = budget,
-                                      .top_k = 1,
-                                      .rows = 40,
-                                      .questions = 38,
-                                      .accuracy = accuracy,
-                                      .accuracy_cased = accuracy,
-                                      .accuracy_lowercase = accuracy,
-                                      .invalid_rate = 0.1,
-                                      .accuracy_valid = accuracy / 0.9,
-                                      .accuracy_likelihood = 0.4,
-                                      .chance = 0.25,
-                                      .majority = 0.3,
-                                      .seconds = 1}));
+  line.update(record::write(scoring::TaskScore{.task = task,
+                                               .budget = budget,
+                                               .top_k = 1,
+                                               .rows = 40,
+                                               .questions = 38,
+                                               .accuracy = accuracy,
+                                               .accuracy_cased = accuracy,
+                                               .accuracy_lowercase = accuracy,
+                                               .invalid_rate = 0.1,
+                                               .accuracy_valid = accuracy / 0.9,
+                                               .accuracy_likelihood = 0.4,
+                                               .chance = 0.25,
+                                               .majority = 0.3,
+                                               .seconds = 1}));
   return line;
 }
 
@@ -188,15 +188,15 @@ TEST_F(Report, ADenseRoundOfTheFirstVersionHasNoExpertsAndNoParts) {
 TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   make_run("mixed", 0.5);
   OrderedJson line = {{"round", 2}, {"method", "fedit"}};
-  line.update(record::write(TaskScore{.task = "telequad",
-                                      .budget = 1.0,
-                                      .rows = 4,
-                                      .questions = 4,
-                                      .kind = AnswerKind::kText,
-                                      .exact_match = 0.25,
-                                      .f1 = 0.625,
-                                      .bert_score = 0.875,
-                                      .context_cut = 3}));
+  line.update(record::write(scoring::TaskScore{.task = "telequad",
+                                               .budget = 1.0,
+                                               .rows = 4,
+                                               .questions = 4,
+                                               .kind = scoring::AnswerKind::kText,
+                                               .exact_match = 0.25,
+                                               .f1 = 0.625,
+                                               .bert_score = 0.875,
+                                               .context_cut = 3}));
   append_line(folder_ / "mixed/evaluations.jsonl", line.dump());
   const auto mixed = runs({"mixed"}), plain = runs({"one"});
   EXPECT_EQ(mixed[0].scores(2).back().context_cut, 3);
@@ -458,4 +458,4 @@ TEST(TextGrid, NumbersAreShortAndKeepTheirUnits) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::report

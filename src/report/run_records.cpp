@@ -9,7 +9,7 @@
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 /// Reads complete lines of a file that was written before lines had checksums.
@@ -26,7 +26,7 @@ SealedLines unsealed_lines(const fs::path& file) {
   return result;
 }
 
-void add(std::vector<EvaluationRecord>& all, EvaluationRecord made) {
+void add(std::vector<fed::EvaluationRecord>& all, fed::EvaluationRecord made) {
   for (auto& known : all)
     if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget &&
         known.score.reading == made.score.reading && known.score.served_by == made.score.served_by &&
@@ -52,8 +52,9 @@ std::string folder_name(const fs::path& folder) {
 }
 
 void read_lines(RunRecords& run, const SealedLines& rounds, const SealedLines& evaluations) {
-  for (const auto& line : rounds.whole().lines) run.rounds.push_back(record::read<RoundRecord>(line.view()));
-  for (const auto& line : evaluations.whole().lines) add(run.evaluations, record::read<EvaluationRecord>(line.view()));
+  for (const auto& line : rounds.whole().lines) run.rounds.push_back(record::read<fed::RoundRecord>(line.view()));
+  for (const auto& line : evaluations.whole().lines)
+    add(run.evaluations, record::read<fed::EvaluationRecord>(line.view()));
 }
 
 void read_unsealed(RunRecords& run) {
@@ -67,11 +68,11 @@ void read_unsealed(RunRecords& run) {
 }
 
 void read_sealed_run(RunRecords& run) {
-  run_config(run.folder);  // checks the config against the manifest
-  run.manifest = read_manifest(run.folder);
+  fed::run_config(run.folder);  // checks the config against the manifest
+  run.manifest = fed::read_manifest(run.folder);
   run.config = read_file(run.folder / "config.toml");
   read_config(run);
-  read_lines(run, read_rounds(run.folder), read_evaluations(run.folder));
+  read_lines(run, fed::read_rounds(run.folder), fed::read_evaluations(run.folder));
 }
 
 }  // namespace
@@ -82,19 +83,19 @@ int64_t RunRecords::last_evaluated() const {
   return last;
 }
 
-std::vector<TaskScore> RunRecords::scores(int64_t round) const {
-  std::vector<TaskScore> found;
+std::vector<scoring::TaskScore> RunRecords::scores(int64_t round) const {
+  std::vector<scoring::TaskScore> found;
   for (const auto& evaluation : evaluations)
     if (evaluation.round == round && !evaluation.score.client) found.push_back(evaluation.score);
   return found;
 }
 
 RunRecords load_run(const fs::path& folder) {
-  EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  EK_CHECK(fed::RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
   RunRecords run;
   run.folder = folder;
   run.label = folder_name(folder);
-  is_unsealed_run(folder) ? read_unsealed(run) : read_sealed_run(run);
+  fed::is_unsealed_run(folder) ? read_unsealed(run) : read_sealed_run(run);
   return run;
 }
 
@@ -110,4 +111,4 @@ std::vector<RunRecords> load_runs(std::span<const fs::path> folders) {
   return runs;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

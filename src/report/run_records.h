@@ -10,7 +10,7 @@
 #include "base/plain/json.h"
 #include "fed/store/round_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// The records of one run.
 struct RunRecords {
@@ -22,14 +22,14 @@ struct RunRecords {
   std::string model;   ///< model.path of the config
   std::string config;  ///< the resolved config as TOML
   Json manifest;
-  std::vector<RoundRecord> rounds;            ///< in round order
-  std::vector<EvaluationRecord> evaluations;  ///< in the order they were made; a repeated score replaces the first
+  std::vector<fed::RoundRecord> rounds;            ///< in round order
+  std::vector<fed::EvaluationRecord> evaluations;  ///< in the order they were made; a repeated score replaces the first
 
   /// Returns the last evaluated round, 0: before the first; -1 if there is none.
   int64_t last_evaluated() const;
   /// Returns the scores of one round in the order of the run's config, without scores of single clients
   /// (report/client_scores.h).
-  std::vector<TaskScore> scores(int64_t round) const;
+  std::vector<scoring::TaskScore> scores(int64_t round) const;
 };
 
 /// Reads a run, also while a process works on it: an unfinished last line is left out. Runs of a version without
@@ -40,4 +40,4 @@ RunRecords load_run(const std::filesystem::path& folder);
 /// Reads several runs and gives them distinct labels. \throws as load_run()
 std::vector<RunRecords> load_runs(std::span<const std::filesystem::path> folders);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -10,7 +10,7 @@
 #include "report/run_records.h"
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr size_t kLogTail = 4096;  // bytes at the end of a log in which its last line is searched
@@ -30,7 +30,7 @@ std::string progress_line(const RunRecords& run, int64_t rounds) {
 
 std::string worker_line(const fs::path& folder, bool done) {
   if (const auto holder = FolderLock::holder(folder)) return concat(*holder, " works on it\n");
-  return done ? "done\n" : concat("no process works on it; go on with: ", resume_command(folder), '\n');
+  return done ? "done\n" : concat("no process works on it; go on with: ", fed::resume_command(folder), '\n');
 }
 
 /// Estimates the remaining time from the mean of the completed rounds, without evaluations. Old records have no times.
@@ -42,8 +42,8 @@ std::string time_line(const RunRecords& run, int64_t rounds) {
   const auto left = rounds - static_cast<int64_t>(run.rounds.size());
   if (timed == 0 || left <= 0) return {};
   const double mean = seconds / static_cast<double>(timed);
-  return concat("about ", readable_duration(mean * static_cast<double>(left)), " of training left, ",
-                readable_duration(mean), " a round\n");
+  return concat("about ", fed::readable_duration(mean * static_cast<double>(left)), " of training left, ",
+                fed::readable_duration(mean), " a round\n");
 }
 
 std::string last_log_line(const fs::path& file) {
@@ -56,7 +56,7 @@ std::string last_log_line(const fs::path& file) {
 
 /// Returns the number of clients that have replied in the current round.
 std::string arrived_line(const fs::path& folder, size_t rounds_done) {
-  const auto uploads = Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);
+  const auto uploads = fed::Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);
   if (!is_folder(uploads)) return {};
   const auto entries = entries_of(uploads);
   const auto arrived =
@@ -68,14 +68,14 @@ std::string arrived_line(const fs::path& folder, size_t rounds_done) {
 
 std::string run_status(const fs::path& folder) {
   const auto holder = FolderLock::holder(folder);
-  if (!RunFolder::holds_run(folder)) {
+  if (!fed::RunFolder::holds_run(folder)) {
     EK_CHECK(holder, kIo, folder.string(), " holds no run: manifest.json is missing");
     return concat("no round yet; ", *holder, " works on it\n");
   }
   const auto run = load_run(folder);
-  const auto rounds = run_config(folder).train.rounds;
+  const auto rounds = fed::run_config(folder).train.rounds;
   return concat(progress_line(run, rounds), worker_line(folder, is_done(run, rounds)),
                 arrived_line(folder, run.rounds.size()), time_line(run, rounds), last_log_line(folder / "log.txt"));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

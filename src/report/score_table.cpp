@@ -8,7 +8,7 @@
 
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr size_t kBlockPageWidth = 22;  // " |" and four numbers
@@ -34,12 +34,12 @@ std::string plain_text(std::optional<double> value, int width) {
 /// A column of a table. Cells are empty if a score has no such number.
 struct Column {
   std::string_view head;
-  std::optional<double> (*value)(const TaskScore&);
+  std::optional<double> (*value)(const scoring::TaskScore&);
 };
 
 /// The tables of one kind of task: numbers per budget, numbers per task, and a legend.
 struct Layout {
-  AnswerKind kind;
+  scoring::AnswerKind kind;
   std::vector<Column> block, tail;
   std::string_view legend;
   std::string (*text)(std::optional<double> value, int width) = share_text;
@@ -49,25 +49,25 @@ struct Layout {
 const std::array<Layout, 3>& layouts() {
   using Value = std::optional<double>;
   static const std::array<Layout, 3> all = {{
-      {AnswerKind::kChoice,
-       {{"acc", [](const TaskScore& s) -> Value { return s.accuracy; }},
-        {"inv", [](const TaskScore& s) -> Value { return s.invalid_rate; }},
-        {"val", [](const TaskScore& s) -> Value { return s.accuracy_valid; }},
-        {"lik", [](const TaskScore& s) -> Value { return s.accuracy_likelihood; }}},
-       {{"chance", [](const TaskScore& s) -> Value { return s.chance; }},
-        {"major", [](const TaskScore& s) -> Value { return s.majority; }}},
+      {scoring::AnswerKind::kChoice,
+       {{"acc", [](const scoring::TaskScore& s) -> Value { return s.accuracy; }},
+        {"inv", [](const scoring::TaskScore& s) -> Value { return s.invalid_rate; }},
+        {"val", [](const scoring::TaskScore& s) -> Value { return s.accuracy_valid; }},
+        {"lik", [](const scoring::TaskScore& s) -> Value { return s.accuracy_likelihood; }}},
+       {{"chance", [](const scoring::TaskScore& s) -> Value { return s.chance; }},
+        {"major", [](const scoring::TaskScore& s) -> Value { return s.majority; }}},
        "percent: acc correct, inv no readable answer, val correct of the readable, lik gold ranked first, major most "
        "frequent\n"},
-      {AnswerKind::kText,
-       {{"EM", [](const TaskScore& s) -> Value { return s.exact_match; }},
-        {"F1", [](const TaskScore& s) -> Value { return s.f1; }},
-        {"bert", [](const TaskScore& s) { return s.bert_score; }},
-        {"none", [](const TaskScore& s) -> Value { return s.empty_rate; }}},
+      {scoring::AnswerKind::kText,
+       {{"EM", [](const scoring::TaskScore& s) -> Value { return s.exact_match; }},
+        {"F1", [](const scoring::TaskScore& s) -> Value { return s.f1; }},
+        {"bert", [](const scoring::TaskScore& s) { return s.bert_score; }},
+        {"none", [](const scoring::TaskScore& s) -> Value { return s.empty_rate; }}},
        {},
        "percent: EM exact match, F1 of words, bert BERTScore F1 (- without an encoder), none empty answers\n"},
-      {AnswerKind::kLikelihood,
-       {{"nll", [](const TaskScore& s) -> Value { return s.nll; }},
-        {"ppl", [](const TaskScore& s) -> Value { return s.perplexity; }}},
+      {scoring::AnswerKind::kLikelihood,
+       {{"nll", [](const scoring::TaskScore& s) -> Value { return s.nll; }},
+        {"ppl", [](const scoring::TaskScore& s) -> Value { return s.perplexity; }}},
        {},
        "nll mean negative log-likelihood of a token of the answers, ppl perplexity\n",
        plain_text,
@@ -81,14 +81,14 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-const TaskScore* find(std::span<const TaskScore> scores, const std::string& task, double budget) {
+const scoring::TaskScore* find(std::span<const scoring::TaskScore> scores, const std::string& task, double budget) {
   for (const auto& score : scores)
     if (score.task == task && score.budget == budget) return &score;
   return nullptr;
 }
 
 /// Returns the unweighted mean over the scores that have the number.
-std::optional<double> mean(std::span<const TaskScore* const> scores, const Column& column) {
+std::optional<double> mean(std::span<const scoring::TaskScore* const> scores, const Column& column) {
   double sum = 0, count = 0;
   for (const auto* score : scores)
     if (const auto value = column.value(*score)) sum += *value, ++count;
@@ -96,14 +96,14 @@ std::optional<double> mean(std::span<const TaskScore* const> scores, const Colum
 }
 
 /// Formats the numbers of one task, or their means over several tasks.
-std::string block(const Layout& layout, std::span<const TaskScore* const> scores) {
+std::string block(const Layout& layout, std::span<const scoring::TaskScore* const> scores) {
   if (scores.empty()) return padded(" |", kBlockPageWidth);
   std::string text = " |";
   for (const auto& column : layout.block) text += layout.text(mean(scores, column), layout.width);
   return text;
 }
 
-std::string tail(const Layout& layout, std::span<const TaskScore* const> scores) {
+std::string tail(const Layout& layout, std::span<const scoring::TaskScore* const> scores) {
   std::string text = layout.tail.empty() || scores.empty() ? "" : " |";
   for (const auto& column : layout.tail)
     if (!scores.empty()) text += share_text(mean(scores, column), kTailNumber);
@@ -119,7 +119,7 @@ std::string heads(std::span<const Column> columns, int width) {
   return text;
 }
 
-std::string budget_title(std::span<const TaskScore> scores, double budget) {
+std::string budget_title(std::span<const scoring::TaskScore> scores, double budget) {
   int64_t top_k = 0;
   for (const auto& score : scores)
     if (score.budget == budget) top_k = score.top_k;
@@ -128,7 +128,7 @@ std::string budget_title(std::span<const TaskScore> scores, double budget) {
   return padded(text, kBlockPageWidth);
 }
 
-std::string table(const Layout& layout, std::span<const TaskScore> scores, std::span<const std::string> tasks,
+std::string table(const Layout& layout, std::span<const scoring::TaskScore> scores, std::span<const std::string> tasks,
                   std::span<const double> budgets, size_t name_width) {
   std::string titles = padded("", name_width), under = padded("task", name_width), body;
   for (const double budget : budgets) {
@@ -137,14 +137,14 @@ std::string table(const Layout& layout, std::span<const TaskScore> scores, std::
   }
   if (!layout.tail.empty()) titles += " |";
   under += heads(layout.tail, kTailNumber);
-  std::vector<std::vector<const TaskScore*>> by_budget(budgets.size());
-  std::vector<const TaskScore*> any;
+  std::vector<std::vector<const scoring::TaskScore*>> by_budget(budgets.size());
+  std::vector<const scoring::TaskScore*> any;
   for (const auto& task : tasks) {
     body += padded(task, name_width);
-    std::vector<const TaskScore*> row;
+    std::vector<const scoring::TaskScore*> row;
     for (size_t b = 0; b < budgets.size(); ++b) {
       const auto* score = find(scores, task, budgets[b]);
-      body += block(layout, score ? std::span(&score, 1) : std::span<const TaskScore*>());
+      body += block(layout, score ? std::span(&score, 1) : std::span<const scoring::TaskScore*>());
       if (!score) continue;
       by_budget[b].push_back(score);
       row = {score};
@@ -157,8 +157,8 @@ std::string table(const Layout& layout, std::span<const TaskScore> scores, std::
   return titles + "\n" + under + "\n" + body + tail(layout, any);
 }
 
-std::string mean_over_budgets(const Layout& layout, std::span<const TaskScore> scores, size_t budgets) {
-  std::vector<const TaskScore*> all;
+std::string mean_over_budgets(const Layout& layout, std::span<const scoring::TaskScore> scores, size_t budgets) {
+  std::vector<const scoring::TaskScore*> all;
   for (const auto& score : scores) all.push_back(&score);
   std::string text = "mean over " + std::to_string(budgets) + " budgets:";
   std::string_view gap = " ";
@@ -170,9 +170,9 @@ std::string mean_over_budgets(const Layout& layout, std::span<const TaskScore> s
 }
 
 /// Returns tables of all tasks and budgets of one reading and kind, which fit the page width.
-std::string tables_of(const Layout& layout, std::span<const TaskScore> scores) {
-  const auto tasks = distinct(scores, &TaskScore::task);
-  const auto budgets = distinct(scores, &TaskScore::budget);
+std::string tables_of(const Layout& layout, std::span<const scoring::TaskScore> scores) {
+  const auto tasks = distinct(scores, &scoring::TaskScore::task);
+  const auto budgets = distinct(scores, &scoring::TaskScore::budget);
   size_t name_width = 4;
   for (const auto& task : tasks) name_width = std::max(name_width, task.size());
   const size_t fitting =
@@ -186,13 +186,13 @@ std::string tables_of(const Layout& layout, std::span<const TaskScore> scores) {
   return budgets.size() > 1 ? text + mean_over_budgets(layout, scores, budgets.size()) : text;
 }
 
-std::string counted(const TaskScore& score) {
+std::string counted(const scoring::TaskScore& score) {
   if (score.questions == score.rows) return concat(score.task, ' ', score.rows);
   return concat(score.task, ' ', score.questions, " in ", score.rows, " rows");
 }
 
 /// Returns the numbers of questions and rows, wrapped to the page width: "questions: boolq 100, obqa 98 in 100 rows".
-std::string counts(std::span<const TaskScore> scores) {
+std::string counts(std::span<const scoring::TaskScore> scores) {
   std::vector<std::string> all;
   for (const auto& score : scores)
     if (auto text = counted(score); std::find(all.begin(), all.end(), text) == all.end())
@@ -210,9 +210,9 @@ std::string counts(std::span<const TaskScore> scores) {
 
 /// Returns a table of the first number of a kind, averaged over tasks: one row per way of serving, one column per
 /// budget.
-std::string served_table(const Layout& layout, std::span<const TaskScore> scores) {
-  const auto served = distinct(scores, &TaskScore::served_by);
-  const auto budgets = distinct(scores, &TaskScore::budget);
+std::string served_table(const Layout& layout, std::span<const scoring::TaskScore> scores) {
+  const auto served = distinct(scores, &scoring::TaskScore::served_by);
+  const auto budgets = distinct(scores, &scoring::TaskScore::budget);
   if (served.size() < 2) return "";
   std::vector<std::string> titles = {concat(layout.block.front().head, ", mean over tasks")};
   for (const double budget : budgets) titles.push_back(concat("budget ", budget));
@@ -220,7 +220,7 @@ std::string served_table(const Layout& layout, std::span<const TaskScore> scores
   for (const auto by : served) {
     std::vector<std::string> row = {served_name(by)};
     for (const double budget : budgets) {
-      std::vector<const TaskScore*> selected;
+      std::vector<const scoring::TaskScore*> selected;
       for (const auto& score : scores)
         if (score.served_by == by && score.budget == budget) selected.push_back(&score);
       row.push_back(layout.text(mean(selected, layout.block.front()), 0));
@@ -231,10 +231,10 @@ std::string served_table(const Layout& layout, std::span<const TaskScore> scores
                 "exported: by programs that read the adapter, without what no adapter file holds (docs/serving.md)\n");
 }
 
-std::vector<TaskScore> of_the_run(std::span<const TaskScore> scores) {
-  std::vector<TaskScore> own;
+std::vector<scoring::TaskScore> of_the_run(std::span<const scoring::TaskScore> scores) {
+  std::vector<scoring::TaskScore> own;
   std::copy_if(scores.begin(), scores.end(), std::back_inserter(own),
-               [](const TaskScore& score) { return score.served_by == ServedBy::kRun; });
+               [](const scoring::TaskScore& score) { return score.served_by == scoring::ServedBy::kRun; });
   return own;
 }
 
@@ -245,21 +245,22 @@ std::string reading_title(const std::string& reading) {
 }
 
 /// Returns a note if most answers cannot be read; "" otherwise.
-std::string unreadable_note(std::span<const TaskScore> scores) {
+std::string unreadable_note(std::span<const scoring::TaskScore> scores) {
   double invalid = 0;
-  for (const auto& score : scores) invalid += score.kind == AnswerKind::kChoice ? score.invalid_rate : 0;
+  for (const auto& score : scores) invalid += score.kind == scoring::AnswerKind::kChoice ? score.invalid_rate : 0;
   if (invalid <= 0.5 * static_cast<double>(scores.size())) return "";
   return "most answers cannot be read (inv): acc says nothing yet; train longer, or compare lik\n";
 }
 
 /// Returns the tables of one kind, reading by reading; "" if there are no scores.
-std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores) {
+std::string kind_tables(const Layout& layout, std::span<const scoring::TaskScore> scores) {
   std::string text;
-  std::vector<TaskScore> same, shown;
-  for (const auto& reading : distinct(scores, &TaskScore::reading)) {
+  std::vector<scoring::TaskScore> same, shown;
+  for (const auto& reading : distinct(scores, &scoring::TaskScore::reading)) {
     same.clear();
-    std::copy_if(scores.begin(), scores.end(), std::back_inserter(same),
-                 [&](const TaskScore& score) { return score.kind == layout.kind && score.reading == reading; });
+    std::copy_if(scores.begin(), scores.end(), std::back_inserter(same), [&](const scoring::TaskScore& score) {
+      return score.kind == layout.kind && score.reading == reading;
+    });
     if (!same.empty())
       text += reading_title(reading) + tables_of(layout, of_the_run(same)) + served_table(layout, same);
     shown.insert(shown.end(), same.begin(), same.end());
@@ -269,13 +270,13 @@ std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores)
 
 }  // namespace
 
-std::string served_name(ServedBy by) {
-  if (by == ServedBy::kRun) return "in the run";
-  return by == ServedBy::kTransformers ? "exported: transformers" : "exported: native gates";
+std::string served_name(scoring::ServedBy by) {
+  if (by == scoring::ServedBy::kRun) return "in the run";
+  return by == scoring::ServedBy::kTransformers ? "exported: transformers" : "exported: native gates";
 }
 
-std::string score_table(std::span<const TaskScore> scores) {
-  std::vector<TaskScore> of_all;  // scores of single clients are in another table
+std::string score_table(std::span<const scoring::TaskScore> scores) {
+  std::vector<scoring::TaskScore> of_all;  // scores of single clients are in another table
   std::copy_if(scores.begin(), scores.end(), std::back_inserter(of_all), [](const auto& s) { return !s.client; });
   std::string text;
   for (const auto& layout : layouts()) {
@@ -285,4 +286,4 @@ std::string score_table(std::span<const TaskScore> scores) {
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -8,11 +8,11 @@
 
 #include "scoring/task_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// Returns the distinct values of a member among `scores`, in order of appearance.
 template <typename T>
-std::vector<T> distinct(std::span<const TaskScore> scores, T TaskScore::*member) {
+std::vector<T> distinct(std::span<const scoring::TaskScore> scores, T scoring::TaskScore::*member) {
   std::vector<T> values;
   for (const auto& score : scores)
     if (std::find(values.begin(), values.end(), score.*member) == values.end()) values.push_back(score.*member);
@@ -20,13 +20,13 @@ std::vector<T> distinct(std::span<const TaskScore> scores, T TaskScore::*member)
 }
 
 /// Returns the name of a ServedBy in tables: "in the run", "exported: transformers" or "exported: native gates".
-std::string served_name(ServedBy by);
+std::string served_name(scoring::ServedBy by);
 
 /// Formats a table with one line per task and one block of columns per budget. Multiple-choice tasks show accuracy,
 /// invalid, valid and likelihood in percent, then chance and majority. Free-text tasks have a table of their own: exact
 /// match, F1, BERTScore, empty. The last line holds means over tasks, the last block means over budgets. Blocks beyond
 /// 120 columns go into a further table. Scores of exported adapters and the number of questions follow. Scores of
 /// single clients are left out (report/client_scores.h).
-std::string score_table(std::span<const TaskScore> scores);
+std::string score_table(std::span<const scoring::TaskScore> scores);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -4,13 +4,13 @@
 
 #include <array>
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 TEST(ScoreTable, FreeTextHasASeparateTable) {
-  std::vector<TaskScore> scores = {
+  std::vector<scoring::TaskScore> scores = {
       {.task = "arc_c", .rows = 10, .accuracy = 0.5},
-      {.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
+      {.task = "telequad", .rows = 4, .kind = scoring::AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
   const auto both = score_table(scores);
   for (const auto* part :
        {"  acc  inv", "   EM   F1 bert none", "telequad |", " 12.5 45.7    -  0.0", "mean     | 12.5"})
@@ -23,22 +23,23 @@ TEST(ScoreTable, FreeTextHasASeparateTable) {
 
 TEST(ScoreTable, ANoteExplainsUnreadableAnswers) {
   const auto table = [](double first, double second) {
-    return score_table(std::vector<TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
-                                              {.task = "boolq", .rows = 10, .invalid_rate = second}});
+    return score_table(std::vector<scoring::TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
+                                                       {.task = "boolq", .rows = 10, .invalid_rate = second}});
   };
   constexpr std::string_view kNote = "most answers cannot be read (inv)";
   EXPECT_NE(table(1.0, 0.2).find(kNote), std::string::npos);
   EXPECT_NE(table(0.6, 0.6).find(kNote), std::string::npos);
   EXPECT_EQ(table(0.5, 0.5).find(kNote), std::string::npos);
   EXPECT_EQ(table(0.0, 0.0).find(kNote), std::string::npos);
-  const std::array text = {TaskScore{.task = "telequad", .rows = 4, .invalid_rate = 1.0, .kind = AnswerKind::kText}};
+  const std::array text = {
+      scoring::TaskScore{.task = "telequad", .rows = 4, .invalid_rate = 1.0, .kind = scoring::AnswerKind::kText}};
   EXPECT_EQ(score_table(text).find(kNote), std::string::npos);
 }
 
 TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
-  std::vector<TaskScore> scores;
+  std::vector<scoring::TaskScore> scores;
   for (const double budget : {0.125, 1.0})
-    for (const auto by : {ServedBy::kRun, ServedBy::kTransformers, ServedBy::kNativeGates})
+    for (const auto by : {scoring::ServedBy::kRun, scoring::ServedBy::kTransformers, scoring::ServedBy::kNativeGates})
       for (const auto* task : {"arc_c", "boolq"})
         scores.push_back({.task = task,
                           .budget = budget,
@@ -51,20 +52,23 @@ TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
         "exported: transformers          41.6      52.5\n", "exported: native gates          31.6      42.5\n",
         "mean over 2 budgets: acc 57.0"})
     EXPECT_NE(text.find(line), text.npos) << line << "\n" << text;
-  std::erase_if(scores, [](const TaskScore& score) { return score.served_by != ServedBy::kRun; });
+  std::erase_if(scores, [](const scoring::TaskScore& score) { return score.served_by != scoring::ServedBy::kRun; });
   EXPECT_EQ(score_table(scores).find("exported"), std::string::npos);
 }
 
 TEST(ScoreTable, LikelihoodsAreNotPercentages) {
-  const std::vector<TaskScore> scores = {
-      {.task = "files:notes", .rows = 4, .kind = AnswerKind::kLikelihood, .nll = 2.34567, .perplexity = 10.4401}};
+  const std::vector<scoring::TaskScore> scores = {{.task = "files:notes",
+                                                   .rows = 4,
+                                                   .kind = scoring::AnswerKind::kLikelihood,
+                                                   .nll = 2.34567,
+                                                   .perplexity = 10.4401}};
   const auto text = score_table(scores);
   for (const auto* part : {"       nll       ppl", "     2.346     10.44", "ppl perplexity"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
 }
 
 TEST(ScoreTable, FitsTasksBudgetsAndMeansIntoThePageWidth) {
-  std::vector<TaskScore> scores;
+  std::vector<scoring::TaskScore> scores;
   for (const double budget : {0.125, 0.25, 0.5, 1.0})
     for (const auto* task : {"arc_c", "builtin:a-long-name"})
       scores.push_back({.task = task,
@@ -85,4 +89,4 @@ TEST(ScoreTable, FitsTasksBudgetsAndMeansIntoThePageWidth) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::report

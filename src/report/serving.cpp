@@ -5,7 +5,7 @@
 
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 enum class Reads { kNo, kYes, kWithFlags };
@@ -62,7 +62,7 @@ std::string_view lost_gates(bool sum_to_one) {
 void add_routing(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
   if (!facts.router.modulation.empty()) served.lost.emplace_back("phi");
   if (facts.router.output_scale.defined()) served.lost.emplace_back("the rescaler of MoE outputs");
-  const bool sum_to_one = renormalises(facts.router.gate_norm, facts.gates.renormalise);
+  const bool sum_to_one = nn::renormalises(facts.router.gate_norm, facts.gates.renormalise);
   if (!program.obeys_gate_key && facts.gates.servers && *facts.gates.servers != sum_to_one)
     served.lost.emplace_back(lost_gates(sum_to_one));
   const bool in_config = format == ExportFormat::kMerged && !facts.gates.key.empty();  // by the written config.json
@@ -124,17 +124,18 @@ Served serve(const Program& program, ExportFormat format, const ServingFacts& fa
 
 }  // namespace
 
-ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, const RouterOptions& router) {
+ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
+                           const nn::RouterOptions& router) {
   ServingFacts facts{.gates = base.spec().gates, .router = router};
   const auto& sites = base.all_sites();
   // Number of adapted linears of each parameter, by module and order.
   std::map<std::string, std::map<int64_t, int64_t>> parts;
   for (const auto& [name, factors] : adapters) {
     const auto& site = sites.at(name);
-    facts.router_lora |= site.role == SiteRole::kRouter;
+    facts.router_lora |= site.role == lora::SiteRole::kRouter;
     facts.rank = std::max(facts.rank, factors.rank());
     int64_t fused = 1;
-    if (site.role == SiteRole::kExpert) {
+    if (site.role == lora::SiteRole::kExpert) {
       facts.experts = true;
       fused = ++parts[site.fused.module][site.fused.order];
     }
@@ -143,7 +144,7 @@ ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, c
   }
   for (const auto& [name, site] : sites) {
     const auto layer = parts.find(site.fused.module);
-    if (site.role != SiteRole::kExpert || layer == parts.end() || adapters.contains(name)) continue;
+    if (site.role != lora::SiteRole::kExpert || layer == parts.end() || adapters.contains(name)) continue;
     facts.whole_layers = false;
     if (layer->second.contains(site.fused.order)) facts.gate_with_up = false;
   }
@@ -173,4 +174,4 @@ std::string serving_line(const Served& served) {
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -10,7 +10,7 @@
 #include "models/causal_lm.h"
 #include "nn/moe/routing.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// A format of `evenkeel export`.
 enum class ExportFormat { kPeft, kPeftFused, kMerged, kGguf };
@@ -23,8 +23,8 @@ constexpr auto names(ExportFormat) {
 
 /// Properties of an adapter and its base model that decide how programs serve it.
 struct ServingFacts {
-  GateRule gates;              ///< gating of the model family, with the base model's own flag
-  RouterOptions router;        ///< router options of the run's evaluations
+  models::GateRule gates;      ///< gating of the model family, with the base model's own flag
+  nn::RouterOptions router;    ///< router options of the run's evaluations
   bool router_lora = false;    ///< routers are adapted
   bool experts = false;        ///< experts are adapted
   bool whole_layers = true;    ///< in each adapted layer all projections of the experts are adapted
@@ -39,7 +39,8 @@ struct ServingFacts {
 /// \param base      the base model of the adapter
 /// \param adapters  the factors as exported
 /// \param router    router options of the run's evaluations
-ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, const RouterOptions& router);
+ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
+                           const nn::RouterOptions& router);
 
 /// How one program serves one export.
 struct Served {
@@ -55,4 +56,4 @@ std::vector<Served> serving(ExportFormat format, const ServingFacts& facts);
 /// Formats an entry as "vLLM 0.33 (read in its source): exact; --max-lora-rank 32".
 std::string serving_line(const Served& served);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -7,13 +7,13 @@
 #include "base/testing.h"
 #include "report/model_card.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 class Serving : public ::testing::Test {
  protected:
   /// Returns the facts of a small OLMoE whose projections `targets` have adapters of rank 20.
-  ServingFacts facts(const std::vector<std::string>& targets, RouterOptions router = {},
+  ServingFacts facts(const std::vector<std::string>& targets, nn::RouterOptions router = {},
                      bool renormalise = false) const {
     const auto file = folder_.path() / "config.json";
     write_file_atomic(file, concat(R"({"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 42,
@@ -22,8 +22,8 @@ class Serving : public ::testing::Test {
  "max_position_embeddings": 64, "tie_word_embeddings": false, "attention_bias": false, "clip_qkv": null,
  "initializer_range": 0.1, "eos_token_id": 0, "pad_token_id": 1, "norm_topk_prob": )",
                                    renormalise ? "true" : "false", "}"));
-    const auto model = load_shape(file);
-    return serving_facts(*model, make_adapters(model->sites(targets), 20, 1.0, 3), router);
+    const auto model = models::load_shape(file);
+    return serving_facts(*model, lora::make_adapters(model->sites(targets), 20, 1.0, 3), router);
   }
   static std::string line(ExportFormat format, const ServingFacts& facts, std::string_view program) {
     for (const auto& served : serving(format, facts))
@@ -45,7 +45,8 @@ TEST_F(Serving, ExactServingIsReported) {
 }
 
 TEST_F(Serving, LossOfPhiRescalerAndGatesIsReported) {
-  RouterOptions router{.gate_norm = GateNorm::kRenormSelected, .modulation = {{"model.layers.0.mlp", at::Tensor()}}};
+  nn::RouterOptions router{.gate_norm = nn::GateNorm::kRenormSelected,
+                           .modulation = {{"model.layers.0.mlp", at::Tensor()}}};
   const auto ours = facts(kAll, router);
   EXPECT_EQ(line(ExportFormat::kMerged, ours, "transformers 5"), "transformers 5 + PEFT 0.21 (run): without phi");
   EXPECT_EQ(
@@ -59,7 +60,7 @@ TEST_F(Serving, LossOfPhiRescalerAndGatesIsReported) {
 }
 
 TEST_F(Serving, RenormalisingBasesAreReportedForServersThatIgnoreTheKey) {
-  const auto native = facts(kAll, {}, true), served = facts(kAll, {.gate_norm = GateNorm::kSoftmaxAll}, true);
+  const auto native = facts(kAll, {}, true), served = facts(kAll, {.gate_norm = nn::GateNorm::kSoftmaxAll}, true);
   EXPECT_NE(line(ExportFormat::kPeft, native, "llama.cpp").find("gates renormalised"), std::string::npos);
   EXPECT_NE(line(ExportFormat::kPeft, served, "llama.cpp").find(": exact"), std::string::npos);
   EXPECT_NE(line(ExportFormat::kPeft, served, "transformers 5").find("set norm_topk_prob to false"), std::string::npos);
@@ -101,17 +102,18 @@ TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
   run.method = "ub-smoe";
   run.model = "models/\"x\"";
   run.manifest = Json::object();
-  for (const auto by : {ServedBy::kRun, ServedBy::kNativeGates})
-    for (const auto& [task, kind] : {std::pair{"boolq", AnswerKind::kChoice}, {"files", AnswerKind::kLikelihood}})
+  for (const auto by : {scoring::ServedBy::kRun, scoring::ServedBy::kNativeGates})
+    for (const auto& [task, kind] :
+         {std::pair{"boolq", scoring::AnswerKind::kChoice}, {"files", scoring::AnswerKind::kLikelihood}})
       run.evaluations.push_back({.round = 2,
                                  .method = "ub-smoe",
                                  .score = {.task = task,
                                            .served_by = by,
                                            .top_k = 4,
-                                           .accuracy = by == ServedBy::kRun ? 0.75 : 0.5,
+                                           .accuracy = by == scoring::ServedBy::kRun ? 0.75 : 0.5,
                                            .kind = kind,
                                            .nll = 1.25}});
-  ExperimentConfig config;
+  fed::ExperimentConfig config;
   config.settle({});
   const auto card = model_card(run, config, {.facts = facts(kAll), .scale = {}, .targets = kAll});
   EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // no path of the training machine
@@ -133,4 +135,4 @@ TEST(HubName, IsAValidRepositoryName) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::report

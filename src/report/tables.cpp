@@ -14,7 +14,7 @@
 #include "report/text_grid.h"
 #include "report/time_table.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 std::string percent(double share) { return fixed(100 * share, 1); }
@@ -30,29 +30,29 @@ std::string budget_title(double budget) {
 struct Scored {
   const RunRecords* run;
   std::string label;
-  std::vector<TaskScore> scores;
+  std::vector<scoring::TaskScore> scores;
   std::vector<double> budgets;
 };
 
 /// Returns the label of a column group, such as "demo (b, exported: native gates)".
-std::string label_of(const RunRecords& run, const std::string& reading, ServedBy by) {
+std::string label_of(const RunRecords& run, const std::string& reading, scoring::ServedBy by) {
   std::string aspect = reading;
-  if (by != ServedBy::kRun) aspect += (aspect.empty() ? "" : ", ") + served_name(by);
+  if (by != scoring::ServedBy::kRun) aspect += (aspect.empty() ? "" : ", ") + served_name(by);
   return aspect.empty() ? run.label : concat(run.label, " (", aspect, ")");
 }
 
-std::vector<Scored> scored(std::span<const RunRecords> runs, AnswerKind kind) {
+std::vector<Scored> scored(std::span<const RunRecords> runs, scoring::AnswerKind kind) {
   std::vector<Scored> all;
   for (const auto& run : runs) {
     auto every = run.scores(run.last_evaluated());
-    std::erase_if(every, [&](const TaskScore& s) { return s.kind != kind; });
-    for (const auto by : distinct(every, &TaskScore::served_by))
-      for (const auto& reading : distinct(every, &TaskScore::reading)) {
-        std::vector<TaskScore> scores;
+    std::erase_if(every, [&](const scoring::TaskScore& s) { return s.kind != kind; });
+    for (const auto by : distinct(every, &scoring::TaskScore::served_by))
+      for (const auto& reading : distinct(every, &scoring::TaskScore::reading)) {
+        std::vector<scoring::TaskScore> scores;
         std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
-                     [&](const TaskScore& s) { return s.reading == reading && s.served_by == by; });
+                     [&](const scoring::TaskScore& s) { return s.reading == reading && s.served_by == by; });
         if (scores.empty()) continue;
-        auto budgets = distinct(scores, &TaskScore::budget);
+        auto budgets = distinct(scores, &scoring::TaskScore::budget);
         std::sort(budgets.begin(), budgets.end());
         all.push_back({&run, label_of(run, reading, by), std::move(scores), std::move(budgets)});
       }
@@ -60,7 +60,7 @@ std::vector<Scored> scored(std::span<const RunRecords> runs, AnswerKind kind) {
   return all;
 }
 
-const TaskScore* find(const Scored& from, const std::string& task, double budget) {
+const scoring::TaskScore* find(const Scored& from, const std::string& task, double budget) {
   for (const auto& score : from.scores)
     if (score.task == task && score.budget == budget) return &score;
   return nullptr;
@@ -68,16 +68,16 @@ const TaskScore* find(const Scored& from, const std::string& task, double budget
 
 /// Returns the tasks of all runs in order of appearance.
 std::vector<std::string> all_tasks(std::span<const Scored> runs) {
-  std::vector<TaskScore> every;
+  std::vector<scoring::TaskScore> every;
   for (const auto& run : runs) every.insert(every.end(), run.scores.begin(), run.scores.end());
-  return distinct(every, &TaskScore::task);
+  return distinct(every, &scoring::TaskScore::task);
 }
 
 /// Selects a number of a score; nothing if it was not measured.
-using Measure = std::optional<double> (*)(const TaskScore&);
+using Measure = std::optional<double> (*)(const scoring::TaskScore&);
 
 template <auto kMember>
-std::optional<double> measure(const TaskScore& score) {
+std::optional<double> measure(const scoring::TaskScore& score) {
   return score.*kMember;
 }
 
@@ -116,7 +116,7 @@ std::optional<double> mean_level(std::span<const Scored> runs, std::span<const s
 
 struct TaskTable {
   std::string_view name, title;
-  AnswerKind kind;
+  scoring::AnswerKind kind;
   Measure measured;
   std::string (*cell)(std::optional<double>) = percent_cell;
 };
@@ -133,10 +133,10 @@ struct Level {
   std::string_view title;
   Measure measured;
 };
-constexpr std::array kLevels{Level{"chance", measure<&TaskScore::chance>},
-                             Level{"majority", measure<&TaskScore::majority>}};
-std::span<const Level> levels_of(AnswerKind kind) {
-  return std::span(kLevels).first(kind == AnswerKind::kChoice ? kLevels.size() : 0);
+constexpr std::array kLevels{Level{"chance", measure<&scoring::TaskScore::chance>},
+                             Level{"majority", measure<&scoring::TaskScore::majority>}};
+std::span<const Level> levels_of(scoring::AnswerKind kind) {
+  return std::span(kLevels).first(kind == scoring::AnswerKind::kChoice ? kLevels.size() : 0);
 }
 
 /// Returns the numbers of rows and questions of a task, from the first run that has the task.
@@ -149,23 +149,26 @@ std::array<std::string, 2> counts(std::span<const Scored> runs, const std::strin
 }
 
 constexpr std::array kTaskTables{
-    TaskTable{"accuracy", "accuracy, percent of rows", AnswerKind::kChoice, measure<&TaskScore::accuracy>},
-    TaskTable{"invalid", "answers that cannot be read, percent of rows", AnswerKind::kChoice,
-              measure<&TaskScore::invalid_rate>},
-    TaskTable{"valid", "accuracy among readable answers, percent of rows", AnswerKind::kChoice,
-              measure<&TaskScore::accuracy_valid>},
-    TaskTable{"likelihood", "accuracy by likelihood of the allowed answers, percent of rows", AnswerKind::kChoice,
-              measure<&TaskScore::accuracy_likelihood>},
-    TaskTable{"exact-match", "free text: exact match, percent of rows", AnswerKind::kText,
-              measure<&TaskScore::exact_match>},
-    TaskTable{"f1", "free text: F1 of words, percent, mean over rows", AnswerKind::kText, measure<&TaskScore::f1>},
-    TaskTable{"bert-score", "free text: BERTScore F1, percent, mean over rows", AnswerKind::kText,
-              measure<&TaskScore::bert_score>},
-    TaskTable{"empty", "free text: empty answers, percent of rows", AnswerKind::kText, measure<&TaskScore::empty_rate>},
-    TaskTable{"nll", "negative log-likelihood of a token of the answers", AnswerKind::kLikelihood,
-              measure<&TaskScore::nll>, plain_cell},
-    TaskTable{"perplexity", "perplexity of the answers", AnswerKind::kLikelihood, measure<&TaskScore::perplexity>,
-              plain_cell}};
+    TaskTable{"accuracy", "accuracy, percent of rows", scoring::AnswerKind::kChoice,
+              measure<&scoring::TaskScore::accuracy>},
+    TaskTable{"invalid", "answers that cannot be read, percent of rows", scoring::AnswerKind::kChoice,
+              measure<&scoring::TaskScore::invalid_rate>},
+    TaskTable{"valid", "accuracy among readable answers, percent of rows", scoring::AnswerKind::kChoice,
+              measure<&scoring::TaskScore::accuracy_valid>},
+    TaskTable{"likelihood", "accuracy by likelihood of the allowed answers, percent of rows",
+              scoring::AnswerKind::kChoice, measure<&scoring::TaskScore::accuracy_likelihood>},
+    TaskTable{"exact-match", "free text: exact match, percent of rows", scoring::AnswerKind::kText,
+              measure<&scoring::TaskScore::exact_match>},
+    TaskTable{"f1", "free text: F1 of words, percent, mean over rows", scoring::AnswerKind::kText,
+              measure<&scoring::TaskScore::f1>},
+    TaskTable{"bert-score", "free text: BERTScore F1, percent, mean over rows", scoring::AnswerKind::kText,
+              measure<&scoring::TaskScore::bert_score>},
+    TaskTable{"empty", "free text: empty answers, percent of rows", scoring::AnswerKind::kText,
+              measure<&scoring::TaskScore::empty_rate>},
+    TaskTable{"nll", "negative log-likelihood of a token of the answers", scoring::AnswerKind::kLikelihood,
+              measure<&scoring::TaskScore::nll>, plain_cell},
+    TaskTable{"perplexity", "perplexity of the answers", scoring::AnswerKind::kLikelihood,
+              measure<&scoring::TaskScore::perplexity>, plain_cell}};
 
 /// Returns a table with several runs side by side.
 std::string task_grid(std::span<const Scored> runs, std::span<const std::string> tasks, const TaskTable& table) {
@@ -204,15 +207,15 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
 
 size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.label.size() + 2); }
 
-std::string_view what_is_asked(AnswerKind kind) {
-  if (kind == AnswerKind::kText) return "free text";
-  return kind == AnswerKind::kChoice ? "choices" : "likelihoods";
+std::string_view what_is_asked(scoring::AnswerKind kind) {
+  if (kind == scoring::AnswerKind::kText) return "free text";
+  return kind == scoring::AnswerKind::kChoice ? "choices" : "likelihoods";
 }
 
 /// Returns a text that says which kinds of tasks were evaluated instead of `wanted`.
-std::string what_there_is(std::span<const RunRecords> runs, AnswerKind wanted) {
+std::string what_there_is(std::span<const RunRecords> runs, scoring::AnswerKind wanted) {
   std::vector<std::string_view> kinds, names;
-  for (const auto kind : {AnswerKind::kChoice, AnswerKind::kText, AnswerKind::kLikelihood}) {
+  for (const auto kind : {scoring::AnswerKind::kChoice, scoring::AnswerKind::kText, scoring::AnswerKind::kLikelihood}) {
     if (kind == wanted || scored(runs, kind).empty()) continue;
     kinds.push_back(what_is_asked(kind));
     for (const auto& entry : kTaskTables)
@@ -239,7 +242,7 @@ std::string task_table(std::span<const RunRecords> runs, const TaskTable& table)
 }
 
 template <typename T>
-double sum_of(const RunRecords& run, T RoundMeasures::*member) {
+double sum_of(const RunRecords& run, T fed::RoundMeasures::*member) {
   double sum = 0;
   for (const auto& round : run.rounds) sum += static_cast<double>(round.*member);
   return sum;
@@ -257,20 +260,21 @@ std::string overall(std::span<const Scored> all, const RunRecords& run, Measure 
 std::string runs_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "method", "seed", "rounds", "last loss", "tokens", "bytes up", "bytes down", "FLOPs",
                  "experts/token", "acc", "F1"});
-  const auto choices = scored(runs, AnswerKind::kChoice), texts = scored(runs, AnswerKind::kText);
+  const auto choices = scored(runs, scoring::AnswerKind::kChoice), texts = scored(runs, scoring::AnswerKind::kText);
   for (const auto& run : runs) {
     const bool trained = !run.rounds.empty();
     grid.add({run.label, run.method, std::to_string(run.seed), std::to_string(run.rounds.size()),
-              trained ? fixed(run.rounds.back().loss, 4) : "-", compact(sum_of(run, &RoundMeasures::tokens)),
-              compact(sum_of(run, &RoundMeasures::bytes_up)), compact(sum_of(run, &RoundMeasures::bytes_down)),
-              compact(sum_of(run, &RoundMeasures::flops)),
+              trained ? fixed(run.rounds.back().loss, 4) : "-", compact(sum_of(run, &fed::RoundMeasures::tokens)),
+              compact(sum_of(run, &fed::RoundMeasures::bytes_up)),
+              compact(sum_of(run, &fed::RoundMeasures::bytes_down)), compact(sum_of(run, &fed::RoundMeasures::flops)),
               trained ? fixed(run.rounds.back().experts_per_token, 2) : "-",
-              overall(choices, run, measure<&TaskScore::accuracy>), overall(texts, run, measure<&TaskScore::f1>)});
+              overall(choices, run, measure<&scoring::TaskScore::accuracy>),
+              overall(texts, run, measure<&scoring::TaskScore::f1>)});
   }
   return concat("runs; acc: accuracy, F1: of words in free text, means over tasks and budgets, percent\n", grid.text());
 }
 
-double dead_experts(const ExpertUse& use) {
+double dead_experts(const fed::ExpertUse& use) {
   return std::accumulate(use.dead_experts.begin(), use.dead_experts.end(), 0.0);
 }
 
@@ -290,7 +294,7 @@ std::string rounds_table(std::span<const RunRecords> runs) {
 }
 
 /// Returns the bytes of the whole run by content.
-std::map<std::string, double> traffic(const RunRecords& run, Traffic RoundMeasures::*parts) {
+std::map<std::string, double> traffic(const RunRecords& run, fed::Traffic fed::RoundMeasures::*parts) {
   std::map<std::string, double> sum;
   for (const auto& round : run.rounds)
     for (const auto& [content, bytes] : round.*parts) sum[content] += static_cast<double>(bytes);
@@ -300,8 +304,10 @@ std::map<std::string, double> traffic(const RunRecords& run, Traffic RoundMeasur
 std::string traffic_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "content", "bytes up", "share", "bytes down", "share"});
   for (const auto& run : runs) {
-    const auto up = traffic(run, &RoundMeasures::bytes_up_parts), down = traffic(run, &RoundMeasures::bytes_down_parts);
-    const double all_up = sum_of(run, &RoundMeasures::bytes_up), all_down = sum_of(run, &RoundMeasures::bytes_down);
+    const auto up = traffic(run, &fed::RoundMeasures::bytes_up_parts),
+               down = traffic(run, &fed::RoundMeasures::bytes_down_parts);
+    const double all_up = sum_of(run, &fed::RoundMeasures::bytes_up),
+                 all_down = sum_of(run, &fed::RoundMeasures::bytes_down);
     std::set<std::string> contents;
     for (const auto* parts : {&up, &down})
       for (const auto& [content, bytes] : *parts) contents.insert(content);
@@ -356,7 +362,7 @@ bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
     return std::any_of(run.scores.begin(), run.scores.end(),
                        [&](const auto& s) { return table.measured(s).has_value(); });
   });
-  return measured || (table.kind == AnswerKind::kChoice &&
+  return measured || (table.kind == scoring::AnswerKind::kChoice &&
                       std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run.last_evaluated() < 0; }));
 }
 
@@ -388,4 +394,4 @@ std::string default_tables(std::span<const RunRecords> runs) {
   return text + clients_part(runs);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

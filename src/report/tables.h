@@ -8,7 +8,7 @@
 
 #include "report/run_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// Returns the names of the tables in the order of a report: runs; accuracy, invalid, valid, likelihood (multiple
 /// choice); exact-match, f1, bert-score, empty (free text); rounds, time, clients, client-scores, traffic.
@@ -23,4 +23,4 @@ std::string table(std::span<const RunRecords> runs, std::string_view name);
 /// whose scores became better or worse.
 std::string default_tables(std::span<const RunRecords> runs);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr std::string_view kGap = "  ";
@@ -78,4 +78,4 @@ std::string compact(double value) {
   return fixed(value, decimals) + std::string(kUnits[unit]);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 inline constexpr size_t kPageWidth = 120;  ///< characters per line of a table, at most
 
@@ -36,4 +36,4 @@ std::string fixed(double value, int decimals);
 /// Formats `value` with four significant digits and a suffix k, M, G, T or P: "1.234 G".
 std::string compact(double value);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -7,15 +7,15 @@
 #include "fed/round/progress.h"
 #include "report/text_grid.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 namespace {
 
 constexpr double kMostTargets = 10;
 
 /// Returns the accuracy, or F1 for free text.
-std::optional<double> score_to_reach(const TaskScore& score) {
-  if (score.kind == AnswerKind::kLikelihood) return std::nullopt;
-  return score.kind == AnswerKind::kText ? score.f1 : score.accuracy;
+std::optional<double> score_to_reach(const scoring::TaskScore& score) {
+  if (score.kind == scoring::AnswerKind::kLikelihood) return std::nullopt;
+  return score.kind == scoring::AnswerKind::kText ? score.f1 : score.accuracy;
 }
 
 /// Returns the mean score over tasks and budgets, for the first reading and the run's own routing.
@@ -23,7 +23,7 @@ std::optional<double> mean_score(const RunRecords& run, int64_t round) {
   double sum = 0, count = 0;
   const auto scores = run.scores(round);
   for (const auto& score : scores) {
-    if (score.served_by != ServedBy::kRun || score.reading != scores[0].reading) continue;
+    if (score.served_by != scoring::ServedBy::kRun || score.reading != scores[0].reading) continue;
     if (const auto value = score_to_reach(score)) sum += *value, ++count;
   }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
@@ -31,7 +31,7 @@ std::optional<double> mean_score(const RunRecords& run, int64_t round) {
 
 std::string time_cell(std::optional<double> seconds) {
   if (!seconds) return "-";
-  return *seconds < 100 ? fixed(*seconds, 2) + " s" : readable_duration(*seconds);
+  return *seconds < 100 ? fixed(*seconds, 2) + " s" : fed::readable_duration(*seconds);
 }
 
 std::string cell(std::optional<double> value, double scale, int decimals) {
@@ -132,4 +132,4 @@ std::string time_table(std::span<const RunRecords> runs) {
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

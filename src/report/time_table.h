@@ -9,7 +9,7 @@
 
 #include "report/run_records.h"
 
-namespace evenkeel {
+namespace evenkeel::report {
 
 /// State of a run after a round; round 0 is before the first.
 struct Standing {
@@ -28,4 +28,4 @@ std::vector<Standing> standings(const RunRecords& run);
 /// in rounds, simulated time and bytes.
 std::string time_table(std::span<const RunRecords> runs);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::report

@@ -11,7 +11,7 @@
 #include "base/plain/mapped_files.h"
 #include "base/plain/sealed.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 AnswerJournal::AnswerJournal(fs::path file) : file_(std::move(file)) {
   const auto read = read_sealed_lines(file_);
@@ -74,4 +74,4 @@ size_t hand_over(AnsweredBatch& batch, std::span<Prediction> rows) {
   return batch.answers.size();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -14,7 +14,7 @@
 
 #include "scoring/task_score.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Answers of the rows that ran through the model together, before they are scored.
 struct AnsweredBatch {
@@ -68,4 +68,4 @@ AnsweredBatch get_or_compute(AnswerJournal* journal, const std::string& key, siz
 /// \throws kCheckpoint when the batch has no answers, or more than `rows` can hold
 size_t hand_over(AnsweredBatch& batch, std::span<Prediction> rows);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -8,19 +8,20 @@
 #include "base/plain/error.h"
 #include "nn/dense/loss.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 /// Returns the log-probabilities of all targets, row by row, [N] float64.
-at::Tensor logprobs_of(const CausalLm& model, const ForwardOptions& forward, std::span<const Example> rows) {
-  const auto batch = pack(rows);
+at::Tensor logprobs_of(const models::CausalLm& model, const models::ForwardOptions& forward,
+                       std::span<const data::Example> rows) {
+  const auto batch = data::pack(rows);
   const auto rows_ND = model.hidden(batch, forward).index_select(0, batch.target_rows.to(model.device()));
-  return target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
+  return nn::target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
 }
 
 }  // namespace
 
-size_t rows_together(std::span<const Example> rows, int64_t batch_tokens) {
+size_t rows_together(std::span<const data::Example> rows, int64_t batch_tokens) {
   int64_t tokens = 0;
   size_t count = 0;
   do tokens += static_cast<int64_t>(rows[count++].ids.size());
@@ -28,8 +29,8 @@ size_t rows_together(std::span<const Example> rows, int64_t batch_tokens) {
   return count;
 }
 
-std::vector<AnswerLikelihood> answer_likelihoods(const CausalLm& model, const ForwardOptions& forward,
-                                                 std::span<const Example> rows, size_t first) {
+std::vector<AnswerLikelihood> answer_likelihoods(const models::CausalLm& model, const models::ForwardOptions& forward,
+                                                 std::span<const data::Example> rows, size_t first) {
   const at::NoGradGuard no_grad;
   const auto logprobs_N = logprobs_of(model, forward, rows);
   const double* next = logprobs_N.const_data_ptr<double>();
@@ -44,4 +45,4 @@ std::vector<AnswerLikelihood> answer_likelihoods(const CausalLm& model, const Fo
   return answers;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -9,7 +9,7 @@
 #include "data/example.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Log-probability of the targets of one row.
 struct AnswerLikelihood {
@@ -19,13 +19,13 @@ struct AnswerLikelihood {
 
 /// Returns how many of the first rows should run in one pass: about `batch_tokens` tokens, at least one row. The choice
 /// bounds memory and does not affect results. REQUIRES at least one row.
-size_t rows_together(std::span<const Example> rows, int64_t batch_tokens = 4096);
+size_t rows_together(std::span<const data::Example> rows, int64_t batch_tokens = 4096);
 
 /// Computes the likelihoods of rows in one forward pass. REQUIRES that rows are within the model's positions and
 /// vocabulary.
 /// \param first  number of the first row, for errors
 /// \throws kNumeric naming the first row whose logits are not finite
-std::vector<AnswerLikelihood> answer_likelihoods(const CausalLm& model, const ForwardOptions& forward,
-                                                 std::span<const Example> rows, size_t first = 0);
+std::vector<AnswerLikelihood> answer_likelihoods(const models::CausalLm& model, const models::ForwardOptions& forward,
+                                                 std::span<const data::Example> rows, size_t first = 0);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

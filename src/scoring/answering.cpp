@@ -4,21 +4,21 @@
 
 #include "scoring/continuations.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
 
 /// Returns the text before the next prompt block, because the model has answered before it. Other templates have no
 /// blocks.
-std::string first_response(std::string_view text, const TaskInfo& task, PromptTemplate form) {
-  const bool has_blocks = form == PromptTemplate::kPaper || form == PromptTemplate::kLlmAdapters;
+std::string first_response(std::string_view text, const data::TaskInfo& task, data::PromptTemplate form) {
+  const bool has_blocks = form == data::PromptTemplate::kPaper || form == data::PromptTemplate::kLlmAdapters;
   return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
 }
 
 /// Rows that run through the model together.
 struct Batch {
-  std::span<const Row> rows;
+  std::span<const data::Row> rows;
   std::vector<TokenIds> prompts;
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
@@ -52,8 +52,8 @@ int64_t new_tokens_of(const Batch& batch, int64_t max_new_tokens) {
   return static_cast<int64_t>(new_tokens);
 }
 
-void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
-                  std::span<Prediction> predictions) {
+void rank_answers(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun& run,
+                  const Batch& batch, std::span<Prediction> predictions) {
   const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
   for (size_t i = 0; i < scores.size(); ++i) {
     const auto& answers = batch.answers[i];
@@ -66,8 +66,8 @@ void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRu
 
 /// Computes the likelihood of the references of free text. Generation does not use what these passes found, so that
 /// outputs are those without them.
-void weigh_references(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
-                      std::span<Prediction> predictions) {
+void weigh_references(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun& run,
+                      const Batch& batch, std::span<Prediction> predictions) {
   const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
   run.known.clear();
   for (size_t i = 0; i < scores.size(); ++i) {
@@ -81,16 +81,16 @@ bool contains(std::string_view whole, std::string_view part) { return whole.find
 
 /// Returns whether no further text can change the extracted answer: both rules find it, and it is not a part of another
 /// answer. An option of the row itself counts only when the text after it is known.
-bool is_read(const TaskInfo& task, const Row& row, const std::string& output) {
+bool is_read(const data::TaskInfo& task, const data::Row& row, const std::string& output) {
   if (!row.options.empty() || task.free_text()) return false;
-  const auto as_is = extract_answer(task, row, output, false);
-  if (as_is.empty() || extract_answer(task, row, output, true) != as_is) return false;
+  const auto as_is = data::extract_answer(task, row, output, false);
+  if (as_is.empty() || data::extract_answer(task, row, output, true) != as_is) return false;
   return std::all_of(task.answers.begin(), task.answers.end(),
                      [&](const auto& other) { return other == as_is || !contains(other, as_is); });
 }
 
 /// Reduces the batch to the prompts that the cache can hold, at least one.
-void fit(Batch& batch, const CausalLm& model, const Compute& compute, const EvaluationOptions& options) {
+void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute, const EvaluationOptions& options) {
   const double most =
       options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, compute).token_bytes());
   const int64_t new_tokens = new_tokens_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
@@ -109,9 +109,9 @@ void fit(Batch& batch, const CausalLm& model, const Compute& compute, const Eval
 
 /// Shared state of one evaluation of a task.
 struct Answering {
-  const CausalLm& model;
-  const Tokenizer& tokenizer;
-  const ForwardOptions& forward;
+  const models::CausalLm& model;
+  const tokenizer::Tokenizer& tokenizer;
+  const models::ForwardOptions& forward;
   const PreparedTask& task;
   const EvaluationOptions& options;
   bool whole_outputs;
@@ -181,7 +181,7 @@ TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& tas
   return all;
 }
 
-void check_prompts(const CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
+void check_prompts(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
   for (size_t first = 0; first < task.rows().size();) {
     auto batch = batch_of(task, first, options.batch_size);
     fit(batch, shape, {}, options);
@@ -190,4 +190,4 @@ void check_prompts(const CausalLm& shape, const PreparedTask& task, const Evalua
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

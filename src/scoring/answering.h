@@ -11,13 +11,13 @@
 #include "scoring/prepared_task.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// The model that is evaluated. Borrows all three.
 struct EvaluatedModel {
-  const CausalLm& model;
-  const Tokenizer& tokenizer;  ///< the one that prepared the task; it decodes the outputs
-  const ForwardOptions& forward;
+  const models::CausalLm& model;
+  const tokenizer::Tokenizer& tokenizer;  ///< the one that prepared the task; it decodes the outputs
+  const models::ForwardOptions& forward;
 };
 
 /// Answers to the rows of a task.
@@ -44,6 +44,6 @@ TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& tas
 /// Checks that answer_rows() accepts the prompts, without computing anything.
 /// \param shape  a model, possibly without weights
 /// \throws kData naming task and row (0 = the first) of a prompt that is too long for the model's positions
-void check_prompts(const CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options);
+void check_prompts(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

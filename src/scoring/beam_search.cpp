@@ -5,7 +5,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 /// Returns the indices of the k largest values, largest first, ties to the lowest index. It takes one pass and is meant
@@ -86,4 +86,4 @@ std::vector<int64_t> BeamSearch::best() const {
   return ended_.front().tokens;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// State of one beam search.
 class BeamSearch {
@@ -55,4 +55,4 @@ class BeamSearch {
   std::vector<Hypothesis> running_{1}, ended_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

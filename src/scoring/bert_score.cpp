@@ -13,7 +13,7 @@
 #include "base/plain/files.h"
 #include "scoring/bert_score_tables.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 constexpr size_t kEmptyTokens = 2;  // a text that has only special tokens
@@ -77,7 +77,7 @@ struct BertScorer::Batch {
   std::vector<TokenVectors> vectors;
   int64_t tokens = 0;
 
-  void add(std::string_view text, const SentenceTokenizer& tokenizer) {
+  void add(std::string_view text, const tokenizer::SentenceTokenizer& tokenizer) {
     if (!index.emplace(text, ids.size()).second) return;
     auto sentence = tokenizer.encode(text);
     ids.push_back(std::move(sentence.ids));
@@ -93,7 +93,8 @@ struct BertScorer::Batch {
   }
 };
 
-BertScorer::BertScorer(TextEncoder encoder, SentenceTokenizer tokenizer, const BertScoreOptions& options)
+BertScorer::BertScorer(models::TextEncoder encoder, tokenizer::SentenceTokenizer tokenizer,
+                       const BertScoreOptions& options)
     : encoder_(std::move(encoder)), tokenizer_(std::move(tokenizer)), options_(options) {
   if (!options.baseline.empty()) baseline_ = load_baseline(options.baseline, encoder_.spec().layer);
 }
@@ -101,8 +102,8 @@ BertScorer::BertScorer(TextEncoder encoder, SentenceTokenizer tokenizer, const B
 BertScorer BertScorer::load(const fs::path& folder, const BertScoreOptions& options) {
   EK_CHECK(options.batch_tokens > 0, kConfig, "batch_tokens is ", options.batch_tokens, ", allowed: 1 or more");
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
-  auto encoder = TextEncoder::load(folder, layer_of(folder, options), options.dtype);
-  auto tokenizer = SentenceTokenizer::load(folder, encoder.spec().max_tokens);
+  auto encoder = models::TextEncoder::load(folder, layer_of(folder, options), options.dtype);
+  auto tokenizer = tokenizer::SentenceTokenizer::load(folder, encoder.spec().max_tokens);
   return {std::move(encoder), std::move(tokenizer), options};
 }
 
@@ -173,4 +174,4 @@ void BertScorer::score(std::span<const ComparedText> texts,
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

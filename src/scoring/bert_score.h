@@ -25,7 +25,7 @@
 #include "scoring/match_score.h"
 #include "tokenizer/sentence_tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Encoded tokens of one text.
 struct TokenVectors {
@@ -59,7 +59,7 @@ struct BertScoreOptions {
   int64_t layer = -1;      ///< encoder layer whose hidden states are compared; -1: default_layer() of the folder's name
   bool idf = false;        ///< weigh tokens by rarity in the references of the call; false: all weights are 1
   std::string baseline{};  ///< file for load_baseline(); empty: no rescaling
-  BaseDtype dtype = BaseDtype::kCheckpoint;
+  models::BaseDtype dtype = models::BaseDtype::kCheckpoint;
   int64_t batch_tokens = 4096;  ///< approximate number of tokens encoded at once; bounds memory
 
   void visit(auto& field) {
@@ -78,7 +78,7 @@ class BertScorer {
   /// baseline is invalid
   static BertScorer load(const std::filesystem::path& folder, const BertScoreOptions& options);
 
-  const EncoderSpec& encoder() const { return encoder_.spec(); }
+  const models::EncoderSpec& encoder() const { return encoder_.spec(); }
   int64_t max_tokens() const { return tokenizer_.max_tokens(); }
 
   /// Scores the texts in order and calls `on_score` for each as soon as it is scored.
@@ -99,16 +99,16 @@ class BertScorer {
   struct Pair;
   struct Batch;
 
-  BertScorer(TextEncoder encoder, SentenceTokenizer tokenizer, const BertScoreOptions& options);
+  BertScorer(models::TextEncoder encoder, tokenizer::SentenceTokenizer tokenizer, const BertScoreOptions& options);
   TokenWeights plain_weights() const;
   TokenWeights idf_weights(std::span<const ComparedText> texts) const;
   static std::vector<Pair> pairs_of(std::span<const ComparedText> texts);
   Batch encode(std::span<const Pair> pairs, const TokenWeights& weights) const;
 
-  TextEncoder encoder_;
-  SentenceTokenizer tokenizer_;
+  models::TextEncoder encoder_;
+  tokenizer::SentenceTokenizer tokenizer_;
   BertScoreOptions options_;
   std::optional<MatchScore> baseline_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -10,7 +10,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 struct LayerEntry {
@@ -106,4 +106,4 @@ MatchScore load_baseline(const std::filesystem::path& file, int64_t layer) {
   fail(kData, file.string(), " has no row for layer ", layer);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -9,7 +9,7 @@
 
 #include "scoring/match_score.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Returns the layer for an encoder's Hugging Face name, with or without the owner ("FacebookAI/roberta-large"), or
 /// nullopt if the table lacks the name.
@@ -20,4 +20,4 @@ std::optional<int64_t> default_layer(std::string_view name);
 /// \throws kData naming file and line
 MatchScore load_baseline(const std::filesystem::path& file, int64_t layer);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -13,7 +13,7 @@
 #include "scoring/bert_score_tables.h"
 #include "tokenizer/bpe.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 using testing::random_tensor;
@@ -48,11 +48,11 @@ TEST(Match, WeightsAreRelativeToTheirSum) {
 }
 
 TEST(Match, EqualTextsScoreOneAndOrderDoesNotMatter) {
-  auto x = random_tensor({7, 5}, 1), w = random_tensor({7}, 2).abs();
+  auto x = testing::random_tensor({7, 5}, 1), w = testing::random_tensor({7}, 2).abs();
   x = x / x.norm(2, 1, true);
   expect_score(match({x, w}, {x, w}), 1, 1, 1);
   const auto order = at::tensor({4, 2, 0, 6, 1, 5, 3}, at::kLong);
-  auto y = random_tensor({4, 5}, 3);
+  auto y = testing::random_tensor({4, 5}, 3);
   y = y / y.norm(2, 1, true);
   const TokenVectors other{y, at::ones({4}, at::kDouble)};
   const auto plain = match({x, w}, other), moved = match({x.index_select(0, order), w.index_select(0, order)}, other);
@@ -98,7 +98,8 @@ class Scorer : public ::testing::Test {
 
   void write_tokenizer() const {
     Json vocab{{"<s>", 0}, {"<pad>", 1}, {"</s>", 2}};
-    for (int byte = 0; byte < 256; ++byte) vocab[token_of_bytes(std::string(1, static_cast<char>(byte)))] = byte + 4;
+    for (int byte = 0; byte < 256; ++byte)
+      vocab[tokenizer::token_of_bytes(std::string(1, static_cast<char>(byte)))] = byte + 4;
     const Json json{{"version", "1.0"},
                     {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
                     {"post_processor", {{"type", "RobertaProcessing"}, {"cls", {"<s>", 0}}, {"sep", {"</s>", 2}}}},
@@ -120,7 +121,7 @@ class Scorer : public ::testing::Test {
     write_file_atomic(folder_ / "config.json", config.dump());
     TensorMap all;
     const auto put = [&](const std::string& name, std::vector<int64_t> sizes) {
-      all[name] = random_tensor(sizes, 70 + all.size(), at::kFloat) * 0.5;
+      all[name] = testing::random_tensor(sizes, 70 + all.size(), at::kFloat) * 0.5;
     };
     const auto affine = [&](const std::string& name, std::vector<int64_t> sizes) {
       put(name + ".weight", sizes);
@@ -199,7 +200,7 @@ TEST_F(Scorer, ScoresDoNotDependOnTheBatchSize) {
 TEST_F(Scorer, IdfWeighsTokensThatAreRareInTheReferences) {
   const auto idf = scores({{"ab", {"ab"}}, {"bbb", {"ac"}}}, {.idf = true});
   EXPECT_NEAR(idf[0].raw.f1, 1, 1e-6);
-  const auto encoder = TextEncoder::load(folder_, 2);
+  const auto encoder = models::TextEncoder::load(folder_, 2);
   const std::vector<std::vector<int64_t>> ids{{0, 36, 102, 102, 102, 2}, {0, 36, 101, 103, 2}};
   auto unit = encoder.hidden(ids);
   unit = unit / unit.norm(2, 1, true);
@@ -255,4 +256,4 @@ TEST_F(Scorer, RejectsATextWithoutReferencesAndAnUnknownName) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

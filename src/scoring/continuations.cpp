@@ -9,7 +9,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 /// Number of rows of logits in memory at once while scoring. It bounds memory to kLogitRows * V floats.
@@ -66,7 +66,7 @@ at::Tensor logprobs_of(const at::Tensor& logits_NV, int64_t first, std::span<con
 
 /// Adds the log-probabilities of the queries to their sums.
 /// \return the likeliest token after each queried row, ties to the lowest id; -1 for other rows
-TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, const at::Tensor& hidden_ND,
+TokenIds add_logprobs(const models::CausalLm& model, const models::ForwardOptions& forward, const at::Tensor& hidden_ND,
                       std::vector<Query> queries) {
   TokenIds likeliest(static_cast<size_t>(hidden_ND.size(0)), -1);
   std::stable_sort(queries.begin(), queries.end(), [](const Query& x, const Query& y) { return x.row < y.row; });
@@ -95,7 +95,7 @@ struct Branch {
 
 /// The result of running the common prefixes after the prompts.
 struct SharedPass {
-  KvCache cache;                ///< the prompts with their common prefixes
+  nn::KvCache cache;            ///< the prompts with their common prefixes
   std::vector<TokenIds> ids{};  ///< common prefix of each prompt
   TokenIds likeliest{};         ///< after each prompt, then after each token of `ids`, in the order of the prompts
 };
@@ -109,7 +109,7 @@ void follow(const TokenIds& guess, std::span<const int64_t> likeliest, TokenIds&
 
 /// Returns the known greedy tokens after the common prefixes have run. \param first_row  index in `likeliest` of the
 /// first common token of prompt b
-KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size_t b, size_t first_row) {
+KnownBeginning known_from(const SharedPass& shared, const nn::KvCache& prompts, size_t b, size_t first_row) {
   KnownBeginning known;
   const int64_t first = shared.likeliest[b];
   if (first < 0) return known;
@@ -130,9 +130,9 @@ size_t branches_per_pass(std::span<const Branch> branches, size_t first) {
 
 /// Scores suffix[1..] of the branches, after the cached prompts and common prefixes, and extends the known greedy
 /// tokens.
-void add_branches(const CausalLm& model, const ForwardOptions& forward, const SharedPass& shared,
+void add_branches(const models::CausalLm& model, const models::ForwardOptions& forward, const SharedPass& shared,
                   std::span<const Branch> branches, std::span<KnownBeginning> known) {
-  KvCache forks(shared.cache.shape());
+  nn::KvCache forks(shared.cache.shape());
   std::vector<TokenIds> pieces;
   std::vector<Query> queries;
   for (const auto& branch : branches) {
@@ -161,7 +161,8 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Sh
 
 /// Runs the common prefixes of the continuations. \return hidden states after the prompts, followed by those after each
 /// common token
-at::Tensor run_shared(const CausalLm& model, const ForwardOptions& forward, const PromptRun& run, SharedPass& shared) {
+at::Tensor run_shared(const models::CausalLm& model, const models::ForwardOptions& forward, const PromptRun& run,
+                      SharedPass& shared) {
   if (shared.ids.empty() || shared.ids.front().empty()) return run.last_BD;
   for (size_t b = 0; b < shared.ids.size(); ++b) shared.cache.open(b, static_cast<int64_t>(shared.ids[b].size()));
   return at::cat({run.last_BD, extend(model, forward, shared.cache, shared.ids)});
@@ -169,8 +170,8 @@ at::Tensor run_shared(const CausalLm& model, const ForwardOptions& forward, cons
 
 }  // namespace
 
-std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
-                                                       PromptRun& run,
+std::vector<std::vector<double>> continuation_logprobs(const models::CausalLm& model,
+                                                       const models::ForwardOptions& forward, PromptRun& run,
                                                        std::span<const std::vector<TokenIds>> continuations) {
   const at::NoGradGuard no_grad;
   SharedPass shared{run.cache, shared_prefixes(continuations)};
@@ -202,4 +203,4 @@ std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, co
   return sums;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

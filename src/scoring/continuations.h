@@ -7,7 +7,7 @@
 
 #include "scoring/generation.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Computes the log-probability (natural log) of each of continuations[b] after prompt b. A common prefix of the
 /// continuations of a prompt is computed once. Answers that differ only in the last token need no extra forward pass.
@@ -15,8 +15,8 @@ namespace evenkeel {
 /// generate() continues after them.
 /// It needs KvShape::token_bytes() of memory for every token of a continuation that is not shared, except its last one.
 /// REQUIRES PromptOptions::max_new_tokens >= the longest continuation.
-std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
-                                                       PromptRun& run,
+std::vector<std::vector<double>> continuation_logprobs(const models::CausalLm& model,
+                                                       const models::ForwardOptions& forward, PromptRun& run,
                                                        std::span<const std::vector<TokenIds>> continuations);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -13,13 +13,13 @@
 #include "models/memory_plan.h"
 #include "scoring/beam_search.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 /// Packs `pieces[b]` as the continuation of the `cached[b]` tokens of sequence b.
-PackedBatch continue_batch(std::span<const TokenIds> pieces, std::span<const int64_t> cached) {
+data::PackedBatch continue_batch(std::span<const TokenIds> pieces, std::span<const int64_t> cached) {
   TokenIds ids, positions;
-  PackedBatch batch;
+  data::PackedBatch batch;
   batch.offsets.push_back(0);
   for (size_t b = 0; b < pieces.size(); ++b) {
     for (size_t i = 0; i < pieces[b].size(); ++i) positions.push_back(cached[b] + static_cast<int64_t>(i));
@@ -68,11 +68,12 @@ at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptO
 
 /// Checks that the memory suffices for the cache. It cannot be checked earlier, because it depends on the prompts'
 /// tokens.
-void check_memory(const KvShape& shape, int64_t prompts, int64_t tokens) {
-  require_memory({.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
-                             cache_bytes(shape, tokens), "the number of prompts run at once"}},
-                  .mapped = 0},
-                 machine::memory(), "generation");
+void check_memory(const nn::KvShape& shape, int64_t prompts, int64_t tokens) {
+  models::require_memory(
+      {.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
+                  models::cache_bytes(shape, tokens), "the number of prompts run at once"}},
+       .mapped = 0},
+      machine::memory(), "generation");
 }
 
 std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
@@ -123,8 +124,8 @@ TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
 
 /// The sequences of a call of generate(), which are extended by one token at a time.
 struct Sequences {
-  const CausalLm& model;
-  const ForwardOptions& forward;
+  const models::CausalLm& model;
+  const models::ForwardOptions& forward;
   PromptRun run;
   const TokenIds ends;
   const GenerationOptions& options;
@@ -201,8 +202,8 @@ struct Sequences {
   }
 };
 
-std::vector<TokenIds> one_by_one(const CausalLm& model, const ForwardOptions& forward, PromptRun run, TokenIds ends,
-                                 const GenerationOptions& options) {
+std::vector<TokenIds> one_by_one(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,
+                                 TokenIds ends, const GenerationOptions& options) {
   Sequences sequences{model, forward, std::move(run), std::move(ends), options};
   if (options.sampling) sequences.run.known.clear();
   NextTokens next(options.sampling, sequences.run.cache.sequences.size());
@@ -211,7 +212,7 @@ std::vector<TokenIds> one_by_one(const CausalLm& model, const ForwardOptions& fo
   return std::move(sequences.outputs);
 }
 
-std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
+std::vector<TokenIds> beam_search(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,
                                   const TokenIds& ends, const GenerationOptions& options) {
   const auto prompts = run.cache.sequences.size();
   std::vector<BeamSearch> searches(prompts, BeamSearch(options.beams, ends, options.max_new_tokens));
@@ -250,7 +251,7 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
 
 }  // namespace
 
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
+void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
                    const PromptNames& names) {
   for (size_t b = 0; b < prompts.size(); ++b) {
     const auto length = static_cast<int64_t>(prompts[b].size());
@@ -263,27 +264,27 @@ void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int
   }
 }
 
-KvShape kv_shape(const CausalLm& model, KvType type, const Compute& compute) {
+nn::KvShape kv_shape(const models::CausalLm& model, nn::KvType type, const nn::Compute& compute) {
   const auto& spec = model.spec();
   const bool is_double = model.head().values_OI.scalar_type() == at::kDouble;
   return {.layers = spec.num_layers,
           .heads = spec.num_kv_heads,
           .width = spec.head_width,
-          .type = is_double                   ? at::kDouble
-                  : type == KvType::kBFloat16 ? at::kBFloat16
-                                              : compute.inner,
+          .type = is_double                       ? at::kDouble
+                  : type == nn::KvType::kBFloat16 ? at::kBFloat16
+                                                  : compute.inner,
           .device = model.device()};
 }
 
-at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
+at::Tensor extend(const models::CausalLm& model, const models::ForwardOptions& forward, nn::KvCache& cache,
                   std::span<const TokenIds> pieces, bool last_only) {
-  ForwardOptions options = forward;
+  models::ForwardOptions options = forward;
   options.routing = {};
   options.last_only = last_only;
   std::vector<at::Tensor> hidden;
   for (size_t first = 0, end = 0; first < pieces.size(); first = end) {
     end = pass_end(pieces, first);
-    KvCache part(cache.shape());
+    nn::KvCache part(cache.shape());
     part.sequences.assign(cache.sequences.begin() + static_cast<std::ptrdiff_t>(first),
                           cache.sequences.begin() + static_cast<std::ptrdiff_t>(end));
     options.cache = &part;
@@ -301,26 +302,27 @@ TokenIds common_prefix(std::span<const TokenIds> prompts) {
   return {prompts[0].begin(), prompts[0].begin() + static_cast<std::ptrdiff_t>(shared)};
 }
 
-PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type) {
+PromptPrefix run_prefix(const models::CausalLm& model, const models::ForwardOptions& forward, TokenIds ids,
+                        nn::KvType type) {
   if (ids.empty()) return {};
   const at::NoGradGuard no_grad;
-  KvCache cache(kv_shape(model, type, forward.compute));
+  nn::KvCache cache(kv_shape(model, type, forward.compute));
   cache.sequences.resize(1);
   cache.open(0, static_cast<int64_t>(ids.size()));
   extend(model, forward, cache, {&ids, 1}, /*last_only=*/true);
   return {std::move(ids), cache.sequences.front()};
 }
 
-PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                      const PromptOptions& options) {
+PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOptions& forward,
+                      std::span<const TokenIds> prompts, const PromptOptions& options) {
   const at::NoGradGuard no_grad;
   check_prompts(model.spec(), prompts, options.max_new_tokens, options.names);
-  PromptRun run{KvCache(kv_shape(model, options.cache, forward.compute)), {}, options.names};
+  PromptRun run{nn::KvCache(kv_shape(model, options.cache, forward.compute)), {}, options.names};
   std::vector<TokenIds> suffixes;
   int64_t tokens = 0;
   for (const auto& prompt : prompts) {
     const int64_t cached_tokens = tokens_from_prefix(prompt, options.prefix);
-    run.cache.sequences.push_back(cached_tokens > 0 ? options.prefix->cached.prefix(cached_tokens) : KvSequence());
+    run.cache.sequences.push_back(cached_tokens > 0 ? options.prefix->cached.prefix(cached_tokens) : nn::KvSequence());
     suffixes.emplace_back(prompt.begin() + cached_tokens, prompt.end());
     tokens += static_cast<int64_t>(suffixes.back().size()) + options.max_new_tokens;
   }
@@ -330,7 +332,7 @@ PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std:
   return run;
 }
 
-std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
+std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options) {
   limits::check_integer("max_new_tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("beams", options.beams, 1, limits::kBeams);
@@ -344,10 +346,10 @@ std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forw
                             : beam_search(model, forward, std::move(run), ends, options);
 }
 
-std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                               const GenerationOptions& options) {
+std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward,
+                               std::span<const TokenIds> prompts, const GenerationOptions& options) {
   return generate(model, forward, run_prompts(model, forward, prompts, {.max_new_tokens = options.max_new_tokens}),
                   options);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -22,7 +22,7 @@
 #include "models/causal_lm.h"
 #include "scoring/token_sampling.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 using TokenIds = std::vector<int64_t>;
 
@@ -52,33 +52,34 @@ constexpr int64_t kPassTokens = 4096;
 /// Holds a common prefix of prompts and its cached keys and values. It has no tokens if there is no common prefix.
 struct PromptPrefix {
   TokenIds ids{};
-  KvSequence cached{};
+  nn::KvSequence cached{};
 };
 
 /// Returns the longest common prefix of `prompts`, without the last token of the shortest one. It is empty for fewer
 /// than two prompts.
 TokenIds common_prefix(std::span<const TokenIds> prompts);
 /// Runs a prefix through the model and returns it with its keys and values.
-PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type);
+PromptPrefix run_prefix(const models::CausalLm& model, const models::ForwardOptions& forward, TokenIds ids,
+                        nn::KvType type);
 
 /// Options of run_prompts().
 struct PromptOptions {
   int64_t max_new_tokens = 32;  ///< largest number of tokens that will follow a prompt
   PromptNames names{};
-  KvType cache = KvType::kExact;
+  nn::KvType cache = nn::KvType::kExact;
   /// Cached common prefix, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
   const PromptPrefix* prefix = nullptr;
 };
 
 /// Holds the first tokens that greedy decoding of a prompt is known to produce.
 struct KnownBeginning {
-  TokenIds tokens{};    ///< first new tokens; empty: unknown
-  KvSequence cached{};  ///< keys and values of the prompt and of all of `tokens` except the last
+  TokenIds tokens{};        ///< first new tokens; empty: unknown
+  nn::KvSequence cached{};  ///< keys and values of the prompt and of all of `tokens` except the last
 };
 
 /// Holds prompts after their forward pass, as input of generate() and continuation_logprobs().
 struct PromptRun {
-  KvCache cache;
+  nn::KvCache cache;
   at::Tensor last_BD;  ///< hidden state of each prompt's last token, float32
   PromptNames names{};
   std::vector<KnownBeginning> known{};  ///< one entry per prompt, or empty; continuation_logprobs() fills it
@@ -87,32 +88,32 @@ struct PromptRun {
 /// Checks that prompts can be run.
 /// \throws kData naming the first prompt that is empty, that is longer with `max_new_tokens` new tokens than the
 /// model's positions, or that has an id outside the vocabulary
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
+void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
                    const PromptNames& names);
 
 /// Runs the prompts once and caches their keys and values. It needs KvShape::token_bytes() of memory for every token
 /// outside the prefix. All functions of this file ignore `forward.cache` and `forward.routing`.
 /// \throws kData as check_prompts() with options.max_new_tokens; kNumeric naming the first prompt whose logits are not
 /// finite, here and in the functions below
-PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                      const PromptOptions& options);
+PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOptions& forward,
+                      std::span<const TokenIds> prompts, const PromptOptions& options);
 
 /// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
 /// the lowest id, and a sampled token depends on the seed, the number of its prompt and its position only. REQUIRES
 /// that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
-std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
+std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
-std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                               const GenerationOptions& options);
+std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward,
+                               std::span<const TokenIds> prompts, const GenerationOptions& options);
 
 /// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. The sequences must
 /// have capacity for the pieces.
 /// \param last_only  return the hidden state of each piece's last token only
 /// \return [T, D], or [B, D] with last_only
-at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
+at::Tensor extend(const models::CausalLm& model, const models::ForwardOptions& forward, nn::KvCache& cache,
                   std::span<const TokenIds> pieces, bool last_only = false);
 
 /// Returns the shape and type of the model's cached keys and values.
-KvShape kv_shape(const CausalLm& model, KvType type, const Compute& compute = {});
+nn::KvShape kv_shape(const models::CausalLm& model, nn::KvType type, const nn::Compute& compute = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

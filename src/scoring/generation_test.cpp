@@ -12,23 +12,24 @@
 #include "scoring/continuations.h"
 #include "scoring/likelihood.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 const std::vector<TokenIds> kPrompts{{5, 9, 31, 2}, {44}, {12, 3, 3, 8, 60, 21, 17, 9, 2, 4, 5}, {7, 7}};
 
-TokenIds greedy_without_cache(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, int64_t count) {
+TokenIds greedy_without_cache(const models::CausalLm& model, const models::ForwardOptions& forward, TokenIds ids,
+                              int64_t count) {
   const at::NoGradGuard no_grad;
   const size_t prompt = ids.size();
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<TokenIds> one{ids};
-    const auto logits_TV = model.logits(model.hidden(pack_ids(one), forward), forward);
+    const auto logits_TV = model.logits(model.hidden(data::pack_ids(one), forward), forward);
     ids.push_back(logits_TV[-1].argmax().item<int64_t>());
   }
   return {ids.begin() + static_cast<std::ptrdiff_t>(prompt), ids.end()};
 }
 
-double logprob_of(const CausalLm& model, const ForwardOptions& forward, const TokenIds& ids) {
+double logprob_of(const models::CausalLm& model, const models::ForwardOptions& forward, const TokenIds& ids) {
   double logprob = 0;
   const std::vector<TokenIds> one{ids};
   score_texts(model, forward, one, {}, [&](size_t, const TextScore& score) { logprob = score.logprob; });
@@ -43,7 +44,7 @@ TokenIds joined(TokenIds first, const TokenIds& second) {
 TEST(Generate, GreedyEqualsAFullForwardPassPerToken) {
   const auto model = testing::random_model(3);
   for (const int64_t top_k : {1, 3, 5}) {
-    ForwardOptions forward;
+    models::ForwardOptions forward;
     forward.router.top_k = top_k;
     const auto outputs = generate(*model, forward, kPrompts, {.max_new_tokens = 12, .eos = TokenIds{1000}});
     for (size_t i = 0; i < kPrompts.size(); ++i)
@@ -160,17 +161,18 @@ TEST(PromptPrefix, IsTheCommonPrefixAndLeavesOneTokenPerPrompt) {
 }
 
 TEST(PromptPrefix, DoesNotChangeResults) {
-  for (const auto dtype : {BaseDtype::kFloat32, BaseDtype::kFloat64}) {
+  for (const auto dtype : {models::BaseDtype::kFloat32, models::BaseDtype::kFloat64}) {
     const auto model = testing::random_model(12, 67, dtype);
     const TokenIds beginning{4, 8, 15, 16, 23, 42};
     std::vector<TokenIds> prompts;
     for (const auto& prompt : kPrompts) prompts.push_back(joined(beginning, prompt));
     prompts.push_back({4, 8, 15, 3});  // differs from the prefix early
     prompts.push_back(beginning);
-    const auto prefix = run_prefix(*model, {}, beginning, KvType::kExact);
+    const auto prefix = run_prefix(*model, {}, beginning, nn::KvType::kExact);
     const auto shared = run_prompts(*model, {}, prompts, {.max_new_tokens = 9, .prefix = &prefix});
     const auto alone = run_prompts(*model, {}, prompts, {.max_new_tokens = 9});
-    EXPECT_LT((shared.last_BD - alone.last_BD).abs().max().item<double>(), dtype == BaseDtype::kFloat64 ? 1e-12 : 2e-5);
+    EXPECT_LT((shared.last_BD - alone.last_BD).abs().max().item<double>(),
+              dtype == models::BaseDtype::kFloat64 ? 1e-12 : 2e-5);
     EXPECT_EQ(shared.cache.lengths(), alone.cache.lengths());
     for (const int64_t beams : {1, 3}) {
       const GenerationOptions options{.max_new_tokens = 9, .beams = beams, .eos = TokenIds{11}};
@@ -325,4 +327,4 @@ TEST(Score, ReturnsWhichTokensWereTheLikeliest) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

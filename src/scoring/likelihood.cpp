@@ -8,7 +8,7 @@
 #include "base/plain/error.h"
 #include "nn/dense/loss.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 /// Returns the end of the batch that begins with text `first`. A batch has at least one text.
@@ -20,12 +20,12 @@ size_t batch_end(std::span<const std::vector<int64_t>> texts, size_t first, int6
   return end;
 }
 
-std::vector<double> target_logprobs_of(const CausalLm& model, const ForwardOptions& forward, const PackedBatch& batch,
-                                       const at::Tensor& hidden_TD) {
+std::vector<double> target_logprobs_of(const models::CausalLm& model, const models::ForwardOptions& forward,
+                                       const data::PackedBatch& batch, const at::Tensor& hidden_TD) {
   if (batch.targets.numel() == 0) return {};
   const auto rows_ND = hidden_TD.index_select(0, batch.target_rows.to(model.device()));
   const auto logprobs_N =
-      target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
+      nn::target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 
@@ -47,12 +47,13 @@ void check_finite(const TextScore& score, size_t index) {
 
 }  // namespace
 
-void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
-                 const ScoreOptions& options, const std::function<void(size_t, const TextScore&)>& on_score) {
+void score_texts(const models::CausalLm& model, const models::ForwardOptions& forward,
+                 std::span<const std::vector<int64_t>> texts, const ScoreOptions& options,
+                 const std::function<void(size_t, const TextScore&)>& on_score) {
   const at::NoGradGuard no_grad;
   for (size_t first = 0, end = 0; first < texts.size(); first = end) {
     end = batch_end(texts, first, options.batch_tokens);
-    const auto batch = pack_ids(texts.subspan(first, end - first));
+    const auto batch = data::pack_ids(texts.subspan(first, end - first));
     const auto hidden_TD = model.hidden(batch, forward);
     const auto logprobs = target_logprobs_of(model, forward, batch, hidden_TD);
     auto next = logprobs.begin();
@@ -72,4 +73,4 @@ void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -10,7 +10,7 @@
 
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Log-probabilities of one text. The first token has none.
 struct TextScore {
@@ -32,7 +32,8 @@ struct ScoreOptions {
 /// is non-empty and within the model's positions and vocabulary.
 /// \throws kNumeric naming the first text (0 = the first) whose logits are not finite, after `on_score` was called for
 /// the texts before it
-void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
-                 const ScoreOptions& options, const std::function<void(size_t index, const TextScore&)>& on_score);
+void score_texts(const models::CausalLm& model, const models::ForwardOptions& forward,
+                 std::span<const std::vector<int64_t>> texts, const ScoreOptions& options,
+                 const std::function<void(size_t index, const TextScore&)>& on_score);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -8,7 +8,7 @@
 #include "base/plain/text.h"
 #include "data/option_places.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 constexpr std::string_view kAnswerFormat = "Answer format:";
@@ -21,26 +21,26 @@ void warn_once(const std::string& note) {
   if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
 }
 
-int64_t distinct_questions(std::span<const Row> rows) {
+int64_t distinct_questions(std::span<const data::Row> rows) {
   std::set<std::vector<std::string_view>> questions;
-  for (const auto& row : rows) questions.insert(question_of(row));
+  for (const auto& row : rows) questions.insert(data::question_of(row));
   return static_cast<int64_t>(questions.size());
 }
 
 /// Returns the text before the answer in a row's output, which is the same for all rows of a published task. For other
 /// tasks it ends before the first option in the output, whichever option that is, so it does not reveal the correct
 /// one.
-std::string answer_lead(const Row& row) {
+std::string answer_lead(const data::Row& row) {
   if (row.options.empty()) return std::string(kAnswerLead);
   const auto& text = row.turns.empty() ? row.output : row.turns.back().content;
-  const auto place = first_option(row.options, text);
+  const auto place = data::first_option(row.options, text);
   return place ? text.substr(0, place->at) : std::string();
 }
 
 /// Returns the token ids that follow `prompt_ids` when prompt and answer are tokenised as one text. If a token crosses
 /// the border, the answer is tokenised alone.
-std::vector<int64_t> answer_ids(const Prompts& prompts, const std::string& prompt, std::span<const int64_t> prompt_ids,
-                                const std::string& text) {
+std::vector<int64_t> answer_ids(const data::Prompts& prompts, const std::string& prompt,
+                                std::span<const int64_t> prompt_ids, const std::string& text) {
   const auto joined = prompts.encode(prompt + text);
   const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
   if (end.first == prompt_ids.end()) return {end.second, joined.end()};
@@ -48,16 +48,16 @@ std::vector<int64_t> answer_ids(const Prompts& prompts, const std::string& promp
 }
 
 /// Returns the first accepted answer of free text that says anything, for its likelihood.
-std::vector<std::string> first_reference(const Row& row) {
+std::vector<std::string> first_reference(const data::Row& row) {
   for (const auto& reference : row.references)
     if (auto text = strip(reference); !text.empty()) return {std::move(text)};
   return {};
 }
 
 /// Removes the spaces at the end of a plain prompt. They belong to the first token of the continuation, as in training.
-std::string take_gap(std::string& prompt, PromptTemplate form) {
+std::string take_gap(std::string& prompt, data::PromptTemplate form) {
   const auto last = prompt.find_last_not_of(' ');
-  if (form != PromptTemplate::kPlain || last == prompt.npos) return {};
+  if (form != data::PromptTemplate::kPlain || last == prompt.npos) return {};
   auto gap = prompt.substr(last + 1);
   prompt.resize(last + 1);
   return gap;
@@ -70,7 +70,7 @@ void check_length(const std::vector<int64_t>& prompt, int64_t most) {
 }
 
 /// Returns the row with as much of its context as fits. \throws kData when its prompt does not even fit without one.
-Row fitted_row(const Prompts& prompts, const Row& row, int64_t cutoff, int64_t most) {
+data::Row fitted_row(const data::Prompts& prompts, const data::Row& row, int64_t cutoff, int64_t most) {
   if (row.input.empty()) return row;
   auto shortest = row;
   shortest.input.clear();
@@ -81,11 +81,11 @@ Row fitted_row(const Prompts& prompts, const Row& row, int64_t cutoff, int64_t m
 bool is_blank_text(std::string_view text) { return strip(text).empty(); }
 
 /// Returns why a row cannot be scored; empty if it can.
-std::string fault_of(const TaskInfo& task, const Row& row) {
+std::string fault_of(const data::TaskInfo& task, const data::Row& row) {
   const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
-                                 [](const Turn& turn) { return !is_blank_text(turn.content); });
+                                 [](const data::Turn& turn) { return !is_blank_text(turn.content); });
   if (!asked && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
-  if (task.scoring == Scoring::kNll)
+  if (task.scoring == data::Scoring::kNll)
     return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
   if (task.free_text()) {
     const bool none = std::all_of(row.references.begin(), row.references.end(), is_blank_text);
@@ -98,8 +98,8 @@ std::string fault_of(const TaskInfo& task, const Row& row) {
 }
 
 /// Returns the fields of a row that scores are computed from.
-Row scored_part(Row row) {
-  Row part;
+data::Row scored_part(data::Row row) {
+  data::Row part;
   part.answer = std::move(row.answer);
   part.options = std::move(row.options);
   part.references = std::move(row.references);
@@ -120,7 +120,7 @@ std::string strip(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
 }
 
-std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
+std::vector<std::string> row_answers(const data::TaskInfo& task, const data::Row& row) {
   if (!row.options.empty()) return row.options;
   const std::string_view text = row.instruction;
   std::vector<std::string> answers;
@@ -137,7 +137,7 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
   return answers;
 }
 
-void check_test_rows(const TaskInfo& task, std::span<const Row> rows) {
+void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto fault = fault_of(task, rows[i]);
     EK_CHECK(fault.empty(), kData, "task ", task.name, ": row ", i, " ", fault);
@@ -154,18 +154,18 @@ std::vector<int64_t> TokenLists::at(size_t i) const {
   return {ids_.begin() + static_cast<std::ptrdiff_t>(begin), ids_.begin() + static_cast<std::ptrdiff_t>(ends_.at(i))};
 }
 
-PreparedTask::PreparedTask(TaskInfo task, TaskRows set, const Tokenizer& tokenizer, const ModelSpec& model,
-                           const EvaluationOptions& options)
+PreparedTask::PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
+                           const models::ModelSpec& model, const EvaluationOptions& options)
     : task_(std::move(task)), options_(options) {
   EK_CHECK(!set.rows.empty(), kData, "task ", task_.name, " has no rows to evaluate");
   check_test_rows(task_, set.rows);
   warn_once(set.note);
   questions_ = distinct_questions(set.rows);
-  chance_ = chance_rate(task_, set.rows);
-  if (task_.scoring == Scoring::kNll) {
+  chance_ = data::chance_rate(task_, set.rows);
+  if (task_.scoring == data::Scoring::kNll) {
     add_examples(set.rows, tokenizer, model);
   } else {
-    const Prompts prompts(tokenizer, options.form);
+    const data::Prompts prompts(tokenizer, options.form);
     stops_ = prompts.stops();
     for (size_t i = 0; i < set.rows.size(); ++i) try {
         add_prompt(prompts, set.rows[i], model.max_positions);
@@ -176,7 +176,7 @@ PreparedTask::PreparedTask(TaskInfo task, TaskRows set, const Tokenizer& tokeniz
   for (auto& row : set.rows) rows_.push_back(scored_part(std::move(row)));
 }
 
-void PreparedTask::add_prompt(const Prompts& prompts, const Row& row, int64_t positions) {
+void PreparedTask::add_prompt(const data::Prompts& prompts, const data::Row& row, int64_t positions) {
   const int64_t most = positions - options_.max_new_tokens;
   const auto fitted = fitted_row(prompts, row, options_.cutoff, most);
   is_context_cut_.push_back(fitted.input.size() < row.input.size());
@@ -192,7 +192,7 @@ void PreparedTask::add_prompt(const Prompts& prompts, const Row& row, int64_t po
 
 /// Free text has one answer, its first reference, or none if that is longer than what is generated: likelihoods then
 /// need no more positions and no larger cache than generation does.
-void PreparedTask::add_answers(const Prompts& prompts, const Row& row, const std::string& prompt,
+void PreparedTask::add_answers(const data::Prompts& prompts, const data::Row& row, const std::string& prompt,
                                const std::string& gap) {
   const bool is_free = task_.free_text();
   const auto lead = is_free ? std::string() : answer_lead(row);
@@ -206,12 +206,13 @@ void PreparedTask::add_answers(const Prompts& prompts, const Row& row, const std
   }
 }
 
-void PreparedTask::add_examples(std::span<const Row> rows, const Tokenizer& tokenizer, const ModelSpec& model) {
+void PreparedTask::add_examples(std::span<const data::Row> rows, const tokenizer::Tokenizer& tokenizer,
+                                const models::ModelSpec& model) {
   const int64_t most = model.max_positions;
-  examples_ = tokenize_rows(rows, tokenizer,
-                            {.form = options_.form,
-                             .cutoff = options_.cutoff > 0 ? std::min(options_.cutoff, most) : most,
-                             .eos = model.end_of_text});
+  examples_ = data::tokenize_rows(rows, tokenizer,
+                                  {.form = options_.form,
+                                   .cutoff = options_.cutoff > 0 ? std::min(options_.cutoff, most) : most,
+                                   .eos = model.end_of_text});
   EK_CHECK(!examples_.examples.empty(), kData, "task ", task_.name,
            ": no row keeps anything of its answer when it is cut");
 }
@@ -228,13 +229,14 @@ bool PreparedTask::fits(const EvaluationOptions& options) const {
 }
 
 size_t PreparedTask::bytes() const {
-  size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(Row) +
+  size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(data::Row) +
                  first_answer_.size() * sizeof(size_t);
   for (const auto& row : rows_) bytes += row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
   for (const auto& answers : answers_) bytes += sizeof answers + bytes_of(answers);
   for (const auto& example : examples_.examples)
-    bytes += sizeof example + example.ids.capacity() * sizeof(int64_t) + example.between.capacity() * sizeof(IdSpan);
+    bytes +=
+        sizeof example + example.ids.capacity() * sizeof(int64_t) + example.between.capacity() * sizeof(data::IdSpan);
   return bytes + examples_.rows.capacity() * sizeof(int64_t);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

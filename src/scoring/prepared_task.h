@@ -15,19 +15,19 @@
 #include "scoring/task_score.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Removes blanks and line breaks at both ends of a text.
 std::string strip(std::string_view text);
 
 /// Returns the answers that a row allows: its options, or else those in its line "Answer format: a/b/c", or else those
 /// of the task.
-std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
+std::vector<std::string> row_answers(const data::TaskInfo& task, const data::Row& row);
 
 /// Checks that every row has a question and an answer.
 /// \throws kData naming task and row (0 = the first) when a row has no question, an empty answer, a choice that is not
 /// in row_answers(), or only blank references
-void check_test_rows(const TaskInfo& task, std::span<const Row> rows);
+void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows);
 
 /// Lists of token ids in one array of 32-bit numbers.
 class TokenLists {
@@ -50,12 +50,12 @@ class PreparedTask {
   /// \param model  positions and end of text of the model
   /// \throws kData naming task and row (0 = the first): no rows, what check_test_rows() refuses, a prompt that is empty
   /// or leaves no room for an answer, and, for Scoring::kNll, no answer that remains after cutting
-  PreparedTask(TaskInfo task, TaskRows set, const Tokenizer& tokenizer, const ModelSpec& model,
-               const EvaluationOptions& options);
+  PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
+               const models::ModelSpec& model, const EvaluationOptions& options);
 
-  const TaskInfo& task() const { return task_; }
+  const data::TaskInfo& task() const { return task_; }
   /// Returns answer, options and references of each row. The other fields are empty, to save memory.
-  std::span<const Row> rows() const { return rows_; }
+  std::span<const data::Row> rows() const { return rows_; }
   /// Returns the number of distinct questions. Rows with the same question and context count once.
   int64_t questions() const { return questions_; }
   double chance() const { return chance_; }  ///< chance_rate() of the rows
@@ -77,16 +77,18 @@ class PreparedTask {
   const std::vector<int64_t>& stops() const { return stops_; }
 
   /// Returns the rows tokenised as for training, for Scoring::kNll.
-  const TokenizedRows& examples() const { return examples_; }
+  const data::TokenizedRows& examples() const { return examples_; }
 
  private:
-  void add_prompt(const Prompts& prompts, const Row& row, int64_t positions);
-  void add_answers(const Prompts& prompts, const Row& row, const std::string& prompt, const std::string& gap);
-  void add_examples(std::span<const Row> rows, const Tokenizer& tokenizer, const ModelSpec& model);
+  void add_prompt(const data::Prompts& prompts, const data::Row& row, int64_t positions);
+  void add_answers(const data::Prompts& prompts, const data::Row& row, const std::string& prompt,
+                   const std::string& gap);
+  void add_examples(std::span<const data::Row> rows, const tokenizer::Tokenizer& tokenizer,
+                    const models::ModelSpec& model);
 
-  TaskInfo task_;
+  data::TaskInfo task_;
   EvaluationOptions options_;
-  std::vector<Row> rows_;
+  std::vector<data::Row> rows_;
   int64_t questions_ = 0;
   double chance_ = 0;
   TokenLists prompts_, answer_tokens_;
@@ -94,7 +96,7 @@ class PreparedTask {
   std::vector<std::vector<std::string>> answers_;
   std::vector<size_t> first_answer_;  // of each row, in answer_tokens_
   std::vector<int64_t> stops_;
-  TokenizedRows examples_;
+  data::TokenizedRows examples_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

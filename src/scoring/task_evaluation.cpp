@@ -13,7 +13,7 @@
 #include "scoring/answering.h"
 #include "scoring/bert_score.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 double share(int64_t part, int64_t whole) {
@@ -23,13 +23,13 @@ double share(int64_t part, int64_t whole) {
 /// Returns whether an answer is correct. An empty answer never is.
 bool is_right(const std::string& answer, const std::string& gold) { return !answer.empty() && answer == gold; }
 
-void count_answers(const TaskInfo& task, std::span<const Row> rows, bool lowercase, std::span<Prediction> predictions,
-                   TaskScore& score) {
+void count_answers(const data::TaskInfo& task, std::span<const data::Row> rows, bool lowercase,
+                   std::span<Prediction> predictions, TaskScore& score) {
   int64_t cased = 0, lower = 0, valid = 0, ranked = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     auto& one = predictions[i];
-    const auto as_is = extract_answer(task, rows[i], one.output, false);
-    const auto lower_case = extract_answer(task, rows[i], one.output, true);
+    const auto as_is = data::extract_answer(task, rows[i], one.output, false);
+    const auto lower_case = data::extract_answer(task, rows[i], one.output, true);
     one.extracted = lowercase ? lower_case : as_is;
     cased += is_right(as_is, one.gold);
     lower += is_right(lower_case, one.gold);
@@ -52,12 +52,12 @@ bool is_said(const std::string& output, std::span<const std::string> references)
 
 /// Scores free text.
 /// \param to_the_letter  whether an exact match compares the texts without normalising them
-void compare_texts(std::span<const Row> rows, bool exact, std::span<Prediction> predictions, TaskScore& score) {
+void compare_texts(std::span<const data::Row> rows, bool exact, std::span<Prediction> predictions, TaskScore& score) {
   const double weight = 1.0 / static_cast<double>(predictions.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
     auto& one = predictions[i];
     one.references = rows[i].references;
-    const auto match = best_match(one.output, one.references);
+    const auto match = data::best_match(one.output, one.references);
     one.exact_match = exact ? is_said(one.output, one.references) : match.exact_match;
     one.f1 = match.f1;
     score.exact_match += weight * one.exact_match;
@@ -83,13 +83,13 @@ void score_answers(const PreparedTask& prepared, const EvaluationOptions& option
   const auto rows = prepared.rows();
   if (task.free_text()) {
     score.kind = AnswerKind::kText;
-    compare_texts(rows, task.scoring == Scoring::kExact, predictions, score);
+    compare_texts(rows, task.scoring == data::Scoring::kExact, predictions, score);
     if (options.bert_scorer) compare_meanings(*options.bert_scorer, predictions, score);
     return;
   }
   count_answers(task, rows, options.lowercase, predictions, score);
   score.chance = prepared.chance();
-  score.majority = majority_rate(rows);
+  score.majority = data::majority_rate(rows);
 }
 
 /// Returns the mean log-likelihood of the correct answers whose likelihood is known; nothing if there is none.
@@ -119,8 +119,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
 /// predictions.
-AnsweredBatch likelihoods_of(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
-                             std::span<const Example> examples, size_t first) {
+AnsweredBatch likelihoods_of(const models::CausalLm& model, const models::ForwardOptions& forward,
+                             const std::string& task, std::span<const data::Example> examples, size_t first) {
   const auto together = examples.subspan(first, rows_together(examples.subspan(first)));
   AnsweredBatch batch{.key = {}, .answers = {}};
   try {
@@ -163,8 +163,8 @@ void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, co
 
 }  // namespace
 
-void check_task(const CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
-  if (task.task().scoring != Scoring::kNll) check_prompts(shape, task, options);
+void check_task(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
+  if (task.task().scoring != data::Scoring::kNll) check_prompts(shape, task, options);
 }
 
 TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
@@ -178,7 +178,7 @@ TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& tas
   score.rows = static_cast<int64_t>(task.rows().size());
   score.questions = task.questions();
   std::vector<Prediction> all(task.rows().size());
-  if (task.task().scoring == Scoring::kNll) {
+  if (task.task().scoring == data::Scoring::kNll) {
     weigh_answers(evaluated, task, options, all, score, on_progress);
   } else {
     const bool whole = outputs.predictions != nullptr;
@@ -198,4 +198,4 @@ TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& tas
   return score;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -16,11 +16,11 @@
 #include "scoring/task_score.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Checks the prompts of a task before anything is computed. \param shape  a model, possibly without weights
 /// \throws kData naming task and row (0 = the first) of a prompt that is too long for the model's positions
-void check_task(const CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options);
+void check_task(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options);
 
 /// What an evaluation returns of the single rows. Borrows both; null: not needed.
 struct RowOutputs {
@@ -46,4 +46,4 @@ struct RowOutputs {
 TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
                         const RowOutputs& outputs = {}, const OnRows& on_progress = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -19,10 +19,10 @@
 #include "scoring/testing.h"
 #include "tokenizer/bpe_training.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
-Row row(const std::string& question, const std::string& format, const std::string& answer) {
+data::Row row(const std::string& question, const std::string& format, const std::string& answer) {
   return {.instruction = question + "\n\nAnswer format: " + format,
           .input = "",
           .output = "the correct answer is " + answer,
@@ -30,26 +30,26 @@ Row row(const std::string& question, const std::string& format, const std::strin
           .label = ""};
 }
 
-const Tokenizer& tokenizer() {
-  static const Tokenizer trained =
-      Tokenizer::load(testing::TemporaryFile(train_tokenizer(builtin_documents(40, 1), {.vocab_size = 400})).path());
+const tokenizer::Tokenizer& tokenizer() {
+  static const tokenizer::Tokenizer trained = tokenizer::Tokenizer::load(
+      testing::TemporaryFile(tokenizer::train_tokenizer(data::builtin_documents(40, 1), {.vocab_size = 400})).path());
   return trained;
 }
 
-std::vector<Row> some_rows(size_t count) {
-  std::vector<Row> rows;
+std::vector<data::Row> some_rows(size_t count) {
+  std::vector<data::Row> rows;
   for (size_t i = 0; i < count; ++i)
     rows.push_back(row(concat("Is ", i * 7, " larger than ", 40 + i, "?"), "true/false", i % 3 ? "true" : "false"));
   return rows;
 }
 
 TEST(RowAnswers, AreReadFromTheAnswerFormatLine) {
-  const auto& task = find_task("arc_c");
+  const auto& task = data::find_task("arc_c");
   EXPECT_EQ(row_answers(task, row("q", "answer1/answer2/answer3", "answer1")),
             (std::vector<std::string>{"answer1", "answer2", "answer3"}));
   EXPECT_EQ(row_answers(task, row("q Answer format: a/b\n", " x / y \nmore", "x")),
             (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(row_answers(task, Row()).size(), task.answers.size());
+  EXPECT_EQ(row_answers(task, data::Row()).size(), task.answers.size());
 }
 
 void expect_same(std::span<const Prediction> one, std::span<const Prediction> other) {
@@ -61,9 +61,9 @@ void expect_same(std::span<const Prediction> one, std::span<const Prediction> ot
 TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(11);
-  auto nll = find_task("boolq");
-  nll.scoring = Scoring::kNll;
-  for (const auto& task : {find_task("boolq"), nll}) {
+  auto nll = data::find_task("boolq");
+  nll.scoring = data::Scoring::kNll;
+  for (const auto& task : {data::find_task("boolq"), nll}) {
     const testing::TemporaryFolder folder;
     const auto file = folder.path() / "answers.jsonl";
     EvaluationOptions options{.max_new_tokens = 6, .batch_size = 4};
@@ -81,10 +81,10 @@ TEST(EvaluateTask, ContinuesAfterTheLastBatchOfTheJournal) {
     }
     const auto text = read_file(file);
     // If there are several batches, truncate the last line, as a killed process would.
-    if (task.scoring == Scoring::kChoice) write_file_atomic(file, text.substr(0, text.size() - 9));
+    if (task.scoring == data::Scoring::kChoice) write_file_atomic(file, text.substr(0, text.size() - 9));
     AnswerJournal journal(file);
     EXPECT_EQ(journal.find("another", 0), nullptr);
-    ASSERT_NE(journal.find(task.scoring == Scoring::kNll ? "one" : "one; with likelihoods", 0), nullptr);
+    ASSERT_NE(journal.find(task.scoring == data::Scoring::kNll ? "one" : "one; with likelihoods", 0), nullptr);
     options.journal = &journal;
     const auto again = testing::evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     auto without_time = [](TaskScore one) {
@@ -107,7 +107,7 @@ TEST(EvaluateTask, UsesTheAnswersOfTheJournal) {
   journal.add(batch);
   std::vector<Prediction> predictions;
   const auto score = testing::evaluate_task(
-      *model, tokenizer(), {}, find_task("boolq"), {rows},
+      *model, tokenizer(), {}, data::find_task("boolq"), {rows},
       {.max_new_tokens = 6, .batch_size = 4, .journal = &journal, .journal_key = "one"}, &predictions);
   EXPECT_EQ(score.invalid_rate, 0);
   journal.finish();
@@ -119,9 +119,10 @@ TEST(EvaluateTask, SmallCachesGiveTheSameAnswersInSmallerBatches) {
   const auto rows = some_rows(9);
   std::vector<Prediction> few, many;
   std::vector<int64_t> done;
-  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6}, &many);
-  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9},
-                         &few, [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
+  testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows}, {.max_new_tokens = 6}, &many);
+  testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
+                         {.max_new_tokens = 6, .cache_gib = 1e-9}, &few,
+                         [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
   EXPECT_EQ(done.size(), 9u);  // one by one
   for (size_t i = 0; i < few.size(); ++i) {
     EXPECT_NEAR(few[i].nll, many[i].nll, 1e-4);
@@ -135,9 +136,10 @@ TEST(EvaluateTask, StoppingEarlyDoesNotChangeScores) {
     const auto model = testing::random_model(seed, 400);
     const auto rows = some_rows(8);
     std::vector<Prediction> predictions;
-    auto whole = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24},
-                                        &predictions);
-    auto scores = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24});
+    auto whole = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
+                                        {.max_new_tokens = 24}, &predictions);
+    auto scores =
+        testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows}, {.max_new_tokens = 24});
     whole.seconds = scores.seconds = 0;
     EXPECT_EQ(record::write(scores).dump(), record::write(whole).dump());
   }
@@ -147,9 +149,9 @@ TEST(EvaluateTask, ABFloat16CacheHardlyChangesRankings) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);
   std::vector<Prediction> exact, rounded;
-  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1}, &exact);
-  testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
-                         {.max_new_tokens = 1, .cache = KvType::kBFloat16}, &rounded);
+  testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows}, {.max_new_tokens = 1}, &exact);
+  testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
+                         {.max_new_tokens = 1, .cache = nn::KvType::kBFloat16}, &rounded);
   int64_t same = 0;
   for (size_t i = 0; i < rows.size(); ++i) same += exact[i].ranked == rounded[i].ranked;
   EXPECT_GE(same, 8);
@@ -162,7 +164,7 @@ TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
   for (const int64_t batch : {1, 3, 32}) {
     std::vector<Prediction> predictions;
     int64_t reported = 0;
-    const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+    const auto score = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
                                               {.max_new_tokens = 6, .batch_size = batch}, &predictions,
                                               [&](int64_t done, int64_t) { reported = done; });
     EXPECT_EQ(score.rows, 7);
@@ -179,7 +181,7 @@ TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
 }
 
 /// The log-probability of a text behind a prompt.
-double logprob_after(const CausalLm& model, const std::string& prompt, const std::string& text) {
+double logprob_after(const models::CausalLm& model, const std::string& prompt, const std::string& text) {
   const std::vector<TokenIds> both{tokenizer().encode(prompt), tokenizer().encode(prompt + text)};
   std::vector<double> logprobs;
   score_texts(model, {}, both, {}, [&](size_t, const TextScore& score) { logprobs.push_back(score.logprob); });
@@ -191,12 +193,12 @@ TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
   const auto rows = some_rows(5);
   std::vector<Prediction> predictions;
   ItemScores items;
-  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2},
-                                            &predictions, {}, &items);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
+                                            {.max_new_tokens = 2}, &predictions, {}, &items);
   int64_t right = 0;
   double log_likelihood = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
+    const auto prompt = data::evaluation_prompt(rows[i], data::PromptTemplate::kPaper);
     std::map<double, std::string> by_logprob;
     for (const std::string answer : {"true", "false"})
       by_logprob[logprob_after(*model, prompt, "the correct answer is " + answer)] = answer;
@@ -216,7 +218,7 @@ TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
   const auto model = testing::random_model(22, 400);
   const auto rows = some_rows(3);
   ItemScores items;
-  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
                                             {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
   EXPECT_FALSE(score.log_likelihood);
   EXPECT_FALSE(record::write(score).contains("log_likelihood"));
@@ -227,7 +229,7 @@ TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
 TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
   const auto model = testing::random_model(23, 400);
   std::vector<Prediction> predictions;
-  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("piqa"), {some_rows(4)},
                                             {.max_new_tokens = 5, .likelihood = false}, &predictions);
   EXPECT_DOUBLE_EQ(score.invalid_rate, 1.0);
   EXPECT_DOUBLE_EQ(score.accuracy + score.accuracy_valid + score.accuracy_lowercase + score.accuracy_likelihood, 0.0);
@@ -238,11 +240,11 @@ TEST(EvaluateTask, CountsInvalidAnswersOfARandomModel) {
 
 TEST(EvaluateTask, RejectsAnEmptyListOfRows) {
   const auto model = testing::random_model(24, 400);
-  EXPECT_THROW(testing::evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
+  EXPECT_THROW(testing::evaluate_task(*model, tokenizer(), {}, data::find_task("piqa"), {}, {}), Error);
 }
 
-TaskRows some_questions() {
-  TaskRows set;
+data::TaskRows some_questions() {
+  data::TaskRows set;
   for (int i = 0; i < 5; ++i) {
     std::string context;
     for (int word = 0; word < 40 * (i + 1); ++word) context += concat(word ? " " : "", "word", word);
@@ -261,11 +263,12 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   const auto set = some_questions();
   std::vector<Prediction> predictions;
   const EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
-  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &predictions);
+  const auto score =
+      testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options, &predictions);
   EXPECT_EQ(score.kind, AnswerKind::kText);
   double exact = 0, f1 = 0;
   for (size_t i = 0; i < predictions.size(); ++i) {
-    const auto match = best_match(predictions[i].output, set.rows[i].references);
+    const auto match = data::best_match(predictions[i].output, set.rows[i].references);
     EXPECT_EQ(predictions[i].references, set.rows[i].references);
     EXPECT_DOUBLE_EQ(predictions[i].f1, match.f1);
     EXPECT_TRUE(predictions[i].ranked.empty());
@@ -285,15 +288,16 @@ TEST(EvaluateTask, LikelihoodOfFreeTextIsThatOfTheFirstReference) {
   ItemScores items;
   EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
   const auto score =
-      testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
-  const auto prompt = evaluation_prompt(set.rows[0], PromptTemplate::kPaper);  // the others are cut
+      testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options, &with, {}, &items);
+  const auto prompt = data::evaluation_prompt(set.rows[0], data::PromptTemplate::kPaper);  // the others are cut
   EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
   EXPECT_EQ(with[2].answer_tokens, 0);
   EXPECT_EQ(items.log_likelihood.size(), 4u);
   EXPECT_EQ(items.f1.size(), 5u);
   EXPECT_NEAR(score.log_likelihood.value(), -(with[0].nll + with[1].nll + with[3].nll + with[4].nll) / 4, 1e-9);
   options.likelihood = false;
-  const auto other = testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &without);
+  const auto other =
+      testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options, &without);
   EXPECT_FALSE(other.log_likelihood);
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
 }
@@ -303,7 +307,7 @@ TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {
   const auto set = some_questions();
   const auto cut = [&](int64_t cutoff) {
     const EvaluationOptions options{.max_new_tokens = 3, .cutoff = cutoff};
-    return testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options).context_cut;
+    return testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options).context_cut;
   };
   EXPECT_GE(cut(0), 1);
   EXPECT_LT(cut(0), 5);
@@ -311,7 +315,7 @@ TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {
   EXPECT_THROW(cut(20), Error);
 }
 
-TaskInfo own_task(Scoring scoring) {
+data::TaskInfo own_task(data::Scoring scoring) {
   return {.name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
 }
 
@@ -320,23 +324,23 @@ TEST(EvaluateTask, ExactMatchCanCompareWithoutNormalisation) {
   auto set = some_questions();
   std::vector<Prediction> predictions;
   const EvaluationOptions options{.max_new_tokens = 5};
-  testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options, &predictions);
+  testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kF1), set, options, &predictions);
   for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {concat("  The ", predictions[i].output, "\n")};
-  const auto loose = testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options);
-  const auto strict = testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options);
+  const auto loose = testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kF1), set, options);
+  const auto strict = testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kExact), set, options);
   EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles do not count
   EXPECT_DOUBLE_EQ(strict.exact_match, 0);
   EXPECT_DOUBLE_EQ(strict.f1, loose.f1);
   for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {"no", predictions[i].output + "\n"};
   EXPECT_DOUBLE_EQ(
-      testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options, &predictions)
+      testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kExact), set, options, &predictions)
           .exact_match,
       1);
 }
 
 TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
   const auto model = testing::random_model(28, 400);
-  std::vector<Row> rows;
+  std::vector<data::Row> rows;
   for (int i = 0; i < 4; ++i) {
     rows.push_back({.instruction = concat("Is it ", i, "?"),
                     .input = "",
@@ -345,12 +349,12 @@ TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
                     .options = {"yes", "no", "maybe so"}});
   }
   std::vector<Prediction> predictions;
-  const auto score = testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kChoice), {rows},
                                             {.max_new_tokens = 2}, &predictions);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::map<double, std::string> by_logprob;
     for (const auto& option : rows[i].options) {
-      const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
+      const auto prompt = data::evaluation_prompt(rows[i], data::PromptTemplate::kPaper);
       const std::vector<TokenIds> text{tokenizer().encode(prompt + "I say " + option)};
       const auto start = static_cast<int64_t>(tokenizer().encode(prompt).size()) - 1;
       score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) {
@@ -366,17 +370,17 @@ TEST(EvaluateTask, OptionsOfARowAreRankedAfterTheLeadOfTheRow) {
 }
 
 TEST(CheckTestRows, RejectsRowsThatCannotBeScored) {
-  const auto refuses = [](const TaskInfo& task, const Row& bad) {
+  const auto refuses = [](const data::TaskInfo& task, const data::Row& bad) {
     EXPECT_THROW(check_test_rows(task, std::vector{bad}), Error) << bad.answer;
   };
-  const auto boolq = find_task("boolq");
+  const auto boolq = data::find_task("boolq");
   EXPECT_NO_THROW(check_test_rows(boolq, some_rows(3)));
   for (const auto* answer : {"True", "false ", "maybe", ""}) refuses(boolq, row("Is it?", "true/false", answer));
   refuses(boolq, {.instruction = " ", .input = "", .output = "true", .answer = "true"});
-  refuses(own_task(Scoring::kChoice), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
-  refuses(own_task(Scoring::kChoice),
+  refuses(own_task(data::Scoring::kChoice), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
+  refuses(own_task(data::Scoring::kChoice),
           {.instruction = "q", .input = "", .output = "x", .answer = "z", .options = {"x", "y"}});
-  for (const auto scoring : {Scoring::kF1, Scoring::kExact}) {
+  for (const auto scoring : {data::Scoring::kF1, data::Scoring::kExact}) {
     refuses(own_task(scoring), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
     refuses(own_task(scoring),
             {.instruction = "q", .input = "", .output = "", .answer = "", .references = {"", " \n"}});
@@ -387,7 +391,7 @@ TEST(CheckTestRows, RejectsRowsThatCannotBeScored) {
                                 .references = {"x"},
                                 .turns = {{"user", " "}, {"assistant", "x"}}});
   }
-  refuses(own_task(Scoring::kNll), {.instruction = "q", .input = "", .output = "\n", .answer = ""});
+  refuses(own_task(data::Scoring::kNll), {.instruction = "q", .input = "", .output = "\n", .answer = ""});
 }
 
 TEST(EvaluateTask, ReportsATooLongPromptBeforeAnyAnswer) {
@@ -396,7 +400,7 @@ TEST(EvaluateTask, ReportsATooLongPromptBeforeAnyAnswer) {
   rows[4].instruction += std::string(4000, 'x');
   int64_t answered = 0;
   EXPECT_THROW(
-      testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+      testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {rows},
                              {.max_new_tokens = 3, .batch_size = 1}, nullptr, [&](int64_t, int64_t) { ++answered; }),
       Error);
   EXPECT_EQ(answered, 0);
@@ -405,7 +409,7 @@ TEST(EvaluateTask, ReportsATooLongPromptBeforeAnyAnswer) {
 TEST(EvaluateTask, ATrailingSpaceOfAPlainPromptBelongsToTheAnswer) {
   const auto model = testing::random_model(31, 400);
   const auto scored = [&](const std::string& behind_prompt, const std::string& before_answer) {
-    std::vector<Row> rows;
+    std::vector<data::Row> rows;
     for (int i = 0; i < 6; ++i) {
       const std::string answer = i % 2 ? "small" : "large";
       rows.push_back({.instruction = concat("Is ", i, " large or small? It is", behind_prompt),
@@ -415,8 +419,8 @@ TEST(EvaluateTask, ATrailingSpaceOfAPlainPromptBelongsToTheAnswer) {
                       .options = {"large", "small", "none of the two"}});
     }
     std::vector<Prediction> predictions;
-    testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
-                           {.form = PromptTemplate::kPlain, .max_new_tokens = 4}, &predictions);
+    testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kChoice), {rows},
+                           {.form = data::PromptTemplate::kPlain, .max_new_tokens = 4}, &predictions);
     std::string said;
     for (const auto& one : predictions) said += concat(one.ranked, "/", one.output, "\n");
     return said;
@@ -428,16 +432,16 @@ TEST(EvaluateTask, LikelihoodIsThatOfTheAnswerTokensAfterThePrompt) {
   const auto model = testing::random_model(29, 400);
   const auto set = some_questions();
   std::vector<Prediction> predictions;
-  const auto score =
-      testing::evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kNll), set, {.cutoff = 150}, &predictions);
-  const TokenizeOptions training{.cutoff = 150, .eos = model->spec().end_of_text};
-  const auto whole = tokenize_rows(set.rows, tokenizer(), training);
+  const auto score = testing::evaluate_task(*model, tokenizer(), {}, own_task(data::Scoring::kNll), set,
+                                            {.cutoff = 150}, &predictions);
+  const data::TokenizeOptions training{.cutoff = 150, .eos = model->spec().end_of_text};
+  const auto whole = data::tokenize_rows(set.rows, tokenizer(), training);
   EXPECT_EQ(score.cut, whole.cut);
   EXPECT_GT(score.cut, 0);
   double sum = 0;
   int64_t tokens = 0;
   for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row in a batch of its own
-    const auto loss = model->loss(pack(std::span(&whole.examples[i], 1)), {});
+    const auto loss = model->loss(data::pack(std::span(&whole.examples[i], 1)), {});
     const auto& one = predictions[static_cast<size_t>(whole.rows[i])];
     EXPECT_EQ(one.answer_tokens, loss.count);
     EXPECT_NEAR(one.nll, loss.sum.item<double>(), 1e-3);
@@ -466,4 +470,4 @@ TEST(EvaluateTask, RecordsContainTheMeasuresOfTheirScoring) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

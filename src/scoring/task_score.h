@@ -12,7 +12,7 @@
 #include "data/prompt.h"
 #include "nn/attention/kv_cache.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 class AnswerJournal;
 class BertScorer;
@@ -39,14 +39,14 @@ constexpr auto names(ServedBy) {
 
 /// Options of evaluate_task().
 struct EvaluationOptions {
-  PromptTemplate form = PromptTemplate::kPaper;
+  data::PromptTemplate form = data::PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
   bool lowercase =
       false;  ///< computes the headline accuracy from lower-cased output; both variants are always recorded
-  bool likelihood = true;         ///< also computes the likelihood of the answers, and ranks the allowed ones
-  int64_t batch_size = 128;       ///< prompts generated together
-  KvType cache = KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
+  bool likelihood = true;                 ///< also computes the likelihood of the answers, and ranks the allowed ones
+  int64_t batch_size = 128;               ///< prompts generated together
+  nn::KvType cache = nn::KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
   double cache_gib = 6;  ///< memory limit of the cache in GiB; reduces the batch to the prompts that fit, at least one
   /// Longest prompt in tokens, for prompts with a context, which is truncated; 0: the model's positions.
   int64_t cutoff = 0;
@@ -236,4 +236,4 @@ struct Prediction {
   }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

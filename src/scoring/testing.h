@@ -8,12 +8,13 @@
 namespace evenkeel::testing {
 
 /// Prepares the rows for the model and evaluates it on them. \see evenkeel::evaluate_task
-inline TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                               const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
-                               std::vector<Prediction>* predictions = nullptr, const OnRows& on_progress = {},
-                               ItemScores* items = nullptr) {
-  const PreparedTask prepared(task, set, tokenizer, model.spec(), options);
-  return evenkeel::evaluate_task({model, tokenizer, forward}, prepared, options, {predictions, items}, on_progress);
+inline scoring::TaskScore evaluate_task(const models::CausalLm& model, const tokenizer::Tokenizer& tokenizer,
+                                        const models::ForwardOptions& forward, const data::TaskInfo& task,
+                                        const data::TaskRows& set, const scoring::EvaluationOptions& options,
+                                        std::vector<scoring::Prediction>* predictions = nullptr,
+                                        const scoring::OnRows& on_progress = {}, scoring::ItemScores* items = nullptr) {
+  const scoring::PreparedTask prepared(task, set, tokenizer, model.spec(), options);
+  return scoring::evaluate_task({model, tokenizer, forward}, prepared, options, {predictions, items}, on_progress);
 }
 
 }  // namespace evenkeel::testing

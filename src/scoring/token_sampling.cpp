@@ -9,7 +9,7 @@
 #include "base/format/limits.h"
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
@@ -60,4 +60,4 @@ int64_t drawn_token(const at::Tensor& probabilities_V, double uniform) {
   return last;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace evenkeel {
+namespace evenkeel::scoring {
 
 /// Options of random sampling.
 struct Sampling {
@@ -25,4 +25,4 @@ at::Tensor kept_probabilities(const at::Tensor& logits_NV, const Sampling& sampl
 /// \param probabilities_V  [V] float32; the sum may differ slightly from 1
 int64_t drawn_token(const at::Tensor& probabilities_V, double uniform);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::scoring

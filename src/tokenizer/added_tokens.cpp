@@ -4,7 +4,7 @@
 
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 size_t pair_index(char first, char second) {
@@ -116,4 +116,4 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& out) co
   other(done, text.size());
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

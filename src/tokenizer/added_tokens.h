@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// An added token with the flags of the `tokenizers` library.
 struct AddedToken {
@@ -66,4 +66,4 @@ class AddedTokenMatcher {
   std::bitset<1 << 16> starts_;  ///< first two bytes of the patterns, to skip most positions quickly
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

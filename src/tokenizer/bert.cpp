@@ -8,7 +8,7 @@
 
 #include "tokenizer/bert_tables.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 using unicode::Range;
@@ -40,7 +40,7 @@ uint8_t class_of(uint32_t c) {
 }
 
 template <size_t kCount>
-void mark(std::vector<uint8_t>& table, const Range (&ranges)[kCount], uint8_t bits) {
+void mark(std::vector<uint8_t>& table, const unicode::Range (&ranges)[kCount], uint8_t bits) {
   for (const auto& range : ranges)
     for (uint32_t c = range.first; c <= range.last; ++c) table[c] |= bits;
 }
@@ -129,4 +129,4 @@ std::string_view BertNormalizer::normalized(std::string_view text, std::string& 
   return storage;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -9,7 +9,7 @@
 
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// The settings of a BertNormalizer.
 struct BertNormalizer {
@@ -59,4 +59,4 @@ void bert_words(std::string_view text, Use&& use) {
   finish(text.size());
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

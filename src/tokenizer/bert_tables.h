@@ -6,7 +6,7 @@
 
 #include "base/unicode/unicode_tables.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Format characters, punctuation and nonspacing marks that are newer than Unicode 8. They belong to no class.
 inline constexpr unicode::Range kBertUnclassed[] = {
@@ -57,4 +57,4 @@ inline constexpr LowerRange kLowerSince15[] = {
     {0x0A7D2, 0x0A7D2, 0x0A7D3}, {0x0A7D4, 0x0A7D4, 0x0A7D5}, {0x0A7DA, 0x0A7DA, 0x0A7DB}, {0x0A7DC, 0x0A7DC, 0x0019B},
     {0x10D50, 0x10D65, 0x10D70}, {0x16EA0, 0x16EB8, 0x16EBB}};
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -10,7 +10,7 @@
 #include "base/plain/error.h"
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 // Up to this length, scanning all pairs is faster than a heap.
@@ -299,4 +299,4 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int64_t>& out) c
   std::copy(ids.begin(), ids.end(), slot.ids);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

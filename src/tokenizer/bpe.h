@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Returns GPT-2's alphabet: the code point for each byte. Printable bytes map to themselves, the other 68 to the code
 /// points from U+0100 on.
@@ -82,4 +82,4 @@ class BytePairEncoder {
   uint64_t instance_;                                      ///< distinguishes the encoders in the threads' caches
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -11,7 +11,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/split.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 using Pair = uint64_t;  // the left id is in the upper half, so that pairs order as (left, right)
@@ -217,4 +217,4 @@ std::string train_tokenizer(std::span<const std::string> texts, const TokenizerT
   return Trainer(texts, training).run();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

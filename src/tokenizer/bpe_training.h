@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Options of train_tokenizer().
 struct TokenizerTraining {
@@ -24,4 +24,4 @@ struct TokenizerTraining {
 /// with incremental pair counts.
 std::string train_tokenizer(std::span<const std::string> texts, const TokenizerTraining& training);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

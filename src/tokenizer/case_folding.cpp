@@ -8,13 +8,13 @@
 
 #include "base/unicode/unicode_tables.h"
 
-namespace evenkeel::unicode {
+namespace evenkeel::tokenizer {
 namespace {
 
 using Folded = std::vector<uint32_t>;
 
 Folded fold(uint32_t code_point) {
-  for (const auto& range : kFoldedSince15)
+  for (const auto& range : unicode::kFoldedSince15)
     if (code_point >= range.first && code_point <= range.last) return {code_point - range.first + range.folded};
   std::array<utf8proc_int32_t, 8> folded;
   const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), folded.data(), folded.size(),
@@ -97,4 +97,4 @@ bool begin_a_folding(std::span<const uint32_t> codes) {
          std::equal(folded.begin(), folded.end(), found->first.begin());
 }
 
-}  // namespace evenkeel::unicode
+}  // namespace evenkeel::tokenizer

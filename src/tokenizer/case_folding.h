@@ -9,7 +9,7 @@
 
 #include "tokenizer/code_set.h"
 
-namespace evenkeel::unicode {
+namespace evenkeel::tokenizer {
 
 /// Returns `set` and all characters with the same case folding as a member.
 CodeSet with_all_cases(const CodeSet& set);
@@ -28,4 +28,4 @@ CodeSet characters_of(std::span<const uint32_t> codes);
 /// Returns true if `codes` begin the case folding of a character, or are all of it. \param codes  two or more
 bool begin_a_folding(std::span<const uint32_t> codes);
 
-}  // namespace evenkeel::unicode
+}  // namespace evenkeel::tokenizer

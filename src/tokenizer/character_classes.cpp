@@ -17,7 +17,7 @@
 #include "base/unicode/unicode_properties.h"
 #include "base/unicode/unicode_tables.h"
 
-namespace evenkeel::unicode {
+namespace evenkeel::tokenizer {
 namespace {
 
 struct CategoryName {
@@ -77,7 +77,7 @@ struct Categories {
 
 CodeSet recent() {
   std::vector<CodeRange> ranges;
-  for (const auto& range : kCategoriesSince15) ranges.push_back({range.first, range.last});
+  for (const auto& range : unicode::kCategoriesSince15) ranges.push_back({range.first, range.last});
   return CodeSet(std::move(ranges));
 }
 
@@ -88,7 +88,7 @@ RangeLists lists_by_category() {
   RangeLists lists;
   int before = -1;
   for (uint32_t c = 0; c < 0x110000; ++c) {
-    const int now = category(c);
+    const int now = unicode::category(c);
     auto& list = lists[static_cast<size_t>(now)];
     if (now == before)
       list.back().last = c;
@@ -134,7 +134,7 @@ std::string every_code_point() {
   text.reserve(size_t{9} << 19);
   const auto everything = CodeSet::all();
   for (const auto& range : everything.ranges())
-    for (uint32_t c = range.first; c <= range.last; ++c) append(text, c);
+    for (uint32_t c = range.first; c <= range.last; ++c) unicode::append(text, c);
   return text;
 }
 
@@ -155,14 +155,14 @@ CodeSet ask_pcre2(const std::string& name) {
   for (size_t at = 0; pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
                                   PCRE2_NO_UTF_CHECK, match.get(), nullptr) > 0;
        at = bounds[1])
-    ranges.push_back(
-        {decode(text.data() + bounds[0]).value, decode_before(text.data(), text.data() + bounds[1]).value});
+    ranges.push_back({unicode::decode(text.data() + bounds[0]).value,
+                      unicode::decode_before(text.data(), text.data() + bounds[1]).value});
   return CodeSet(std::move(ranges));
 }
 
 CodeSet read_property(std::string_view name, std::string_view prefix) {
   std::vector<CodeRange> added;
-  for (const auto& one : kAddedSince14)
+  for (const auto& one : unicode::kAddedSince14)
     if (one.property == name) added.push_back({one.first, one.last});
   return ask_pcre2(std::string(prefix).append(name)) | CodeSet(std::move(added));
 }
@@ -232,7 +232,7 @@ std::optional<CodeSet> listed(const Names& names, std::string_view prefix, std::
 
 /// Returns the long form of a short name; other names unchanged.
 std::string long_name(const std::string& name) {
-  for (const auto& one : kPropertyAliases)
+  for (const auto& one : unicode::kPropertyAliases)
     if (squeezed(one.alias) == name) return squeezed(one.name);
   return name;
 }
@@ -275,8 +275,8 @@ std::optional<CodeSet> property_class(std::string_view name) {
   const auto wanted = long_name(squeezed(name));
   if (auto set = category_class(wanted)) return set;
   if (auto set = common_class(wanted)) return set;
-  if (auto set = listed(kScripts, "sc:", wanted)) return set;
-  return listed(kBinaryProperties, "", wanted);
+  if (auto set = listed(unicode::kScripts, "sc:", wanted)) return set;
+  return listed(unicode::kBinaryProperties, "", wanted);
 }
 
 std::optional<CodeSet> posix_class(std::string_view name) {
@@ -307,4 +307,4 @@ std::string bracket_expression(const CodeSet& set) {
   return (negated ? "[^" + outside.text() : "[" + inside.text()) + "]";
 }
 
-}  // namespace evenkeel::unicode
+}  // namespace evenkeel::tokenizer

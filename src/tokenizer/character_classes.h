@@ -9,7 +9,7 @@
 
 #include "tokenizer/code_set.h"
 
-namespace evenkeel::unicode {
+namespace evenkeel::tokenizer {
 
 /// Returns the class \p{name} inside brackets: a general category, a script, a POSIX class or a binary property of
 /// unicode_properties.h, by its long or short name. Case, spaces, hyphens and underscores are ignored. Returns nothing
@@ -29,4 +29,4 @@ CodeSet word_outside_brackets();
 /// Returns `set` as a bracket expression of PCRE2. Properties that are subsets of it come first.
 std::string bracket_expression(const CodeSet& set);
 
-}  // namespace evenkeel::unicode
+}  // namespace evenkeel::tokenizer

@@ -7,7 +7,7 @@
 #include "base/plain/json.h"
 #include "tokenizer/tokenizer_folder.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 using SpecialTokens = ChatTemplate::SpecialTokens;
@@ -122,4 +122,4 @@ std::vector<fs::path> chat_template_files(const fs::path& folder) {
   return path_exists(file) ? std::vector{file} : std::vector<fs::path>();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

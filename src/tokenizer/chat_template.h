@@ -14,7 +14,7 @@
 #include "jinja/date.h"
 #include "jinja/template.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Returns the message {"role": role, "content": content}. Texts are UTF-8.
 jinja::Value chat_message(std::string_view role, std::string_view content);
@@ -73,4 +73,4 @@ ChatTemplate::SpecialTokens special_tokens_of(const std::filesystem::path& folde
 /// Returns the existing files of a folder that of_model() reads, without those of tokenizer_files().
 std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

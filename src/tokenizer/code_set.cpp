@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace evenkeel::unicode {
+namespace evenkeel::tokenizer {
 namespace {
 
 constexpr uint32_t kLastCodePoint = 0x10FFFF;
@@ -72,4 +72,4 @@ bool operator==(const CodeSet& a, const CodeSet& b) {
                     [](CodeRange x, CodeRange y) { return x.first == y.first && x.last == y.last; });
 }
 
-}  // namespace evenkeel::unicode
+}  // namespace evenkeel::tokenizer

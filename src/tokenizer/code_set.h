@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace evenkeel::unicode {
+namespace evenkeel::tokenizer {
 
 /// A range of code points.
 struct CodeRange {
@@ -40,4 +40,4 @@ class CodeSet {
   std::vector<CodeRange> ranges_;  ///< ascending, not adjacent
 };
 
-}  // namespace evenkeel::unicode
+}  // namespace evenkeel::tokenizer

@@ -7,7 +7,7 @@
 #include "base/plain/text.h"
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 std::string Metaspace::written(std::string_view text, bool first) const {
   std::string out;
@@ -47,4 +47,4 @@ Metaspace metaspace_of(const JsonView& json) {
   return {text, scheme_of(json), json.flag_or("split", true)};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

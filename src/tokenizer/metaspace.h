@@ -7,7 +7,7 @@
 
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// The Metaspace pre-tokenizer.
 struct Metaspace {
@@ -27,4 +27,4 @@ struct Metaspace {
 /// Reads the settings. The older key add_prefix_space is accepted. \throws kData with the place.
 Metaspace metaspace_of(const JsonView& json);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -10,7 +10,7 @@
 #include "tokenizer/pattern.h"
 #include "tokenizer/replace.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 constexpr size_t kMostNormalizers = 32;  // because each runs over every text
@@ -111,4 +111,4 @@ std::string_view Normalizer::operator()(std::string_view text, std::string& stor
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

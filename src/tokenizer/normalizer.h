@@ -9,7 +9,7 @@
 
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// The normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer and
 /// Sequences of them, as in the `tokenizers` library. Immutable and thread-safe.
@@ -42,4 +42,4 @@ class Normalizer {
   bool removes_ = false;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -12,7 +12,7 @@
 #include "base/unicode/unicode.h"
 #include "tokenizer/pattern_translation.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 // Limits for patterns with excessive backtracking.
@@ -183,4 +183,4 @@ std::vector<TextSpan> SplitPattern::find(std::string_view text) const {
   return spans;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// The bytes [begin, end) of a text.
 struct TextSpan {
@@ -37,4 +37,4 @@ class SplitPattern {
   std::unique_ptr<Code> code_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -9,7 +9,7 @@
 #include "base/unicode/unicode.h"
 #include "tokenizer/character_classes.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 struct Control {
@@ -69,7 +69,7 @@ uint32_t PatternCursor::escaped_code_point() {
   return code_point();
 }
 
-unicode::CodeSet PatternCursor::property(bool negated) {
+CodeSet PatternCursor::property(bool negated) {
   const size_t close = rest().find('}');
   if (close == std::string_view::npos) refuse("a property without an end");
   auto name = rest().substr(0, close);
@@ -77,20 +77,20 @@ unicode::CodeSet PatternCursor::property(bool negated) {
     negated = !negated;
     name.remove_prefix(1);
   }
-  const auto set = unicode::property_class(name);
+  const auto set = property_class(name);
   if (!set) refuse(concat("\\p{", name, "}"));
   skip(close + 1);
   return negated ? set->complement() : *set;
 }
 
-std::optional<unicode::CodeSet> PatternCursor::escaped_class() {
+std::optional<CodeSet> PatternCursor::escaped_class() {
   if (take("p{")) return property(false);
   if (take("P{")) return property(true);
   const char c = peek(), letter = small_letter(c);
   if (c == '\0' || std::string_view("dhsw").find(letter) == std::string_view::npos) return std::nullopt;
   skip(1);
-  const auto set = unicode::letter_class(letter);
+  const auto set = letter_class(letter);
   return c == letter ? set : set.complement();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -9,7 +9,7 @@
 
 #include "tokenizer/code_set.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// A position in a pattern. The pattern is borrowed.
 class PatternCursor {
@@ -44,14 +44,14 @@ class PatternCursor {
   uint32_t escaped_code_point();
   /// Reads a class after a backslash: \d \h \s \w (with their meaning inside brackets), \p{..} and their negations.
   /// Returns nothing, and does not advance, if something else follows.
-  std::optional<unicode::CodeSet> escaped_class();
+  std::optional<CodeSet> escaped_class();
 
  private:
   uint32_t hexadecimal(size_t least, size_t most);
-  unicode::CodeSet property(bool negated);
+  CodeSet property(bool negated);
 
   std::string_view pattern_;
   size_t at_ = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

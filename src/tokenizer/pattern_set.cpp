@@ -6,11 +6,8 @@
 #include "base/plain/error.h"
 #include "tokenizer/character_classes.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
-
-using unicode::CodeRange;
-using unicode::CodeSet;
 
 constexpr int kMostNestedSets = 100;
 
@@ -61,7 +58,7 @@ class SetReader {
     const size_t close = cursor_.rest().find(":]");
     const auto name = cursor_.rest().substr(0, close).substr(2);
     const bool negated = name.starts_with('^');
-    const auto set = unicode::posix_class(name.substr(negated ? 1 : 0));
+    const auto set = posix_class(name.substr(negated ? 1 : 0));
     if (close == std::string_view::npos || !set) cursor_.refuse("such a bracket [:");
     cursor_.skip(close + 2);
     return negated ? set->complement() : *set;
@@ -97,4 +94,4 @@ PatternSet read_set(PatternCursor& cursor) {
   return {SetReader(cursor).members(0), negated};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

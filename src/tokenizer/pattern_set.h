@@ -4,11 +4,11 @@
 
 #include "tokenizer/pattern_cursor.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// A bracket expression: its members, or all other characters if `negated`. Case folding (option i) is not applied.
 struct PatternSet {
-  unicode::CodeSet members;
+  CodeSet members;
   bool negated = false;
 };
 
@@ -16,4 +16,4 @@ struct PatternSet {
 /// it with a warning.
 PatternSet read_set(PatternCursor& cursor);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

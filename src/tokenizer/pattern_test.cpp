@@ -6,7 +6,7 @@
 #include "tokenizer/character_classes.h"
 #include "tokenizer/pattern_translation.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 std::vector<std::string> cut(std::string_view pattern, std::string_view text) {
@@ -95,7 +95,6 @@ TEST(PatternTranslation, UsesClassesOfUnicode16AndOniguruma) {
 }
 
 TEST(PatternTranslation, AcceptsShortNamesOfProperties) {
-  using unicode::property_class;
   EXPECT_EQ(property_class("Grek"), property_class("Greek"));
   EXPECT_EQ(property_class("hani"), property_class("Han"));
   EXPECT_EQ(property_class("Qaai"), property_class("Inherited"));
@@ -112,15 +111,14 @@ TEST(PatternTranslation, WordClassIsLargerOutsideBrackets) {
 }
 
 TEST(PatternTranslation, PropertySetsSupportSetOperations) {
-  using unicode::CodeSet;
-  const auto letters = *unicode::property_class("L"), numbers = *unicode::property_class(" nu-mber");
+  const auto letters = *property_class("L"), numbers = *property_class(" nu-mber");
   EXPECT_TRUE(letters.contains(0x10D50));
   EXPECT_TRUE((letters & numbers).empty());
   EXPECT_EQ((letters | numbers) - numbers, letters);
   EXPECT_EQ(letters.complement().complement(), letters);
   EXPECT_FALSE(CodeSet::all().contains(0xD800));
-  EXPECT_FALSE(unicode::property_class("InBasicLatin").has_value());
+  EXPECT_FALSE(property_class("InBasicLatin").has_value());
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -15,11 +15,8 @@
 #include "tokenizer/character_classes.h"
 #include "tokenizer/pattern_set.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
-
-using unicode::bracket_expression;
-using unicode::CodeSet;
 
 constexpr int kMostNestedGroups = 200;     // PCRE2 allows 250
 constexpr size_t kMostOutput = 512 << 10;  // bytes
@@ -40,9 +37,9 @@ bool is_name(std::string_view name) {
 
 /// Any of the set in any case, as the several characters that some fold to as well.
 std::string in_any_case(const CodeSet& set) {
-  const auto all = unicode::with_all_cases(set);
+  const auto all = with_all_cases(set);
   auto out = bracket_expression(all);
-  const auto sequences = unicode::folded_sequences(all);
+  const auto sequences = folded_sequences(all);
   if (sequences.empty()) return out;
   for (const auto& sequence : sequences) {
     out += '|';
@@ -53,15 +50,15 @@ std::string in_any_case(const CodeSet& set) {
 
 /// What the class of an escape is outside brackets. Words have more members there.
 CodeSet outside_brackets(const CodeSet& set) {
-  const auto word = unicode::letter_class('w');
-  if (set == word) return unicode::word_outside_brackets();
-  return set == word.complement() ? unicode::word_outside_brackets().complement() : set;
+  const auto word = letter_class('w');
+  if (set == word) return word_outside_brackets();
+  return set == word.complement() ? word_outside_brackets().complement() : set;
 }
 
 /// Returns a pattern for the code points in sequence, in any case, or for a character whose case folding they are.
 std::string sequence_in_any_case(std::span<const uint32_t> codes) {
-  auto out = concat("(?:", bracket_expression(unicode::characters_of(codes)), "|");
-  for (const uint32_t code : codes) out += bracket_expression(unicode::with_all_cases(CodeSet::of(code, code)));
+  auto out = concat("(?:", bracket_expression(characters_of(codes)), "|");
+  for (const uint32_t code : codes) out += bracket_expression(with_all_cases(CodeSet::of(code, code)));
   return out + ")";
 }
 
@@ -215,7 +212,7 @@ class Translator {
   bool bracketed_set() {
     const auto [members, negated] = read_set(in_);
     if (options_.ignore_case)
-      return write(negated ? bracket_expression(unicode::with_all_cases(members).complement()) : in_any_case(members));
+      return write(negated ? bracket_expression(with_all_cases(members).complement()) : in_any_case(members));
     return write(bracket_expression(negated ? members.complement() : members));
   }
 
@@ -264,7 +261,7 @@ class Translator {
   void write_literals(std::span<const uint32_t> codes) {
     while (!codes.empty()) {
       const bool folds = options_.ignore_case && !options_.look_behind;
-      const size_t count = folds ? unicode::folded_together(codes) : 1;
+      const size_t count = folds ? folded_together(codes) : 1;
       if (count > 1)
         out_ += sequence_in_any_case(codes.first(count));
       else
@@ -277,7 +274,7 @@ class Translator {
   void write_literal(uint32_t code_point) {
     const auto alone = CodeSet::of(code_point, code_point);
     if (!options_.ignore_case) return append_quoted(out_, code_point);
-    const auto cases = options_.look_behind ? bracket_expression(unicode::with_all_cases(alone)) : in_any_case(alone);
+    const auto cases = options_.look_behind ? bracket_expression(with_all_cases(alone)) : in_any_case(alone);
     if (cases != bracket_expression(alone))
       out_ += cases;
     else
@@ -288,7 +285,7 @@ class Translator {
   void require_no_folding_across(std::vector<uint32_t> before, const std::vector<uint32_t>& codes) const {
     if (!options_.ignore_case || options_.look_behind) return;
     for (before.push_back(codes[0]); before.size() > 1; before.erase(before.begin()))
-      if (unicode::begin_a_folding(before)) in_.refuse("letters that fold to one, as ss, at the bounds of a group");
+      if (begin_a_folding(before)) in_.refuse("letters that fold to one, as ss, at the bounds of a group");
   }
 
   bool group() {
@@ -427,7 +424,7 @@ class Translator {
 
   /// A word character on one side alone; \B: on both sides or neither.
   bool word_boundary(std::string_view behind_word, std::string_view behind_other) {
-    const auto word = bracket_expression(unicode::word_outside_brackets());
+    const auto word = bracket_expression(word_outside_brackets());
     return write(concat("(?:(?<=", word, behind_word, word, ")|(?<!", word, behind_other, word, "))"), false);
   }
 
@@ -459,4 +456,4 @@ std::string quoted_pattern(std::string_view text) {
   return out;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Returns the pattern in PCRE2's syntax, for PCRE2_UTF, PCRE2_MULTILINE and \n as newline. REQUIRES valid UTF-8.
 /// \throws kData naming the pattern and the construct if it is malformed or has no exact equivalent. Not supported:
@@ -18,4 +18,4 @@ std::string translate_pattern(std::string_view pattern);
 /// Returns a pattern that matches `text` only.
 std::string quoted_pattern(std::string_view text);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -3,7 +3,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 namespace {
 
@@ -34,4 +34,4 @@ std::optional<std::string> Replacement::apply(std::string_view text) const {
   return any ? std::optional(std::move(out)) : std::nullopt;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

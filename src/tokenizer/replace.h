@@ -8,7 +8,7 @@
 #include "base/plain/json.h"
 #include "tokenizer/pattern.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Reads the pattern {"Regex": ..} or {"String": ..} under the key "pattern". \throws kData with the place.
 SplitPattern pattern_of(const JsonView& json);
@@ -28,4 +28,4 @@ class Replacement {
   std::string content_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

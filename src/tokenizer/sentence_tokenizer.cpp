@@ -7,7 +7,7 @@
 #include "base/plain/json.h"
 #include "base/unicode/unicode.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 /// Returns true for white space as in Python's str.strip, which includes the four separators of ASCII.
@@ -82,4 +82,4 @@ Sentence SentenceTokenizer::encode(std::string_view text) const {
   return sentence;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

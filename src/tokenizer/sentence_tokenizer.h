@@ -15,7 +15,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// An encoded text.
 struct Sentence {
@@ -48,4 +48,4 @@ class SentenceTokenizer {
   int64_t first_, last_, max_tokens_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

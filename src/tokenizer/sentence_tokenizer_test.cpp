@@ -8,7 +8,7 @@
 #include "base/testing.h"
 #include "tokenizer/bpe.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -128,4 +128,4 @@ TEST_F(SentenceTokenizerTest, WordPieceAddsNoSpace) {
 TEST_F(SentenceTokenizerTest, RefusesInvalidUtf8) { EXPECT_THROW(loaded().encode("a\xff"), Error); }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -5,7 +5,7 @@
 
 #include "tokenizer/replace.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 constexpr size_t kMostSteps = 64;  // because each runs over every text
@@ -164,4 +164,4 @@ std::vector<std::string_view> PreTokenizer::run_steps(std::string_view text, boo
   return pieces;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

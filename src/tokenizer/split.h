@@ -12,7 +12,7 @@
 #include "tokenizer/metaspace.h"
 #include "tokenizer/pattern.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Returns the length in bytes of the first match of GPT-2's pattern at the start of `text`:
 /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -84,4 +84,4 @@ class PreTokenizer {
   bool has_byte_level_ = false, add_prefix_space_ = false, use_regex_ = true, asks_for_first_ = false;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

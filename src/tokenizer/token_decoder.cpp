@@ -12,7 +12,7 @@
 #include "tokenizer/metaspace.h"
 #include "tokenizer/replace.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 constexpr size_t kMostDecoders = 32;  // because each runs over every token
@@ -182,4 +182,4 @@ std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
   return joined_tokens(tokens, "");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -7,7 +7,7 @@
 
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// The decoder of a tokenizer.json: ByteLevel, WordPiece, Metaspace, Replace, ByteFallback, Fuse, Strip and Sequences
 /// of them, as in the `tokenizers` library. Without a decoder, tokens are joined by spaces. Immutable and thread-safe.
@@ -33,4 +33,4 @@ class TokenDecoder {
   bool any_ = false, is_byte_level_ = false;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer_json.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 /// A token: its content, and the text for the decoder (its bytes, if the only decoder is ByteLevel).
@@ -260,4 +260,4 @@ std::string Tokenizer::id_to_token(int64_t id) const {
   return impl_->entries[id].content;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

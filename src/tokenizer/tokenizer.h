@@ -17,7 +17,7 @@
 
 #include "jinja/date.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 class ChatTemplate;
 struct TokenizerFile;
@@ -84,4 +84,4 @@ class Tokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -7,7 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 struct ClassName {
@@ -203,4 +203,4 @@ void apply_class(TokenizerClass kind, const JsonView& config, const std::optiona
     set_byte_level(kind, config, tokenizer);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -11,7 +11,7 @@
 
 #include "base/plain/json.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// A special token that a class defines if no file of the folder does.
 struct DefaultToken {
@@ -36,4 +36,4 @@ std::vector<DefaultToken> default_tokens(TokenizerClass kind);
 void apply_class(TokenizerClass kind, const JsonView& config, const std::optional<std::string>& unk_token,
                  Json& tokenizer);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -9,7 +9,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 constexpr const char* kConfigFile = "tokenizer_config.json";
@@ -305,4 +305,4 @@ std::vector<std::vector<AddedToken>> TokenizerFolder::additions() const {
   return {std::move(first), std::move(second)};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/tokenizer_class.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// The tokenizer files of one folder.
 class TokenizerFolder {
@@ -80,4 +80,4 @@ class TokenizerFolder {
 /// Returns the existing files among tokenizer_config.json, special_tokens_map.json and added_tokens.json.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -10,7 +10,7 @@
 #include "base/plain/text.h"
 #include "tokenizer/tokenizer_folder.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 constexpr int64_t kLargestId = int64_t{1} << 22;  // limit, because tables are as long as the largest id
@@ -231,4 +231,4 @@ TokenizerFile read_tokenizer_file(const std::filesystem::path& file) {
   return read_parts(JsonView(json, file.string()));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

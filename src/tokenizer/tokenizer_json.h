@@ -17,7 +17,7 @@
 #include "tokenizer/token_decoder.h"
 #include "tokenizer/word_piece.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// A part of a post-processor's template: the encoded text, or fixed ids.
 struct TemplatePiece {
@@ -47,4 +47,4 @@ TokenizerFile read_tokenizer_file(const std::filesystem::path& file);
 /// read_tokenizer_file().
 TokenizerFile read_tokenizer_folder(const std::filesystem::path& folder);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -18,7 +18,7 @@
 #include "tokenizer/pattern.h"
 #include "tokenizer/split.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -410,4 +410,4 @@ TEST(TokenizerTraining, RefusesInvalidSizesAndSpecialTokens) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -4,7 +4,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
@@ -46,4 +46,4 @@ void WordPieceEncoder::encode(std::string_view word, std::vector<int64_t>& out) 
   out.push_back(unk_id_);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 
 /// Options of the WordPiece model, as in tokenizer.json.
 struct WordPieceOptions {
@@ -42,4 +42,4 @@ class WordPieceEncoder {
   int64_t max_characters_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

@@ -5,7 +5,7 @@
 #include "base/plain/error.h"
 #include "tokenizer/bert.h"
 
-namespace evenkeel {
+namespace evenkeel::tokenizer {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -67,4 +67,4 @@ TEST(BertText, SplitsAtWhiteSpaceAndPunctuation) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::tokenizer

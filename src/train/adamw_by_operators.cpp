@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, double lr) {
   if (all.parameters.empty()) return;
@@ -31,4 +31,4 @@ void step_by_operators(const AdamWSlices& stack, const OptimizerConfig& config, 
   stack.parameter.sub_(stack.exp_avg.div(root).mul_(factor(lr / correction_E(beta1), 0)));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -7,7 +7,7 @@
 
 #include "train/optimizer_config.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Lists parameters with their gradients, moments and step counts, in the same order.
 struct AdamWTensors {
@@ -15,7 +15,7 @@ struct AdamWTensors {
   std::vector<at::Tensor> steps{};  ///< float32 scalars, incremented by the step
 };
 
-/// Takes one step for all parameters. The result equals kernels::adamw() up to rounding.
+/// Takes one step for all parameters. The result equals adamw() up to rounding.
 void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, double lr);
 
 /// Holds a stacked parameter. A step updates the slices [i] for which active_E[i] is true and leaves the others
@@ -27,4 +27,4 @@ struct AdamWSlices {
 /// Takes one step for the active slices of a stacked parameter.
 void step_by_operators(const AdamWSlices& stack, const OptimizerConfig& config, double lr);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

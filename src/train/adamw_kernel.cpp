@@ -4,7 +4,7 @@
 
 #include "base/system/dispatch.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::train {
 namespace {
 
 template <typename T>
@@ -41,4 +41,4 @@ void adamw(const AdamWSpan<T>& span, const AdamWFactors& factors) {
 template void adamw<float>(const AdamWSpan<float>&, const AdamWFactors&);
 template void adamw<double>(const AdamWSpan<double>&, const AdamWFactors&);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::train

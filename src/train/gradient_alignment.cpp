@@ -11,17 +11,17 @@
 #include "base/plain/error.h"
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 /// Calls `use` with packed batches of `size` rows.
 template <typename Use>
-void for_batches(std::span<const Example> rows, int64_t size, Use&& use) {
+void for_batches(std::span<const data::Example> rows, int64_t size, Use&& use) {
   const auto step = static_cast<size_t>(size);
   for (size_t first = 0; first < rows.size(); first += step) {
-    std::vector<const Example*> batch;
+    std::vector<const data::Example*> batch;
     for (const auto& row : rows.subspan(first, std::min(step, rows.size() - first))) batch.push_back(&row);
-    use(pack(batch));
+    use(data::pack(batch));
   }
 }
 
@@ -130,12 +130,12 @@ std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradient
   return all;
 }
 
-TensorMap idle_experts(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
-                       int64_t batch_size) {
+TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions forward,
+                       std::span<const data::Example> rows, int64_t batch_size) {
   const c10::NoGradGuard no_grad;
   TensorMap counts, idle;
-  for_batches(rows, batch_size, [&](const PackedBatch& batch) {
-    RoutingByLayer routing;
+  for_batches(rows, batch_size, [&](const data::PackedBatch& batch) {
+    nn::RoutingByLayer routing;
     forward.routing = {&routing, 1};
     model.hidden(batch, forward);
     for (const auto& [layer, stats] : routing)
@@ -145,8 +145,8 @@ TensorMap idle_experts(const CausalLm& model, ForwardOptions forward, std::span<
   return idle;
 }
 
-AdapterState with_loss_gradients(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
-                                 int64_t batch_size) {
+lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::ForwardOptions forward,
+                                       std::span<const data::Example> rows, int64_t batch_size) {
   auto adapters = *forward.adapters;
   for (auto& [site, factors] : adapters)
     for (auto* tensor : {&factors.a, &factors.b}) {
@@ -155,7 +155,7 @@ AdapterState with_loss_gradients(const CausalLm& model, ForwardOptions forward, 
     }
   forward.adapters = &adapters;
   bool any = false;
-  for_batches(rows, batch_size, [&](const PackedBatch& batch) {
+  for_batches(rows, batch_size, [&](const data::PackedBatch& batch) {
     const auto loss = model.loss(batch, forward);
     if (loss.count == 0) return;
     (loss.sum / static_cast<double>(loss.count)).backward();
@@ -165,4 +165,4 @@ AdapterState with_loss_gradients(const CausalLm& model, ForwardOptions forward, 
   return adapters;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -15,7 +15,7 @@
 #include "lora/adapter.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// The cosine for pseudo-gradients of random other experts. The compared experts' pseudo-gradients are permuted
 /// kShuffles times so that none keeps its own.
@@ -52,13 +52,13 @@ std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradient
 /// Returns which experts of each MoE layer get no token of any row.
 /// \param forward  the adapters and router options of the pass
 /// \return layer -> [E] bool, on the CPU
-TensorMap idle_experts(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
-                       int64_t batch_size);
+TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions forward,
+                       std::span<const data::Example> rows, int64_t batch_size);
 
 /// Returns copies of the adapters of `forward` whose A and B have gradients: the sum over batches of the gradient of
 /// the mean loss per target.
 /// \throws kConfig when no row has a target
-AdapterState with_loss_gradients(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
-                                 int64_t batch_size);
+lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::ForwardOptions forward,
+                                       std::span<const data::Example> rows, int64_t batch_size);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 /// Gradients of 5 experts in two tensors, [5, 2, 3] and [5, 4, 2].
@@ -78,4 +78,4 @@ TEST(GradientAlignment, ShufflesAreDrawnByTheSeed) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -10,35 +10,35 @@
 #include "nn/testing.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 const std::string kBuiltin = "builtin:tiny-olmoe";
 
-std::unique_ptr<CausalLm> builtin(BaseFormat format) {
-  BaseStorage storage;
+std::unique_ptr<models::CausalLm> builtin(models::BaseFormat format) {
+  models::BaseStorage storage;
   storage.format = format;
-  return load_model(resolve_model_path(kBuiltin), storage);
+  return models::load_model(models::resolve_model_path(kBuiltin), storage);
 }
 
-double mean_loss(const CausalLm& model, const PackedBatch& batch, int64_t top_k) {
+double mean_loss(const models::CausalLm& model, const data::PackedBatch& batch, int64_t top_k) {
   const c10::NoGradGuard no_grad;
-  ForwardOptions options;
+  models::ForwardOptions options;
   options.router.top_k = top_k;
   const auto loss = model.loss(batch, options);
   return loss.sum.item<double>() / static_cast<double>(loss.count);
 }
 
-PackedBatch prose(const Tokenizer& tokenizer) {
+data::PackedBatch prose(const tokenizer::Tokenizer& tokenizer) {
   std::vector<std::vector<int64_t>> texts;
-  for (const auto& document : builtin_documents(8, 977)) texts.push_back(tokenizer.encode(document));
-  return pack_ids(texts);
+  for (const auto& document : data::builtin_documents(8, 977)) texts.push_back(tokenizer.encode(document));
+  return data::pack_ids(texts);
 }
 
 // Returns the LoRA gradients of all factors, concatenated.
-at::Tensor gradient(const CausalLm& model, const PackedBatch& batch) {
+at::Tensor gradient(const models::CausalLm& model, const data::PackedBatch& batch) {
   const std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
-  auto adapters = make_adapters(model.sites(targets), 4, 1.0, 3);
+  auto adapters = lora::make_adapters(model.sites(targets), 4, 1.0, 3);
   for (auto& [name, factors] : adapters) {
     factors.b = testing::random_tensor(factors.b.sizes(), 5, at::kFloat).mul_(0.01);
     factors.a.requires_grad_(true);
@@ -53,8 +53,8 @@ at::Tensor gradient(const CausalLm& model, const PackedBatch& batch) {
 }
 
 TEST(Int8Base, CostsLittleOfThePerplexityOfTheBuiltInModel) {
-  const auto tokenizer = Tokenizer::of_model(resolve_model_path(kBuiltin));
-  const auto stored = builtin(BaseFormat::kStored), int8 = builtin(BaseFormat::kInt8);
+  const auto tokenizer = tokenizer::Tokenizer::of_model(models::resolve_model_path(kBuiltin));
+  const auto stored = builtin(models::BaseFormat::kStored), int8 = builtin(models::BaseFormat::kInt8);
   const auto batch = prose(tokenizer);
   for (const int64_t top_k : {1, 8}) {
     const double exact = mean_loss(*stored, batch, top_k), rounded = mean_loss(*int8, batch, top_k);
@@ -65,12 +65,13 @@ TEST(Int8Base, CostsLittleOfThePerplexityOfTheBuiltInModel) {
 }
 
 TEST(Int8Base, LeavesGradientsOfAdaptersTheirDirection) {
-  const auto tokenizer = Tokenizer::of_model(resolve_model_path(kBuiltin));
+  const auto tokenizer = tokenizer::Tokenizer::of_model(models::resolve_model_path(kBuiltin));
   const auto examples =
-      tokenize_rows(training_rows("builtin", {.limit = 6}).rows, tokenizer, TokenizeOptions{}).examples;
-  const auto batch = pack(std::span<const Example>(examples));
-  const auto exact = gradient(*builtin(BaseFormat::kStored), batch),
-             rounded = gradient(*builtin(BaseFormat::kInt8), batch);
+      data::tokenize_rows(data::training_rows("builtin", {.limit = 6}).rows, tokenizer, data::TokenizeOptions{})
+          .examples;
+  const auto batch = data::pack(std::span<const data::Example>(examples));
+  const auto exact = gradient(*builtin(models::BaseFormat::kStored), batch),
+             rounded = gradient(*builtin(models::BaseFormat::kInt8), batch);
   const double cosine = (exact.dot(rounded) / (exact.norm() * rounded.norm())).item<double>();
   RecordProperty("gradient_cosine", std::to_string(cosine));
   EXPECT_GT(cosine, 0.99);
@@ -78,4 +79,4 @@ TEST(Int8Base, LeavesGradientsOfAdaptersTheirDirection) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -10,7 +10,7 @@
 
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -31,7 +31,7 @@ int64_t targets_of(std::span<const ExampleRows> micro_batches) {
 /// Draws the rows of a shard in random order. After the last row it starts a new order.
 class RowOrder {
  public:
-  RowOrder(std::span<const Example> shard, const ClientView& view)
+  RowOrder(std::span<const data::Example> shard, const methods::ClientView& view)
       : shard_(shard),
         stream_(view.seed, "batches", static_cast<uint64_t>(view.round), static_cast<uint64_t>(view.client.id)) {}
 
@@ -50,7 +50,7 @@ class RowOrder {
     return order_[used_++];
   }
 
-  std::span<const Example> shard_;
+  std::span<const data::Example> shard_;
   RandomStream stream_;
   std::vector<int64_t> order_;
   size_t used_ = 0;
@@ -70,21 +70,21 @@ struct Trained {
   }
 };
 
-Trained make_trained(LocalSetup& setup, const Sites& sites) {
+Trained make_trained(methods::LocalSetup& setup, const lora::Sites& sites) {
   Trained trained;
   for (auto& [name, factors] : setup.adapters) {
     const auto& site = sites.at(name);
     const std::string layer = site.experts > 0 ? site.moe_layer : std::string();
-    if (setup.trainable == Trainable::kAB) trained.add(factors.a, layer);
-    if (setup.trainable != Trainable::kCore) trained.add(factors.b, layer);
-    if (setup.trainable == Trainable::kCore) trained.add(factors.core, layer);
+    if (setup.trainable == methods::Trainable::kAB) trained.add(factors.a, layer);
+    if (setup.trainable != methods::Trainable::kCore) trained.add(factors.b, layer);
+    if (setup.trainable == methods::Trainable::kCore) trained.add(factors.core, layer);
   }
   for (auto& [name, tensor] : setup.extra_trainables) trained.add(tensor, {});
   return trained;
 }
 
 /// Checks that a client trains at most rank r_c and uses at most K_c experts.
-void check_budget(const LocalSetup& setup, const ClientProfile& client) {
+void check_budget(const methods::LocalSetup& setup, const methods::ClientProfile& client) {
   EK_CHECK(setup.router.top_k <= client.top_k, kInternal, "client ", client.id, " would use ", setup.router.top_k,
            " experts per token, allowed: ", client.top_k);
   for (const auto& [name, factors] : setup.adapters)
@@ -92,7 +92,7 @@ void check_budget(const LocalSetup& setup, const ClientProfile& client) {
              ", allowed: ", client.rank);
 }
 
-void add_counts(RoutingByLayer& sum, const RoutingByLayer& routing) {
+void add_counts(nn::RoutingByLayer& sum, const nn::RoutingByLayer& routing) {
   for (const auto& [layer, stats] : routing) {
     auto& total = sum[layer];
     total.counts = total.counts.defined() ? total.counts + stats.counts : stats.counts.clone();
@@ -102,7 +102,7 @@ void add_counts(RoutingByLayer& sum, const RoutingByLayer& routing) {
 
 /// Returns for each stacked tensor which experts were used or received a gradient from the method; undefined for other
 /// tensors.
-std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const RoutingByLayer> micro_batches) {
+std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const nn::RoutingByLayer> micro_batches) {
   std::map<std::string, at::Tensor> by_layer;
   const auto join = [&](const std::string& layer, const at::Tensor& active_E) {
     auto& known_E = by_layer[layer];
@@ -120,7 +120,8 @@ std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const R
 /// One client's round during training.
 class LocalRound {
  public:
-  LocalRound(const CausalLm& model, const FederatedMethod& method, const LocalWork& work, const LocalTraining& training)
+  LocalRound(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,
+             const LocalTraining& training)
       : model_(model),
         method_(method),
         download_(work.download),
@@ -171,12 +172,12 @@ class LocalRound {
     setup_ = copied(setup_, copies);
     given_ = extras_copied(download_, copies);
   }
-  LocalSetup brought_back() const {
+  methods::LocalSetup brought_back() const {
     auto copies = StorageCopies::to(c10::kCPU);
     return copied(setup_, copies);
   }
 
-  StepView step_view() {
+  methods::StepView step_view() {
     return {.view = view_,
             .download = training_.residence ? given_ : download_,
             .setup = setup_,
@@ -191,7 +192,7 @@ class LocalRound {
     std::vector<ExampleRows> drawn;
     for (int64_t i = 0; i < training_.accumulation; ++i) {
       auto rows = rows_.take(training_.batch_size);
-      if (std::any_of(rows.begin(), rows.end(), [](const Example* row) { return row->targets() > 0; }))
+      if (std::any_of(rows.begin(), rows.end(), [](const data::Example* row) { return row->targets() > 0; }))
         drawn.push_back(std::move(rows));
     }
     return drawn;
@@ -200,7 +201,7 @@ class LocalRound {
   /// Runs forward and backward passes of several micro-batches, each with its own loss.
   void pass(const ExampleRows& rows) {
     const int64_t each = training_.batch_size;
-    const auto batch = training_.share_prefixes ? pack_shared(rows, each) : pack(rows, each);
+    const auto batch = training_.share_prefixes ? data::pack_shared(rows, each) : data::pack(rows, each);
     const size_t before = micro_batches_.size();
     micro_batches_.resize(before + rows.size() / static_cast<size_t>(each));
     const auto& common = training_.residence ? training_.residence->common : view_.common;
@@ -221,7 +222,7 @@ class LocalRound {
   }
 
   /// Returns the loss to differentiate for micro-batch `index` of the step, given its task loss.
-  at::Tensor loss_of(const LossSum& loss, size_t index) {
+  at::Tensor loss_of(const nn::LossSum& loss, size_t index) {
     step_losses_.push_back(loss.sum.detach());
     step_targets_ += loss.count;
     auto view = step_view();
@@ -232,7 +233,7 @@ class LocalRound {
 
   /// Returns the divisor of a task loss. pass() divides by the accumulation, so a mean over the step is multiplied by
   /// it here.
-  double divisor(const LossSum& loss) const {
+  double divisor(const nn::LossSum& loss) const {
     if (training_.loss_mean == LossMean::kMicroBatch) return static_cast<double>(loss.count);
     return static_cast<double>(targets_of_step_) / static_cast<double>(training_.accumulation);
   }
@@ -252,18 +253,18 @@ class LocalRound {
     ++result_.steps;
   }
 
-  const CausalLm& model_;
-  const FederatedMethod& method_;
-  const Payload& download_;
-  const ClientView& view_;
+  const models::CausalLm& model_;
+  const methods::FederatedMethod& method_;
+  const lora::Payload& download_;
+  const methods::ClientView& view_;
   const LocalTraining& training_;
   RowOrder rows_;
-  LocalSetup setup_;
-  Payload given_;  // used only with a residence
+  methods::LocalSetup setup_;
+  lora::Payload given_;  // used only with a residence
   Trained trained_;
   std::optional<AdamW> optimizer_;
-  std::vector<RoutingByLayer> micro_batches_;
-  Metrics metrics_;
+  std::vector<nn::RoutingByLayer> micro_batches_;
+  methods::Metrics metrics_;
   LocalResult result_;
   std::vector<at::Tensor> step_losses_;
   int64_t step_targets_ = 0;
@@ -289,7 +290,7 @@ int64_t local_steps(const LocalTraining& training, int64_t examples) {
   return std::max<int64_t>(1, std::llround(training.local_epochs * static_cast<double>(examples) / rows_per_step));
 }
 
-LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const LocalWork& work,
+LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,
                           const LocalTraining& training, const StepCallback& on_step) {
   EK_CHECK(!work.rows.empty(), kData, "client ", work.view.client.id, " has no rows to train on");
   const auto start = Clock::now();
@@ -304,4 +305,4 @@ LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, 
   return result;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -13,10 +13,10 @@
 #include "train/optimizer.h"
 #include "train/residence.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Rows of one micro-batch, or of several consecutive ones.
-using ExampleRows = std::vector<const Example*>;
+using ExampleRows = std::vector<const data::Example*>;
 
 /// Selects what a step does to an expert that no token chose.
 enum class IdleExpertUpdate {
@@ -51,7 +51,7 @@ struct LocalTraining {
   int64_t merge_tokens = 2048;
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
-  Compute compute;                               ///< set by [model], so it has no key here
+  nn::Compute compute;                           ///< set by [model], so it has no key here
   std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
 
   void visit(auto& field) {
@@ -83,7 +83,7 @@ struct LocalReport {
   int64_t targets = 0;  ///< positions with a loss
   double loss_sum = 0;  ///< sum of the task loss over targets, natural log
   double first_loss = 0, last_loss = 0;  ///< mean loss per target in the first and last step
-  RoutingByLayer counts;                 ///< routing counts summed over the round; logits are undefined
+  nn::RoutingByLayer counts;             ///< routing counts summed over the round; logits are undefined
   std::map<std::string, double> metrics;
   double seconds = 0;
 
@@ -102,7 +102,7 @@ struct LocalReport {
 
 /// Result of a client's round: the statistics and the upload.
 struct LocalResult : LocalReport {
-  Payload upload;
+  lora::Payload upload;
 };
 
 /// Called after every optimiser step with (steps done, total steps, tokens so far). It may throw to end the training.
@@ -110,9 +110,9 @@ using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
 /// The work of one client in one round. Borrows all of it.
 struct LocalWork {
-  const Payload& download;  ///< the broadcast
-  const ClientView& view;
-  std::span<const Example> rows;  ///< the client's training rows
+  const lora::Payload& download;  ///< the broadcast
+  const methods::ClientView& view;
+  std::span<const data::Example> rows;  ///< the client's training rows
 };
 
 /// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), AdamW and
@@ -121,7 +121,7 @@ struct LocalWork {
 /// whole step (`loss_mean`). This holds for merged micro-batches too. The order of rows is drawn from (seed, "batches",
 /// round, client).
 /// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows
-LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const LocalWork& work,
+LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,
                           const LocalTraining& training, const StepCallback& on_step = {});
 
 /// Groups micro-batches into forward passes, in order. A pass has at most `merge_tokens` tokens, unless a single
@@ -132,4 +132,4 @@ std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int6
 /// Returns the number of optimiser steps of one round for a client with `examples` rows.
 int64_t local_steps(const LocalTraining& training, int64_t examples);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

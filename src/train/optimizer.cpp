@@ -12,13 +12,13 @@
 #include "train/adamw_by_operators.h"
 #include "train/adamw_kernel.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 constexpr int64_t kPiece = int64_t{1} << 15;  // numbers per task of a thread
 
 template <typename T>
-kernels::AdamWSpan<T> part_of(const std::array<at::Tensor, 4>& tensors, int64_t begin, int64_t end) {
+AdamWSpan<T> part_of(const std::array<at::Tensor, 4>& tensors, int64_t begin, int64_t end) {
   const auto at = [&](size_t i) { return tensors[i].mutable_data_ptr<T>() + begin; };
   return {at(0), at(1), at(2), at(3), end - begin};
 }
@@ -36,17 +36,17 @@ at::Tensor take(const TensorMap& state, const std::string& name, const at::Tenso
 /// A tensor or a slice of one, with the factors of its step.
 struct AdamW::Work {
   std::array<at::Tensor, 4> tensors;  // parameter, gradient, moments
-  kernels::AdamWFactors factors{};
+  AdamWFactors factors{};
 
   void run(int64_t begin, int64_t end) const {
     if (tensors[0].scalar_type() == at::kDouble)
-      kernels::adamw(part_of<double>(tensors, begin, end), factors);
+      adamw(part_of<double>(tensors, begin, end), factors);
     else
-      kernels::adamw(part_of<float>(tensors, begin, end), factors);
+      adamw(part_of<float>(tensors, begin, end), factors);
   }
 };
 
-AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, Engine engine)
+AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::Engine engine)
     : config_(config), engine_(engine), parameters_(std::move(parameters)) {
   for (const auto& parameter : parameters_) {
     const auto type = parameter.scalar_type();
@@ -93,7 +93,7 @@ AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients,
 
 void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
   const c10::NoGradGuard no_grad;
-  if (engine_ == Engine::kAten) return update_by_operators(active, lr, gradients);
+  if (engine_ == nn::Engine::kAten) return update_by_operators(active, lr, gradients);
   std::vector<Work> work;
   for (size_t p = 0; p < parameters_.size(); ++p) {
     if (!parameters_[p].grad().defined()) continue;
@@ -169,4 +169,4 @@ void AdamW::load_state(const TensorMap& state) {
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -10,7 +10,7 @@
 #include "nn/compute/compute.h"
 #include "train/optimizer_config.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Selects what a step leaves in the gradients.
 enum class Gradients {
@@ -26,7 +26,7 @@ class AdamW {
   /// Creates an optimiser for contiguous parameters in float32 or float64, all on one device. The tensors are shared,
   /// not copied.
   /// \param engine  kAten: works on any device without synchronising; equal to kKernels up to rounding
-  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, Engine engine = Engine::kKernels);
+  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::Engine engine = nn::Engine::kKernels);
 
   /// Takes one step with learning rate `lr`; -1 uses the config's rate.
   void step(double lr = -1, Gradients gradients = Gradients::kKept);
@@ -51,9 +51,9 @@ class AdamW {
   Work work_on(size_t parameter, int64_t slice, Gradients gradients, double lr);
 
   OptimizerConfig config_;
-  Engine engine_;
+  nn::Engine engine_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
   std::vector<at::Tensor> steps_;  // scalar per parameter; [E] per stacked parameter after the first step_active()
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

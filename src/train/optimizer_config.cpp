@@ -1,6 +1,6 @@
 #include "train/optimizer_config.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 void OptimizerConfig::resolve(const config::Table& table) const {
   table.check(name == "adamw", "name", concat("\"", name, "\""), "adamw");
@@ -11,4 +11,4 @@ void OptimizerConfig::resolve(const config::Table& table) const {
   table.check_from_zero("weight_decay", weight_decay);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -6,7 +6,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Hyperparameters of AdamW. The texts of visit() explain each.
 struct OptimizerConfig {
@@ -25,4 +25,4 @@ struct OptimizerConfig {
   void resolve(const config::Table& table) const;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

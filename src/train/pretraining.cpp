@@ -21,7 +21,7 @@
 #include "tokenizer/bpe_training.h"
 #include "train/pretraining_folder.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -32,7 +32,7 @@ std::vector<std::string> load_text(const PretrainConfig& config) {
   std::vector<std::string> texts;
   for (const auto& file : config.data.files) texts.push_back(read_file(expand_data_path(file, "data.files")));
   if (config.data.documents > 0) {
-    auto generated = builtin_documents(config.data.documents, config.seed);
+    auto generated = data::builtin_documents(config.data.documents, config.seed);
     std::move(generated.begin(), generated.end(), std::back_inserter(texts));
   }
   EK_CHECK(!texts.empty(), kConfig,
@@ -40,7 +40,7 @@ std::vector<std::string> load_text(const PretrainConfig& config) {
   return texts;
 }
 
-void check_fits(const Tokenizer& tokenizer, int64_t vocab_size) {
+void check_fits(const tokenizer::Tokenizer& tokenizer, int64_t vocab_size) {
   EK_CHECK(tokenizer.vocab_size() <= vocab_size, kConfig, "pretrain: the tokenizer has ", tokenizer.vocab_size(),
            " ids, the model's vocab_size is ", vocab_size);
 }
@@ -54,17 +54,17 @@ fs::path given_tokenizer(const PretrainConfig& config) {
 
 /// Copies the configured tokenizer, or one trained on the text, to `target`, so that the result is a complete model
 /// folder.
-Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::string> texts, int64_t vocab_size,
-                            const fs::path& target) {
+tokenizer::Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::string> texts,
+                                       int64_t vocab_size, const fs::path& target) {
   if (!path_exists(target)) {
     if (const auto source = given_tokenizer(config); !source.empty()) {
       write_file_atomic(target, read_file(source));
     } else {
       log::info("[pretrain] training a tokenizer of ", vocab_size, " ids");
-      write_file_atomic(target, train_tokenizer(texts, {.vocab_size = vocab_size}));
+      write_file_atomic(target, tokenizer::train_tokenizer(texts, {.vocab_size = vocab_size}));
     }
   }
-  auto tokenizer = Tokenizer::load(target);
+  auto tokenizer = tokenizer::Tokenizer::load(target);
   check_fits(tokenizer, vocab_size);
   return tokenizer;
 }
@@ -73,7 +73,8 @@ Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::s
 /// is dropped.
 class Corpus {
  public:
-  Corpus(std::span<const std::string> texts, const Tokenizer& tokenizer, int64_t eos, int64_t length, double validation)
+  Corpus(std::span<const std::string> texts, const tokenizer::Tokenizer& tokenizer, int64_t eos, int64_t length,
+         double validation)
       : length_(length) {
     for (const auto& text : texts) {
       const auto ids = tokenizer.encode(text, /*add_special_tokens=*/false);
@@ -130,17 +131,17 @@ void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
 
 class Pretraining {
  public:
-  Pretraining(const PretrainConfig& config, const fs::path& out, ExpertLayout experts)
+  Pretraining(const PretrainConfig& config, const fs::path& out, models::ExpertLayout experts)
       : config_(config),
         experts_(experts),
         folder_(out),
-        model_(init_model(config.model.config, BaseDtype::kFloat32, config.seed)),
+        model_(models::init_model(config.model.config, models::BaseDtype::kFloat32, config.seed)),
         named_(model_->parameters()),
         optimizer_(trainable(), config.train.optimizer),
         texts_(load_text(config)) {
     const auto tokenizer = given_tokenizer(config);
     if (!tokenizer.empty() && !path_exists(folder_.tokenizer()))
-      check_fits(Tokenizer::load(tokenizer), model_->spec().vocab_size);
+      check_fits(tokenizer::Tokenizer::load(tokenizer), model_->spec().vocab_size);
   }
 
   /// Continues from the checkpoint.
@@ -202,16 +203,16 @@ class Pretraining {
     std::vector<std::vector<int64_t>> sequences;
     for (int64_t i = 0; i < config_.train.batch_size; ++i)
       sequences.push_back(corpus_->sequence(order.at(step * config_.train.batch_size + i)));
-    RoutingByLayer routing;
-    ForwardOptions forward;
+    nn::RoutingByLayer routing;
+    models::ForwardOptions forward;
     forward.routing = {&routing, 1};
-    const auto task = model_->loss(pack_ids(sequences), forward);
+    const auto task = model_->loss(data::pack_ids(sequences), forward);
     auto total = task.sum / static_cast<double>(task.count);
     const double loss = total.item<double>();
     EK_CHECK(std::isfinite(loss), kNumeric, "pretrain: the loss is not finite at step ", step);
     if (!routing.empty())
-      total = total + config_.train.load_balance * load_balance_loss(routing) +
-              config_.train.router_z * router_z_loss(routing);
+      total = total + config_.train.load_balance * nn::load_balance_loss(routing) +
+              config_.train.router_z * nn::router_z_loss(routing);
     total.backward();
     clip_gradients(parameters(), config_.train.clip_norm);
     const auto& train = config_.train;
@@ -225,7 +226,7 @@ class Pretraining {
     return all;
   }
 
-  double validation_loss(int64_t top_k, GateNorm gate_norm) const {
+  double validation_loss(int64_t top_k, nn::GateNorm gate_norm) const {
     const at::NoGradGuard no_grad;
     double sum = 0;
     int64_t count = 0;
@@ -234,10 +235,10 @@ class Pretraining {
       std::vector<std::vector<int64_t>> sequences;
       for (int64_t i = start; i < std::min(start + batch, corpus_->validation()); ++i)
         sequences.push_back(corpus_->held_out(i));
-      ForwardOptions forward;
+      models::ForwardOptions forward;
       forward.router.top_k = top_k;
       forward.router.gate_norm = gate_norm;
-      const auto loss = model_->loss(pack_ids(sequences), forward);
+      const auto loss = model_->loss(data::pack_ids(sequences), forward);
       sum += loss.sum.item<double>();
       count += loss.count;
       EK_CHECK(std::isfinite(sum), kNumeric, "pretrain: the loss of held-out sequence ", start,
@@ -285,8 +286,8 @@ class Pretraining {
     const int64_t full = model_->spec().top_k;
     for (int64_t top_k = std::max<int64_t>(full, 1); top_k >= 1; top_k /= 2) {
       OrderedJson line{{"step", config_.train.steps}, {"top_k", model_->spec().num_experts > 0 ? top_k : 0}};
-      line["validation_loss"] = validation_loss(full > 0 ? top_k : 0, GateNorm::kCheckpoint);
-      if (full > 0) line["validation_loss_renorm_selected"] = validation_loss(top_k, GateNorm::kRenormSelected);
+      line["validation_loss"] = validation_loss(full > 0 ? top_k : 0, nn::GateNorm::kCheckpoint);
+      if (full > 0) line["validation_loss_renorm_selected"] = validation_loss(top_k, nn::GateNorm::kRenormSelected);
       folder_.record(line);
       log::info("[pretrain] ", line.dump());
     }
@@ -298,15 +299,15 @@ class Pretraining {
     record_validation();
     for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
     folder_.finish([&](const fs::path& staging) {
-      write_checkpoint(staging, model_->config_json(), named_, config_.model.dtype, kShardBytes,
-                       fused_tensors(model_->all_sites(), experts_));
+      models::write_checkpoint(staging, model_->config_json(), named_, config_.model.dtype, models::kShardBytes,
+                               models::fused_tensors(model_->all_sites(), experts_));
     });
   }
 
   const PretrainConfig& config_;
-  ExpertLayout experts_;
+  models::ExpertLayout experts_;
   PretrainingFolder folder_;
-  std::unique_ptr<CausalLm> model_;
+  std::unique_ptr<models::CausalLm> model_;
   TensorMap named_;
   AdamW optimizer_;
   std::vector<std::string> texts_;  // empty after tokenising
@@ -331,8 +332,8 @@ void PretrainConfig::Train::resolve(const config::Table& table) const {
 }
 
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
-              ExpertLayout experts) {
-  require_memory(memory_plan(config), machine::memory(), "pre-training");
+              models::ExpertLayout experts) {
+  models::require_memory(memory_plan(config), machine::memory(), "pre-training");
   const std::string resolved = config::write(config);
   const PretrainingFolder folder(out);
   const bool begins = folder.nothing_began();
@@ -349,4 +350,4 @@ bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bo
   return true;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

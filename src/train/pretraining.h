@@ -17,7 +17,7 @@
 #include "train/optimizer.h"
 #include "train/rate_schedule.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Config of a pre-training. The texts of visit() explain the keys.
 struct PretrainConfig {
@@ -27,7 +27,7 @@ struct PretrainConfig {
   struct Model {
     std::string config;     ///< path of a config.json of any family; it says shape and experts per token
     std::string tokenizer;  ///< path of a tokenizer.json or its folder; empty: a tokenizer is trained on the text
-    BaseDtype dtype = BaseDtype::kBFloat16;
+    models::BaseDtype dtype = models::BaseDtype::kBFloat16;
     void visit(auto& field) {
       field("config", config, "config.json of the model to make, of any family that `list models` names");
       field("tokenizer", tokenizer, "tokenizer.json to use; empty: one is trained on the text to fill vocab_size");
@@ -92,7 +92,7 @@ struct PretrainConfig {
 
 /// Estimates the memory that pretrain() will need. All weights are trained, in float32.
 /// \throws kCheckpoint when model.config is invalid
-MemoryPlan memory_plan(const PretrainConfig& config);
+models::MemoryPlan memory_plan(const PretrainConfig& config);
 
 /// Trains a model and writes it to the folder `out`, which is locked during the call. With `resume`, training continues
 /// from the checkpoint in `out`, and the result equals that of an uninterrupted run to the bit. A run without a
@@ -107,6 +107,6 @@ MemoryPlan memory_plan(const PretrainConfig& config);
 /// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another
 /// config; kCheckpoint naming a damaged file. `out` is not changed in these cases.
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
-              ExpertLayout experts = ExpertLayout::kOriginal);
+              models::ExpertLayout experts = models::ExpertLayout::kOriginal);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -6,7 +6,7 @@
 #include "base/plain/folders.h"
 #include "base/system/folder_lock.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 constexpr std::string_view kResolved = "pretrain.toml", kRecords = "pretrain.jsonl", kTokenizer = "tokenizer.json";
@@ -124,4 +124,4 @@ void PretrainingFolder::remove_where(const std::function<bool(const fs::path&)>&
     if (removes(file)) remove_path(file);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -18,7 +18,7 @@
 #include "base/format/safetensors.h"
 #include "base/plain/sealed.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// The folder of one pre-training.
 class PretrainingFolder {
@@ -69,4 +69,4 @@ class PretrainingFolder {
   int64_t step_ = 0, record_bytes_ = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

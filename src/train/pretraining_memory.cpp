@@ -7,7 +7,7 @@
 #include "base/plain/files.h"
 #include "train/pretraining.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 /// Estimates the bytes of the text and of its tokens. Both are in memory until the text is freed.
@@ -24,18 +24,20 @@ int64_t text_bytes(const PretrainConfig& config) {
 
 }  // namespace
 
-MemoryPlan memory_plan(const PretrainConfig& config) {
-  const auto model = load_shape(config.model.config, BaseDtype::kFloat32);
+models::MemoryPlan memory_plan(const PretrainConfig& config) {
+  const auto model = models::load_shape(config.model.config, models::BaseDtype::kFloat32);
   const auto& spec = model->spec();
   int64_t weights = 0;
   for (const auto& [name, tensor] : model->parameters()) weights += static_cast<int64_t>(tensor.nbytes());
   const int64_t tokens = std::min(config.train.batch_size * config.train.sequence_length, limits::kTokens);
-  const PassShape pass{.tokens = tokens, .targets = tokens, .top_k = spec.top_k, .threads = at::get_num_threads()};
+  const models::PassShape pass{
+      .tokens = tokens, .targets = tokens, .top_k = spec.top_k, .threads = at::get_num_threads()};
   return {.parts = {{"weights, gradients and moments", 4 * weights, "the model's size"},
                     {"text and tokens", text_bytes(config), "data.documents or data.files"},
                     {concat("activations of a step of ", tokens, " tokens"),
-                     kept_bytes(spec, pass) + passing_bytes(spec, pass), "train.batch_size or train.sequence_length"}},
+                     models::kept_bytes(spec, pass) + models::passing_bytes(spec, pass),
+                     "train.batch_size or train.sequence_length"}},
           .mapped = 0};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -7,7 +7,7 @@
 
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 TEST(PretrainConfig, ErrorsNameTheKeyThatIsOutOfRange) {
@@ -59,4 +59,4 @@ TEST(PretrainConfig, RejectsAnUntrainableModelBeforeInitialisation) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::train

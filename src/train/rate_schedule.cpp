@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 void RateSchedule::resolve(const config::Table& table) const {
   table.check_integer("warmup_rounds", warmup, 0, limits::kSteps);
@@ -20,4 +20,4 @@ double RateSchedule::at(int64_t step, int64_t steps) const {
   return final_ratio + (1 - final_ratio) * left;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -6,7 +6,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Selects how the learning rate falls after the warm-up.
 enum class RateKind {
@@ -41,4 +41,4 @@ struct RateSchedule {
   bool depends_on_rounds() const { return kind != RateKind::kConstant; }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 std::vector<double> rates(const RateSchedule& schedule, int64_t steps) {
@@ -58,4 +58,4 @@ TEST(RateSchedule, RejectsAnInvalidFinalRate) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 TensorMap all_copied(const TensorMap& tensors, StorageCopies& copies) {
@@ -13,8 +13,8 @@ TensorMap all_copied(const TensorMap& tensors, StorageCopies& copies) {
 
 }  // namespace
 
-AdapterState copied(const AdapterState& adapters, StorageCopies& copies) {
-  AdapterState result;
+lora::AdapterState copied(const lora::AdapterState& adapters, StorageCopies& copies) {
+  lora::AdapterState result;
   for (const auto& [site, factors] : adapters)
     result[site] = {.a = copies(factors.a),
                     .b = copies(factors.b),
@@ -24,8 +24,8 @@ AdapterState copied(const AdapterState& adapters, StorageCopies& copies) {
   return result;
 }
 
-LocalSetup copied(const LocalSetup& setup, StorageCopies& copies) {
-  LocalSetup result = setup;
+methods::LocalSetup copied(const methods::LocalSetup& setup, StorageCopies& copies) {
+  methods::LocalSetup result = setup;
   result.adapters = copied(setup.adapters, copies);
   result.router.modulation = all_copied(setup.router.modulation, copies);
   result.router.output_scale = copies(setup.router.output_scale);
@@ -34,18 +34,18 @@ LocalSetup copied(const LocalSetup& setup, StorageCopies& copies) {
   return result;
 }
 
-Payload extras_copied(const Payload& payload, StorageCopies& copies) {
-  Payload result = payload;
+lora::Payload extras_copied(const lora::Payload& payload, StorageCopies& copies) {
+  lora::Payload result = payload;
   for (auto& [name, tensor] : result.extras)
     if (tensor.dim() > 0) tensor = copies(tensor);
   return result;
 }
 
-Residence make_residence(const Common& common, c10::Device device, StorageCopies copies) {
+Residence make_residence(const methods::Common& common, c10::Device device, StorageCopies copies) {
   Residence residence{.device = device, .common = {}, .copies = std::move(copies)};
   residence.common = {.fixed = copied(common.fixed, residence.copies),
                       .base_change = copied(common.base_change, residence.copies)};
   return residence;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

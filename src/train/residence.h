@@ -7,26 +7,26 @@
 #include "base/system/device.h"
 #include "methods/protocol.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Holds the tensors that all clients share, copied once to a device.
 /// Threads: several threads may read one object.
 struct Residence {
   c10::Device device = c10::kCPU;
-  Common common{};
+  methods::Common common{};
   /// Already maps the tensors of `common`; each client's copies start from a copy of this object.
   StorageCopies copies = StorageCopies::to(c10::kCPU);
 };
 
 /// Copies `common` to `device`.
 /// \param copies  copies tensors to `device`
-Residence make_residence(const Common& common, c10::Device device, StorageCopies copies);
+Residence make_residence(const methods::Common& common, c10::Device device, StorageCopies copies);
 
 /// Copies adapters or a setup to the device of `copies`. Tensors that share memory also share it in the copy. The field
 /// `ranks` is not copied to the device, because no kernel uses it.
-AdapterState copied(const AdapterState& adapters, StorageCopies& copies);
-LocalSetup copied(const LocalSetup& setup, StorageCopies& copies);
+lora::AdapterState copied(const lora::AdapterState& adapters, StorageCopies& copies);
+methods::LocalSetup copied(const methods::LocalSetup& setup, StorageCopies& copies);
 /// Copies the extras that have at least one axis. Adapters and scalars stay on the CPU.
-Payload extras_copied(const Payload& payload, StorageCopies& copies);
+lora::Payload extras_copied(const lora::Payload& payload, StorageCopies& copies);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 /// Returns factors with B = 0 for delta W = B I, so that d loss / dB = d loss / dW.
-LoraFactors probe(const Site& shape, c10::Device device) {
+lora::LoraFactors probe(const lora::Site& shape, c10::Device device) {
   const auto options = at::TensorOptions(device).dtype(at::kFloat);
   auto identity = at::eye(shape.in, options);
   auto zeros = at::zeros({shape.out, shape.in}, options);
@@ -21,15 +21,16 @@ LoraFactors probe(const Site& shape, c10::Device device) {
 
 }  // namespace
 
-std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites, const GradientRows& of) {
-  AdapterState adapters;
+std::map<std::string, at::Tensor> weight_gradients(const models::CausalLm& model, const lora::Sites& sites,
+                                                   const GradientRows& of) {
+  lora::AdapterState adapters;
   for (const auto& [name, site] : sites) {
     const auto& b = adapters.emplace(name, probe(site, model.device())).first->second.b;
     b.mutable_grad() = at::zeros_like(b);
   }
   for (size_t first = 0; first < of.rows.size(); first += static_cast<size_t>(of.batch_size)) {
     const size_t count = std::min(static_cast<size_t>(of.batch_size), of.rows.size() - first);
-    const auto batch = pack(of.rows.subspan(first, count));
+    const auto batch = data::pack(of.rows.subspan(first, count));
     if (batch.target_rows.numel() == 0) continue;
     const auto loss = model.loss(batch, {.adapters = &adapters, .router = of.router, .compute = of.compute});
     (loss.sum / static_cast<double>(loss.count)).backward();
@@ -39,4 +40,4 @@ std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const 
   return gradients;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

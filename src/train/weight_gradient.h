@@ -12,14 +12,14 @@
 #include "lora/adapter.h"
 #include "models/causal_lm.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 
 /// Rows over which gradients are summed, and how each pass over them computes.
 struct GradientRows {
-  std::span<const Example* const> rows;
+  std::span<const data::Example* const> rows;
   int64_t batch_size = 1;  ///< rows per micro-batch
-  RouterOptions router{};
-  Compute compute{};
+  nn::RouterOptions router{};
+  nn::Compute compute{};
 };
 
 /// Computes the sum over micro-batches of d(mean loss per target) / dW, for the weight W of each site of the bare base
@@ -27,6 +27,7 @@ struct GradientRows {
 /// weight itself needs no gradient: an adapter W + B I with B = 0 has the same gradient in B.
 /// Memory: five times the gradients. For OLMoE-1B-7B, pass at most the sites of one layer.
 /// \return [*, out, in] float32 by site; zero for experts that no token chose
-std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites, const GradientRows& of);
+std::map<std::string, at::Tensor> weight_gradients(const models::CausalLm& model, const lora::Sites& sites,
+                                                   const GradientRows& of);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::train

@@ -9,32 +9,32 @@
 
 #include "models/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::train {
 namespace {
 
 constexpr int64_t kBatch = 2;
 
-std::vector<Example> rows() {
+std::vector<data::Example> rows() {
   return {{.ids = {3, 17, 42, 8, 11, 29}, .first_target = 2},
           {.ids = {5, 9, 60, 33}, .first_target = 1},
           {.ids = {44, 2, 2, 13, 51}, .first_target = 3}};
 }
 
 /// Returns the sum over micro-batches of the mean loss per target.
-double loss(const CausalLm& model, const RouterOptions& router) {
+double loss(const models::CausalLm& model, const nn::RouterOptions& router) {
   const auto examples = rows();
   double sum = 0;
   for (size_t first = 0; first < examples.size(); first += kBatch) {
     const auto count = std::min<size_t>(kBatch, examples.size() - first);
-    const auto part = model.loss(pack(std::span(examples).subspan(first, count)), {.router = router});
+    const auto part = model.loss(data::pack(std::span(examples).subspan(first, count)), {.router = router});
     sum += part.sum.item<double>() / static_cast<double>(part.count);
   }
   return sum;
 }
 
 /// Returns d loss / d weight[row][column] by a central difference.
-double slope(const CausalLm& model, const std::string& weight, int64_t row, int64_t column,
-             const RouterOptions& router) {
+double slope(const models::CausalLm& model, const std::string& weight, int64_t row, int64_t column,
+             const nn::RouterOptions& router) {
   constexpr double kStep = 1e-6;
   auto entry = model.parameters().at(weight).select(0, row).select(0, column);
   const double value = entry.item<double>();
@@ -46,17 +46,17 @@ double slope(const CausalLm& model, const std::string& weight, int64_t row, int6
   return (above - below) / (2 * kStep);
 }
 
-at::Tensor gradient(const CausalLm& model, const std::string& site, const RouterOptions& router) {
+at::Tensor gradient(const models::CausalLm& model, const std::string& site, const nn::RouterOptions& router) {
   const auto examples = rows();
-  std::vector<const Example*> pointers;
+  std::vector<const data::Example*> pointers;
   for (const auto& example : examples) pointers.push_back(&example);
   const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
   return weight_gradients(model, {{site, model.sites(targets).at(site)}}, {pointers, kBatch, router}).at(site);
 }
 
-class WeightGradient : public ::testing::TestWithParam<RouterOptions> {
+class WeightGradient : public ::testing::TestWithParam<nn::RouterOptions> {
  protected:
-  const std::unique_ptr<CausalLm> model = testing::random_model(9, 67, BaseDtype::kFloat64);
+  const std::unique_ptr<models::CausalLm> model = testing::random_model(9, 67, models::BaseDtype::kFloat64);
 };
 
 TEST_P(WeightGradient, GradientOfAnExpertEqualsTheDifferenceQuotient) {
@@ -86,15 +86,15 @@ TEST_P(WeightGradient, GradientOfAttentionAndRouterEqualsTheDifferenceQuotient) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Routing, WeightGradient,
-                         ::testing::Values(RouterOptions{}, RouterOptions{.top_k = 1},
-                                           RouterOptions{.top_k = 2, .gate_norm = GateNorm::kRenormSelected}));
+                         ::testing::Values(nn::RouterOptions{}, nn::RouterOptions{.top_k = 1},
+                                           nn::RouterOptions{.top_k = 2, .gate_norm = nn::GateNorm::kRenormSelected}));
 
 // Fed-SB starts with the gradients of every site, one layer at a time.
 TEST(WeightGradients, GradientsOfManySitesEqualThoseOfEachSite) {
   const auto model = testing::random_model(9);
   const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
   const auto examples = rows();
-  std::vector<const Example*> pointers;
+  std::vector<const data::Example*> pointers;
   for (const auto& example : examples) pointers.push_back(&example);
   const auto sites = model->sites(targets);
   const auto together = weight_gradients(*model, sites, {pointers, kBatch, {.top_k = 2}});
@@ -110,4 +110,4 @@ TEST(WeightGradients, DependOnHowRowsAreRouted) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::train

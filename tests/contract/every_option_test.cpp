@@ -83,7 +83,7 @@ bool any(std::string_view method, std::string_view key, std::string_view value =
 }
 
 /// Returns the keys with their defaults, as written into resolved configs.
-std::map<std::string, std::string> options_of(const MethodEntry& entry) {
+std::map<std::string, std::string> options_of(const methods::MethodEntry& entry) {
   config::Writer writer;
   entry.write(config::Table::parse("", "test"), writer);
   std::map<std::string, std::string> options;
@@ -97,7 +97,7 @@ std::map<std::string, std::string> options_of(const MethodEntry& entry) {
 }
 
 /// Returns the values that a key allows, from the error message for an invalid value.
-std::vector<std::string> allowed(const MethodEntry& entry, const std::string& key) {
+std::vector<std::string> allowed(const methods::MethodEntry& entry, const std::string& key) {
   std::string message;
   try {
     entry.make(config::Table::parse(key + " = 'none of them'", "test"));
@@ -116,7 +116,7 @@ std::vector<std::string> allowed(const MethodEntry& entry, const std::string& ke
 }
 
 TEST(EveryOption, IsInTheTableOfThisTestWithEveryValue) {
-  for (const auto& entry : methods())
+  for (const auto& entry : methods::methods())
     for (const auto& [key, standard] : options_of(entry)) {
       EXPECT_TRUE(any(entry.name, key)) << entry.name << "." << key << " has no entry: does it change a run?";
       if (!standard.starts_with('"')) continue;
@@ -127,7 +127,8 @@ TEST(EveryOption, IsInTheTableOfThisTestWithEveryValue) {
             << entry.name << "." << key << " = " << value << " has no entry";
     }
   for (const auto& change : changes())
-    EXPECT_TRUE(options_of(find_method(change.method)).contains(change.key)) << change.method << "." << change.key;
+    EXPECT_TRUE(options_of(methods::find_method(change.method)).contains(change.key))
+        << change.method << "." << change.key;
 }
 
 /// Returns a federation whose steps have two micro-batches of one row, so that some experts are idle in one and some in
@@ -196,24 +197,24 @@ TEST_P(OptionOfMethod, ChangesARunAsExpected) {
 }
 
 /// Returns an adapter for every site but the last, with a scale that differs from the run's.
-AdapterState adapter_to_begin_with(const TinyFederation& world, int64_t rank) {
-  auto start = make_adapters(world.sites, rank, 0.75, 99);
+lora::AdapterState adapter_to_begin_with(const TinyFederation& world, int64_t rank) {
+  auto start = lora::make_adapters(world.sites, rank, 0.75, 99);
   for (auto& [site, factors] : start) factors.b.uniform_(-0.2, 0.2);
   start.erase(std::prev(start.end()));
   return start;
 }
 
-double largest_difference(const std::map<std::string, at::Tensor>& effects, const AdapterState& start) {
+double largest_difference(const std::map<std::string, at::Tensor>& effects, const lora::AdapterState& start) {
   double largest = 0;
   for (const auto& [site, factors] : start)
-    largest = std::max(largest, (effects.at(site) - delta_weight(factors)).abs().max().item<double>());
+    largest = std::max(largest, (effects.at(site) - lora::delta_weight(factors)).abs().max().item<double>());
   return largest;
 }
 
 // With [lora] init, the initial state has the same effect as the adapter for every method, and training continues.
 TEST_P(OptionOfMethod, StartingFromAnAdapterKeepsItsEffectAndTrains) {
   const TinyFederation world;
-  const auto& entry = find_method(GetParam());
+  const auto& entry = methods::find_method(GetParam());
   const auto method = make_method(GetParam());
   if (!entry.starts_from_adapter) GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   for (const int64_t rank : {2, 4}) {
@@ -235,7 +236,8 @@ TEST_P(OptionOfMethod, StartingFromAnAdapterKeepsItsEffectAndTrains) {
 
 TEST_P(OptionOfMethod, RejectsAStartingAdapterAboveTheLargestRank) {
   const TinyFederation world;
-  if (!find_method(GetParam()).starts_from_adapter) GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
+  if (!methods::find_method(GetParam()).starts_from_adapter)
+    GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   const auto start = adapter_to_begin_with(world, world.rank + 1);
   auto server = world.server();
   server.start = &start;
@@ -252,7 +254,7 @@ TEST_P(OptionOfMethod, RejectsAStartingAdapterAboveTheLargestRank) {
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
-  for (const auto& entry : methods()) names.emplace_back(entry.name);
+  for (const auto& entry : methods::methods()) names.emplace_back(entry.name);
   return names;
 }
 

@@ -27,7 +27,7 @@ class Family : public ::testing::TestWithParam<std::string_view> {};
 
 std::vector<std::string_view> families() {
   std::vector<std::string_view> names;
-  for (const auto& entry : model_families()) names.push_back(entry.family);
+  for (const auto& entry : models::model_families()) names.push_back(entry.family);
   return names;
 }
 
@@ -35,68 +35,68 @@ INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::ValuesIn(families()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Family, PackedSequencesEqualSingleSequences) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"clip_qkv", 0.5}});
-  const auto adapters = random_adapters(*model, 2, at::kDouble);
-  ForwardOptions options;
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64, {{"clip_qkv", 0.5}});
+  const auto adapters = testing::random_adapters(*model, 2, at::kDouble);
+  models::ForwardOptions options;
   options.adapters = &adapters;
-  const auto packed = model->hidden(pack_ids(kSequences), options);
+  const auto packed = model->hidden(data::pack_ids(testing::kSequences), options);
   int64_t start = 0;
-  for (const auto& sequence : kSequences) {
-    const auto alone = model->hidden(pack_ids(std::vector<std::vector<int64_t>>{sequence}), options);
-    EXPECT_LT(max_difference(packed.narrow(0, start, alone.size(0)), alone), 1e-12);
+  for (const auto& sequence : testing::kSequences) {
+    const auto alone = model->hidden(data::pack_ids(std::vector<std::vector<int64_t>>{sequence}), options);
+    EXPECT_LT(testing::max_difference(packed.narrow(0, start, alone.size(0)), alone), 1e-12);
     start += alone.size(0);
   }
 }
 
-KvCache cache_of(const CausalLm& model, const std::vector<std::vector<int64_t>>& sequences) {
+nn::KvCache cache_of(const models::CausalLm& model, const std::vector<std::vector<int64_t>>& sequences) {
   const auto& spec = model.spec();
-  KvCache cache({spec.num_layers, spec.num_kv_heads, spec.head_width, at::kDouble});
+  nn::KvCache cache({spec.num_layers, spec.num_kv_heads, spec.head_width, at::kDouble});
   cache.sequences.resize(sequences.size());
   for (size_t b = 0; b < sequences.size(); ++b) cache.open(b, static_cast<int64_t>(sequences[b].size()));
   return cache;
 }
 
 TEST_P(Family, GenerationWithACacheEqualsTheWholeSequence) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
-  const auto whole = model->hidden(pack_ids(kSequences), {});
-  auto cache = cache_of(*model, kSequences);
-  ForwardOptions options;
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64);
+  const auto whole = model->hidden(data::pack_ids(testing::kSequences), {});
+  auto cache = cache_of(*model, testing::kSequences);
+  models::ForwardOptions options;
   options.cache = &cache;
   std::vector<std::vector<int64_t>> prompts;
-  for (const auto& sequence : kSequences) prompts.emplace_back(sequence.begin(), sequence.begin() + 1);
-  model->hidden(pack_ids(prompts), options);
+  for (const auto& sequence : testing::kSequences) prompts.emplace_back(sequence.begin(), sequence.begin() + 1);
+  model->hidden(data::pack_ids(prompts), options);
   EXPECT_EQ(cache.lengths(), std::vector<int64_t>({1, 1, 1}));
   cache.select(std::vector<int64_t>{2, 0});
-  auto tail = pack_ids(std::vector<std::vector<int64_t>>{{5, 0, 8}, {4, 9, 2, 10, 3}});
+  auto tail = data::pack_ids(std::vector<std::vector<int64_t>>{{5, 0, 8}, {4, 9, 2, 10, 3}});
   tail.positions.add_(1);
   const auto out = model->hidden(tail, options);
-  EXPECT_LT(max_difference(out, at::cat({whole.slice(0, 8, 11), whole.slice(0, 1, 6)})), 1e-12);
+  EXPECT_LT(testing::max_difference(out, at::cat({whole.slice(0, 8, 11), whole.slice(0, 1, 6)})), 1e-12);
   EXPECT_EQ(cache.lengths(), std::vector<int64_t>({4, 6}));
 }
 
 TEST_P(Family, LastRowsOnlyEqualTheLastRowsOfAFullPass) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
-  const auto whole = model->hidden(pack_ids(kSequences), {});
-  auto cache = cache_of(*model, kSequences);
-  ForwardOptions options;
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64);
+  const auto whole = model->hidden(data::pack_ids(testing::kSequences), {});
+  auto cache = cache_of(*model, testing::kSequences);
+  models::ForwardOptions options;
   options.cache = &cache;
   options.last_only = true;
-  const auto last = model->hidden(pack_ids(kSequences), options);
-  EXPECT_LT(max_difference(last, at::stack({whole[5], whole[6], whole[10]})), 1e-12);
+  const auto last = model->hidden(data::pack_ids(testing::kSequences), options);
+  EXPECT_LT(testing::max_difference(last, at::stack({whole[5], whole[6], whole[10]})), 1e-12);
   EXPECT_EQ(cache.lengths(), std::vector<int64_t>({6, 1, 4}));
 }
 
 TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"clip_qkv", 2.0}});
-  const auto base = random_adapters(*model, 2, at::kDouble);
-  const PackedBatch batch = pack_ids(kSequences);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64, {{"clip_qkv", 2.0}});
+  const auto base = testing::random_adapters(*model, 2, at::kDouble);
+  const data::PackedBatch batch = data::pack_ids(testing::kSequences);
   for (const auto& [site, factors] : base)
-    expect_gradients_match(
+    testing::expect_gradients_match(
         [&](const std::vector<at::Tensor>& in) {
           auto adapters = base;
           adapters.at(site).a = in[0];
           adapters.at(site).b = in[1];
-          ForwardOptions options;
+          models::ForwardOptions options;
           options.adapters = &adapters;
           return model->loss(batch, options).sum;
         },
@@ -104,7 +104,7 @@ TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
 }
 
 /// Returns sequences with a common prefix, and one without it.
-std::vector<Example> alike() {
+std::vector<data::Example> alike() {
   return {{.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},
           {.ids = {2, 7, 1}},
           {.ids = {3, 1, 4, 1, 5, 2, 6}, .first_target = 4},
@@ -113,13 +113,13 @@ std::vector<Example> alike() {
 }
 
 struct Passed {
-  LossSum loss;
-  RoutingByLayer routing;
+  nn::LossSum loss;
+  nn::RoutingByLayer routing;
   std::vector<at::Tensor> gradients;
 };
 
-Passed passed(const CausalLm& model, const AdapterState& adapters, const PackedBatch& batch) {
-  AdapterState separate = adapters;
+Passed passed(const models::CausalLm& model, const lora::AdapterState& adapters, const data::PackedBatch& batch) {
+  lora::AdapterState separate = adapters;
   std::vector<at::Tensor> leaves;
   for (auto& [site, factors] : separate)
     for (auto* tensor : {&factors.a, &factors.b})
@@ -128,53 +128,53 @@ Passed passed(const CausalLm& model, const AdapterState& adapters, const PackedB
   result.loss = model.loss(batch, {.adapters = &separate, .routing = {&result.routing, 1}});
   auto total = result.loss.sum;
   if (!result.routing.empty())
-    total = total + load_balance_loss(result.routing) + pooled_load_balance_loss(result.routing) +
-            router_z_loss(result.routing);
+    total = total + nn::load_balance_loss(result.routing) + nn::pooled_load_balance_loss(result.routing) +
+            nn::router_z_loss(result.routing);
   result.gradients = torch::autograd::grad({total}, leaves);
   return result;
 }
 
 TEST_P(Family, PrefixSharingDoesNotChangeResults) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
-  const auto adapters = random_adapters(*model, 2, at::kDouble);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64);
+  const auto adapters = testing::random_adapters(*model, 2, at::kDouble);
   const auto examples = alike();
-  const auto shared_batch = pack_shared(examples);
+  const auto shared_batch = data::pack_shared(examples);
   ASSERT_LT(shared_batch.ids.size(0), shared_batch.tokens());
-  const auto shared = passed(*model, adapters, shared_batch), separate = passed(*model, adapters, pack(examples));
+  const auto shared = passed(*model, adapters, shared_batch), separate = passed(*model, adapters, data::pack(examples));
   EXPECT_EQ(shared.loss.count, separate.loss.count);
   EXPECT_NEAR(shared.loss.sum.item<double>(), separate.loss.sum.item<double>(), 1e-11);
   for (const auto& [layer, stats] : separate.routing) {
     const auto& ours = shared.routing.at(layer);
     EXPECT_EQ(ours.tokens, stats.tokens) << layer;
     EXPECT_TRUE(at::equal(ours.counts, stats.counts)) << layer;
-    EXPECT_LT(max_difference(ours.router_logits, stats.router_logits), 1e-12) << layer;
+    EXPECT_LT(testing::max_difference(ours.router_logits, stats.router_logits), 1e-12) << layer;
   }
   for (size_t i = 0; i < separate.gradients.size(); ++i)
-    EXPECT_LT(max_difference(shared.gradients[i], separate.gradients[i]), 1e-11) << i;
+    EXPECT_LT(testing::max_difference(shared.gradients[i], separate.gradients[i]), 1e-11) << i;
 }
 
-at::Tensor with_balance(const LossSum& loss, const RoutingByLayer& routing) {
+at::Tensor with_balance(const nn::LossSum& loss, const nn::RoutingByLayer& routing) {
   const auto mean = loss.sum / static_cast<double>(loss.count);
-  return routing.empty() ? mean : mean + load_balance_loss(routing) + router_z_loss(routing);
+  return routing.empty() ? mean : mean + nn::load_balance_loss(routing) + nn::router_z_loss(routing);
 }
 
 TEST_P(Family, MicroBatchesInOnePassEqualSinglePasses) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
-  auto adapters = random_adapters(*model, 2, at::kDouble);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64);
+  auto adapters = testing::random_adapters(*model, 2, at::kDouble);
   std::vector<at::Tensor> leaves;
   for (auto& [site, factors] : adapters)
     for (auto* tensor : {&factors.a, &factors.b}) leaves.push_back(tensor->requires_grad_(true));
   auto examples = alike();
   examples.push_back({.ids = {3, 1, 4, 1}, .first_target = 2});
-  const auto together = pack_shared(examples, 2);
+  const auto together = data::pack_shared(examples, 2);
   ASSERT_LT(together.ids.size(0), together.tokens());
-  std::array<RoutingByLayer, 3> routing;
+  std::array<nn::RoutingByLayer, 3> routing;
   const auto losses = model->losses(together, {.adapters = &adapters, .routing = routing});
   at::Tensor total = at::zeros({}, at::kDouble), expected = total;
   for (size_t i = 0; i < 3; ++i) {
-    RoutingByLayer separate;
-    const auto loss =
-        model->loss(pack(std::span(examples).subspan(2 * i, 2)), {.adapters = &adapters, .routing = {&separate, 1}});
+    nn::RoutingByLayer separate;
+    const auto loss = model->loss(data::pack(std::span(examples).subspan(2 * i, 2)),
+                                  {.adapters = &adapters, .routing = {&separate, 1}});
     EXPECT_EQ(losses[i].count, loss.count);
     EXPECT_NEAR(losses[i].sum.item<double>(), loss.sum.item<double>(), 1e-11);
     EXPECT_EQ(routing[i].size(), separate.size());
@@ -186,32 +186,32 @@ TEST_P(Family, MicroBatchesInOnePassEqualSinglePasses) {
     expected = expected + with_balance(loss, separate);
   }
   const auto ours = torch::autograd::grad({total}, leaves), theirs = torch::autograd::grad({expected}, leaves);
-  for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), 1e-11) << i;
+  for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LT(testing::max_difference(ours[i], theirs[i]), 1e-11) << i;
 }
 
 TEST_P(Family, RejectsRoutingForAnotherNumberOfMicroBatches) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
-  std::array<RoutingByLayer, 2> routing;
-  EXPECT_THROW(model->hidden(pack(alike()), {.routing = routing}), Error);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
+  std::array<nn::RoutingByLayer, 2> routing;
+  EXPECT_THROW(model->hidden(data::pack(alike()), {.routing = routing}), Error);
 }
 
 TEST_P(Family, TheBaseGetsAGradientOnlyIfRequested) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
-  auto adapters = random_adapters(*model, 2, at::kFloat);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
+  auto adapters = testing::random_adapters(*model, 2, at::kFloat);
   for (auto& [name, lora] : adapters) {
     lora.a.requires_grad_(true);
     lora.b.requires_grad_(true);
   }
-  ForwardOptions options;
+  models::ForwardOptions options;
   options.adapters = &adapters;
   options.router.top_k = 2;
-  model->loss(pack_ids(kSequences), options).sum.backward();
+  model->loss(data::pack_ids(testing::kSequences), options).sum.backward();
   for (const auto& [name, tensor] : model->parameters()) EXPECT_FALSE(tensor.grad().defined()) << name;
   for (const auto& [name, lora] : adapters) EXPECT_TRUE(lora.a.grad().defined() && lora.b.grad().defined()) << name;
 }
 
 TEST_P(Family, EverySiteHasItsOwnTensorInLlamaCpp) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
   std::set<std::string> tensors;
   if (model->spec().gguf.architecture.empty()) return;
   for (const auto& [name, site] : model->all_sites()) EXPECT_TRUE(tensors.insert(site.gguf.tensor).second) << name;
@@ -219,10 +219,10 @@ TEST_P(Family, EverySiteHasItsOwnTensorInLlamaCpp) {
 }
 
 TEST_P(Family, EveryBaseTensorGetsAGradientInPreTraining) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"tie_word_embeddings", true}});
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat64, {{"tie_word_embeddings", true}});
   auto parameters = model->parameters();
   for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
-  const PackedBatch batch = pack_ids(kSequences);
+  const data::PackedBatch batch = data::pack_ids(testing::kSequences);
   const auto value = [&] { return model->loss(batch, {}).sum; };
   value().backward();
   for (auto& [name, tensor] : parameters) {
@@ -241,12 +241,12 @@ TEST_P(Family, EveryBaseTensorGetsAGradientInPreTraining) {
 }
 
 TEST_P(Family, SitesHaveARoleAndNameTheWeightsTheyAdapt) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
   const auto weights = model->parameters();
   std::set<std::string> adapted;
   for (const auto& [name, site] : model->all_sites()) {
     ASSERT_EQ(site.modules.size(), static_cast<size_t>(std::max<int64_t>(1, site.experts))) << name;
-    EXPECT_EQ(site.role == SiteRole::kExpert, site.experts > 0) << name;
+    EXPECT_EQ(site.role == lora::SiteRole::kExpert, site.experts > 0) << name;
     EXPECT_EQ(site.moe_layer.empty(), site.experts == 0) << name;
     for (const auto& module : site.modules) {
       ASSERT_TRUE(weights.contains(module + ".weight")) << name << " of " << module;
@@ -261,8 +261,8 @@ TEST_P(Family, SitesHaveARoleAndNameTheWeightsTheyAdapt) {
 
 /// The multiply-adds are counted from the model's parameters.
 TEST_P(Family, ForwardCostEqualsTheCountOfItsWeights) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32, {{"tie_word_embeddings", false}});
-  std::map<std::string, SitePart, std::less<>> parts = parts_by_module(model->all_sites());
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32, {{"tie_word_embeddings", false}});
+  std::map<std::string, lora::SitePart, std::less<>> parts = lora::parts_by_module(model->all_sites());
   double experts = 0, others = 0;
   for (const auto& [name, tensor] : model->parameters()) {
     if (tensor.dim() < 2 || name == "model.embed_tokens.weight") continue;
@@ -277,24 +277,26 @@ TEST_P(Family, ForwardCostEqualsTheCountOfItsWeights) {
 }
 
 TEST_P(Family, AnAdapterOfAllSitesRoundTrips) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
   const testing::TemporaryFolder folder;
-  const auto adapters = random_adapters(*model, 2, at::kFloat);
-  save_peft_adapter(folder.path(), adapters, model->all_sites(), peft_info("a model", adapters));
-  const auto loaded = load_peft_adapter(folder.path(), model->all_sites());
+  const auto adapters = testing::random_adapters(*model, 2, at::kFloat);
+  lora::save_peft_adapter(folder.path(), adapters, model->all_sites(), lora::peft_info("a model", adapters));
+  const auto loaded = lora::load_peft_adapter(folder.path(), model->all_sites());
   ASSERT_EQ(loaded.size(), adapters.size());
   for (const auto& [site, factors] : adapters) EXPECT_TRUE(at::equal(loaded.at(site).b, factors.b)) << site;
-  save_fused_peft_adapter(folder.path() / "fused", adapters, model->all_sites(), peft_info("a model", adapters));
+  lora::save_fused_peft_adapter(folder.path() / "fused", adapters, model->all_sites(),
+                                lora::peft_info("a model", adapters));
 }
 
 TEST_P(Family, RejectsInvalidInput) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
-  EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{{11}}), {}), Error);
-  EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{std::vector<int64_t>(33, 1)}), {}), Error);
-  AdapterState stray{{"model.layers.2.mlp.gate", {at::zeros({1, 12}), at::zeros({6, 1}), {}, 1}}};
-  ForwardOptions options;
+  const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
+  EXPECT_THROW(model->hidden(data::pack_ids(std::vector<std::vector<int64_t>>{{11}}), {}), Error);
+  EXPECT_THROW(model->hidden(data::pack_ids(std::vector<std::vector<int64_t>>{std::vector<int64_t>(33, 1)}), {}),
+               Error);
+  lora::AdapterState stray{{"model.layers.2.mlp.gate", {at::zeros({1, 12}), at::zeros({6, 1}), {}, 1}}};
+  models::ForwardOptions options;
   options.adapters = &stray;
-  EXPECT_THROW(model->hidden(pack_ids(kSequences), options), Error);
+  EXPECT_THROW(model->hidden(data::pack_ids(testing::kSequences), options), Error);
 }
 
 }  // namespace

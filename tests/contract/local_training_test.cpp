@@ -11,11 +11,11 @@ namespace evenkeel {
 namespace {
 
 TEST(LocalSteps, AreEpochsDividedByTheEffectiveBatchAndAtLeastOne) {
-  LocalTraining training;
-  EXPECT_EQ(local_steps(training, 1890), 47);
-  EXPECT_EQ(local_steps(training, 472), 12);
-  EXPECT_EQ(local_steps(training, 1390), 35);
-  EXPECT_EQ(local_steps(training, 3), 1);
+  train::LocalTraining training;
+  EXPECT_EQ(train::local_steps(training, 1890), 47);
+  EXPECT_EQ(train::local_steps(training, 472), 12);
+  EXPECT_EQ(train::local_steps(training, 1390), 35);
+  EXPECT_EQ(train::local_steps(training, 3), 1);
 }
 
 TEST(LocalTraining, ReducesTheLossAndReportsItsWork) {
@@ -25,12 +25,12 @@ TEST(LocalTraining, ReducesTheLossAndReportsItsWork) {
   int64_t calls = 0;
   const auto& client = world.clients[1];
   const auto download = method->broadcast(method->initialize(world.server()), client, world.round(0, {1}));
-  const auto result = train_locally(*world.model, *method, {download, world.view(client, 0), world.shards[1]},
-                                    world.training, [&](int64_t done, int64_t steps, int64_t tokens) {
-                                      EXPECT_EQ(done, ++calls);
-                                      EXPECT_EQ(steps, 60);
-                                      EXPECT_GT(tokens, 0);
-                                    });
+  const auto result = train::train_locally(*world.model, *method, {download, world.view(client, 0), world.shards[1]},
+                                           world.training, [&](int64_t done, int64_t steps, int64_t tokens) {
+                                             EXPECT_EQ(done, ++calls);
+                                             EXPECT_EQ(steps, 60);
+                                             EXPECT_GT(tokens, 0);
+                                           });
   EXPECT_EQ(result.steps, 60);
   EXPECT_EQ(calls, 60);
   int64_t tokens = 0, targets = 0;
@@ -66,7 +66,7 @@ TEST(LocalTraining, PrefixSharingDoesNotChangeTraining) {
 }
 
 /// Runs one client's round of one step over all its rows, in micro-batches of `batch_size`.
-LocalResult step_over_all(TinyFederation& world, LossMean mean, int64_t batch_size) {
+train::LocalResult step_over_all(TinyFederation& world, train::LossMean mean, int64_t batch_size) {
   const auto rows = static_cast<int64_t>(world.shards[2].size());
   world.training.loss_mean = mean;
   world.training.batch_size = batch_size;
@@ -82,10 +82,10 @@ TEST(LocalTraining, AMeanOverTheStepEqualsThatOfOneMicroBatch) {
   rows.resize(4, rows.front());
   rows[1].first_target = static_cast<int64_t>(rows[1].ids.size()) - 1;
   rows[2].first_target = static_cast<int64_t>(rows[2].ids.size());  // no targets
-  const auto whole = step_over_all(world, LossMean::kMicroBatch, 4);
+  const auto whole = step_over_all(world, train::LossMean::kMicroBatch, 4);
   for (const int64_t batch_size : {1, 2}) {
-    const auto mean = step_over_all(world, LossMean::kStep, batch_size);
-    const auto means = step_over_all(world, LossMean::kMicroBatch, batch_size);
+    const auto mean = step_over_all(world, train::LossMean::kStep, batch_size);
+    const auto means = step_over_all(world, train::LossMean::kMicroBatch, batch_size);
     EXPECT_EQ(mean.steps, 1);
     EXPECT_LT(difference(mean.upload.adapters, whole.upload.adapters), 1e-4) << batch_size;
     EXPECT_GT(difference(means.upload.adapters, whole.upload.adapters), 1e-3)
@@ -95,7 +95,7 @@ TEST(LocalTraining, AMeanOverTheStepEqualsThatOfOneMicroBatch) {
 }
 
 /// Runs one client's round with micro-batches merged up to `merge_tokens`.
-LocalResult merged_round(TinyFederation& world, const std::string& method, int64_t merge_tokens) {
+train::LocalResult merged_round(TinyFederation& world, const std::string& method, int64_t merge_tokens) {
   world.training.merge_tokens = merge_tokens;
   const auto instance = make_method(method);
   return world.train(*instance, instance->initialize(world.server()), world.round(0), world.clients[2]);
@@ -168,7 +168,7 @@ TEST(LocalTraining, RejectsARankAboveTheClients) {
 }
 
 /// Returns the largest change of experts that no token selected in the whole round, over the stacked sites.
-double idle_move(TinyFederation& world, const FederatedMethod& method, const ServerState& state) {
+double idle_move(TinyFederation& world, const methods::FederatedMethod& method, const methods::ServerState& state) {
   const auto& client = world.clients[0];
   const auto result = world.train(method, state, world.round(1), client);
   double move = 0;
@@ -193,7 +193,7 @@ TEST(IdleExperts, DecayUnlessSkippedAndChangeWithAMethodsGradient) {
   const auto fedit = make_method("fedit"), ub = make_method("ub-smoe");
   const auto state = world.run(*fedit, 1), ub_state = world.run(*ub, 1);
   EXPECT_GT(idle_move(world, *fedit, state), 0);
-  world.training.idle_expert_update = IdleExpertUpdate::kSkip;
+  world.training.idle_expert_update = train::IdleExpertUpdate::kSkip;
   EXPECT_EQ(idle_move(world, *fedit, state), 0);
   EXPECT_GT(idle_move(world, *ub, ub_state), 0);
 }

@@ -18,13 +18,13 @@ using Case = std::tuple<std::string, std::string>;  // method, family
 
 std::vector<std::string> method_names() {
   std::vector<std::string> result;
-  for (const auto& entry : methods()) result.emplace_back(entry.name);
+  for (const auto& entry : methods::methods()) result.emplace_back(entry.name);
   return result;
 }
 
 std::vector<std::string> family_names() {
   std::vector<std::string> result;
-  for (const auto& entry : model_families()) result.emplace_back(entry.family);
+  for (const auto& entry : models::model_families()) result.emplace_back(entry.family);
   return result;
 }
 
@@ -35,12 +35,12 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 }
 
 /// Returns the trained tensors of a setup, by site.
-std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup) {
+std::vector<std::pair<std::string, at::Tensor>> trained(const methods::LocalSetup& setup) {
   std::vector<std::pair<std::string, at::Tensor>> result;
   for (const auto& [site, factors] : setup.adapters) {
-    if (setup.trainable == Trainable::kAB) result.emplace_back(site, factors.a);
-    if (setup.trainable != Trainable::kCore) result.emplace_back(site, factors.b);
-    if (setup.trainable == Trainable::kCore) result.emplace_back(site, factors.core);
+    if (setup.trainable == methods::Trainable::kAB) result.emplace_back(site, factors.a);
+    if (setup.trainable != methods::Trainable::kCore) result.emplace_back(site, factors.b);
+    if (setup.trainable == methods::Trainable::kCore) result.emplace_back(site, factors.core);
   }
   return result;
 }
@@ -48,7 +48,9 @@ std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup)
 class MethodContract : public ::testing::TestWithParam<Case> {
  protected:
   MethodContract()
-      : entry(find_method(std::get<0>(GetParam()))), world(std::get<1>(GetParam())), method(make_method(entry.name)) {}
+      : entry(methods::find_method(std::get<0>(GetParam()))),
+        world(std::get<1>(GetParam())),
+        method(make_method(entry.name)) {}
 
   void SetUp() override {
     if (entry.needs_experts && world.server().num_experts == 0) GTEST_SKIP() << "refuses a dense model";
@@ -56,26 +58,27 @@ class MethodContract : public ::testing::TestWithParam<Case> {
   }
 
   /// Returns the method with options that discard nothing.
-  static std::unique_ptr<FederatedMethod> lossless(std::string_view name) {
+  static std::unique_ptr<methods::FederatedMethod> lossless(std::string_view name) {
     return make_method(name, name == "florist" ? "tau = 1.0" : "");
   }
 
   /// Returns an upload's update of one site, including the factors that are not sent.
-  static at::Tensor update_of(const ClientUpdate& update, const ServerState& from, const std::string& site) {
-    return delta_weight(completed(update.payload.adapters, from.common.fixed).at(site)).to(at::kDouble);
+  static at::Tensor update_of(const methods::ClientUpdate& update, const methods::ServerState& from,
+                              const std::string& site) {
+    return lora::delta_weight(lora::completed(update.payload.adapters, from.common.fixed).at(site)).to(at::kDouble);
   }
 
-  const MethodEntry& entry;
+  const methods::MethodEntry& entry;
   TinyFederation world;
-  std::unique_ptr<FederatedMethod> method;
-  ServerState state;
+  std::unique_ptr<methods::FederatedMethod> method;
+  methods::ServerState state;
 };
 
 TEST_P(MethodContract, IdenticalUploadsGiveThatUpdate) {
   const auto exact = lossless(entry.name);
   const auto round = world.round(0, {1, 2, 3});
   const auto one = world.train_all(*exact, state, world.round(0, {1}));
-  const std::vector<ClientUpdate> same(3, one[0]);
+  const std::vector<methods::ClientUpdate> same(3, one[0]);
   const auto merged = effect(world.aggregate(*exact, state, round, same));
   ASSERT_FALSE(one[0].payload.adapters.empty());
   for (const auto& [site, factors] : one[0].payload.adapters)
@@ -110,7 +113,8 @@ TEST_P(MethodContract, AggregateIsTheMeanOfProductsExactlyForExactMethods) {
 TEST_P(MethodContract, AggregatingTwiceGivesTheSameBitsAndChangesNoArgument) {
   const auto round = world.round(0);
   const auto updates = world.train_all(*method, state, round);
-  const auto state_before = clone(state.global.adapters), upload_before = clone(updates[0].payload.adapters);
+  const auto state_before = lora::clone(state.global.adapters),
+             upload_before = lora::clone(updates[0].payload.adapters);
   const auto first = method->aggregate(world.server(), state, round, updates);
   const auto second = method->aggregate(world.server(), state, round, updates);
   EXPECT_TRUE(equal(first.global.adapters, second.global.adapters));
@@ -124,7 +128,7 @@ TEST_P(MethodContract, AggregatingTwiceGivesTheSameBitsAndChangesNoArgument) {
 TEST_P(MethodContract, UploadsAreReadOneByOneExactlyIfRegisteredSo) {
   const auto round = world.round(0);
   const auto updates = world.train_all(*method, state, round);
-  const Uploads sums_only(updates, false);
+  const methods::Uploads sums_only(updates, false);
   if (entry.needs_individuals) {
     EXPECT_THROW(method->aggregate(world.server(), state, round, sums_only), Error);
     return;
@@ -153,9 +157,9 @@ TEST_P(MethodContract, ReportedBytesEqualTheFileAndPayloadsRoundTrip) {
   const auto round = world.round(0, {1});
   const auto updates = world.train_all(*method, state, round);
   for (const auto& payload : {method->broadcast(state, round.participants[0], round), updates[0].payload}) {
-    const auto encoded = encode(payload, TransportDtype::kFloat32, {});
-    EXPECT_EQ(encoded.size(), payload_size(payload, TransportDtype::kFloat32));
-    const auto read = decode(encoded.bytes, "the wire");
+    const auto encoded = lora::encode(payload, lora::TransportDtype::kFloat32, {});
+    EXPECT_EQ(encoded.size(), lora::payload_size(payload, lora::TransportDtype::kFloat32));
+    const auto read = lora::decode(encoded.bytes, "the wire");
     EXPECT_TRUE(equal(payload.adapters, read.adapters));
     EXPECT_TRUE(equal(payload.base_delta, read.base_delta));
     ASSERT_EQ(payload.extras.size(), read.extras.size());
@@ -169,9 +173,9 @@ TEST_P(MethodContract, FrozenFactorsAreNotSent) {
   const auto setup = method->prepare(download, world.view(round.participants[0], 0, state.common));
   const auto updates = world.train_all(*method, state, round);
   for (const auto& [site, factors] : updates[0].payload.adapters) {
-    EXPECT_EQ(factors.a.defined(), setup.trainable == Trainable::kAB) << site;
-    EXPECT_EQ(factors.b.defined(), setup.trainable != Trainable::kCore) << site;
-    EXPECT_EQ(factors.core.defined(), setup.trainable == Trainable::kCore) << site;
+    EXPECT_EQ(factors.a.defined(), setup.trainable == methods::Trainable::kAB) << site;
+    EXPECT_EQ(factors.b.defined(), setup.trainable != methods::Trainable::kCore) << site;
+    EXPECT_EQ(factors.core.defined(), setup.trainable == methods::Trainable::kCore) << site;
   }
 }
 
@@ -192,9 +196,9 @@ TEST_P(MethodContract, TrainingDoesNotChangeTheBaseAndTheDownload) {
   for (const auto& [name, tensor] : world.model->parameters()) base[name] = tensor.clone();
   const auto round = world.round(0);
   const auto download = method->broadcast(state, round.participants[1], round);
-  const auto before = clone(download.adapters);
-  train_locally(*world.model, *method, {download, world.view(round.participants[1], 0, state.common), world.shards[1]},
-                world.training);
+  const auto before = lora::clone(download.adapters);
+  train::train_locally(*world.model, *method,
+                       {download, world.view(round.participants[1], 0, state.common), world.shards[1]}, world.training);
   EXPECT_TRUE(equal(download.adapters, before));
   for (const auto& [name, tensor] : world.model->parameters()) {
     EXPECT_TRUE(tensor.equal(base.at(name))) << name;
@@ -213,14 +217,14 @@ TEST_P(MethodContract, EditGradientsChangesOnlyExpertSites) {
     tensor.requires_grad_(true);
     tensor.mutable_grad() = at::full_like(tensor, 0.5);
   }
-  RoutingByLayer routing;
+  nn::RoutingByLayer routing;
   for (const auto& layer : world.server().moe_layers) {
     auto counts = at::zeros({world.server().num_experts}, at::kLong);
     counts[2] = 9;
     routing[layer] = {.router_logits = {}, .counts = counts, .tokens = 9};
   }
-  Metrics metrics;
-  const std::vector<RoutingByLayer> micro_batches{routing};
+  methods::Metrics metrics;
+  const std::vector<nn::RoutingByLayer> micro_batches{routing};
   method->edit_gradients({view, download, setup, micro_batches, world.training.optimizer.lr, metrics});
   for (const auto& [site, tensor] : trained(setup)) {
     const auto& grad = tensor.grad();
@@ -239,7 +243,7 @@ TEST_P(MethodContract, EveryTrainedTensorChanges) {
   const auto download = method->broadcast(state, round.participants[0], round);
   auto before = method->prepare(download, world.view(round.participants[0], 0, state.common));
   auto after = before;
-  after.adapters = completed(updates[0].payload.adapters, state.common.fixed);
+  after.adapters = lora::completed(updates[0].payload.adapters, state.common.fixed);
   const auto then = trained(before), now = trained(after);
   ASSERT_EQ(then.size(), now.size());
   ASSERT_FALSE(now.empty());
@@ -257,11 +261,11 @@ TEST_P(MethodContract, BeforeTheFirstRoundRoutingIsPlainTopK) {
     for (const auto& layer : world.server().moe_layers) {
       const auto found = router.modulation.find(layer);
       const auto mine =
-          route(logits_TE, router, found == router.modulation.end() ? at::Tensor{} : found->second, false);
-      RouterOptions top_2;
+          nn::route(logits_TE, router, found == router.modulation.end() ? at::Tensor{} : found->second, false);
+      nn::RouterOptions top_2;
       top_2.top_k = 2;
       top_2.gate_norm = router.gate_norm;
-      const auto plain = route(logits_TE, top_2, {}, false);
+      const auto plain = nn::route(logits_TE, top_2, {}, false);
       EXPECT_TRUE(mine.experts.equal(plain.experts)) << layer;
       EXPECT_TRUE(mine.weights.equal(plain.weights)) << layer;
     }

@@ -11,7 +11,7 @@ namespace evenkeel {
 namespace {
 
 /// Returns the scaling of a client of rank 2 if the largest rank is 4 and alpha is 12.
-double scale_at_rank_2(const std::string& name, const std::string& toml, LoraScaleMode mode) {
+double scale_at_rank_2(const std::string& name, const std::string& toml, lora::LoraScaleMode mode) {
   OneSite world(name, toml);
   world.rank = 4, world.alpha = 12, world.scale_mode = mode;
   const auto factors = world.prepared(world.method->initialize(world.server()), {.id = 0, .rank = 2});
@@ -26,15 +26,15 @@ TEST(LoraScaleModes, DivideAlphaByTheClientsRankOrByTheLargest) {
                                    {"florist", ""},
                                    {"flora", "fresh_init = \"shared\""},
                                    {"florist", "mode = \"code\""}}) {
-    EXPECT_DOUBLE_EQ(scale_at_rank_2(name, toml, LoraScaleMode::kFixedAlpha), 6) << name << toml;
-    EXPECT_DOUBLE_EQ(scale_at_rank_2(name, toml, LoraScaleMode::kConstScale), 3) << name << toml;
+    EXPECT_DOUBLE_EQ(scale_at_rank_2(name, toml, lora::LoraScaleMode::kFixedAlpha), 6) << name << toml;
+    EXPECT_DOUBLE_EQ(scale_at_rank_2(name, toml, lora::LoraScaleMode::kConstScale), 3) << name << toml;
   }
 }
 
 TEST(GateNorms, EveryMethodUsesTheConfiguredGateNorm) {
   TinyFederation world;
-  for (const auto& entry : methods())
-    for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected, GateNorm::kSoftmaxAll}) {
+  for (const auto& entry : methods::methods())
+    for (const auto gate_norm : {nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected, nn::GateNorm::kSoftmaxAll}) {
       world.gate_norm = gate_norm;
       const auto method = make_method(entry.name);
       const auto state = method->initialize(world.server());
@@ -45,10 +45,10 @@ TEST(GateNorms, EveryMethodUsesTheConfiguredGateNorm) {
 }
 
 TEST(GateNorms, ChangeTheRunOfEveryMethod) {
-  for (const auto& entry : methods()) {
+  for (const auto& entry : methods::methods()) {
     TinyFederation world;
     const auto renormalised = effect(world.run(*make_method(entry.name), 1));
-    world.gate_norm = GateNorm::kCheckpoint;
+    world.gate_norm = nn::GateNorm::kCheckpoint;
     const auto native = effect(world.run(*make_method(entry.name), 1));
     bool any = false;
     for (const auto& [site, delta] : native) any = any || !delta.equal(renormalised.at(site));
@@ -57,22 +57,23 @@ TEST(GateNorms, ChangeTheRunOfEveryMethod) {
 }
 
 TEST(GateNorms, DefaultToTheCheckpointExceptForSparsityMethods) {
-  for (const auto& entry : methods())
-    EXPECT_EQ(entry.gate_norm,
-              entry.family == MethodFamily::kSparsity ? GateNorm::kRenormSelected : GateNorm::kCheckpoint)
+  for (const auto& entry : methods::methods())
+    EXPECT_EQ(entry.gate_norm, entry.family == methods::MethodFamily::kSparsity ? nn::GateNorm::kRenormSelected
+                                                                                : nn::GateNorm::kCheckpoint)
         << entry.name;
 }
 
 TEST(Transport, Bfloat16ChangesUpdatesOnlyByRounding) {
   const TinyFederation world;
-  for (const auto& entry : methods()) {
+  for (const auto& entry : methods::methods()) {
     const auto method = make_method(entry.name, entry.name == "florist" ? "tau = 1.0" : "");
     const auto state = method->initialize(world.server());
     const auto round = world.round(0);
     auto updates = world.train_all(*method, state, round);
     const auto exact = effect(world.aggregate(*method, state, round, updates));
     for (auto& update : updates)
-      update.payload = decode(encode(update.payload, TransportDtype::kBFloat16, {}).bytes, "the wire");
+      update.payload =
+          lora::decode(lora::encode(update.payload, lora::TransportDtype::kBFloat16, {}).bytes, "the wire");
     double error = 0, size = 0;
     for (const auto& [site, delta] : effect(world.aggregate(*method, state, round, updates))) {
       error += (delta - exact.at(site)).square().sum().item<double>();
@@ -95,13 +96,14 @@ TEST(FloristModes, PaperModeMergesAndCodeModeKeepsTraining) {
 }
 
 /// Returns the rescaler of client 0 (K_c = 1 of 3) in training, or of an evaluation with the same K.
-at::Tensor rescaler(TinyFederation& world, const FederatedMethod& method, const ServerState& state, bool trains) {
+at::Tensor rescaler(TinyFederation& world, const methods::FederatedMethod& method, const methods::ServerState& state,
+                    bool trains) {
   auto client = world.clients[0];
   TensorMap nothing;
   client.trains = trains;
   auto view = world.view(client, 0);
   const auto download = method.broadcast(state, client, world.round(0));
-  const ClientView evaluator{
+  const methods::ClientView evaluator{
       .client = client, .sites = view.sites, .common = view.common, .scale = view.scale, .memory = nothing};
   return method.prepare(download, trains ? view : evaluator).router.output_scale;
 }
@@ -128,7 +130,7 @@ TEST(A3SmoeRescaler, LearnedValuesStayWithClientsAndTheServerKeepsMeansByK) {
   const double learned = world.memory.at("rescaler").item<double>();
   EXPECT_NE(learned, 1);
   EXPECT_NEAR(learned, 1, 1e-3 + world.training.optimizer.lr * static_cast<double>(first.steps));
-  const std::vector<ClientUpdate> updates{{world.clients[0], first.upload, first.steps}};
+  const std::vector<methods::ClientUpdate> updates{{world.clients[0], first.upload, first.steps}};
   const auto state = method->aggregate(world.server(), begun, round, updates);
   EXPECT_EQ(rescaler(world, *method, state, true).item<double>(), learned);
   EXPECT_EQ(rescaler(world, *method, state, false).item<double>(), learned);
@@ -139,9 +141,9 @@ TEST(A3SmoeRescaler, LearnedValuesStayWithClientsAndTheServerKeepsMeansByK) {
 TEST(FedSbInit, UsesTheSampleOfTheConfig) {
   const std::string other = "init = \"federated\"\nsamples = 24";
   for (const auto& [toml, from, rows] :
-       {std::tuple{std::string(), SampleFrom::kPooled, 170}, {other, SampleFrom::kClients, 24}}) {
+       {std::tuple{std::string(), methods::SampleFrom::kPooled, 170}, {other, methods::SampleFrom::kClients, 24}}) {
     OneSite world("fed-sb", toml);
-    world.gradient_sum = [&](const std::string& site, const GradientSample& sample) {
+    world.gradient_sum = [&](const std::string& site, const methods::GradientSample& sample) {
       EXPECT_EQ(site, kSite);
       EXPECT_EQ(sample.rows, rows);
       EXPECT_EQ(sample.from, from);

@@ -24,11 +24,11 @@ struct IdleWorld : TinyFederation {
     training.local_epochs = 10;
     training.optimizer.weight_decay = 0.5;
   }
-  LocalResult train_first(const FederatedMethod& method, const ServerState& state) const {
+  train::LocalResult train_first(const methods::FederatedMethod& method, const methods::ServerState& state) const {
     return train(method, state, round(0, {0}), clients[0]);
   }
   /// Returns the indices of the experts of a layer that no token selected.
-  static at::Tensor idle(const LocalResult& result, const std::string& layer) {
+  static at::Tensor idle(const train::LocalResult& result, const std::string& layer) {
     const auto idle = result.counts.at(layer).counts.eq(0).nonzero().squeeze(1);
     EXPECT_GT(idle.numel(), 0) << "no expert was idle: the test shows nothing";
     return idle;
@@ -56,7 +56,7 @@ TEST(IdleExpertMistakes, AZeroGradientIsTreatedAsMissing) {
 
 TEST(IdleExpertMistakes, SkippedExpertsDecay) {
   IdleWorld world;
-  world.training.idle_expert_update = IdleExpertUpdate::kSkip;
+  world.training.idle_expert_update = train::IdleExpertUpdate::kSkip;
   const auto method = make_method("fedit");
   const auto state = method->initialize(world.server());
   const auto result = world.train_first(*method, state);
@@ -74,7 +74,7 @@ TEST(IdleExpertMistakes, AnIdleExpertChangesTheBase) {
     const auto method = make_method(name);
     const auto state = method->initialize(world.server());
     const auto result = world.train_first(*method, state);
-    const std::vector<ClientUpdate> updates{{world.clients[0], result.upload, result.steps}};
+    const std::vector<methods::ClientUpdate> updates{{world.clients[0], result.upload, result.steps}};
     const auto next = world.aggregate(*method, state, world.round(0, {0}), updates);
     const auto idle = world.idle(result, world.layer);
     EXPECT_EQ(effect(next).at(world.layer + kUp).index_select(0, idle).abs().max().item<double>(), 0) << name;
@@ -91,11 +91,11 @@ struct FirstRound {
   explicit FirstRound(std::string_view name) : method(make_method(name)) {}
 
   const TinyFederation world;
-  const std::unique_ptr<FederatedMethod> method;
-  const ServerState state = method->initialize(world.server());
-  const RoundView round = world.round(0);
-  const std::vector<ClientUpdate> updates = world.train_all(*method, state, round);
-  const ServerState next = method->aggregate(world.server(), state, round, updates);
+  const std::unique_ptr<methods::FederatedMethod> method;
+  const methods::ServerState state = method->initialize(world.server());
+  const methods::RoundView round = world.round(0);
+  const std::vector<methods::ClientUpdate> updates = world.train_all(*method, state, round);
+  const methods::ServerState next = method->aggregate(world.server(), state, round, updates);
 };
 
 // --- UB-SMoE ---
@@ -136,8 +136,8 @@ TEST(UbSmoeMistakes, TheMeanKIsOfAllClientsWhileOneTakesPart) {
 // --- A3SMoE ---
 
 /// Returns sum_c w_ci B_c of one site with w_ci = p_c f_ci / sum_c p_c f_ci and the counts of `layer`.
-at::Tensor mean_by_activation(const std::string& site, const std::string& layer, const RoundView& round,
-                              std::span<const ClientUpdate> updates) {
+at::Tensor mean_by_activation(const std::string& site, const std::string& layer, const methods::RoundView& round,
+                              std::span<const methods::ClientUpdate> updates) {
   at::Tensor sum, total;
   for (size_t c = 0; c < updates.size(); ++c) {
     const auto tokens = updates[c].extra(layer + ".tokens").item<double>();
@@ -161,12 +161,12 @@ TEST(A3SmoeMistakes, ActivationsOfOneLayerWeighAnother) {
 // --- SMoE-LLB ---
 
 /// Returns the mean over layers of E sum_i f_i P_i for client 0's rows, with f from the `top_k` best experts per token.
-double load_balance(const TinyFederation& world, const FederatedMethod& method, int64_t top_k) {
+double load_balance(const TinyFederation& world, const methods::FederatedMethod& method, int64_t top_k) {
   const auto download = method.broadcast(method.initialize(world.server()), world.clients[0], world.round(0));
   auto setup = method.prepare(download, world.view(world.clients[0], 0));
   for (auto& [site, factors] : setup.adapters) factors.a.requires_grad_(true);
-  RoutingByLayer routing;
-  world.model->loss(pack(world.shards[0]),
+  nn::RoutingByLayer routing;
+  world.model->loss(data::pack(world.shards[0]),
                     {.adapters = &setup.adapters, .router = setup.router, .routing = {&routing, 1}});
   double sum = 0;
   for (const auto& [layer, stats] : routing) {
@@ -203,8 +203,8 @@ TEST(SmoeLlbMistakes, TheReportedLossIncludesTheAuxiliaryOnes) {
 
 TEST(RankMistakes, EveryClientTrainsAtTheLargestRank) {
   TinyFederation world;
-  world.gate_norm =
-      GateNorm::kCheckpoint;  // with renormalised gates, the only gate of a client with one expert would always be 1
+  world.gate_norm = nn::GateNorm::
+      kCheckpoint;  // with renormalised gates, the only gate of a client with one expert would always be 1
   for (auto& client : world.clients) client.rank = 1 + client.id;
   for (const std::string name : {"hetlora", "flexlora", "flora", "florist"}) {
     const auto method = make_method(name);
@@ -220,7 +220,7 @@ TEST(FfaLoraMistakes, AIsTrainedDecayedOrDrawnAgain) {
   TinyFederation world;
   world.training.optimizer.weight_decay = 0.1;
   const auto method = make_method("ffa-lora");
-  const auto drawn = clone(method->initialize(world.server()).common.fixed);
+  const auto drawn = lora::clone(method->initialize(world.server()).common.fixed);
   const auto state = world.run(*method, 2);
   const auto download = method->broadcast(state, world.clients[1], world.round(2));
   const auto setup = method->prepare(download, world.view(world.clients[1], 2, state.common));
@@ -231,14 +231,14 @@ TEST(FfaLoraMistakes, AIsTrainedDecayedOrDrawnAgain) {
 TEST(FedSbMistakes, TheSampleIsSummedInHalfPrecision) {
   const TinyFederation world;
   const std::string site = "model.layers.0.self_attn.q_proj";
-  std::vector<const Example*> rows;
+  std::vector<const data::Example*> rows;
   for (const auto& shard : world.shards)
     for (const auto& row : shard) rows.push_back(&row);
-  const Sites sites{{site, world.sites.at(site)}};
-  const auto whole = weight_gradients(*world.model, sites, {rows, 1}).at(site);
+  const lora::Sites sites{{site, world.sites.at(site)}};
+  const auto whole = train::weight_gradients(*world.model, sites, {rows, 1}).at(site);
   auto exact = at::zeros_like(whole, at::kDouble), half = at::zeros_like(whole, at::kBFloat16);
   for (const auto* row : rows) {
-    const auto part = weight_gradients(*world.model, sites, {std::span(&row, 1), 1}).at(site);
+    const auto part = train::weight_gradients(*world.model, sites, {std::span(&row, 1), 1}).at(site);
     exact += part, half += part.to(at::kBFloat16);
   }
   EXPECT_EQ(whole.scalar_type(), at::kFloat);

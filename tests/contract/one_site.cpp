@@ -30,13 +30,13 @@ void expect_not_mistaken(const at::Tensor& actual, const at::Tensor& right, cons
   EXPECT_GT(difference, 1e3 * tolerance) << "the mistake makes no difference here: " << mistaken;
 }
 
-LoraFactors first_update() { return {.a = matrix({{1, 2}}), .b = matrix({{1}, {0}})}; }
-LoraFactors second_update() { return {.a = matrix({{3, -1}}), .b = matrix({{0}, {1}})}; }
+lora::LoraFactors first_update() { return {.a = matrix({{1, 2}}), .b = matrix({{1}, {0}})}; }
+lora::LoraFactors second_update() { return {.a = matrix({{3, -1}}), .b = matrix({{0}, {1}})}; }
 
 OneSite::OneSite(const std::string& name, const std::string& toml)
     : method(make_method(name, toml)), sites{{kSite, {.experts = 0, .in = 2, .out = 2, .moe_layer = {}}}} {}
 
-ServerView OneSite::server() const {
+methods::ServerView OneSite::server() const {
   return {.sites = sites,
           .moe_layers = {},
           .rank = rank,
@@ -46,34 +46,35 @@ ServerView OneSite::server() const {
           .gradient_sum = gradient_sum};
 }
 
-ClientView OneSite::view(const ClientProfile& client, const Common& common) {
+methods::ClientView OneSite::view(const methods::ClientProfile& client, const methods::Common& common) {
   return {.client = client, .sites = sites, .common = common, .scale = server().scale, .seed = 1, .memory = memory};
 }
 
-RoundView OneSite::round() const {
-  RoundView round{.weights = weights};
+methods::RoundView OneSite::round() const {
+  methods::RoundView round{.weights = weights};
   for (size_t c = 0; c < weights.size(); ++c) round.participants.push_back(client(static_cast<int64_t>(c)));
   return round;
 }
 
-ServerState OneSite::aggregate(const std::vector<LoraFactors>& sent) const {
+methods::ServerState OneSite::aggregate(const std::vector<lora::LoraFactors>& sent) const {
   return aggregate(method->initialize(server()), sent);
 }
 
-ServerState OneSite::aggregate(const ServerState& state, const std::vector<LoraFactors>& sent) const {
+methods::ServerState OneSite::aggregate(const methods::ServerState& state,
+                                        const std::vector<lora::LoraFactors>& sent) const {
   const auto round = this->round();
-  std::vector<ClientUpdate> updates;
+  std::vector<methods::ClientUpdate> updates;
   for (size_t c = 0; c < sent.size(); ++c) {
-    Payload payload{.adapters = {{kSite, sent[c]}}};
+    lora::Payload payload{.adapters = {{kSite, sent[c]}}};
     payload.extras["rank"] = at::scalar_tensor(sent[c].rank(), at::kInt);
     updates.push_back({round.participants[c], std::move(payload), 1});
   }
   auto next = method->aggregate(server(), state, round, updates);
-  gain_base_delta(next, TransportDtype::kFloat32);
+  methods::gain_base_delta(next, lora::TransportDtype::kFloat32);
   return next;
 }
 
-LoraFactors OneSite::prepared(const ServerState& state, const ClientProfile& client) {
+lora::LoraFactors OneSite::prepared(const methods::ServerState& state, const methods::ClientProfile& client) {
   return method->prepare(method->broadcast(state, client, round()), view(client, state.common)).adapters.at(kSite);
 }
 

@@ -23,32 +23,32 @@ void expect_not_mistaken(const at::Tensor& actual, const at::Tensor& right, cons
                          double tolerance = 1e-6);
 
 /// Returns updates of rank 1, B1 A1 = (1, 0)^T (1, 2) and B2 A2 = (0, 1)^T (3, -1), and their mean.
-LoraFactors first_update();
-LoraFactors second_update();
+lora::LoraFactors first_update();
+lora::LoraFactors second_update();
 inline const Rows kMeanUpdate{{.5, 1}, {1.5, -.5}};
 
 /// A server and one client per weight. All clients have one rank, by default rank 1 and scale 1.
 struct OneSite {
   explicit OneSite(const std::string& name, const std::string& toml = "");
 
-  ServerView server() const;
-  ClientView view(const ClientProfile& client, const Common& common);
-  RoundView round() const;
-  ClientProfile client(int64_t id) const { return {.id = id, .rank = rank, .examples = 1}; }
+  methods::ServerView server() const;
+  methods::ClientView view(const methods::ClientProfile& client, const methods::Common& common);
+  methods::RoundView round() const;
+  methods::ClientProfile client(int64_t id) const { return {.id = id, .rank = rank, .examples = 1}; }
 
   /// Returns the state after `state` (by default the initial state) when the clients sent these factors.
-  ServerState aggregate(const std::vector<LoraFactors>& sent) const;
-  ServerState aggregate(const ServerState& state, const std::vector<LoraFactors>& sent) const;
+  methods::ServerState aggregate(const std::vector<lora::LoraFactors>& sent) const;
+  methods::ServerState aggregate(const methods::ServerState& state, const std::vector<lora::LoraFactors>& sent) const;
   /// Returns the factors that a client would train next.
-  LoraFactors prepared(const ServerState& state, const ClientProfile& client);
+  lora::LoraFactors prepared(const methods::ServerState& state, const methods::ClientProfile& client);
 
-  std::unique_ptr<FederatedMethod> method;
-  Sites sites;
+  std::unique_ptr<methods::FederatedMethod> method;
+  lora::Sites sites;
   std::vector<double> weights{.5, .5};
   int64_t rank = 1;
   double alpha = 1;
-  LoraScaleMode scale_mode = LoraScaleMode::kFixedAlpha;
-  GradientSum gradient_sum;
+  lora::LoraScaleMode scale_mode = lora::LoraScaleMode::kFixedAlpha;
+  methods::GradientSum gradient_sum;
   TensorMap memory;
 };
 

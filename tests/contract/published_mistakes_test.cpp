@@ -13,11 +13,11 @@
 namespace evenkeel {
 namespace {
 
-at::Tensor product(const LoraFactors& factors) { return delta_weight(factors).to(at::kDouble); }
-at::Tensor change(const ServerState& state) { return effect(state).at(kSite); }
+at::Tensor product(const lora::LoraFactors& factors) { return lora::delta_weight(factors).to(at::kDouble); }
+at::Tensor change(const methods::ServerState& state) { return effect(state).at(kSite); }
 
 /// Returns random factors [rank, 2] and [3, rank] of a site that is not square.
-LoraFactors random_update(uint64_t seed, int64_t rank, double scaling = 1) {
+lora::LoraFactors random_update(uint64_t seed, int64_t rank, double scaling = 1) {
   at::manual_seed(seed);
   return {.a = at::randn({rank, 2}), .b = at::randn({3, rank}), .scaling = scaling};
 }
@@ -108,7 +108,7 @@ TEST(FloraMistakes, AIsRecognisedByItsNumberOfRows) {
   OneSite world("flora");
   world.weights = {.2, .8};
   at::manual_seed(15);
-  const LoraFactors x{.a = at::randn({2, 2}), .b = at::randn({2, 2})},
+  const lora::LoraFactors x{.a = at::randn({2, 2}), .b = at::randn({2, 2})},
       y{.a = at::randn({2, 2}), .b = at::randn({2, 2})};
   expect_not_mistaken(change(world.aggregate({x, y})), .2 * product(x) + .8 * product(y),
                       .04 * product(x) + .64 * product(y));
@@ -126,7 +126,7 @@ TEST(FloraMistakes, AdaptersSurviveTheMerge) {
 // An update below |w| / 512 never changes a bfloat16 weight, however often it is added.
 TEST(FloraMistakes, ABfloat16BaseSwallowsTheUpdate) {
   const auto world = tall("flora");
-  const auto tiny = LoraFactors{.a = at::full({1, 2}, 1e-3), .b = at::ones({3, 1})};
+  const auto tiny = lora::LoraFactors{.a = at::full({1, 2}, 1e-3), .b = at::ones({3, 1})};
   auto weight = at::ones({3, 2}, at::kBFloat16);
   auto state = world.method->initialize(world.server());
   for (int64_t t = 0; t < 20; ++t) {
@@ -158,7 +158,7 @@ TEST(FloristMistakes, TheStackIsWeightedAgainIfItHasAsManyRowsAsAClientsRank) {
 // The first singular value of the mean update has 68 % of the energy but 59 % of the sum.
 TEST(FloristMistakes, TheThresholdIsOnSingularValuesInsteadOfTheirSquares) {
   const auto next = OneSite("florist", "tau = 0.65").aggregate({first_update(), second_update()});
-  const auto svd = product_svd({.a = matrix(kMeanUpdate), .b = at::eye(2)});
+  const auto svd = lora::product_svd({.a = matrix(kMeanUpdate), .b = at::eye(2)});
   EXPECT_LT((svd.s[0] / svd.s.sum()).item<double>(), .65);
   EXPECT_EQ(next.global.base_delta.at(kSite).rank(), 1);
 }
@@ -285,8 +285,8 @@ TEST(HetLoraMistakes, ClientsAreWeightedByTheirData) {
 TEST(HetLoraMistakes, TheDilutionOfTailsIsRepaired) {
   OneSite world("hetlora");
   world.rank = 2, world.alpha = 2, world.weights = {.25, .25, .25, .25};
-  const LoraFactors head{.a = matrix({{1, 0}}), .b = matrix({{1}, {0}})};
-  const LoraFactors tail{.a = matrix({{0, 0}, {0, 1}}), .b = matrix({{0, 0}, {0, 1}})};
+  const lora::LoraFactors head{.a = matrix({{1, 0}}), .b = matrix({{1}, {0}})};
+  const lora::LoraFactors tail{.a = matrix({{0, 0}, {0, 1}}), .b = matrix({{0, 0}, {0, 1}})};
   const auto diluted = change(world.aggregate({head, head, head, tail}));
   expect_not_mistaken(diluted, matrix({{9.0 / 16, 0}, {0, 1.0 / 16}}), matrix({{.75, 0}, {0, .25}}));
 }
@@ -308,7 +308,7 @@ TEST(FfaLoraMistakes, EveryClientDrawsItsOwnA) {
   const auto begun = world.method->initialize(world.server());
   const auto first = world.prepared(begun, world.client(0)), other = world.prepared(begun, world.client(1));
   EXPECT_TRUE(first.a.equal(other.a));
-  const LoraFactors x{.b = random_update(51, 1).b}, y{.b = random_update(52, 1).b};
+  const lora::LoraFactors x{.b = random_update(51, 1).b}, y{.b = random_update(52, 1).b};
   const auto own = random_update(53, 1).a;
   const auto right = at::matmul((x.b + y.b) / 2, first.a);
   expect_not_mistaken(change(world.aggregate(begun, {x, y})), right,
@@ -337,9 +337,9 @@ TEST(FfaLoraMistakes, ModulesOfOneShapeShareOneDraw) {
 
 // --- Fed-SB ---
 
-ServerState fed_sb_start(OneSite& world, const at::Tensor& gradient, int64_t rank) {
+methods::ServerState fed_sb_start(OneSite& world, const at::Tensor& gradient, int64_t rank) {
   world.rank = rank, world.alpha = static_cast<double>(rank);
-  world.gradient_sum = [gradient](const std::string&, const GradientSample&) { return gradient; };
+  world.gradient_sum = [gradient](const std::string&, const methods::GradientSample&) { return gradient; };
   return world.method->initialize(world.server());
 }
 
@@ -359,7 +359,7 @@ TEST(FedSbMistakes, TheFirstStepGoesUphill) {
 TEST(FedSbMistakes, CoresOfEarlierRoundsStayInTheMean) {
   OneSite world("fed-sb");
   const auto begun = fed_sb_start(world, matrix({{1, 1}, {1, 1}}), 1);
-  const auto core = [](double value) { return LoraFactors{.core = matrix({{value}})}; };
+  const auto core = [](double value) { return lora::LoraFactors{.core = matrix({{value}})}; };
   const auto first = world.aggregate(begun, {core(1), core(3)}), second = world.aggregate(first, {core(5), core(7)});
   expect_not_mistaken(second.global.adapters.at(kSite).core, matrix({{6}}), matrix({{(1. + 3 + 5 + 7) / 4}}));
 }

@@ -21,24 +21,24 @@ using Parts = std::map<std::string, int64_t>;
 std::string layer_name(int64_t layer) { return concat("model.layers.", layer, "."); }
 
 /// Adds the adapted modules of one layer: attention, optionally the router, and 64 experts with three projections.
-void add_layer(Sites& sites, int64_t layer, bool router) {
+void add_layer(lora::Sites& sites, int64_t layer, bool router) {
   const auto at = layer_name(layer), moe = at + "mlp";
   for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
-    sites[at + "self_attn." + name] = {0, kHidden, kHidden, "", SiteRole::kAttention};
+    sites[at + "self_attn." + name] = {0, kHidden, kHidden, "", lora::SiteRole::kAttention};
   for (const auto* name : {"gate_proj", "up_proj"})
-    sites[moe + ".experts." + name] = {kExperts, kHidden, kWidth, moe, SiteRole::kExpert};
-  sites[moe + ".experts.down_proj"] = {kExperts, kWidth, kHidden, moe, SiteRole::kExpert};
-  if (router) sites[moe + ".gate"] = {0, kHidden, kExperts, "", SiteRole::kRouter};
+    sites[moe + ".experts." + name] = {kExperts, kHidden, kWidth, moe, lora::SiteRole::kExpert};
+  sites[moe + ".experts.down_proj"] = {kExperts, kWidth, kHidden, moe, lora::SiteRole::kExpert};
+  if (router) sites[moe + ".gate"] = {0, kHidden, kExperts, "", lora::SiteRole::kRouter};
 }
 
-Sites olmoe_sites(int64_t layers, bool router = false) {
-  Sites sites;
+lora::Sites olmoe_sites(int64_t layers, bool router = false) {
+  lora::Sites sites;
   for (int64_t layer = 0; layer < layers; ++layer) add_layer(sites, layer, router);
   return sites;
 }
 
-Sites olmo_sites() {
-  Sites sites;
+lora::Sites olmo_sites() {
+  lora::Sites sites;
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     const auto at = layer_name(layer);
     for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
@@ -62,25 +62,26 @@ Map of_all_layers(const Map& first) {
   return all;
 }
 
-Payload of_all_layers(const Payload& first) {
+lora::Payload of_all_layers(const lora::Payload& first) {
   return {of_all_layers(first.adapters), of_all_layers(first.extras), of_all_layers(first.base_delta)};
 }
 
 /// Returns the bytes of the whole model's payload by content, as in round records.
-Parts bytes_of(const Payload& of_first_layer) {
-  return payload_parts(of_all_layers(of_first_layer), TransportDtype::kBFloat16, olmoe_sites(kLayers, true));
+Parts bytes_of(const lora::Payload& of_first_layer) {
+  return lora::payload_parts(of_all_layers(of_first_layer), lora::TransportDtype::kBFloat16,
+                             olmoe_sites(kLayers, true));
 }
 
-RoutingByLayer routed(const std::string& layer, const at::Tensor& counts_E, int64_t tokens) {
+nn::RoutingByLayer routed(const std::string& layer, const at::Tensor& counts_E, int64_t tokens) {
   return {{layer, {.router_logits = {}, .counts = counts_E, .tokens = tokens}}};
 }
 
 /// Returns a client's factors of one site: random, of full rank, and equal for all experts, so that they need little
 /// memory.
-LoraFactors random_factors(const Site& site, const ClientProfile& client) {
+lora::LoraFactors random_factors(const lora::Site& site, const methods::ClientProfile& client) {
   const auto seed = static_cast<uint64_t>(client.id);
-  const auto a = make_lora("a", {0, site.in, site.out, ""}, client.rank, 1.0, seed).a;
-  const auto b = make_lora("b", {0, site.out, site.in, ""}, client.rank, 1.0, seed).a.t();
+  const auto a = lora::make_lora("a", {0, site.in, site.out, ""}, client.rank, 1.0, seed).a;
+  const auto b = lora::make_lora("b", {0, site.out, site.in, ""}, client.rank, 1.0, seed).a.t();
   if (site.experts == 0) return {.a = a, .b = b};
   return {.a = a.expand({site.experts, -1, -1}), .b = b.expand({site.experts, -1, -1})};
 }
@@ -99,7 +100,7 @@ struct Federation {
     }
   }
 
-  ServerView server() const {
+  methods::ServerView server() const {
     return {.sites = sites,
             .moe_layers = {layer_name(0) + "mlp"},
             .num_experts = kExperts,
@@ -108,48 +109,48 @@ struct Federation {
             .scale = {.alpha = 20, .rank = rank},
             .lr = 2e-4,
             .seed = 42,
-            .gradient_sum = [this](const std::string& site, const GradientSample&) {
+            .gradient_sum = [this](const std::string& site, const methods::GradientSample&) {
               const auto& at = sites.at(site);
               const auto zero = at::zeros({}, at::kFloat);
               return at.experts > 0 ? zero.expand({at.experts, at.out, at.in}) : zero.expand({at.out, at.in});
             }};
   }
 
-  Payload upload(const ServerState& state, const ClientProfile& client) const {
+  lora::Payload upload(const methods::ServerState& state, const methods::ClientProfile& client) const {
     TensorMap memory;
-    const ClientView view{.client = client,
-                          .sites = sites,
-                          .common = state.common,
-                          .scale = server().scale,
-                          .seed = 42,
-                          .memory = memory};
+    const methods::ClientView view{.client = client,
+                                   .sites = sites,
+                                   .common = state.common,
+                                   .scale = server().scale,
+                                   .seed = 42,
+                                   .memory = memory};
     const auto download = method->broadcast(state, client, round);
     const auto once = routed(layer_name(0) + "mlp", at::ones({kExperts}, at::kLong), kExperts / client.top_k);
     return method->upload(download, method->prepare(download, view), once, view);
   }
 
   /// Returns the server's state after one round of random uploads.
-  ServerState after_a_round(const ServerState& state) const {
-    std::vector<ClientUpdate> updates;
+  methods::ServerState after_a_round(const methods::ServerState& state) const {
+    std::vector<methods::ClientUpdate> updates;
     for (const auto& client : round.participants) {
-      Payload payload;
+      lora::Payload payload;
       for (const auto& [name, site] : sites) payload.adapters[name] = random_factors(site, client);
       updates.push_back({client, payload, 1});
     }
     return method->aggregate(server(), state, round, updates);
   }
 
-  Parts down(const ServerState& state, size_t client = 0) const {
+  Parts down(const methods::ServerState& state, size_t client = 0) const {
     return bytes_of(method->broadcast(state, round.participants[client], round));
   }
-  Parts up(const ServerState& state, size_t client = 0) const {
+  Parts up(const methods::ServerState& state, size_t client = 0) const {
     return bytes_of(upload(state, round.participants[client]));
   }
 
-  std::unique_ptr<FederatedMethod> method;
-  Sites sites;
+  std::unique_ptr<methods::FederatedMethod> method;
+  lora::Sites sites;
   int64_t rank;
-  RoundView round;
+  methods::RoundView round;
 };
 
 /// Checks that the payload has exactly these parts and a header.
@@ -166,8 +167,8 @@ constexpr int64_t kCounts = 4 * kLayers * kExperts, kTokens = 4 * kLayers, kPhi 
 TEST(PublishedBytes, OfRank20EqualTheSumOverTheModules) {
   EXPECT_EQ(kAllLora, 2 * 193'986'560);
   EXPECT_EQ(kExpertLora, 2 * 188'743'680);
-  EXPECT_EQ(lora_parameters(olmoe_sites(kLayers), 20), 193'986'560);
-  EXPECT_EQ(lora_parameters(olmoe_sites(kLayers, true), 20), 194'662'400);
+  EXPECT_EQ(models::lora_parameters(olmoe_sites(kLayers), 20), 193'986'560);
+  EXPECT_EQ(models::lora_parameters(olmoe_sites(kLayers, true), 20), 194'662'400);
 }
 
 TEST(PublishedBytes, UbSmoeDownloads730AndUploads370) {
@@ -296,23 +297,23 @@ TEST(PublishedPatterns, OfRankMethodsHaveTheseMeanUploads) {
 }
 
 /// Returns the gradient that client `c` gets for an expert that none of its tokens selected.
-double injected(const Federation& world, const ServerState& state, size_t c, const std::string& site) {
+double injected(const Federation& world, const methods::ServerState& state, size_t c, const std::string& site) {
   const auto& client = world.round.participants[c];
   TensorMap memory;
-  const ClientView view{.client = client,
-                        .sites = world.sites,
-                        .common = state.common,
-                        .scale = world.server().scale,
-                        .seed = 42,
-                        .memory = memory};
+  const methods::ClientView view{.client = client,
+                                 .sites = world.sites,
+                                 .common = state.common,
+                                 .scale = world.server().scale,
+                                 .seed = 42,
+                                 .memory = memory};
   const auto download = world.method->broadcast(state, client, world.round);
   auto setup = world.method->prepare(download, view);
   for (auto* factor : {&setup.adapters.at(site).a, &setup.adapters.at(site).b})
     factor->requires_grad_(true), factor->mutable_grad() = at::zeros_like(*factor);
   auto counts = at::zeros({kExperts}, at::kLong);
   counts[3] = 7;
-  const std::vector<RoutingByLayer> micro_batches{routed(world.sites.at(site).moe_layer, counts, 7)};
-  Metrics metrics;
+  const std::vector<nn::RoutingByLayer> micro_batches{routed(world.sites.at(site).moe_layer, counts, 7)};
+  methods::Metrics metrics;
   world.method->edit_gradients({view, download, setup, micro_batches, 2e-4, metrics});
   return setup.adapters.at(site).a.grad()[0][0][0].item<double>();
 }
@@ -355,23 +356,23 @@ TEST(PublishedParameters, ActivatedByOneTokenOnOlmoe) {
                           {8, 6, 8'650'752, 8.65e6, true},
                           {8, 8, 11'534'336, 1.15e7, true},
                           {8, 12, 17'301'504, 1.63e7, false}}) {
-    EXPECT_EQ(activated_parameters(olmoe_sites(kLayers), row.rank, row.top_k), row.parameters);
+    EXPECT_EQ(models::activated_parameters(olmoe_sites(kLayers), row.rank, row.top_k), row.parameters);
     EXPECT_EQ(std::abs(static_cast<double>(row.parameters) - row.printed) < 0.005 * row.printed, row.agrees);
   }
-  const auto with_router = activated_parameters(olmoe_sites(kLayers, true), 20, 1);
+  const auto with_router = models::activated_parameters(olmoe_sites(kLayers, true), 20, 1);
   EXPECT_EQ(with_router - 8'192'000, 675'840) << "which fits none of the printed numbers";
 }
 
 TEST(PublishedParameters, OfDenseOlmo) {
   for (const auto& [rank, parameters] :
        {std::pair{12, 9'043'968}, std::pair{16, 12'058'624}, std::pair{24, 18'087'936}, std::pair{40, 30'146'560}})
-    EXPECT_EQ(activated_parameters(olmo_sites(), rank, 0), parameters);
+    EXPECT_EQ(models::activated_parameters(olmo_sites(), rank, 0), parameters);
 }
 
 /// Checks that models of these families have the sites that are counted above.
 TEST(PublishedParameters, AreCountedOverTheSitesOfTheModels) {
-  const auto expect_same_kind = [](const Sites& counted, const Sites& real) {
-    Sites first;
+  const auto expect_same_kind = [](const lora::Sites& counted, const lora::Sites& real) {
+    lora::Sites first;
     for (const auto& [name, site] : counted)
       if (name.starts_with(layer_name(0)) || name.starts_with(layer_name(1))) first[name] = site;
     ASSERT_EQ(first.size(), real.size());

@@ -46,11 +46,11 @@ std::map<std::string, OrderedJson> formats_of(const Asked& row) {
           {"sharegpt", {{"conversations", list({human, gpt})}}}};
 }
 
-class RowFormats : public ::testing::TestWithParam<PromptTemplate> {
+class RowFormats : public ::testing::TestWithParam<data::PromptTemplate> {
  protected:
   RowFormats() {
     const std::vector<std::string> texts = {"which of these is it? the correct answer is answer1 or answer2"};
-    write_file_atomic(folder_.path() / "tokenizer.json", train_tokenizer(texts, {.vocab_size = 320}));
+    write_file_atomic(folder_.path() / "tokenizer.json", tokenizer::train_tokenizer(texts, {.vocab_size = 320}));
     write_file_atomic(folder_.path() / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
     write_file_atomic(
         folder_.path() / "chat_template.jinja",
@@ -59,29 +59,29 @@ class RowFormats : public ::testing::TestWithParam<PromptTemplate> {
         "{% if add_generation_prompt %}### assistant:\n{% endif %}");
   }
 
-  TaskRows read(const OrderedJson& row, bool choices = false) const {
+  data::TaskRows read(const OrderedJson& row, bool choices = false) const {
     const auto file = folder_.path() / "row.jsonl";
     write_file_atomic(file, row.dump() + "\n");
-    return file_rows({.patterns = {file.string()},
-                      .choices = choices,
-                      .options = {"answer1", "answer2"},
-                      .conversations = GetParam() == PromptTemplate::kChat,
-                      .compared = choices});
+    return data::file_rows({.patterns = {file.string()},
+                            .choices = choices,
+                            .options = {"answer1", "answer2"},
+                            .conversations = GetParam() == data::PromptTemplate::kChat,
+                            .compared = choices});
   }
 
-  Example example(const Row& row) const {
-    const auto rows = tokenize_rows(std::array{row}, tokenizer(), {.form = GetParam(), .cutoff = 1000, .eos = 0});
+  data::Example example(const data::Row& row) const {
+    const auto rows = data::tokenize_rows(std::array{row}, tokenizer(), {.form = GetParam(), .cutoff = 1000, .eos = 0});
     return rows.examples.at(0);
   }
 
-  Tokenizer tokenizer() const { return Tokenizer::of_model(folder_.path()); }
+  tokenizer::Tokenizer tokenizer() const { return tokenizer::Tokenizer::of_model(folder_.path()); }
 
   const testing::TemporaryFolder folder_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Templates, RowFormats,
-                         ::testing::Values(PromptTemplate::kPaper, PromptTemplate::kLlmAdapters, PromptTemplate::kChat,
-                                           PromptTemplate::kPlain),
+                         ::testing::Values(data::PromptTemplate::kPaper, data::PromptTemplate::kLlmAdapters,
+                                           data::PromptTemplate::kChat, data::PromptTemplate::kPlain),
                          [](const auto& form) { return std::string(config::name_of(form.param)); });
 
 const std::vector<Asked> kAsked = {{"which of these is it?", " the correct answer is answer1"},
@@ -106,7 +106,7 @@ TEST_P(RowFormats, TheSameRowGivesTheSameTokensAndTargetsInEveryFormat) {
 /// The prompt, the options, and the output into which each option is inserted must be equal.
 TEST_P(RowFormats, TheSameChoiceIsRankedInTheSameTextInEveryFormat) {
   const auto tokenizer_of_model = tokenizer();
-  const Prompts prompts(tokenizer_of_model, GetParam());
+  const data::Prompts prompts(tokenizer_of_model, GetParam());
   for (const auto& [name, json] : formats_of(kAsked[0])) {
     auto with_answer = json;
     with_answer["answer"] = "answer1";
@@ -182,49 +182,50 @@ std::vector<std::string> rotated(std::vector<std::string> options, size_t by) {
 
 class Rankings : public RowFormats {
  protected:
-  Row choice_row(const std::string& format, const Choice& choice) const {
+  data::Row choice_row(const std::string& format, const Choice& choice) const {
     auto json = formats_of(choice.asked).at(format);
     json["options"] = choice.options;
     json["answer"] = choice.gold;
     return read(json, /*choices=*/true).rows.at(0);
   }
 
-  std::vector<Row> rows_of(const std::string& format, std::span<const Choice> choices) const {
-    std::vector<Row> rows;
+  std::vector<data::Row> rows_of(const std::string& format, std::span<const Choice> choices) const {
+    std::vector<data::Row> rows;
     for (const auto& choice : choices) rows.push_back(choice_row(format, choice));
     return rows;
   }
 
-  std::vector<Prediction> predict(Scoring scoring, std::vector<Row> rows, const CausalLm& model) const {
-    const TaskInfo task{
+  std::vector<scoring::Prediction> predict(data::Scoring scoring, std::vector<data::Row> rows,
+                                           const models::CausalLm& model) const {
+    const data::TaskInfo task{
         .name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
-    std::vector<Prediction> predictions;
+    std::vector<scoring::Prediction> predictions;
     testing::evaluate_task(model, tokenizer(), {}, task, {std::move(rows)}, {.form = GetParam(), .max_new_tokens = 6},
                            &predictions);
     return predictions;
   }
 
-  std::vector<Prediction> rank(std::vector<Row> rows) const {
-    return predict(Scoring::kChoice, std::move(rows), *model_);
+  std::vector<scoring::Prediction> rank(std::vector<data::Row> rows) const {
+    return predict(data::Scoring::kChoice, std::move(rows), *model_);
   }
 
   /// Returns the negative log-likelihood of every option as the whole answer.
   std::vector<double> option_scores(const std::string& format, std::span<const Choice> choices) const {
-    std::vector<Row> rows;
+    std::vector<data::Row> rows;
     for (const auto& choice : choices)
       for (const auto& option : choice.options)
         rows.push_back(read(formats_of({choice.asked.question, option}).at(format)).rows.at(0));
     std::vector<double> scores;
-    for (const auto& one : predict(Scoring::kNll, std::move(rows), *model_)) scores.push_back(one.nll);
+    for (const auto& one : predict(data::Scoring::kNll, std::move(rows), *model_)) scores.push_back(one.nll);
     return scores;
   }
 
-  const std::unique_ptr<CausalLm> model_ = testing::random_model(33, tokenizer().vocab_size());
+  const std::unique_ptr<models::CausalLm> model_ = testing::random_model(33, tokenizer().vocab_size());
 };
 
 INSTANTIATE_TEST_SUITE_P(Templates, Rankings,
-                         ::testing::Values(PromptTemplate::kPaper, PromptTemplate::kLlmAdapters, PromptTemplate::kChat,
-                                           PromptTemplate::kPlain),
+                         ::testing::Values(data::PromptTemplate::kPaper, data::PromptTemplate::kLlmAdapters,
+                                           data::PromptTemplate::kChat, data::PromptTemplate::kPlain),
                          [](const auto& form) { return std::string(config::name_of(form.param)); });
 
 TEST_P(Rankings, RankingsAndAnswersAreEqualInEveryFormat) {
@@ -276,12 +277,12 @@ TEST_P(Rankings, TheRightOptionDoesNotChangeTheChoice) {
 /// With weights near zero, all tokens are equally likely, so options with equally many tokens tie.
 TEST_P(Rankings, TheFirstOptionWinsATie) {
   const auto even = testing::make_model(
-      "olmoe", BaseDtype::kFloat32,
+      "olmoe", models::BaseDtype::kFloat32,
       {{"vocab_size", tokenizer().vocab_size()}, {"max_position_embeddings", 512}, {"initializer_range", 1e-30}});
   const std::vector<std::string> letters = {"B", "C", "D"};
   for (size_t by = 0; by < letters.size(); ++by) {
     const Choice choice{{"which?", "it is C"}, rotated(letters, by), "C"};
-    const auto got = predict(Scoring::kChoice, {choice_row("alpaca", choice)}, *even);
+    const auto got = predict(data::Scoring::kChoice, {choice_row("alpaca", choice)}, *even);
     EXPECT_EQ(got[0].ranked, choice.options[0]);
   }
 }

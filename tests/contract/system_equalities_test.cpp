@@ -12,45 +12,46 @@ namespace evenkeel {
 namespace {
 
 /// Implements local training without methods, servers or payloads. The optimiser is new in every round.
-AdapterState train_centrally(const TinyFederation& world, AdapterState adapters, int64_t rounds, int64_t top_k) {
+lora::AdapterState train_centrally(const TinyFederation& world, lora::AdapterState adapters, int64_t rounds,
+                                   int64_t top_k) {
   const auto& shard = world.shards[2];
   for (int64_t t = 0; t < rounds; ++t) {
     std::vector<at::Tensor> leaves;
     for (auto& [site, factors] : adapters)
       for (auto* tensor : {&factors.a, &factors.b}) leaves.push_back(tensor->requires_grad_(true));
-    AdamW adamw(leaves, world.training.optimizer);
+    train::AdamW adamw(leaves, world.training.optimizer);
     RandomStream stream(world.seed, "batches", static_cast<uint64_t>(t), 2);
     auto order = stream.permutation(static_cast<int64_t>(shard.size()));
     size_t next = 0;
-    for (int64_t step = 0; step < local_steps(world.training, static_cast<int64_t>(shard.size())); ++step) {
+    for (int64_t step = 0; step < train::local_steps(world.training, static_cast<int64_t>(shard.size())); ++step) {
       for (auto& leaf : leaves) leaf.mutable_grad() = at::zeros_like(leaf);
       for (int64_t micro = 0; micro < world.training.accumulation; ++micro) {
-        std::vector<Example> rows;
+        std::vector<data::Example> rows;
         for (int64_t i = 0; i < world.training.batch_size; ++i) {
           if (next == order.size()) order = stream.permutation(static_cast<int64_t>(shard.size())), next = 0;
           rows.push_back(shard[static_cast<size_t>(order[next++])]);
         }
-        ForwardOptions options;
+        models::ForwardOptions options;
         options.adapters = &adapters;
         options.router.top_k = top_k;
-        const auto loss = world.model->loss(pack_shared(rows), options);
+        const auto loss = world.model->loss(data::pack_shared(rows), options);
         (loss.sum / static_cast<double>(loss.count) / static_cast<double>(world.training.accumulation)).backward();
       }
       adamw.step();
     }
-    adapters = clone(adapters);
+    adapters = lora::clone(adapters);
   }
   return adapters;
 }
 
 TEST(FedIt, WithOneClientEqualsCentralTraining) {
   TinyFederation world;
-  world.gate_norm = RouterOptions().gate_norm;
+  world.gate_norm = nn::RouterOptions().gate_norm;
   world.training.local_epochs = 2;
   world.training.merge_tokens = 0;
   const auto method = make_method("fedit");
   auto state = method->initialize(world.server());
-  const auto central = train_centrally(world, clone(state.global.adapters), 3, world.clients[2].top_k);
+  const auto central = train_centrally(world, lora::clone(state.global.adapters), 3, world.clients[2].top_k);
   for (int64_t t = 0; t < 3; ++t) {
     const auto round = world.round(t, {2});
     state = method->aggregate(world.server(), state, round, world.train_all(*method, state, round));
@@ -73,7 +74,7 @@ TEST(UbSmoe, WithoutItsTwoMechanismsEqualsFedIt) {
 
 /// Runs three rounds of clients that all use `top_k` of the 6 experts. Returns the adapters, and in `pg_share` the
 /// share of experts that got a pseudo-gradient in the last round.
-AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share = nullptr) {
+lora::AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share = nullptr) {
   TinyFederation world;
   world.training.batch_size = 1;
   for (auto& client : world.clients) client.top_k = top_k;
@@ -143,7 +144,8 @@ TEST(UbSmoe, InjectsIntoIdleExpertsFromTheSecondRoundOn) {
 }
 
 /// Returns the gradients of the task loss of one client's rows with its own router options.
-AdapterState gradients(const TinyFederation& world, const std::string& toml, int64_t top_k, TensorMap* phi_grads) {
+lora::AdapterState gradients(const TinyFederation& world, const std::string& toml, int64_t top_k,
+                             TensorMap* phi_grads) {
   auto client = world.clients[0];
   client.top_k = top_k;
   const auto method = make_method("ub-smoe", toml);
@@ -151,12 +153,12 @@ AdapterState gradients(const TinyFederation& world, const std::string& toml, int
   auto setup = method->prepare(download, world.view(client, 0));
   for (auto& [site, factors] : setup.adapters) factors.a.requires_grad_(true), factors.b.requires_grad_(true);
   for (auto& [name, phi] : setup.extra_trainables) phi.requires_grad_(true);
-  ForwardOptions options;
+  models::ForwardOptions options;
   options.adapters = &setup.adapters;
   options.router = setup.router;
-  world.model->loss(pack(world.shards[0]), options).sum.backward();
+  world.model->loss(data::pack(world.shards[0]), options).sum.backward();
   for (auto& [name, phi] : setup.extra_trainables) (*phi_grads)[name] = phi.grad();
-  AdapterState result;
+  lora::AdapterState result;
   for (auto& [site, factors] : setup.adapters) result[site] = {factors.a.grad(), factors.b.grad(), {}, 1.0};
   return result;
 }
@@ -236,7 +238,7 @@ TEST(RankMethods, HetLoraWithEqualRanksAndNormsEqualsFedIt) {
   const auto het_state = het->initialize(world.server()), fedit_state = fedit->initialize(world.server());
   // The same upload with other signs has equal norms and unequal factors.
   auto one = world.train(*het, het_state, round, round.participants[0]);
-  std::vector<ClientUpdate> updates;
+  std::vector<methods::ClientUpdate> updates;
   for (const double sign : {1.0, -1.0, 1.0}) {
     auto payload = one.upload;
     for (auto& [site, factors] : payload.adapters) factors.b = factors.b * sign;
@@ -274,7 +276,7 @@ TEST(BaseChangingMethods, ManyRoundsEqualTheFloat64SumOfTheirChanges) {
 TEST(BaseChangingMethods, TheForwardPassUsesTheChange) {
   TinyFederation world;
   const auto state = world.run(*make_method("flora"), 2);
-  const auto batch = pack(world.shards[0]);
+  const auto batch = data::pack(world.shards[0]);
   const auto bare = world.model->hidden(batch, {});
   const auto changed = world.model->hidden(batch, {.base_change = &state.common.base_change});
   const auto as_adapter = world.model->hidden(batch, {.adapters = &state.common.base_change});
@@ -300,7 +302,8 @@ TEST(FedSb, InitialisesFromTheBestApproximationOfAFirstStep) {
   for (const auto& [site, fixed] : state.common.fixed) {
     const auto gradient = server.gradient_sum(site, {.rows = 170}).to(at::kDouble);
     const auto d = gradient.sign() * -server.lr;
-    const auto start = delta_weight(completed(state.global.adapters, state.common.fixed).at(site)).to(at::kDouble);
+    const auto start =
+        lora::delta_weight(lora::completed(state.global.adapters, state.common.fixed).at(site)).to(at::kDouble);
     const auto s = std::get<1>(at::linalg_svd(d, false));
     const int64_t rank = state.global.adapters.at(site).core.size(-1);
     const auto tail = s.narrow(-1, rank, s.size(-1) - rank).square().sum().sqrt().item<double>();

@@ -26,33 +26,33 @@ class Tasks : public ::testing::TestWithParam<std::string_view> {
       GTEST_SKIP() << (all_.path / family().name).string() << " is not there";
   }
 
-  static const TaskFamily& family() { return find_task_family(GetParam()); }
+  static const data::TaskFamily& family() { return data::find_task_family(GetParam()); }
 
-  RowOptions with(int64_t limit, uint64_t seed = 42) const {
+  data::RowOptions with(int64_t limit, uint64_t seed = 42) const {
     auto options = all_;
     options.limit = limit, options.seed = seed;
     return options;
   }
 
-  std::vector<TaskInfo> own_tasks() const {
-    auto all = tasks(all_);
-    std::erase_if(all, [](const TaskInfo& task) { return task.family != GetParam(); });
+  std::vector<data::TaskInfo> own_tasks() const {
+    auto all = data::tasks(all_);
+    std::erase_if(all, [](const data::TaskInfo& task) { return task.family != GetParam(); });
     return all;
   }
 
-  static std::vector<std::string> texts(std::span<const Row> rows) {
+  static std::vector<std::string> texts(std::span<const data::Row> rows) {
     std::vector<std::string> all;
     for (const auto& row : rows) all.push_back(row.instruction + "\n" + row.input + "\n" + row.output);
     return all;
   }
 
   const testing::TemporaryFolder own_;
-  RowOptions all_;
+  data::RowOptions all_;
 };
 
 std::vector<std::string_view> names_of_families() {
   std::vector<std::string_view> names;
-  for (const auto& family : task_families()) names.push_back(family.name);
+  for (const auto& family : data::task_families()) names.push_back(family.name);
   return names;
 }
 
@@ -60,22 +60,23 @@ INSTANTIATE_TEST_SUITE_P(All, Tasks, ::testing::ValuesIn(names_of_families()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Tasks, RowsDependOnTheSeed) {
-  EXPECT_EQ(texts(training_rows(GetParam(), with(9)).rows), texts(training_rows(GetParam(), with(9)).rows));
-  EXPECT_NE(texts(training_rows(GetParam(), with(9)).rows), texts(training_rows(GetParam(), with(9, 43)).rows));
+  EXPECT_EQ(texts(data::training_rows(GetParam(), with(9)).rows), texts(data::training_rows(GetParam(), with(9)).rows));
+  EXPECT_NE(texts(data::training_rows(GetParam(), with(9)).rows),
+            texts(data::training_rows(GetParam(), with(9, 43)).rows));
   for (const auto& task : own_tasks())
-    EXPECT_EQ(texts(test_rows(task, with(3)).rows), texts(test_rows(task, with(3)).rows)) << task.name;
+    EXPECT_EQ(texts(data::test_rows(task, with(3)).rows), texts(data::test_rows(task, with(3)).rows)) << task.name;
 }
 
 TEST_P(Tasks, LimitsAreRespected) {
-  EXPECT_EQ(training_rows(GetParam(), with(7)).rows.size(), 7u);
-  for (const auto& task : own_tasks()) EXPECT_EQ(test_rows(task, with(2)).rows.size(), 2u) << task.name;
+  EXPECT_EQ(data::training_rows(GetParam(), with(7)).rows.size(), 7u);
+  for (const auto& task : own_tasks()) EXPECT_EQ(data::test_rows(task, with(2)).rows.size(), 2u) << task.name;
 }
 
 TEST_P(Tasks, EveryRowHasAnAnswerAndALabel) {
-  for (const auto& key : label_keys(GetParam())) {
+  for (const auto& key : data::label_keys(GetParam())) {
     auto options = with(50);
     options.label = key;
-    for (const auto& row : training_rows(GetParam(), options).rows) {
+    for (const auto& row : data::training_rows(GetParam(), options).rows) {
       ASSERT_FALSE(row.answer.empty() || row.label.empty()) << row.instruction;
       ASSERT_FALSE(row.output.empty() && row.turns.empty()) << row.instruction;
     }
@@ -84,9 +85,9 @@ TEST_P(Tasks, EveryRowHasAnAnswerAndALabel) {
 
 TEST_P(Tasks, TheAnswerOfATestRowIsExtractedFromItsOutput) {
   for (const auto& task : own_tasks())
-    for (const auto& row : test_rows(task, with(50)).rows) {
-      if (task.scoring == Scoring::kChoice)
-        ASSERT_EQ(extract_answer(task, row, row.output, false), row.answer) << task.name << ": " << row.output;
+    for (const auto& row : data::test_rows(task, with(50)).rows) {
+      if (task.scoring == data::Scoring::kChoice)
+        ASSERT_EQ(data::extract_answer(task, row, row.output, false), row.answer) << task.name << ": " << row.output;
       else
         ASSERT_FALSE(row.references.empty()) << task.name << ": " << row.instruction;
     }
@@ -94,10 +95,10 @@ TEST_P(Tasks, TheAnswerOfATestRowIsExtractedFromItsOutput) {
 
 TEST_P(Tasks, GeneratedTestRowsAreNotTrainingRows) {
   if (!family().generates) GTEST_SKIP() << "rows are read from files";
-  const auto trained = texts(training_rows(GetParam(), with(0)).rows);
+  const auto trained = texts(data::training_rows(GetParam(), with(0)).rows);
   const std::set<std::string> seen(trained.begin(), trained.end());
   for (const auto& task : own_tasks())
-    for (const auto& text : texts(test_rows(task, with(0)).rows)) EXPECT_FALSE(seen.contains(text)) << text;
+    for (const auto& text : texts(data::test_rows(task, with(0)).rows)) EXPECT_FALSE(seen.contains(text)) << text;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kVocabulary = 37;
 
-std::unique_ptr<CausalLm> make_model(std::string_view family) {
+std::unique_ptr<models::CausalLm> make_model(std::string_view family) {
   const Json shape{{"vocab_size", kVocabulary},
                    {"hidden_size", 24},
                    {"intermediate_size", 20},
@@ -26,14 +26,14 @@ std::unique_ptr<CausalLm> make_model(std::string_view family) {
                    {"initializer_range", 0.2},
                    {"eos_token_id", 1},
                    {"pad_token_id", 0}};
-  return testing::example_model(family, shape, BaseDtype::kFloat32, 21);
+  return testing::example_model(family, shape, models::BaseDtype::kFloat32, 21);
 }
 
-std::vector<Example> make_rows(int64_t client, int64_t rows) {
+std::vector<data::Example> make_rows(int64_t client, int64_t rows) {
   RandomStream stream(77, "tiny federation", static_cast<uint64_t>(client));
-  std::vector<Example> shard;
+  std::vector<data::Example> shard;
   for (int64_t i = 0; i < rows; ++i) {
-    Example example;
+    data::Example example;
     const auto length = 5 + stream.below(7);
     for (uint64_t t = 0; t < length; ++t) example.ids.push_back(static_cast<int64_t>(stream.below(kVocabulary)));
     example.first_target = static_cast<int64_t>(1 + stream.below(length - 1));
@@ -64,7 +64,7 @@ TinyFederation::TinyFederation(std::string_view family) : model(make_model(famil
   training.optimizer.weight_decay = 0;
 }
 
-ServerView TinyFederation::server() const {
+methods::ServerView TinyFederation::server() const {
   const auto& spec = model->spec();
   return {.sites = sites,
           .moe_layers = spec.moe_layers,
@@ -74,16 +74,16 @@ ServerView TinyFederation::server() const {
           .scale = scale(),
           .lr = training.optimizer.lr,
           .seed = seed,
-          .gradient_sum = [this](const std::string& site, const GradientSample& sample) {
+          .gradient_sum = [this](const std::string& site, const methods::GradientSample& sample) {
             return gradient_sum(site, sample);
           }};
 }
 
 // Uses the first rows, where a run draws rows at random (fed/exchange/gradient_sums.cpp).
-at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientSample& sample) const {
-  const bool pooled = sample.from == SampleFrom::kPooled;
+at::Tensor TinyFederation::gradient_sum(const std::string& site, const methods::GradientSample& sample) const {
+  const bool pooled = sample.from == methods::SampleFrom::kPooled;
   const auto count = static_cast<int64_t>(clients.size());
-  std::map<int64_t, std::pair<int64_t, std::vector<const Example*>>> lists;  // K_c and rows, by K_c or by client
+  std::map<int64_t, std::pair<int64_t, std::vector<const data::Example*>>> lists;  // K_c and rows, by K_c or by client
   int64_t left = sample.rows;
   for (const auto& client : clients) {
     auto& [top_k, rows] = lists[pooled ? client.top_k : client.id];
@@ -94,19 +94,20 @@ at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientS
   }
   at::Tensor sum;
   for (const auto& [key, list] : lists) {
-    const GradientRows rows{list.second, 3, {.top_k = list.first, .gate_norm = gate_norm}};
-    const auto part = weight_gradients(*model, {{site, sites.at(site)}}, rows).at(site);
+    const train::GradientRows rows{list.second, 3, {.top_k = list.first, .gate_norm = gate_norm}};
+    const auto part = train::weight_gradients(*model, {{site, sites.at(site)}}, rows).at(site);
     sum = sum.defined() ? sum + part : part;
   }
   return sum;
 }
 
-ClientView TinyFederation::view(const ClientProfile& client, int64_t round) const {
-  static const Common kNothing{};
+methods::ClientView TinyFederation::view(const methods::ClientProfile& client, int64_t round) const {
+  static const methods::Common kNothing{};
   return view(client, round, kNothing);
 }
 
-ClientView TinyFederation::view(const ClientProfile& client, int64_t round, const Common& common) const {
+methods::ClientView TinyFederation::view(const methods::ClientProfile& client, int64_t round,
+                                         const methods::Common& common) const {
   return {.client = client,
           .sites = sites,
           .common = common,
@@ -117,8 +118,8 @@ ClientView TinyFederation::view(const ClientProfile& client, int64_t round, cons
           .memory = memory};
 }
 
-RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids) const {
-  RoundView view{.round = number};
+methods::RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids) const {
+  methods::RoundView view{.round = number};
   for (const int64_t id : ids) view.participants.push_back(clients[static_cast<size_t>(id)]);
   if (ids.empty()) view.participants = clients;
   double rows = 0;
@@ -127,17 +128,18 @@ RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids)
   return view;
 }
 
-LocalResult TinyFederation::train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
-                                  const ClientProfile& client) const {
+train::LocalResult TinyFederation::train(const methods::FederatedMethod& method, const methods::ServerState& state,
+                                         const methods::RoundView& round, const methods::ClientProfile& client) const {
   const auto download = method.broadcast(state, client, round);
-  return train_locally(*model, method,
-                       {download, view(client, round.round, state.common), shards[static_cast<size_t>(client.id)]},
-                       training);
+  return train::train_locally(
+      *model, method, {download, view(client, round.round, state.common), shards[static_cast<size_t>(client.id)]},
+      training);
 }
 
-std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& method, const ServerState& state,
-                                                    const RoundView& round) const {
-  std::vector<ClientUpdate> updates;
+std::vector<methods::ClientUpdate> TinyFederation::train_all(const methods::FederatedMethod& method,
+                                                             const methods::ServerState& state,
+                                                             const methods::RoundView& round) const {
+  std::vector<methods::ClientUpdate> updates;
   for (const auto& client : round.participants) {
     auto result = train(method, state, round, client);
     updates.push_back({.client = client, .payload = std::move(result.upload), .steps = result.steps});
@@ -145,34 +147,35 @@ std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& metho
   return updates;
 }
 
-ServerState TinyFederation::aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
-                                      const Uploads& uploads) const {
+methods::ServerState TinyFederation::aggregate(const methods::FederatedMethod& method,
+                                               const methods::ServerState& state, const methods::RoundView& round,
+                                               const methods::Uploads& uploads) const {
   auto next = method.aggregate(server(), state, round, uploads);
-  gain_base_delta(next, TransportDtype::kFloat32);
+  methods::gain_base_delta(next, lora::TransportDtype::kFloat32);
   return next;
 }
 
-ServerState TinyFederation::run(const FederatedMethod& method, int64_t rounds) const {
+methods::ServerState TinyFederation::run(const methods::FederatedMethod& method, int64_t rounds) const {
   auto state = method.initialize(server());
   for (int64_t t = 0; t < rounds; ++t) state = aggregate(method, state, round(t), train_all(method, state, round(t)));
   return state;
 }
 
-std::unique_ptr<FederatedMethod> make_method(std::string_view name, const std::string& toml) {
-  return find_method(name).make(config::Table::parse(toml, "test"));
+std::unique_ptr<methods::FederatedMethod> make_method(std::string_view name, const std::string& toml) {
+  return methods::find_method(name).make(config::Table::parse(toml, "test"));
 }
 
-std::map<std::string, at::Tensor> effect(const ServerState& state) {
+std::map<std::string, at::Tensor> effect(const methods::ServerState& state) {
   std::map<std::string, at::Tensor> sums;
-  const auto add = [&](const AdapterState& adapters) {
+  const auto add = [&](const lora::AdapterState& adapters) {
     for (const auto& [site, factors] : adapters) {
-      const auto delta = delta_weight(factors).to(at::kDouble);
+      const auto delta = lora::delta_weight(factors).to(at::kDouble);
       auto& sum = sums[site];
       sum = sum.defined() ? sum + delta : delta;
     }
   };
   add(state.common.base_change);
-  add(completed(state.global.adapters, state.common.fixed));
+  add(lora::completed(state.global.adapters, state.common.fixed));
   return sums;
 }
 
@@ -180,14 +183,14 @@ bool same(const at::Tensor& x, const at::Tensor& y) {
   return x.defined() == y.defined() && (!x.defined() || x.equal(y));
 }
 
-bool equal(const AdapterState& left, const AdapterState& right) {
+bool equal(const lora::AdapterState& left, const lora::AdapterState& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const auto& x, const auto& y) {
     return x.first == y.first && same(x.second.a, y.second.a) && same(x.second.b, y.second.b) &&
            same(x.second.core, y.second.core);
   });
 }
 
-double difference(const AdapterState& left, const AdapterState& right) {
+double difference(const lora::AdapterState& left, const lora::AdapterState& right) {
   double largest = 0;
   for (const auto& [site, factors] : left) {
     const auto& other = right.at(site);

@@ -19,44 +19,45 @@ namespace evenkeel {
 struct TinyFederation {
   explicit TinyFederation(std::string_view family = "olmoe");
 
-  ServerView server() const;
-  at::Tensor gradient_sum(const std::string& site, const GradientSample& sample) const;
-  ClientView view(const ClientProfile& client, int64_t round, const Common& common) const;
+  methods::ServerView server() const;
+  at::Tensor gradient_sum(const std::string& site, const methods::GradientSample& sample) const;
+  methods::ClientView view(const methods::ClientProfile& client, int64_t round, const methods::Common& common) const;
   /// Returns the view for a method without shared state.
-  ClientView view(const ClientProfile& client, int64_t round) const;
-  LoraScale scale() const { return {.alpha = 6, .rank = rank}; }
+  methods::ClientView view(const methods::ClientProfile& client, int64_t round) const;
+  lora::LoraScale scale() const { return {.alpha = 6, .rank = rank}; }
   /// Returns a round of all clients, or of the listed ones, weighted by their numbers of rows.
-  RoundView round(int64_t number, const std::vector<int64_t>& ids = {}) const;
-  LocalResult train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
-                    const ClientProfile& client) const;
-  std::vector<ClientUpdate> train_all(const FederatedMethod& method, const ServerState& state,
-                                      const RoundView& round) const;
+  methods::RoundView round(int64_t number, const std::vector<int64_t>& ids = {}) const;
+  train::LocalResult train(const methods::FederatedMethod& method, const methods::ServerState& state,
+                           const methods::RoundView& round, const methods::ClientProfile& client) const;
+  std::vector<methods::ClientUpdate> train_all(const methods::FederatedMethod& method,
+                                               const methods::ServerState& state,
+                                               const methods::RoundView& round) const;
   /// Returns the method's aggregate of the uploads, with its change of the base added to the shared state.
-  ServerState aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
-                        const Uploads& uploads) const;
+  methods::ServerState aggregate(const methods::FederatedMethod& method, const methods::ServerState& state,
+                                 const methods::RoundView& round, const methods::Uploads& uploads) const;
   /// Runs `rounds` rounds of all clients from the initial state.
-  ServerState run(const FederatedMethod& method, int64_t rounds) const;
+  methods::ServerState run(const methods::FederatedMethod& method, int64_t rounds) const;
 
-  std::unique_ptr<CausalLm> model;
-  Sites sites;
-  std::vector<ClientProfile> clients;  ///< K = 1, 2, 3, 3
-  std::vector<std::vector<Example>> shards;
-  LocalTraining training;
+  std::unique_ptr<models::CausalLm> model;
+  lora::Sites sites;
+  std::vector<methods::ClientProfile> clients;  ///< K = 1, 2, 3, 3
+  std::vector<std::vector<data::Example>> shards;
+  train::LocalTraining training;
   int64_t rank = 4;
-  GateNorm gate_norm = GateNorm::kRenormSelected;
+  nn::GateNorm gate_norm = nn::GateNorm::kRenormSelected;
   uint64_t seed = 11;
   mutable TensorMap memory;
 };
 
 /// Returns the method `name` with the keys of `toml`.
-std::unique_ptr<FederatedMethod> make_method(std::string_view name, const std::string& toml = "");
+std::unique_ptr<methods::FederatedMethod> make_method(std::string_view name, const std::string& toml = "");
 
 /// Returns the change of every weight in a state: change of the base and adapters together, [*, out, in] float64.
-std::map<std::string, at::Tensor> effect(const ServerState& state);
+std::map<std::string, at::Tensor> effect(const methods::ServerState& state);
 
 /// Returns whether all factors are equal bit for bit.
-bool equal(const AdapterState& left, const AdapterState& right);
+bool equal(const lora::AdapterState& left, const lora::AdapterState& right);
 /// Returns the largest absolute difference of any factor.
-double difference(const AdapterState& left, const AdapterState& right);
+double difference(const lora::AdapterState& left, const lora::AdapterState& right);
 
 }  // namespace evenkeel

@@ -12,12 +12,12 @@
 namespace evenkeel {
 namespace {
 
-const LoraFactors kFirst = first_update(), kSecond = second_update();
+const lora::LoraFactors kFirst = first_update(), kSecond = second_update();
 // Singular values of their mean, the energy of the first one, and the best approximation of rank 1.
 constexpr double kLargest = 1.5962912, kSmallest = 1.0962912, kEnergyOfTheFirst = .67950549;
 const Rows kBestOfRank1{{.29642383, -.05708601}, {1.53920519, -.29642383}};
 
-at::Tensor effect_at_site(const ServerState& state) { return effect(state).at(kSite); }
+at::Tensor effect_at_site(const methods::ServerState& state) { return effect(state).at(kSite); }
 
 TEST(TwoClients, FedItMultipliesTheMeans) {
   const auto next = OneSite("fedit").aggregate({kFirst, kSecond});
@@ -30,15 +30,16 @@ TEST(TwoClients, FedExPutsTheResidualIntoTheBase) {
   const auto next = OneSite("fedex-lora").aggregate({kFirst, kSecond});
   const auto& residual = next.global.base_delta.at(kSite);
   EXPECT_EQ(residual.rank(), 1) << "(C - 1) r";
-  expect_near(delta_weight(residual), {{-.5, .75}, {.5, -.75}});
+  expect_near(lora::delta_weight(residual), {{-.5, .75}, {.5, -.75}});
   expect_near(effect_at_site(next), kMeanUpdate);
 }
 
 TEST(TwoClients, FedExResidualHasTheShapeOfTheWeight) {
   OneSite world("fedex-lora");
   world.sites.at(kSite).in = 3;
-  const LoraFactors first{.a = matrix({{1, 2, 0}}), .b = kFirst.b}, second{.a = matrix({{3, -1, 4}}), .b = kSecond.b};
-  const auto residual = delta_weight(world.aggregate({first, second}).global.base_delta.at(kSite));
+  const lora::LoraFactors first{.a = matrix({{1, 2, 0}}), .b = kFirst.b},
+      second{.a = matrix({{3, -1, 4}}), .b = kSecond.b};
+  const auto residual = lora::delta_weight(world.aggregate({first, second}).global.base_delta.at(kSite));
   const auto weight = at::zeros({2, 3});
   EXPECT_NO_THROW(weight + residual);
   EXPECT_ANY_THROW(weight + residual.t());
@@ -56,7 +57,7 @@ TEST(TwoClients, FloraStacksTheFactorsWithWeightAndScaleOnA) {
 }
 
 TEST(TwoClients, SingularValuesAreComputedFromTheStack) {
-  const auto svd = product_svd(OneSite("flora").aggregate({kFirst, kSecond}).global.base_delta.at(kSite));
+  const auto svd = lora::product_svd(OneSite("flora").aggregate({kFirst, kSecond}).global.base_delta.at(kSite));
   expect_near(svd.s.unsqueeze(0), {{kLargest, kSmallest}}, 1e-7);
   const auto energy = svd.s.square();
   EXPECT_NEAR((energy[0] / energy.sum()).item<double>(), kEnergyOfTheFirst, 1e-8);
@@ -81,13 +82,13 @@ TEST(TwoClients, FlexLoraSendsTheBestFactorsOfAClientsRank) {
   const auto download = world.method->broadcast(next, world.client(0), world.round());
   const auto setup = world.method->prepare(download, world.view(world.client(0), next.common));
   EXPECT_EQ(setup.adapters.at(kSite).scaling, 3);
-  expect_near(delta_weight(setup.adapters.at(kSite)), kBestOfRank1);
+  expect_near(lora::delta_weight(setup.adapters.at(kSite)), kBestOfRank1);
 }
 
 TEST(TwoClients, HetLoraWeighsByTheNormsOfTheProducts) {
   const auto next = OneSite("hetlora").aggregate({kFirst, kSecond}).global.adapters.at(kSite);
-  EXPECT_NEAR(squared_product_norm(kFirst), 5, 1e-12);
-  EXPECT_NEAR(squared_product_norm(kSecond), 10, 1e-12);
+  EXPECT_NEAR(lora::squared_product_norm(kFirst), 5, 1e-12);
+  EXPECT_NEAR(lora::squared_product_norm(kSecond), 10, 1e-12);
   expect_near(next.a, {{2.17157288, .24264069}});
   expect_near(next.b, {{.41421356}, {.58578644}});
 }
@@ -124,10 +125,10 @@ at::Tensor weights_of_client_0(const std::string& toml) {
   server.moe_layers = {kLayer};
   server.num_experts = 4;
   const std::vector<std::vector<int64_t>> counts{{6, 2, 1, 1}, {8, 6, 4, 2}};
-  std::vector<ClientUpdate> updates;
+  std::vector<methods::ClientUpdate> updates;
   for (int64_t id = 0; id < 2; ++id) {
     const float value = id == 0 ? 1 : 0;
-    Payload payload{.adapters = {{kSite, {.a = at::full({4, 1, 3}, value), .b = at::full({4, 2, 1}, value)}}}};
+    lora::Payload payload{.adapters = {{kSite, {.a = at::full({4, 1, 3}, value), .b = at::full({4, 2, 1}, value)}}}};
     payload.extras[kLayer + ".counts"] = at::tensor(counts[static_cast<size_t>(id)], at::kInt);
     payload.extras[kLayer + ".tokens"] = at::scalar_tensor(10, at::kInt);
     updates.push_back({world.client(id), payload, 1});
@@ -150,13 +151,13 @@ double extra_loss(const std::string& toml, const Rows& scores, int64_t top_k) {
   auto client = world.client(0);
   client.top_k = top_k;
   const auto logits_TE = matrix(scores, at::kDouble);
-  const auto chosen = route(logits_TE, {.top_k = top_k}, {}, false).experts.flatten();
-  const std::vector<RoutingByLayer> micro_batches{
+  const auto chosen = nn::route(logits_TE, {.top_k = top_k}, {}, false).experts.flatten();
+  const std::vector<nn::RoutingByLayer> micro_batches{
       {{kLayer, {.router_logits = logits_TE, .counts = at::bincount(chosen, {}, 4), .tokens = logits_TE.size(0)}}}};
-  const Common nothing{};
+  const methods::Common nothing{};
   const auto view = world.view(client, nothing);
-  LocalSetup setup;
-  Metrics metrics;
+  methods::LocalSetup setup;
+  methods::Metrics metrics;
   return world.method->extra_loss({view, {}, setup, micro_batches, 0.1, metrics}).item<double>();
 }
 
@@ -177,7 +178,9 @@ TEST(FedSb, InitialisesFromTheSignsOfTheGradient) {
   world.sites.at(kSite).in = 3;
   auto server = world.server();
   server.lr = 2e-4;
-  server.gradient_sum = [](const std::string&, const GradientSample&) { return matrix({{1, -2, 3}, {-4, 5, -6}}); };
+  server.gradient_sum = [](const std::string&, const methods::GradientSample&) {
+    return matrix({{1, -2, 3}, {-4, 5, -6}});
+  };
   const auto state = world.method->initialize(server);
   const auto& fixed = state.common.fixed.at(kSite);
   const double root_half = std::sqrt(.5), root_third = std::sqrt(1.0 / 3);
@@ -190,9 +193,9 @@ TEST(FedSb, InitialisesFromTheSignsOfTheGradient) {
 TEST(FedSb, AveragesTheCores) {
   OneSite world("fed-sb");
   auto server = world.server();
-  server.gradient_sum = [](const std::string&, const GradientSample&) { return matrix({{1, 1}, {1, 1}}); };
-  const RoundView round{.participants = {world.client(0), world.client(1)}, .weights = {.25, .75}};
-  std::vector<ClientUpdate> updates;
+  server.gradient_sum = [](const std::string&, const methods::GradientSample&) { return matrix({{1, 1}, {1, 1}}); };
+  const methods::RoundView round{.participants = {world.client(0), world.client(1)}, .weights = {.25, .75}};
+  std::vector<methods::ClientUpdate> updates;
   for (const double core : {.001, .003})
     updates.push_back({round.participants[updates.size()], {.adapters = {{kSite, {.core = matrix({{core}})}}}}, 1});
   const auto next = world.method->aggregate(server, world.method->initialize(server), round, updates);

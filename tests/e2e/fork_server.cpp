@@ -50,7 +50,7 @@ bool receive(std::vector<char>& words, Streams& streams) {
   arguments[0] = program;
   const int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
-  evenkeel::run_and_exit(count, arguments.data());
+  evenkeel::apps::run_and_exit(count, arguments.data());
 }
 
 }  // namespace

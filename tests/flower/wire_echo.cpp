@@ -31,7 +31,7 @@
 namespace {
 
 using namespace evenkeel;
-using namespace evenkeel::wire;
+using namespace evenkeel::flower;
 using Clock = std::chrono::steady_clock;
 using Flags = std::map<std::string, std::string>;
 
@@ -74,15 +74,15 @@ class Array {
 struct Memory {
   std::string spool{};
   std::vector<Array> arrays{};
-  std::vector<ArrayHead> heads{};
+  std::vector<flower::ArrayHead> heads{};
 
-  ReceiveBuffers places(const Content& content) {
+  flower::ReceiveBuffers places(const flower::Content& content) {
     if (heads != content.heads()) {
       heads = content.heads();
       arrays.clear();
       for (const auto& head : heads) arrays.emplace_back(head.bytes(), spool);
     }
-    ReceiveBuffers places;
+    flower::ReceiveBuffers places;
     for (const auto& array : arrays) places.arrays.emplace_back(array.bytes());
     return places;
   }
@@ -92,10 +92,10 @@ struct Memory {
       for (auto& byte : array.bytes()) byte ^= kChange;
   }
 
-  Arrays packed(size_t chunk_bytes) const {
-    std::vector<ArrayData> data;
+  flower::Arrays packed(size_t chunk_bytes) const {
+    std::vector<flower::ArrayData> data;
     for (size_t i = 0; i < arrays.size(); ++i) data.push_back({.head = heads[i], .pieces = {arrays[i].bytes()}});
-    return pack_arrays(std::move(data), {.chunk_bytes = chunk_bytes});
+    return flower::pack_arrays(std::move(data), {.chunk_bytes = chunk_bytes});
   }
 };
 
@@ -109,16 +109,17 @@ uint64_t number(const Flags& flags, const std::string& name, uint64_t otherwise)
 
 // ---- node
 
-void answer(NodeLink& link, const Instruction& instruction, Memory& memory, size_t chunk_bytes, bool die) {
+void answer(flower::NodeLink& link, const flower::Instruction& instruction, Memory& memory, size_t chunk_bytes,
+            bool die) {
   const auto begin = Clock::now();
-  const Content content = link.receive(instruction, [&](const Content& c) { return memory.places(c); });
+  const flower::Content content = link.receive(instruction, [&](const flower::Content& c) { return memory.places(c); });
   const double down_s = seconds_since(begin);
   if (die) std::quick_exit(9);
   memory.change();
   const auto back = Clock::now();
-  Content reply;
+  flower::Content reply;
   if (content.has("config")) reply.add("config", content.config());
-  reply.add("metrics", Metrics{{"num-examples", int64_t{1}}, {"native", int64_t{1}}, {"down-s", down_s}});
+  reply.add("metrics", flower::Metrics{{"num-examples", int64_t{1}}, {"native", int64_t{1}}, {"down-s", down_s}});
   reply.add("arrays", memory.packed(chunk_bytes));
   link.reply(instruction, reply);
   print({{"group", instruction.metadata.group},
@@ -130,15 +131,15 @@ void answer(NodeLink& link, const Instruction& instruction, Memory& memory, size
 void be_a_node(const Flags& flags, const std::string& key) {
   const std::string server = flags.at("server");
   const size_t colon = server.rfind(':');
-  NodeOptions options{.server = {.host = server.substr(0, colon), .port = std::stoi(server.substr(colon + 1))},
-                      .key_file = key,
-                      .heartbeat_s = flags.contains("count") ? 30.0 : 10.0,
-                      .poll_s = flags.contains("count") ? 0.5 : 0.05};
+  flower::NodeOptions options{.server = {.host = server.substr(0, colon), .port = std::stoi(server.substr(colon + 1))},
+                              .key_file = key,
+                              .heartbeat_s = flags.contains("count") ? 30.0 : 10.0,
+                              .poll_s = flags.contains("count") ? 0.5 : 0.05};
   if (flags.contains("ca"))
     options.server.ca_file = flags.at("ca");
   else
     options.server.insecure = true;
-  NodeLink link(options);
+  flower::NodeLink link(options);
   link.join();
   print({{"node", std::to_string(link.id())}});
   Memory memory{.spool = text(flags, "spool")};
@@ -151,7 +152,7 @@ void be_a_node(const Flags& flags, const std::string& key) {
     try {
       answer(link, *instruction, memory, number(flags, "chunk", size_t{16} << 20), flags.contains("die-after"));
       ++done;
-    } catch (const RunOver&) {
+    } catch (const flower::RunOver&) {
       print({{"over", instruction->metadata.group}});
     }
   }
@@ -167,7 +168,7 @@ int run_nodes(const Flags& flags) {
   std::vector<std::jthread> nodes;
   for (uint64_t i = 0; i < number(flags, "count", 1); ++i) {
     const std::string key = concat(flags.at("key"), ".", i);
-    make_key(key);
+    flower::make_key(key);
     nodes.emplace_back([&flags, key] {
       try {
         be_a_node(flags, key);
@@ -207,7 +208,8 @@ bool is_changed(const Memory& sent, const Memory& back) {
 }
 
 /// Waits until `count` nodes are online. Returns all of them, or the next `active` ones in the order of rounds.
-std::vector<uint64_t> wait_for_nodes(const Coordinator& coordinator, uint64_t count, uint64_t active, uint64_t round) {
+std::vector<uint64_t> wait_for_nodes(const flower::Coordinator& coordinator, uint64_t count, uint64_t active,
+                                     uint64_t round) {
   while (true) {
     std::vector<uint64_t> online;
     for (const auto& node : coordinator.nodes())
@@ -222,18 +224,19 @@ std::vector<uint64_t> wait_for_nodes(const Coordinator& coordinator, uint64_t co
   }
 }
 
-bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory, uint64_t round) {
+bool exchange(flower::Coordinator& coordinator, const Flags& flags, const Memory& memory, uint64_t round) {
   const auto nodes = wait_for_nodes(coordinator, number(flags, "nodes", 1), number(flags, "active", 1'000'000), round);
   const auto begin = Clock::now();
-  const Arrays packed = memory.packed(number(flags, "chunk", size_t{16} << 20));
+  const flower::Arrays packed = memory.packed(number(flags, "chunk", size_t{16} << 20));
   const double hash_s = seconds_since(begin);
   for (const uint64_t node : nodes) {
-    Content content;
+    flower::Content content;
     content.add("arrays", packed);
-    content.add("config", Config{{"server-round", static_cast<int64_t>(round)}, {"node", std::to_string(node)}});
+    content.add("config",
+                flower::Config{{"server-round", static_cast<int64_t>(round)}, {"node", std::to_string(node)}});
     auto place = std::make_shared<Memory>(Memory{.spool = text(flags, "spool")});
-    coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const Content& c) {
-                                       ReceiveBuffers places = place->places(c);
+    coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const flower::Content& c) {
+                                       flower::ReceiveBuffers places = place->places(c);
                                        places.owner = place;
                                        return places;
                                      }});
@@ -241,7 +244,7 @@ bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory
   bool good = true;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const auto arrival = coordinator.wait(Clock::now() + std::chrono::seconds(1500));
-    if (!arrival || arrival->kind != Arrival::Kind::kReply) {
+    if (!arrival || arrival->kind != flower::Arrival::Kind::kReply) {
       print({{"round", round}, {"failed", arrival ? arrival->reason : "nothing came"}});
       return false;
     }
@@ -260,18 +263,18 @@ bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory
 }
 
 int run_serve(const Flags& flags) {
-  CoordinatorOptions options{.port = static_cast<int>(number(flags, "port", 0)),
-                             .insecure = !flags.contains("certificate"),
-                             .folder = flags.at("folder"),
-                             .threads = 32};
+  flower::CoordinatorOptions options{.port = static_cast<int>(number(flags, "port", 0)),
+                                     .insecure = !flags.contains("certificate"),
+                                     .folder = flags.at("folder"),
+                                     .threads = 32};
   if (flags.contains("allow"))
-    options.allowed = read_allow_list(flags.at("allow"));
+    options.allowed = flower::read_allow_list(flags.at("allow"));
   else
     options.open = true;
-  if (flags.contains("certificate")) options.tls = TlsFiles{flags.at("certificate"), flags.at("tls-key")};
+  if (flags.contains("certificate")) options.tls = flower::TlsFiles{flags.at("certificate"), flags.at("tls-key")};
   if (flags.contains("fab"))
     options.fab = flags.at("fab"), options.fab_id = flags.at("fab-id"), options.fab_version = "1.0.0";
-  Coordinator coordinator(options);
+  flower::Coordinator coordinator(options);
   print({{"port", coordinator.port()}});
   const Memory memory = made(number(flags, "bytes", 1'000'000), number(flags, "arrays", 4), text(flags, "spool"));
   bool good = true;
@@ -286,7 +289,7 @@ int main(int count, char** words) {
   try {
     const std::string mode = count > 1 ? words[1] : "";
     if (mode == "keygen" && count == 4) {
-      std::cout << openssh_line(make_key(words[2]).public_key(), words[3]) << "\n";
+      std::cout << flower::openssh_line(flower::make_key(words[2]).public_key(), words[3]) << "\n";
       return 0;
     }
     Flags flags;

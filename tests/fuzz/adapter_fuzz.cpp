@@ -8,17 +8,17 @@ namespace {
 
 using namespace evenkeel;
 
-const Sites& sites() {
-  static const Sites sites = [] {
+const lora::Sites& sites() {
+  static const lora::Sites sites = [] {
     const std::vector<std::string> targets{"q_proj", "up_proj"};
-    return load_model(fuzz::small_model(fuzz::folder() / "model"))->sites(targets);
+    return models::load_model(fuzz::small_model(fuzz::folder() / "model"))->sites(targets);
   }();
   return sites;
 }
 
 std::string fitting_adapter() {
-  save_peft_adapter(fuzz::folder() / "fitting", make_adapters(sites(), 2, 1.0, 7), sites(),
-                    {.base_model = "small", .alpha = 2, .rank = 2});
+  lora::save_peft_adapter(fuzz::folder() / "fitting", lora::make_adapters(sites(), 2, 1.0, 7), sites(),
+                          {.base_model = "small", .alpha = 2, .rank = 2});
   return read_file(fuzz::folder() / "fitting/adapter_model.safetensors");
 }
 
@@ -27,7 +27,7 @@ std::string fitting_adapter() {
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   static const std::string fitting = fitting_adapter();
   const auto end = input.find('\0');
-  write("adapter_config.json", input.substr(0, end));
-  write("adapter_model.safetensors", end == std::string_view::npos ? fitting : input.substr(end + 1));
-  load_peft_adapter(folder(), sites());
+  fuzz::write("adapter_config.json", input.substr(0, end));
+  fuzz::write("adapter_model.safetensors", end == std::string_view::npos ? fitting : input.substr(end + 1));
+  lora::load_peft_adapter(fuzz::folder(), sites());
 }

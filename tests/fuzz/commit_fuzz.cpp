@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  write("commit.json", resealed(input));
-  const Checkpoint checkpoint(folder());
+  fuzz::write("commit.json", fuzz::resealed(input));
+  const fed::Checkpoint checkpoint(fuzz::folder());
   checkpoint.last();
 }

@@ -4,10 +4,10 @@
 
 namespace {
 
-evenkeel::ExperimentConfig read(std::string_view text, std::string_view setting) {
+evenkeel::fed::ExperimentConfig read(std::string_view text, std::string_view setting) {
   auto table = evenkeel::config::Table::parse(text, "run.toml");
   if (!setting.empty()) table.set(setting);
-  return evenkeel::ExperimentConfig::read(table);
+  return evenkeel::fed::ExperimentConfig::read(table);
 }
 
 }  // namespace
@@ -16,5 +16,5 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto end = input.rfind('\n');
   const auto setting = end == std::string_view::npos ? std::string_view() : input.substr(end + 1);
   const auto text = read(input.substr(0, end), setting).text();
-  if (read(text, {}).text() != text) finding("a config that does not read back equal", text);
+  if (read(text, {}).text() != text) fuzz::finding("a config that does not read back equal", text);
 }

@@ -16,14 +16,14 @@ namespace {
 
 using namespace evenkeel;
 
-const Sites& sites() {
-  static const Sites all{{"model.layers.0.q", {0, 3, 2, {}}}, {"model.layers.0.up", {2, 3, 4, "model.layers.0"}}};
+const lora::Sites& sites() {
+  static const lora::Sites all{{"model.layers.0.q", {0, 3, 2, {}}}, {"model.layers.0.up", {2, 3, 4, "model.layers.0"}}};
   return all;
 }
 
-const Payload& expected() {
-  static const Payload payload{.adapters = make_adapters(sites(), 2, 1.0, 1),
-                               .extras = {{"model.layers.0.counts", at::zeros({2}, at::kInt)}}};
+const lora::Payload& expected() {
+  static const lora::Payload payload{.adapters = lora::make_adapters(sites(), 2, 1.0, 1),
+                                     .extras = {{"model.layers.0.counts", at::zeros({2}, at::kInt)}}};
   return payload;
 }
 
@@ -32,15 +32,15 @@ const char* numpy_type(at::ScalarType type) {
 }
 
 /// Returns the records of the payload without its data.
-wire::Content content_of(std::string_view header, std::string_view payload) {
-  wire::Config record{
-      {"version", kEnvelopeVersion}, {"run", "run"}, {"kind", "reply"}, {"header", std::string(header)}};
-  wire::Content content;
+flower::Content content_of(std::string_view header, std::string_view payload) {
+  flower::Config record{
+      {"version", flower::kEnvelopeVersion}, {"run", "run"}, {"kind", "reply"}, {"header", std::string(header)}};
+  flower::Content content;
   if (!payload.empty()) {
-    const auto packing = pack_payload(payload, "the input");
-    record.set("head", wire::Bytes{packing.head});
+    const auto packing = lora::pack_payload(payload, "the input");
+    record.set("head", flower::Bytes{packing.head});
     record.set("layout", packing.layout);
-    wire::Arrays arrays;
+    flower::Arrays arrays;
     for (const auto& array : packing.arrays)
       arrays.heads.push_back({.name = array.name, .dtype = numpy_type(array.type), .shape = {array.numel()}});
     content.add("arrays", std::move(arrays));
@@ -49,7 +49,7 @@ wire::Content content_of(std::string_view header, std::string_view payload) {
   return content;
 }
 
-void place(const wire::ReceiveBuffers& places, std::string_view data) {
+void place(const flower::ReceiveBuffers& places, std::string_view data) {
   for (const auto array : places.arrays) {
     const size_t bytes = std::min(array.size(), data.size());
     std::memcpy(array.data(), data.data(), bytes);
@@ -62,19 +62,20 @@ void place(const wire::ReceiveBuffers& places, std::string_view data) {
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const size_t end = std::min(input.find('\0'), input.size());
   const auto payload = input.substr(std::min(end + 1, input.size()));
-  IncomingEnvelope incoming("the input", [](const Envelope&, int64_t bytes) {
+  flower::IncomingEnvelope incoming("the input", [](const flower::Envelope&, int64_t bytes) {
     EK_CHECK(bytes < (1 << 20), kData, "an envelope of ", bytes, " bytes");
   });
   const auto content = content_of(input.substr(0, end), payload);
   const auto places = incoming.allocator()(content);
-  if (!payload.empty()) place(places, payload.substr(std::min(payload.size(), pack_payload(payload, "x").head.size())));
+  if (!payload.empty())
+    place(places, payload.substr(std::min(payload.size(), lora::pack_payload(payload, "x").head.size())));
   const auto& envelope = incoming.envelope();
-  const auto message = from_parts(envelope.header, envelope.payload_N, "the input");
-  const auto* reply = std::get_if<Reply>(&message);
-  const auto* encoded = reply ? encoded_payload(reply->upload) : nullptr;
+  const auto message = fed::from_parts(envelope.header, envelope.payload_N, "the input");
+  const auto* reply = std::get_if<fed::Reply>(&message);
+  const auto* encoded = reply ? fed::encoded_payload(reply->upload) : nullptr;
   if (!encoded) return;
-  const auto sent = decode(encoded->bytes, "the input");
-  check_download(sent, sites(), {.rank = 2, .delta_rank = 4, .values = 1000}, "the input");
-  check_upload(sent, expected(), 2, "the input");
-  if (!std::isfinite(update_norm(sent, expected()))) finding("a finite update moves without end", {});
+  const auto sent = lora::decode(encoded->bytes, "the input");
+  fed::check_download(sent, sites(), {.rank = 2, .delta_rank = 4, .values = 1000}, "the input");
+  fed::check_upload(sent, expected(), 2, "the input");
+  if (!std::isfinite(fed::update_norm(sent, expected()))) fuzz::finding("a finite update moves without end", {});
 }

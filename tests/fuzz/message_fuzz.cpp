@@ -16,20 +16,20 @@ at::Tensor bytes_of(std::string_view input) {
   return bytes_N;
 }
 
-at::Tensor sent_again(const Message& message) {
-  return std::visit([](const auto& kind) { return to_bytes(kind); }, message);
+at::Tensor sent_again(const fed::Message& message) {
+  return std::visit([](const auto& kind) { return fed::to_bytes(kind); }, message);
 }
 
-const EncodedPayload* payload_of(const StateUpdate& update) { return &update.payload; }
-const EncodedPayload* payload_of(const Task& task) { return &task.payload; }
-const EncodedPayload* payload_of(const Reply& reply) { return encoded_payload(reply.upload); }
+const lora::EncodedPayload* payload_of(const fed::StateUpdate& update) { return &update.payload; }
+const lora::EncodedPayload* payload_of(const fed::Task& task) { return &task.payload; }
+const lora::EncodedPayload* payload_of(const fed::Reply& reply) { return fed::encoded_payload(reply.upload); }
 
 }  // namespace
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  const auto message = from_bytes(bytes_of(input), "the input");
-  const auto once = sent_again(message), twice = sent_again(from_bytes(once, "its bytes"));
-  if (!once.equal(twice)) finding("a message that does not arrive as it was sent", {});
+  const auto message = fed::from_bytes(bytes_of(input), "the input");
+  const auto once = sent_again(message), twice = sent_again(fed::from_bytes(once, "its bytes"));
+  if (!once.equal(twice)) fuzz::finding("a message that does not arrive as it was sent", {});
   const auto* payload = std::visit([](const auto& kind) { return payload_of(kind); }, message);
-  if (payload != nullptr && payload->size() > 0) received(decode(payload->bytes, "its payload"));
+  if (payload != nullptr && payload->size() > 0) lora::received(lora::decode(payload->bytes, "its payload"));
 }

@@ -4,7 +4,7 @@
 #include "tests/fuzz/small_model.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  static const fs::path model = small_model(folder() / "model");
-  write("model/config.json", input);
-  load_model(model);
+  static const fs::path model = fuzz::small_model(fuzz::folder() / "model");
+  fuzz::write("model/config.json", input);
+  models::load_model(model);
 }

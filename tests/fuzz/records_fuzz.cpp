@@ -8,12 +8,13 @@
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  write("config.toml", "seed = 3\n[model]\npath = \"small\"\n[method]\nname = \"fedit\"\n");
-  write("manifest.json", R"({"program": "evenkeel", "version": "0.1.0", "files": [], "machine": {}, "libraries": {}})");
+  fuzz::write("config.toml", "seed = 3\n[model]\npath = \"small\"\n[method]\nname = \"fedit\"\n");
+  fuzz::write("manifest.json",
+              R"({"program": "evenkeel", "version": "0.1.0", "files": [], "machine": {}, "libraries": {}})");
   const auto end = input.find('\0');
-  write("rounds.jsonl", input.substr(0, end));
-  write("evaluations.jsonl", end == std::string_view::npos ? std::string_view() : input.substr(end + 1));
-  const auto runs = load_runs(std::array{folder()});
-  default_tables(runs);
-  report_page(runs);
+  fuzz::write("rounds.jsonl", input.substr(0, end));
+  fuzz::write("evaluations.jsonl", end == std::string_view::npos ? std::string_view() : input.substr(end + 1));
+  const auto runs = report::load_runs(std::array{fuzz::folder()});
+  report::default_tables(runs);
+  report::report_page(runs);
 }

@@ -5,7 +5,7 @@
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  const auto read = load_safetensors(write("model.safetensors", input));
+  const auto read = load_safetensors(fuzz::write("model.safetensors", input));
   for (const auto& [name, tensor] : read.tensors)
     if (tensor.numel() > 0) tensor.reshape({-1}).select(0, tensor.numel() - 1).clone();
 }

@@ -18,8 +18,8 @@ bool shards_written() {
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   static const bool written = shards_written();
-  write("model.safetensors.index.json", input);
-  const auto source = folder_source(folder(), BaseDtype::kCheckpoint);
+  fuzz::write("model.safetensors.index.json", input);
+  const auto source = models::folder_source(fuzz::folder(), models::BaseDtype::kCheckpoint);
   if (written && source->has("a.weight")) source->take("a.weight", {2, 3});
   source->finish();
 }

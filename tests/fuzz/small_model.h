@@ -15,7 +15,7 @@ constexpr std::string_view kSmallModel = R"({"model_type": "olmoe", "vocab_size"
 
 /// Writes the model into a new folder. \return the folder
 inline fs::path small_model(const fs::path& folder) {
-  save_model(*init_model(write("small.json", kSmallModel), BaseDtype::kFloat32, 7), folder);
+  models::save_model(*models::init_model(write("small.json", kSmallModel), models::BaseDtype::kFloat32, 7), folder);
   return folder;
 }
 

@@ -9,12 +9,12 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json"}) {
     const bool given = files.is_object() && files.contains(name);
-    given ? void(write(name, files.at(name).dump())) : void(fs::remove(folder() / name));
+    given ? void(fuzz::write(name, files.at(name).dump())) : void(fs::remove(fuzz::folder() / name));
   }
-  const auto tokenizer = Tokenizer::of_model(folder());
+  const auto tokenizer = tokenizer::Tokenizer::of_model(fuzz::folder());
   const auto ids = tokenizer.encode("It's <|im_end|> a <z> b\xc3\xaf\n<x>");
   for (const int64_t id : ids)
-    if (id < 0 || id >= tokenizer.vocab_size()) finding("an id outside the vocabulary", std::to_string(id));
+    if (id < 0 || id >= tokenizer.vocab_size()) fuzz::finding("an id outside the vocabulary", std::to_string(id));
   tokenizer.decode(ids, true);
-  TokenizerFolder(folder(), TokenizerFolder::Purpose::kNames).named_tokens();
+  tokenizer::TokenizerFolder(fuzz::folder(), tokenizer::TokenizerFolder::Purpose::kNames).named_tokens();
 }

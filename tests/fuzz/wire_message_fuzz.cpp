@@ -10,16 +10,16 @@
 namespace {
 
 using namespace evenkeel;
-using namespace evenkeel::wire;
+using namespace evenkeel::flower;
 
 struct Forge {
-  Tree add(std::string_view type, const std::vector<Tree>& children, std::string_view body) {
+  flower::Tree add(std::string_view type, const std::vector<flower::Tree>& children, std::string_view body) {
     std::vector<std::string> ids;
     for (const auto& child : children) ids.push_back(child.id);
     std::string content = concat(type, " ", join(ids, ","), " ", body.size());
     content.push_back('\0');
     content += body;
-    const std::string id = object_id(content);
+    const std::string id = flower::object_id(content);
     objects[id] = content;
     return {.id = id, .children = children};
   }
@@ -38,28 +38,29 @@ std::string_view take_until(std::string_view& text, char end) {
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto body = take_until(input, '\n'), order = take_until(input, '\n');
   Forge forge;
-  std::vector<Tree> chunks;
+  std::vector<flower::Tree> chunks;
   while (!input.empty() && chunks.size() < 16) {
-    Tree chunk = forge.add("ArrayChunk", {}, take_until(input, '\xfe'));
+    flower::Tree chunk = forge.add("ArrayChunk", {}, take_until(input, '\xfe'));
     if (std::find(chunks.begin(), chunks.end(), chunk) == chunks.end()) chunks.push_back(std::move(chunk));
   }
-  const Tree array = forge.add("Array", chunks, body);
-  const Tree arrays = forge.add("ArrayRecord", {array}, references_to_json({{"a", array.id}, {"b", array.id}}));
-  const Tree dict = forge.add("RecordDict", {arrays}, references_to_json({{"arrays", arrays.id}}));
-  const Tree message = forge.add("Message", {dict}, encode_message({}, {}));
+  const flower::Tree array = forge.add("Array", chunks, body);
+  const flower::Tree arrays =
+      forge.add("ArrayRecord", {array}, flower::references_to_json({{"a", array.id}, {"b", array.id}}));
+  const flower::Tree dict = forge.add("RecordDict", {arrays}, flower::references_to_json({{"arrays", arrays.id}}));
+  const flower::Tree message = forge.add("Message", {dict}, flower::encode_message({}, {}));
 
   std::vector<std::vector<std::byte>> memory;
-  const auto place = [&](const Content& content) {
-    ReceiveBuffers places;
+  const auto place = [&](const flower::Content& content) {
+    flower::ReceiveBuffers places;
     for (const auto& head : content.heads()) memory.emplace_back(head.bytes());
     for (auto& bytes : memory) places.arrays.emplace_back(bytes);
     return places;
   };
-  Assembly assembly(message, {.data = 1 << 20}, place, folder(), 1 << 20);
+  flower::Assembly assembly(message, {.data = 1 << 20}, place, fuzz::folder(), 1 << 20);
   auto ids = assembly.ids();
   for (size_t i = 0; i < order.size() && i + 1 < ids.size(); ++i)
     std::swap(ids[i], ids[i + static_cast<unsigned char>(order[i]) % (ids.size() - i)]);
   for (const auto& id : ids) assembly.take(id, forge.objects.at(id));
-  if (!assembly.complete()) finding("a message that is there and not complete", {});
-  if (memory.at(0) != memory.at(1)) finding("two names of one array differ", {});
+  if (!assembly.complete()) fuzz::finding("a message that is there and not complete", {});
+  if (memory.at(0) != memory.at(1)) fuzz::finding("two names of one array differ", {});
 }

@@ -5,17 +5,17 @@
 namespace {
 
 using namespace evenkeel;
-using namespace evenkeel::wire;
+using namespace evenkeel::flower;
 
-std::string sent_again(const PushObjectRequest& call) {
-  return encode(static_cast<const ObjectRequest&>(call)) + object_field(kPushedField, call.content.size()) +
-         std::string(call.content);
+std::string sent_again(const flower::PushObjectRequest& call) {
+  return flower::encode(static_cast<const flower::ObjectRequest&>(call)) +
+         flower::object_field(flower::kPushedField, call.content.size()) + std::string(call.content);
 }
-std::string sent_again(const auto& call) { return encode(call); }
+std::string sent_again(const auto& call) { return flower::encode(call); }
 
 template <typename Call>
 void check(std::string_view body) {
-  const std::string once = sent_again(decode<Call>(body)), twice = sent_again(decode<Call>(once));
+  const std::string once = sent_again(flower::decode<Call>(body)), twice = sent_again(flower::decode<Call>(once));
   if (once != twice) fuzz::finding("a call that does not arrive as it was sent", {});
 }
 
@@ -26,27 +26,27 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto body = input.substr(1);
   switch (input[0]) {
     case 'r':
-      return check<RegisterRequest>(body);
+      return check<flower::RegisterRequest>(body);
     case 'a':
-      return check<ActivateRequest>(body);
+      return check<flower::ActivateRequest>(body);
     case 'd':
-      return check<NodeId>(body);
+      return check<flower::NodeId>(body);
     case 'h':
-      return check<HeartbeatRequest>(body);
+      return check<flower::HeartbeatRequest>(body);
     case 'm':
-      return check<PullMessagesRequest>(body);
+      return check<flower::PullMessagesRequest>(body);
     case 'p':
-      return check<PushMessagesRequest>(body);
+      return check<flower::PushMessagesRequest>(body);
     case 'o':
-      return check<ObjectRequest>(body);
+      return check<flower::ObjectRequest>(body);
     case 'O':
-      return check<PushObjectRequest>(body);
+      return check<flower::PushObjectRequest>(body);
     case 'c':
-      return check<ConfirmRequest>(body);
+      return check<flower::ConfirmRequest>(body);
     case 'g':
-      return check<GetRunRequest>(body);
+      return check<flower::GetRunRequest>(body);
     case 'f':
-      return check<GetFabRequest>(body);
+      return check<flower::GetFabRequest>(body);
     default:
       return;
   }

@@ -5,16 +5,18 @@
 namespace {
 
 using namespace evenkeel;
-using namespace evenkeel::wire;
+using namespace evenkeel::flower;
 
-std::string answered_again(const PullObjectResponse& call) {
-  return encode(call) + object_field(kPulledField, call.content.size()) + std::string(call.content);
+std::string answered_again(const flower::PullObjectResponse& call) {
+  return flower::encode(call) + flower::object_field(flower::kPulledField, call.content.size()) +
+         std::string(call.content);
 }
-std::string answered_again(const auto& call) { return encode(call); }
+std::string answered_again(const auto& call) { return flower::encode(call); }
 
 template <typename Call>
 void check(std::string_view body) {
-  const std::string once = answered_again(decode<Call>(body)), twice = answered_again(decode<Call>(once));
+  const std::string once = answered_again(flower::decode<Call>(body)),
+                    twice = answered_again(flower::decode<Call>(once));
   if (once != twice) fuzz::finding("an answer that does not arrive as it was sent", {});
 }
 
@@ -25,17 +27,17 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto body = input.substr(1);
   switch (input[0]) {
     case 'i':
-      return check<NodeId>(body);
+      return check<flower::NodeId>(body);
     case 'h':
-      return check<HeartbeatResponse>(body);
+      return check<flower::HeartbeatResponse>(body);
     case 'm':
-      return check<PullMessagesResponse>(body);
+      return check<flower::PullMessagesResponse>(body);
     case 'p':
-      return check<PushMessagesResponse>(body);
+      return check<flower::PushMessagesResponse>(body);
     case 'o':
-      return check<PullObjectResponse>(body);
+      return check<flower::PullObjectResponse>(body);
     case 'O':
-      return check<PushObjectResponse>(body);
+      return check<flower::PushObjectResponse>(body);
     default:
       return;
   }

@@ -4,5 +4,5 @@
 
 int main(int argc, char** argv) {
   evenkeel::add_other_families();
-  return evenkeel::run_program(argc, argv);
+  return evenkeel::apps::run_program(argc, argv);
 }

@@ -17,8 +17,8 @@
 namespace evenkeel {
 namespace {
 
-OptimizerConfig optimizer_of(const Json& job) {
-  OptimizerConfig config;
+train::OptimizerConfig optimizer_of(const Json& job) {
+  train::OptimizerConfig config;
   config.lr = job.at("lr");
   config.betas = job.at("betas").get<std::vector<double>>();
   config.eps = job.at("eps");
@@ -26,13 +26,13 @@ OptimizerConfig optimizer_of(const Json& job) {
   return config;
 }
 
-std::vector<Example> batch_of(const Json& rows) {
-  std::vector<Example> batch;
+std::vector<data::Example> batch_of(const Json& rows) {
+  std::vector<data::Example> batch;
   for (const auto& row : rows) batch.push_back({row.at("ids").get<std::vector<int64_t>>(), row.at("first_target")});
   return batch;
 }
 
-std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
+std::vector<at::Tensor> leaves_of(lora::AdapterState& adapters) {
   std::vector<at::Tensor> leaves;
   for (auto& [site, factors] : adapters) {
     for (auto* factor : {&factors.a, &factors.b}) {
@@ -43,35 +43,35 @@ std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
   return leaves;
 }
 
-AdapterState gradients_of(const AdapterState& adapters) {
-  AdapterState gradients;
+lora::AdapterState gradients_of(const lora::AdapterState& adapters) {
+  lora::AdapterState gradients;
   for (const auto& [site, factors] : adapters)
     gradients[site] = {factors.a.grad().clone(), factors.b.grad().clone(), {}, factors.scaling};
   return gradients;
 }
 
 void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs::path& job_file, const fs::path& out) {
-  const auto model = load_model(model_folder);
+  const auto model = models::load_model(model_folder);
   const Json job = load_json(job_file);
   const auto targets = job.at("targets").get<std::vector<std::string>>();
   const auto sites = model->sites(targets);
-  AdapterState adapters = load_peft_adapter(adapter_folder, sites);
-  AdamW optimizer(leaves_of(adapters), optimizer_of(job.at("optimizer")));
-  const PeftInfo info{model_folder.string(), job.at("alpha"), job.at("rank")};
-  ForwardOptions forward;
+  lora::AdapterState adapters = lora::load_peft_adapter(adapter_folder, sites);
+  train::AdamW optimizer(leaves_of(adapters), optimizer_of(job.at("optimizer")));
+  const lora::PeftInfo info{model_folder.string(), job.at("alpha"), job.at("rank")};
+  models::ForwardOptions forward;
   forward.adapters = &adapters;
 
   std::vector<double> losses;
   for (const auto& rows : job.at("batches")) {
     const auto batch = batch_of(rows);
-    const LossSum loss = model->loss(pack(batch), forward);
+    const nn::LossSum loss = model->loss(data::pack(batch), forward);
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
     mean.backward();
-    if (losses.empty()) save_peft_adapter(out / "gradients", gradients_of(adapters), sites, info);
+    if (losses.empty()) lora::save_peft_adapter(out / "gradients", gradients_of(adapters), sites, info);
     losses.push_back(mean.item<double>());
-    optimizer.step(-1, Gradients::kZeroed);
+    optimizer.step(-1, train::Gradients::kZeroed);
   }
-  save_peft_adapter(out / "adapter", clone(adapters), sites, info);
+  lora::save_peft_adapter(out / "adapter", lora::clone(adapters), sites, info);
   write_file_atomic(out / "losses.json", Json(losses).dump());
 }
 

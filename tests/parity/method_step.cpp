@@ -27,7 +27,7 @@
 namespace evenkeel {
 namespace {
 
-void put(TensorMap& out, const std::string& prefix, const AdapterState& adapters) {
+void put(TensorMap& out, const std::string& prefix, const lora::AdapterState& adapters) {
   for (const auto& [site, f] : adapters) {
     const auto add = [&](const char* name, const at::Tensor& tensor) {
       if (tensor.defined()) out[concat(prefix, site, "/", name)] = tensor.detach().contiguous();
@@ -44,29 +44,29 @@ void put(TensorMap& out, const std::string& prefix, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) out[prefix + name] = tensor.detach().contiguous();
 }
 
-Sites sites_of(const Json& job) {
-  Sites sites;
+lora::Sites sites_of(const Json& job) {
+  lora::Sites sites;
   for (const auto& [name, site] : job.at("sites").items())
     sites[name] = {site.at("experts"), site.at("in"), site.at("out"), site.at("moe_layer")};
   return sites;
 }
 
-ClientProfile profile_of(const Json& client) {
+methods::ClientProfile profile_of(const Json& client) {
   return {.id = client.at("id"), .top_k = client.at("top_k"), .rank = client.at("rank")};
 }
 
-ServerState state_of(const Json& job) {
-  ServerState state{.global = load_payload(job.at("state").get<std::string>())};
-  if (job.at("fixed").is_string()) state.common.fixed = load_payload(job.at("fixed").get<std::string>()).adapters;
+methods::ServerState state_of(const Json& job) {
+  methods::ServerState state{.global = lora::load_payload(job.at("state").get<std::string>())};
+  if (job.at("fixed").is_string()) state.common.fixed = lora::load_payload(job.at("fixed").get<std::string>()).adapters;
   return state;
 }
 
-LoraScale scale_of(const Json& job) {
+lora::LoraScale scale_of(const Json& job) {
   return {job.at("alpha"), job.at("rank"),
-          job.at("scale_mode") == "const_scale" ? LoraScaleMode::kConstScale : LoraScaleMode::kFixedAlpha};
+          job.at("scale_mode") == "const_scale" ? lora::LoraScaleMode::kConstScale : lora::LoraScaleMode::kFixedAlpha};
 }
 
-ServerView server_of(const Json& job, const Sites& sites) {
+methods::ServerView server_of(const Json& job, const lora::Sites& sites) {
   return {.sites = sites,
           .moe_layers = job.at("moe_layers").get<std::vector<std::string>>(),
           .num_experts = job.at("num_experts"),
@@ -76,17 +76,17 @@ ServerView server_of(const Json& job, const Sites& sites) {
           .lr = job.at("lr"),
           .seed = 42,
           .gradient_sum = {},
-          .transport = TransportDtype::kAsTheyAre};  // rounding of transport is tested elsewhere
+          .transport = lora::TransportDtype::kAsTheyAre};  // rounding of transport is tested elsewhere
 }
 
-TensorMap server_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
-  RoundView round;
-  std::vector<ClientUpdate> updates;
+TensorMap server_step(const Json& job, const methods::FederatedMethod& method, const lora::Sites& sites) {
+  methods::RoundView round;
+  std::vector<methods::ClientUpdate> updates;
   for (const auto& client : job.at("clients")) {
     round.participants.push_back(profile_of(client));
     round.weights.push_back(client.at("weight"));
     updates.push_back(
-        {round.participants.back(), load_payload(client.at("file").get<std::string>()), client.at("steps")});
+        {round.participants.back(), lora::load_payload(client.at("file").get<std::string>()), client.at("steps")});
   }
   const auto next = method.aggregate(server_of(job, sites), state_of(job), round, updates);
   TensorMap out;
@@ -105,16 +105,16 @@ TensorMap server_step(const Json& job, const FederatedMethod& method, const Site
 
 /// Calls work(name, tensor) for the trained factors.
 template <typename Work>
-void for_trained(LocalSetup& setup, const Work& work) {
+void for_trained(methods::LocalSetup& setup, const Work& work) {
   for (auto& [site, f] : setup.adapters) {
-    if (setup.trainable == Trainable::kAB) work(site + "/a", f.a);
-    if (setup.trainable != Trainable::kCore) work(site + "/b", f.b);
-    if (setup.trainable == Trainable::kCore) work(site + "/core", f.core);
+    if (setup.trainable == methods::Trainable::kAB) work(site + "/a", f.a);
+    if (setup.trainable != methods::Trainable::kCore) work(site + "/b", f.b);
+    if (setup.trainable == methods::Trainable::kCore) work(site + "/core", f.core);
   }
 }
 
-std::vector<RoutingByLayer> micro_batches_of(const Json& job, const TensorMap& logits) {
-  std::vector<RoutingByLayer> micro_batches;
+std::vector<nn::RoutingByLayer> micro_batches_of(const Json& job, const TensorMap& logits) {
+  std::vector<nn::RoutingByLayer> micro_batches;
   for (const auto& routing : job.at("micro_batches")) {
     auto& by_layer = micro_batches.emplace_back();
     for (const auto& [layer, stats] : routing.items())
@@ -125,21 +125,21 @@ std::vector<RoutingByLayer> micro_batches_of(const Json& job, const TensorMap& l
   return micro_batches;
 }
 
-TensorMap client_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
+TensorMap client_step(const Json& job, const methods::FederatedMethod& method, const lora::Sites& sites) {
   const auto state = state_of(job);
   const auto client = profile_of(job.at("client"));
   TensorMap memory, out, logits = load_safetensors(job.at("logits").get<std::string>()).tensors;
   const auto gradients = load_safetensors(job.at("gradients").get<std::string>()).tensors;
   for (auto& [layer, scores] : logits) scores = scores.clone().requires_grad_(true);
-  const ClientView view{
+  const methods::ClientView view{
       .client = client, .sites = sites, .common = state.common, .scale = scale_of(job), .memory = memory};
   auto setup = method.prepare(state.global, view);
   for_trained(setup,
               [](const std::string&, at::Tensor& t) { t.requires_grad_(true), t.mutable_grad() = at::zeros_like(t); });
   for (auto& [name, t] : setup.extra_trainables) t.requires_grad_(true);
   const auto micro_batches = micro_batches_of(job, logits);
-  Metrics metrics;
-  const StepView step{view, state.global, setup, micro_batches, job.at("lr"), metrics};
+  methods::Metrics metrics;
+  const methods::StepView step{view, state.global, setup, micro_batches, job.at("lr"), metrics};
   if (const auto extra = method.extra_loss(step); extra.defined()) {
     out["extra_loss"] = extra.detach().to(at::kDouble).reshape({1});
     extra.backward();
@@ -157,14 +157,14 @@ TensorMap client_step(const Json& job, const FederatedMethod& method, const Site
   return out;
 }
 
-TensorMap client_round(const Json& job, const FederatedMethod& method, const Sites& sites) {
+TensorMap client_round(const Json& job, const methods::FederatedMethod& method, const lora::Sites& sites) {
   const auto state = state_of(job);
   const auto client = profile_of(job.at("client"));
   TensorMap memory, out;
-  const ClientView view{
+  const methods::ClientView view{
       .client = client, .sites = sites, .common = state.common, .scale = scale_of(job), .memory = memory};
   auto setup = method.prepare(state.global, view);
-  put(out, "prepared/", clone(setup.adapters));
+  put(out, "prepared/", lora::clone(setup.adapters));
   if (setup.router.output_scale.defined()) out["output_scale"] = setup.router.output_scale;
   const auto moved = load_safetensors(job.at("moved").get<std::string>()).tensors;
   for_trained(setup, [&](const std::string& name, at::Tensor& t) { t = moved.at(name).clone(); });
@@ -174,10 +174,10 @@ TensorMap client_round(const Json& job, const FederatedMethod& method, const Sit
   return out;
 }
 
-TensorMap start(const Json& job, const FederatedMethod& method, const Sites& sites) {
+TensorMap start(const Json& job, const methods::FederatedMethod& method, const lora::Sites& sites) {
   auto server = server_of(job, sites);
-  server.gradient_sum = [&](const std::string& site, const GradientSample& sample) {
-    const auto& file = job.at("gradient_sums").at(sample.from == SampleFrom::kPooled ? "pooled" : "federated");
+  server.gradient_sum = [&](const std::string& site, const methods::GradientSample& sample) {
+    const auto& file = job.at("gradient_sums").at(sample.from == methods::SampleFrom::kPooled ? "pooled" : "federated");
     return load_safetensors(file.get<std::string>()).tensors.at(site);
   };
   const auto state = method.initialize(server);
@@ -187,7 +187,7 @@ TensorMap start(const Json& job, const FederatedMethod& method, const Sites& sit
   return out;
 }
 
-TensorMap work(const Json& job, const FederatedMethod& method, const Sites& sites) {
+TensorMap work(const Json& job, const methods::FederatedMethod& method, const lora::Sites& sites) {
   if (job.contains("clients")) return server_step(job, method, sites);
   if (job.contains("moved")) return client_round(job, method, sites);
   if (job.contains("gradient_sums")) return start(job, method, sites);
@@ -197,7 +197,7 @@ TensorMap work(const Json& job, const FederatedMethod& method, const Sites& site
 void run(const fs::path& file) {
   const Json job = load_json(file);
   const auto sites = sites_of(job);
-  const auto method = find_method(job.at("method").get<std::string>())
+  const auto method = methods::find_method(job.at("method").get<std::string>())
                           .make(config::Table::parse(job.at("options").get<std::string>(), "options"));
   save_safetensors(job.at("out").get<std::string>(), work(job, *method, sites));
 }

@@ -16,7 +16,7 @@ Json lengths(const Json& job) {
   const auto text = job.contains("file") ? read_file(job.at("file").get<std::string>(), size_t{64} << 20)
                                          : job.at("text").get<std::string>();
   auto out = Json::array();
-  for (const auto& span : SplitPattern::regex(job.at("pattern").get<std::string>()).find(text))
+  for (const auto& span : tokenizer::SplitPattern::regex(job.at("pattern").get<std::string>()).find(text))
     if (span.end > span.begin) out.push_back(span.end - span.begin);
   return out;
 }

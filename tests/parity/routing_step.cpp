@@ -20,20 +20,20 @@ namespace {
 TensorMap tensors(const Json& job, const char* key) { return load_safetensors(job.at(key).get<std::string>()).tensors; }
 
 /// Returns the router options of a client with `top_k`, with phi as a leaf of the graph.
-RouterOptions router_of(const Json& job) {
+nn::RouterOptions router_of(const Json& job) {
   const auto method =
-      find_method("ub-smoe").make(config::Table::parse(job.at("options").get<std::string>(), "options"));
-  const ClientProfile client{.top_k = job.at("top_k"), .rank = 1};
-  const Sites no_sites;
-  const Common nothing;
+      methods::find_method("ub-smoe").make(config::Table::parse(job.at("options").get<std::string>(), "options"));
+  const methods::ClientProfile client{.top_k = job.at("top_k"), .rank = 1};
+  const lora::Sites no_sites;
+  const methods::Common nothing;
   TensorMap memory;
-  const auto renorm = job.at("gate_norm") == config::name_of(GateNorm::kRenormSelected);
-  const ClientView view{.client = client,
-                        .sites = no_sites,
-                        .common = nothing,
-                        .scale = {},
-                        .gate_norm = renorm ? GateNorm::kRenormSelected : GateNorm::kCheckpoint,
-                        .memory = memory};
+  const auto renorm = job.at("gate_norm") == config::name_of(nn::GateNorm::kRenormSelected);
+  const methods::ClientView view{.client = client,
+                                 .sites = no_sites,
+                                 .common = nothing,
+                                 .scale = {},
+                                 .gate_norm = renorm ? nn::GateNorm::kRenormSelected : nn::GateNorm::kCheckpoint,
+                                 .memory = memory};
   auto router = method->prepare({.extras = tensors(job, "phi")}, view).router;
   for (auto& [layer, phi_E] : router.modulation) phi_E.requires_grad_(true);
   return router;
@@ -43,7 +43,7 @@ TensorMap route_scores(const Json& job) {
   auto router = router_of(job);
   auto scores_TE = tensors(job, "scores").at("scores").requires_grad_(true);
   const auto phi_E = router.modulation.empty() ? at::Tensor() : router.modulation.begin()->second;
-  const auto routing = route(scores_TE, router, phi_E, false);
+  const auto routing = nn::route(scores_TE, router, phi_E, false);
   const auto upstream_TE = tensors(job, "upstream").at("weights");
   (routing.weights * upstream_TE.gather(1, routing.experts)).sum().backward();
   TensorMap out{{"experts", routing.experts}, {"weights", routing.weights.detach()}, {"scores_grad", scores_TE.grad()}};
@@ -52,11 +52,11 @@ TensorMap route_scores(const Json& job) {
 }
 
 TensorMap forward(const Json& job) {
-  const auto model = load_model(job.at("model").get<std::string>(), BaseDtype::kFloat64);
+  const auto model = models::load_model(job.at("model").get<std::string>(), models::BaseDtype::kFloat64);
   const auto router = router_of(job);
   const std::vector<std::vector<int64_t>> ids{job.at("ids").get<std::vector<int64_t>>()};
-  RoutingByLayer routing;
-  const auto hidden_TD = model->hidden(pack_ids(ids), {.router = router, .routing = {&routing, 1}});
+  nn::RoutingByLayer routing;
+  const auto hidden_TD = model->hidden(data::pack_ids(ids), {.router = router, .routing = {&routing, 1}});
   const auto logits_TV = at::matmul(hidden_TD, model->head().values_OI.t());
   const auto loss = (logits_TV * tensors(job, "upstream").at("logits")).sum();
   if (loss.requires_grad()) loss.backward();  // the base is frozen, so without phi there is nothing to differentiate

@@ -16,9 +16,9 @@ void run(const fs::path& file) {
   std::string words;
   for (const auto& pair : job.at("pairs")) {
     const auto output = pair.at(0).get<std::string>(), reference = pair.at(1).get<std::string>();
-    words += normalize_answer(output) + "\n";
-    exact.push_back(exact_match(output, reference) ? 1 : 0);
-    f1.push_back(token_f1(output, reference));
+    words += data::normalize_answer(output) + "\n";
+    exact.push_back(data::exact_match(output, reference) ? 1 : 0);
+    f1.push_back(data::token_f1(output, reference));
   }
   write_file_atomic(job.at("words").get<std::string>(), words);
   save_safetensors(job.at("out").get<std::string>(),

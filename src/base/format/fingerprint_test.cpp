@@ -43,7 +43,7 @@ TEST(Sha256Streams, StreamsEqualSha256OfEachText) {
 }
 
 TEST(Fingerprint, FingerprintOfASmallFileIsItsSha256) {
-  const TemporaryFile file("abc");
+  const testing::TemporaryFile file("abc");
   const auto print = fingerprint_of(file.path());
   EXPECT_EQ(print.kind, kWholeDigest);
   EXPECT_EQ(print.digest, sha256("abc"));
@@ -51,7 +51,7 @@ TEST(Fingerprint, FingerprintOfASmallFileIsItsSha256) {
 
 TEST(Fingerprint, FingerprintOfALargeFileHashesTheDigestsOfItsPieces) {
   auto bytes = noise(static_cast<size_t>(kTreePiece) + 3001);
-  const TemporaryFile file(bytes);
+  const testing::TemporaryFile file(bytes);
   const auto print = fingerprint_of(file.path());
   const int64_t length = static_cast<int64_t>(bytes.size());
   bytes.resize(static_cast<size_t>(kTreePiece) + 3072);
@@ -63,7 +63,7 @@ TEST(Fingerprint, FingerprintOfALargeFileHashesTheDigestsOfItsPieces) {
 }
 
 TEST(Fingerprint, TrailingZerosChangeTheFingerprint) {
-  const TemporaryFile shorter(noise(static_cast<size_t>(kTreePiece) + 5)),
+  const testing::TemporaryFile shorter(noise(static_cast<size_t>(kTreePiece) + 5)),
       longer(noise(static_cast<size_t>(kTreePiece) + 5) + std::string(3, '\0'));
   EXPECT_NE(tree_digest(shorter.path()), tree_digest(longer.path()));
 }

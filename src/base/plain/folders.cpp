@@ -22,8 +22,10 @@ bool is_number(std::string_view text) {
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
-  ::fsync(descriptor);
+  const int failure = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
+  // Some file systems cannot flush a folder and say so by EINVAL.
+  EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", std::strerror(failure));
 }
 
 bool is_part_of(const fs::path& file, std::string_view written) {

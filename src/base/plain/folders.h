@@ -10,7 +10,7 @@ namespace evenkeel {
 namespace fs = std::filesystem;
 
 /// Flushes the entries of `folder` to disk. When it returns, files that were created, renamed or removed there stay so
-/// after a power failure. \throws kIo when the folder cannot be opened.
+/// after a power failure. \throws kIo when the folder cannot be opened or flushed.
 void flush_folder(const fs::path& folder);
 
 /// Returns true when `file` has the name of a temporary file of an atomic write (base/plain/files.h) of `written`:

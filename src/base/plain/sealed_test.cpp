@@ -57,7 +57,7 @@ TEST_F(Sealed, DetectsEveryFlippedBitOfALineWithItsPosition) {
   for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
     write_file_atomic(file_, flipped(text, bit));
     const auto line = bit / 8 < text.size() / 2 ? "line 1: damaged" : "line 2: damaged";
-    EXPECT_NE(refusal([&] { read_sealed_lines(file_).whole(); }).find(line), std::string::npos) << bit;
+    EXPECT_NE(testing::refusal([&] { read_sealed_lines(file_).whole(); }).find(line), std::string::npos) << bit;
   }
 }
 
@@ -96,7 +96,8 @@ TEST_F(Sealed, ReferencedFilesAreCheckedByHash) {
   EXPECT_EQ(seal->bytes, 7);
   EXPECT_NO_THROW(seal->check(temporary_.path()));
   write_file_atomic(file_, "tensord");
-  EXPECT_NE(refusal([&] { seal->check(temporary_.path()); }).find("records.jsonl: damaged"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { seal->check(temporary_.path()); }).find("records.jsonl: damaged"),
+            std::string::npos);
   fs::remove(file_);
   EXPECT_THROW(seal->check(temporary_.path()), Error);
   EXPECT_FALSE(find_seal(seals, "other"));

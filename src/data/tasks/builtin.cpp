@@ -9,7 +9,7 @@
 #include "data/builtin_world.h"
 #include "data/tasks/family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr int64_t kTrainingRows = 2400;
@@ -286,4 +286,4 @@ TaskFamily builtin() {
           .generates = true};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -7,7 +7,7 @@
 #include "data/tasks.h"
 #include "data/tasks/family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 using Answers = std::vector<std::string>;
@@ -87,4 +87,4 @@ TaskFamily commonsense() {
           .in_folder = true};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -3,7 +3,7 @@
 
 #include "data/task_family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 
 TaskFamily commonsense();  ///< the eight sets of LLM-Adapters (Hu et al. 2023), read from files
 TaskFamily telequad();     ///< TeleQuAD v4, read from its file
@@ -12,4 +12,4 @@ TaskFamily telequad();     ///< TeleQuAD v4, read from its file
 TaskFamily builtin();
 TaskFamily files();  ///< rows of the user's own files, named by `[data.files]`
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

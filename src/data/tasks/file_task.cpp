@@ -8,7 +8,7 @@
 #include "data/file_identity.h"
 #include "data/tasks/family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 TaskInfo file_task(const std::string& name, const FileSet& set, bool tests) {
@@ -174,4 +174,4 @@ TaskFamily files() {
           .test_files = file_test_files};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

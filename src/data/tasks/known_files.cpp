@@ -4,7 +4,7 @@
 #include "base/plain/files.h"
 #include "data/tasks.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 /// sha256 of files as published, or as rebuilt where no copy was available.
@@ -37,4 +37,4 @@ FileState file_state(const std::filesystem::path& file) {
   return known == kKnownFiles.end() ? FileState::kUnknown : known->state;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

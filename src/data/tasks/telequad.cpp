@@ -12,7 +12,7 @@
 #include "data/tasks.h"
 #include "data/tasks/family.h"
 
-namespace evenkeel {
+namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kFile = "TeleQuAD-v4-full.json";
@@ -208,4 +208,4 @@ TaskFamily telequad() {
           .in_context = true};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::data

@@ -9,26 +9,26 @@
 #include "models/checkpoint.h"
 #include "nn/dense/matmul_probe.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Returns true if the checkpoint stores 16-bit weights, or does not name a type. (transformers 5 names the key
 /// `dtype`.)
 bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
-  if (section.dtype == BaseDtype::kBFloat16) return true;
-  const auto config = ModelConfig::load(folder / "config.json");
+  if (section.dtype == models::BaseDtype::kBFloat16) return true;
+  const auto config = models::ModelConfig::load(folder / "config.json");
   const auto type = config.string_or("torch_dtype", config.string_or("dtype", "bfloat16"));
   return type == "bfloat16" || type == "float16";
 }
 
 /// Returns true if measuring kernels can help: the model has a large weight in 16 bits or int8.
 bool gains_from_choice(const ModelSection& section) {
-  const auto folder = resolve_model_path(section.path);
-  const auto parameters = load_shape(folder)->parameters();
+  const auto folder = models::resolve_model_path(section.path);
+  const auto parameters = models::load_shape(folder)->parameters();
   const bool large = std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
-    return entry.second.dim() == 2 && entry.second.numel() >= kMinMeasuredWeight;
+    return entry.second.dim() == 2 && entry.second.numel() >= nn::kMinMeasuredWeight;
   });
-  return large && (section.base_format == BaseFormat::kInt8 || stores_16_bits(section, folder));
+  return large && (section.base_format == models::BaseFormat::kInt8 || stores_16_bits(section, folder));
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
   if (!open || !gains_from_choice(model)) return machine;
   const int before = at::get_num_threads();
   at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
-  machine.products =
-      fastest_kernels(measure_matmuls(model.base_format == BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
+  machine.products = nn::fastest_kernels(
+      nn::measure_matmuls(model.base_format == models::BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
   at::set_num_threads(before);
   return machine;
 }
@@ -61,4 +61,4 @@ void compute_on(ModelSection& model, const std::string& device) {
   model.settle({.threads = 1, .products = {}, .device = on_gpu ? "cuda" : "cpu"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,7 +4,7 @@
 
 #include "fed/config/experiment_config.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Returns this machine's values for keys that `config` leaves open: all cores, the GPU if there is one, and the
 /// fastest kernels. Cost: measuring kernels takes seconds (nn/dense/matmul_probe.h). It is done only if the config asks
@@ -18,4 +18,4 @@ MachineChoices machine_choices(const ExperimentConfig& config);
 /// \throws kConfig when the device or its engine does not support the config
 void compute_on(ModelSection& model, const std::string& device);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,17 +6,17 @@
 #include "base/system/error_context.h"
 #include "base/system/machine.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
+void warn_about_cut_rows(const data::TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
   if (tokenized.cut == 0) return;
   log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
                tokenized.windowed, " of them keep a window of their context, ", tokenized.without_target,
                " lost their whole answer and are left out");
 }
 
-void warn_about_conversations(const TokenizedRows& tokenized, size_t rows) {
+void warn_about_conversations(const data::TokenizedRows& tokenized, size_t rows) {
   if (tokenized.last_only == 0) return;
   log::warning("[data] ", tokenized.last_only, " of ", rows,
                " rows train on their last answer alone: the chat template ",
@@ -24,13 +24,13 @@ void warn_about_conversations(const TokenizedRows& tokenized, size_t rows) {
 }
 
 /// Returns the labels by which the Dirichlet partition groups rows.
-std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
+std::vector<std::string> labels_of(std::span<const data::Row> rows, const data::TokenizedRows& tokenized) {
   std::vector<std::string> labels;
   for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
   return labels;
 }
 
-void deal_out(TokenizedRows tokenized, std::span<const std::vector<int64_t>> parts, Shards& shards) {
+void deal_out(data::TokenizedRows tokenized, std::span<const std::vector<int64_t>> parts, Shards& shards) {
   for (const auto& part : parts) {
     auto& examples = shards.examples.emplace_back();
     auto& rows = shards.rows.emplace_back();
@@ -42,7 +42,7 @@ void deal_out(TokenizedRows tokenized, std::span<const std::vector<int64_t>> par
   }
 }
 
-void check_positions(const ExperimentConfig& config, const ModelSpec& model) {
+void check_positions(const ExperimentConfig& config, const models::ModelSpec& model) {
   EK_CHECK(config.data.cutoff <= model.max_positions, kConfig, "data.cutoff is ", config.data.cutoff,
            " tokens, the model has ", model.max_positions, " positions");
 }
@@ -52,7 +52,7 @@ void check_generated_rows(const DataSection& data) {
   constexpr int64_t kRowBytes = 4096;  // text, its tokens, and what both are made from
   const auto available = machine::memory().available;
   const bool generates = std::any_of(data.task.begin(), data.task.end(),
-                                     [](const auto& name) { return find_task_family(name).generates; });
+                                     [](const auto& name) { return data::find_task_family(name).generates; });
   EK_CHECK(!generates || data.limit * kRowBytes <= available, kConfig, "data.limit is ", data.limit,
            " rows to generate, about ", machine::bytes_text(data.limit * kRowBytes), " of memory, allowed: up to ",
            available / kRowBytes, ", ", machine::bytes_text(available), " are available");
@@ -60,15 +60,15 @@ void check_generated_rows(const DataSection& data) {
 
 /// Rows as read, and tokenized.
 struct ReadRows {
-  TaskRows set;
-  TokenizedRows tokenized;
+  data::TaskRows set;
+  data::TokenizedRows tokenized;
 };
 
 /// Tokenizes rows and warns about cut ones. \param who  prefix of warnings; empty: no client's
-ReadRows read_rows(TaskRows set, const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model,
-                   const std::string& who) {
+ReadRows read_rows(data::TaskRows set, const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+                   const models::ModelSpec& model, const std::string& who) {
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
-  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.end_of_text));
+  auto tokenized = data::tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.end_of_text));
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
   warn_about_conversations(tokenized, set.rows.size());
   return {std::move(set), std::move(tokenized)};
@@ -94,7 +94,8 @@ void add_absent_client(Shards& shards) {
 }
 
 /// Makes shards of clients with own rows. Clients with rows at nodes get empty shards.
-Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+Shards own_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+                  const models::ModelSpec& model) {
   Shards shards;
   size_t rows = 0;
   for (int64_t id = 0; id < config.clients.count; ++id) {
@@ -103,7 +104,7 @@ Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, co
       add_absent_client(shards);
       continue;
     }
-    auto set = training_rows("files", config.own_rows(id, config.data.limit));
+    auto set = data::training_rows("files", config.own_rows(id, config.data.limit));
     rows += set.rows.size();
     in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });
   }
@@ -112,12 +113,13 @@ Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, co
 }
 
 /// Makes shards from the rows of `[data]`, divided among the clients.
-Shards dealt_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+Shards dealt_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+                    const models::ModelSpec& model) {
   const auto seed = static_cast<uint64_t>(config.seed);
-  auto all = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
+  auto all = data::training_rows(config.data.task, config.data.rows(config.data.limit, seed));
   if (!all.read.empty()) log::info("[data] ", all.read);
   auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
-  const auto parts = partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
+  const auto parts = data::partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
   Shards shards{.examples = {},
                 .rows = {},
                 .files = set.files,
@@ -130,10 +132,11 @@ Shards dealt_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, 
 
 }  // namespace
 
-Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+Shards make_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+                   const models::ModelSpec& model) {
   check_positions(config, model);
   check_generated_rows(config.data);
   return config.clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

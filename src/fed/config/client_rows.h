@@ -9,13 +9,13 @@
 #include "fed/config/experiment_config.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The tokenized training rows by client.
 struct Shards {
-  std::vector<std::vector<Example>> examples;  ///< [client][row]
-  std::vector<std::vector<int64_t>> rows;      ///< [client][row], index into the training set or the client's own rows
-  std::vector<std::string> files;              ///< files that were read; empty for generated rows
+  std::vector<std::vector<data::Example>> examples;  ///< [client][row]
+  std::vector<std::vector<int64_t>> rows;  ///< [client][row], index into the training set or the client's own rows
+  std::vector<std::string> files;          ///< files that were read; empty for generated rows
   std::vector<std::vector<std::string>> files_of;  ///< [client], if clients have their own rows; else empty
   int64_t cut = 0;                                 ///< number of rows longer than data.cutoff
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
@@ -24,6 +24,7 @@ struct Shards {
 /// Reads and tokenizes the training rows and divides them among the clients. Errors in a client's own rows name the
 /// client, the file and the line.
 /// \throws kConfig, kData
-Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model);
+Shards make_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+                   const models::ModelSpec& model);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -8,7 +8,7 @@
 #include "fed/config/sampling.h"
 #include "fed/config/value_checks.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -54,26 +54,26 @@ void check_all_or_none(const config::Table& table, const ClientsSection& clients
 
 std::vector<std::string_view> method_names() {
   std::vector<std::string_view> names;
-  for (const auto& entry : methods()) names.push_back(entry.name);
+  for (const auto& entry : methods::methods()) names.push_back(entry.name);
   return names;
 }
 
 /// Returns the registry entry of the method that `[method] name` selects. \throws kConfig
-const MethodEntry& named_method(std::string_view name, const config::Table& table) {
+const methods::MethodEntry& named_method(std::string_view name, const config::Table& table) {
   table.check(contains(method_names(), name), "name", in_quotes(name), join(method_names()));
-  return find_method(name);
+  return methods::find_method(name);
 }
 
 /// Returns the registry entry of the method with a table under `key`. \throws kConfig
-const MethodEntry& method_of_table(std::string_view key, const config::Table& table) {
+const methods::MethodEntry& method_of_table(std::string_view key, const config::Table& table) {
   EK_CHECK(contains(method_names(), key), kConfig, table.full_key(key), " is not a known key", table.place_of(key),
            "; known: name, gate_norm, and of methods: ", join(method_names()));
-  return find_method(key);
+  return methods::find_method(key);
 }
 
 /// Writes one method's table inside `[method]`.
 struct MethodKeys {
-  const MethodEntry* entry;
+  const methods::MethodEntry* entry;
   const config::Table* table;
   void visit(config::Writer& writer) { entry->write(*table, writer); }
 };
@@ -81,7 +81,7 @@ struct MethodKeys {
 /// The keys of `[method]` other than methods' tables.
 struct MethodChoice {
   std::string& name;
-  GateNorm& gate_norm;
+  nn::GateNorm& gate_norm;
   void visit(auto& field) {
     field("name", name, "the method (evenkeel list methods)");
     field("gate_norm", gate_norm,
@@ -94,56 +94,56 @@ struct MethodChoice {
 }  // namespace
 
 void LoraSection::resolve(const config::Table& table) const {
-  LoraScale::resolve(table);
+  lora::LoraScale::resolve(table);
   table.check(!targets.empty() || router_lora, "targets", "empty", "one module name or more");
   if (!init.empty()) check_path_text(init, table.full_key("init"));
 }
 
-Sites LoraSection::sites(const CausalLm& model) const {
+lora::Sites LoraSection::sites(const models::CausalLm& model) const {
   auto chosen = model.sites(targets);
   for (const auto& [name, site] : chosen)
-    EK_CHECK(site.role != SiteRole::kRouter, kConfig, "lora.targets names ", name.substr(name.rfind('.') + 1),
+    EK_CHECK(site.role != lora::SiteRole::kRouter, kConfig, "lora.targets names ", name.substr(name.rfind('.') + 1),
              ", the router: say lora.router_lora = true or false instead");
   for (const auto& [name, site] : model.all_sites())
-    if (router_lora && site.role == SiteRole::kRouter) chosen.emplace(name, site);
+    if (router_lora && site.role == lora::SiteRole::kRouter) chosen.emplace(name, site);
   return chosen;
 }
 
 void DataSection::resolve(const config::Table& table) const {
-  TokenizeOptions::resolve(table);
+  data::TokenizeOptions::resolve(table);
   table.check_integer("limit", limit, 0, limits::kRows);
   for (const auto& name : task) check_family(name, table);
   if (!date.empty()) {
     jinja::Date::read(jinja::Date::settled(date), table.full_key("date"));
-    table.check(form == PromptTemplate::kChat, "date", "given", "with template = \"chat\" only");
+    table.check(form == data::PromptTemplate::kChat, "date", "given", "with template = \"chat\" only");
   }
   if (chat_template.empty()) return;
   check_path_text(chat_template, table.full_key("chat_template"));
-  table.check(form == PromptTemplate::kChat, "chat_template", "given", "with template = \"chat\" only");
+  table.check(form == data::PromptTemplate::kChat, "chat_template", "given", "with template = \"chat\" only");
 }
 
 void DataSection::check_family(const std::string& name, const config::Table& table) const {
-  const auto known = families();
+  const auto known = data::families();
   table.check(contains(known, name), "task", in_quotes(name), join(known));
-  const auto& family = find_task_family(name);
+  const auto& family = data::find_task_family(name);
   table.check(!family.in_folder || !path.empty(), "path", "empty", concat("the folder of the files of ", name));
   table.table("partition")
-      .check(partition.kind != PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
+      .check(partition.kind != data::PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
              in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
 }
 
-RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
+data::RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
   return {.path = path,
           .limit = count,
           .seed = seed,
-          .label = partition.kind == PartitionKind::kDirichlet ? partition.key : "label",
+          .label = partition.kind == data::PartitionKind::kDirichlet ? partition.key : "label",
           .telequad = telequad,
           .files = files,
           .form = form};
 }
 
-TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
-  TokenizeOptions options = *this;
+data::TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
+  data::TokenizeOptions options = *this;
   options.eos = eos_id;
   return options;
 }
@@ -205,20 +205,20 @@ std::string ClientsSection::who(int64_t id) const {
 }
 
 void TrainSection::resolve(const config::Table& table) const {
-  LocalTraining::resolve(table);
+  train::LocalTraining::resolve(table);
   table.check_integer("rounds", rounds, 1, limits::kSteps);
   table.table("schedule")
       .check(schedule.warmup <= rounds, "warmup_rounds", schedule.warmup, concat("0 .. train.rounds = ", rounds));
 }
 
 void BertScoreSection::resolve(const config::Table& table) const {
-  BertScoreOptions::resolve(table);
+  scoring::BertScoreOptions::resolve(table);
   table.check(!encoder.empty() || (layer < 0 && !idf && baseline.empty()), "encoder", "empty",
               "the encoder that layer, idf and baseline are settings of");
 }
 
 void EvaluateSection::resolve(const config::Table& table) const {
-  EvaluationOptions::resolve(table);
+  scoring::EvaluationOptions::resolve(table);
   table.check(!budgets.empty(), "budgets", "empty", "one budget or more");
   check_shares(table, "budgets", budgets);
   table.check(!rank_eval_modes.empty(), "rank_eval_modes", "empty", "a, b");
@@ -239,14 +239,14 @@ MethodSection MethodSection::read(const config::Table& table) {
   names.insert(section.name);
   for (const auto& key : names) {
     if (key == "name" || key == "gate_norm") continue;
-    const MethodEntry& entry = method_of_table(key, table);
+    const methods::MethodEntry& entry = method_of_table(key, table);
     entry.make(table.table(key));
     section.tables.emplace_back(&entry, table.table(key));
   }
   return section;
 }
 
-std::unique_ptr<FederatedMethod> MethodSection::make() const {
+std::unique_ptr<methods::FederatedMethod> MethodSection::make() const {
   for (const auto& [entry, table] : tables)
     if (entry->name == name) return entry->make(table);
   fail(kInternal, "method ", name, " has no table");
@@ -257,4 +257,4 @@ void MethodSection::visit(config::Writer& writer) {
   for (const auto& [entry, table] : tables) writer.nested(entry->name, MethodKeys{entry, &table});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

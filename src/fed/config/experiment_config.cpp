@@ -10,7 +10,7 @@
 #include "base/plain/log.h"
 #include "fed/config/value_checks.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::array kBudgets = {0.125, 0.25, 0.5, 1.0};
@@ -120,7 +120,8 @@ void ExperimentConfig::check_own_rows(const config::Table& table) const {
     of_data.check(data.files.train.empty() && data.files.test.empty() && data.files.sets.empty(), "files",
                   "naming files", concat("format, score and the like, ", why));
     of_data.table("partition")
-        .check(data.partition.kind == PartitionKind::kIid, "kind", in_quotes(config::name_of(data.partition.kind)),
+        .check(data.partition.kind == data::PartitionKind::kIid, "kind",
+               in_quotes(config::name_of(data.partition.kind)),
                concat("nothing else than iid, which deals out nothing ", why));
   }
   bool tested = false;
@@ -134,7 +135,8 @@ void ExperimentConfig::check_own_rows(const config::Table& table) const {
 std::vector<std::string> ExperimentConfig::tasks_here() const {
   auto tasks = evaluate.tasks;
   if (clients.rows_elsewhere())
-    std::erase_if(tasks, [from = data.rows()](const auto& task) { return find_task(task, from).family == "files"; });
+    std::erase_if(tasks,
+                  [from = data.rows()](const auto& task) { return data::find_task(task, from).family == "files"; });
   return tasks;
 }
 
@@ -148,7 +150,7 @@ void ExperimentConfig::give_files() {
   data.files.clients.clear();
   for (size_t i = 0; clients.own_rows() && i < clients.client.size(); ++i) {
     const auto& own = clients.client[i];
-    auto& files = data.files.clients.emplace_back(ClientFiles{data.files, clients.who(static_cast<int64_t>(i))});
+    auto& files = data.files.clients.emplace_back(data::ClientFiles{data.files, clients.who(static_cast<int64_t>(i))});
     files.train = own.data;
     files.test = own.test;
     if (own.held_out) files.held_out = *own.held_out;
@@ -157,17 +159,17 @@ void ExperimentConfig::give_files() {
 
 void ExperimentConfig::find_files() {
   data.files.find_files();
-  change_files(clients, [](std::vector<std::string>& patterns) { patterns = found_files(patterns); });
+  change_files(clients, [](std::vector<std::string>& patterns) { patterns = data::found_files(patterns); });
   give_files();
 }
 
-RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
+data::RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
   auto options = data.rows(limit, static_cast<uint64_t>(seed));
   options.files.clients = {data.files.clients.at(static_cast<size_t>(client))};
   return options;
 }
 
-RowOptions ExperimentConfig::rows_to_score(std::optional<int64_t> own_of, int64_t limit) const {
+data::RowOptions ExperimentConfig::rows_to_score(std::optional<int64_t> own_of, int64_t limit) const {
   return own_of ? own_rows(*own_of, limit) : data.rows(limit, static_cast<uint64_t>(seed));
 }
 
@@ -178,7 +180,7 @@ bool ExperimentConfig::evaluates_after(int64_t round) const {
 
 void ExperimentConfig::check_tasks(const config::Table& table) const {
   try {
-    expand_tasks(evaluate.tasks, data.rows());
+    data::expand_tasks(evaluate.tasks, data.rows());
   } catch (const Error& error) {
     throw error.with_context(concat(table.full_key("tasks"), table.place_of("tasks")));
   }
@@ -209,7 +211,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   bert.encoder = expand_data_path(bert.encoder, "evaluate.bert_score.encoder").string();
   bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();
   if (evaluate.tasks.empty()) evaluate.tasks = data.task;
-  evaluate.tasks = expand_tasks(evaluate.tasks, data.rows());
+  evaluate.tasks = data::expand_tasks(evaluate.tasks, data.rows());
   output.dir = folder().string();
   settle_ranks();
   settle_machines();
@@ -278,4 +280,4 @@ std::filesystem::path ExperimentConfig::folder() const {
   return output.dir.empty() ? std::filesystem::path("runs") / name : std::filesystem::path(output.dir);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -29,7 +29,7 @@
 #include "train/local_training.h"
 #include "train/rate_schedule.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Arithmetic of products with a base stored in 16 bits or int8 (nn/compute/matmul_table.h). Other bases are computed
 /// in float32. With the engine kAten it is the type of products inside blocks (nn/compute/compute.h).
@@ -56,15 +56,11 @@ constexpr auto names(EngineChoice) {
                     config::EnumName<EngineChoice>{"kernels", EngineChoice::kKernels},
                     config::EnumName<EngineChoice>{"aten", EngineChoice::kAten}};
 }
-constexpr auto names(TransportDtype) {
-  return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
-                    config::EnumName<TransportDtype>{"bfloat16", TransportDtype::kBFloat16}};
-}
 
 /// Values of this machine for keys that a config leaves open (fed/config/arithmetic.h measures them).
 struct MachineChoices {
   int64_t threads = 1;
-  MatmulTable products;
+  nn::MatmulTable products;
   std::string device = "cpu";  ///< value of device = "auto": "cpu" or "cuda"
 };
 
@@ -84,17 +80,17 @@ struct ProductsSection {
   /// Returns true if the lists are given.
   bool given() const { return !expert_forward.empty(); }
   /// Makes the section that lists the kernels of `table`.
-  static ProductsSection of(const MatmulTable& table);
+  static ProductsSection of(const nn::MatmulTable& table);
   /// Returns the product table of the lists.
-  MatmulTable table() const;
+  nn::MatmulTable table() const;
 };
 
 /// `[model]`: the base model and its arithmetic.
 struct ModelSection {
   std::string path = "builtin:tiny-olmoe";
-  BaseDtype dtype = BaseDtype::kCheckpoint;
+  models::BaseDtype dtype = models::BaseDtype::kCheckpoint;
   ComputeDtype compute_dtype = ComputeDtype::kAuto;
-  BaseFormat base_format = BaseFormat::kStored;
+  models::BaseFormat base_format = models::BaseFormat::kStored;
   std::string base_cache;
   std::string device = "cpu";
   EngineChoice engine = EngineChoice::kAuto;
@@ -133,25 +129,25 @@ struct ModelSection {
   /// Replaces "auto" in device, engine and, by settle_products(), arithmetic. \throws kConfig as check_engine()
   void settle(const MachineChoices& machine);
   /// Returns the product table of a section with settled products.
-  MatmulTable product_table() const;
+  nn::MatmulTable product_table() const;
   /// Returns the engine and its arithmetic. REQUIRES a settled section
-  Compute compute() const;
+  nn::Compute compute() const;
   /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
-  void settle_products(const MatmulTable& chosen);
+  void settle_products(const nn::MatmulTable& chosen);
   /// Returns how to load the weights, on the processor.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
-  BaseStorage storage(const std::filesystem::path& beside) const;
+  models::BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
-  bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
+  bool stores_wide() const { return dtype == models::BaseDtype::kFloat32 || dtype == models::BaseDtype::kFloat64; }
 };
 
 /// `[lora]`: rank, scale and sites of the adapters.
-struct LoraSection : LoraScale {
+struct LoraSection : lora::LoraScale {
   std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   bool router_lora = true;
   std::string init;
   void visit(auto& field) {
-    LoraScale::visit(field);
+    lora::LoraScale::visit(field);
     field("targets", targets, "last names of the adapted modules; the router has its own key");
     field("router_lora", router_lora, "adapt the routers as well, in models that have them");
     field(
@@ -162,24 +158,24 @@ struct LoraSection : LoraScale {
   void resolve(const config::Table& table) const;
   /// Returns the sites of `targets` and, if router_lora is true, the model's routers.
   /// \throws kConfig naming a target that the model lacks or that is a router
-  Sites sites(const CausalLm& model) const;
+  lora::Sites sites(const models::CausalLm& model) const;
 };
 
 /// `[data]`: the training rows and how they become examples.
-struct DataSection : TokenizeOptions {
+struct DataSection : data::TokenizeOptions {
   config::Names task = "builtin";
   std::string path, chat_template, date;
   int64_t limit = 0;
-  PartitionConfig partition;
-  TelequadConfig telequad;
-  FilesConfig files;
+  data::PartitionConfig partition;
+  data::TelequadConfig telequad;
+  data::FilesConfig files;
   void visit(auto& field) {
     field("task", task,
           "family of the training rows, or a list of them: commonsense, telequad, builtin, files (your own)");
     field("path", path,
           "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
           "hf://datasets/org/name: in the local hub cache; unused by builtin and files");
-    TokenizeOptions::visit(field);
+    data::TokenizeOptions::visit(field);
     field("chat_template", chat_template,
           "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
           "own");
@@ -194,9 +190,9 @@ struct DataSection : TokenizeOptions {
   }
   void resolve(const config::Table& table) const;
   /// Returns which rows of a task to read. \param count  number of rows; 0: all
-  RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
+  data::RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
   /// Returns how to tokenize rows for a model with that end-of-sequence id.
-  TokenizeOptions tokenize_options(int64_t eos_id) const;
+  data::TokenizeOptions tokenize_options(int64_t eos_id) const;
 
  private:
   void check_family(const std::string& name, const config::Table& table) const;
@@ -275,14 +271,14 @@ struct ClientsSection {
 };
 
 /// `[train]`: rounds, local training and the learning-rate schedule.
-struct TrainSection : LocalTraining {
+struct TrainSection : train::LocalTraining {
   int64_t rounds = 10;
-  TransportDtype transport_dtype = TransportDtype::kFloat32;
-  RateSchedule schedule;
+  lora::TransportDtype transport_dtype = lora::TransportDtype::kFloat32;
+  train::RateSchedule schedule;
   void visit(auto& field) {
     field("rounds", rounds, "communication rounds, 1 or more");
     field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
-    LocalTraining::visit(field);
+    train::LocalTraining::visit(field);
     field("schedule", schedule, "");
   }
   void resolve(const config::Table& table) const;
@@ -291,17 +287,17 @@ struct TrainSection : LocalTraining {
 };
 
 /// `[evaluate.bert_score]`: the encoder that compares free-text answers with their references.
-struct BertScoreSection : BertScoreOptions {
+struct BertScoreSection : scoring::BertScoreOptions {
   std::string encoder;
   void visit(auto& field) {
     field("encoder", encoder, "folder of a BERT or RoBERTa checkpoint; empty: no BERTScore");
-    BertScoreOptions::visit(field);
+    scoring::BertScoreOptions::visit(field);
   }
   void resolve(const config::Table& table) const;
 };
 
 /// `[evaluate]`: what is scored, at which budgets and when.
-struct EvaluateSection : EvaluationOptions {
+struct EvaluateSection : scoring::EvaluationOptions {
   std::vector<std::string> tasks;
   std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
   std::vector<std::string> rank_eval_modes = {"a", "b"};
@@ -318,7 +314,7 @@ struct EvaluateSection : EvaluationOptions {
     field("rank_eval_modes", rank_eval_modes,
           "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
     field("limit", limit, "rows per task, 0: all");
-    EvaluationOptions::visit(field);
+    scoring::EvaluationOptions::visit(field);
     field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
     field("before", before, "evaluate before the first round as well");
     field("as_exported", as_exported,
@@ -348,14 +344,14 @@ struct ReportSection {
 /// `[method]`: the selected method, and the tables of all methods in the file.
 struct MethodSection {
   std::string name = "ub-smoe";
-  GateNorm gate_norm = GateNorm::kRenormSelected;
-  std::vector<std::pair<const MethodEntry*, config::Table>> tables;
+  nn::GateNorm gate_norm = nn::GateNorm::kRenormSelected;
+  std::vector<std::pair<const methods::MethodEntry*, config::Table>> tables;
 
   /// Reads and checks `[method]` and all its tables. \throws kConfig naming the key and the allowed values
   static MethodSection read(const config::Table& table);
-  const MethodEntry& entry() const { return find_method(name); }
+  const methods::MethodEntry& entry() const { return methods::find_method(name); }
   /// Makes the selected method with the keys of its table. \throws kConfig
-  std::unique_ptr<FederatedMethod> make() const;
+  std::unique_ptr<methods::FederatedMethod> make() const;
   void visit(config::Writer& writer);
 };
 
@@ -412,13 +408,13 @@ struct ExperimentConfig {
   /// Replaces file patterns by the files that they match now, so that files created later do not join the run.
   void find_files();
   /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
-  RowOptions own_rows(int64_t client, int64_t limit) const;
+  data::RowOptions own_rows(int64_t client, int64_t limit) const;
   /// Returns the tasks of `[evaluate]` with rows on this machine: all but those that a federation's nodes keep.
   std::vector<std::string> tasks_here() const;
   /// Returns which test rows to score.
   /// \param own_of  the client with rows of its own; nothing: the rows of everybody
   /// \param limit   number of rows; 0: all
-  RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
+  data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
   /// Returns true if `client` has test rows of its own.
   bool has_test_rows(int64_t client) const;
   /// Returns beta_c or r_c of every client. REQUIRES a settled config
@@ -446,4 +442,4 @@ struct ExperimentConfig {
   void settle_machines();
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 ExperimentConfig read(std::string_view text) { return ExperimentConfig::read(config::Table::parse(text, "test.toml")); }
@@ -92,38 +92,38 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
   EXPECT_EQ(rows.label, "docid");
   EXPECT_EQ(rows.limit, 7);
   EXPECT_EQ(rows.seed, 5u);
-  EXPECT_EQ(rows.telequad.split, TelequadSplit::kSpecs);
+  EXPECT_EQ(rows.telequad.split, data::TelequadSplit::kSpecs);
   EXPECT_EQ(rows.telequad.split_seed, 3);
   EXPECT_TRUE(rows.telequad.impossible);
 }
 
 TEST(ExperimentConfig, AFloat32CheckpointIsComputedInFloat32) {
   auto config = read("[model]\ndtype = \"float32\"\n");
-  config.settle({.products = MatmulKernel::kBf16Dot});
+  config.settle({.products = nn::MatmulKernel::kBf16Dot});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
 }
 
 TEST(ExperimentConfig, ChosenKernelsAreWrittenAndReadBackEqual) {
-  MatmulTable chosen;
-  chosen.set(GemmContext::kLinear, Direction::kForward, 300, MatmulKernel::kBf16Vendor);
+  nn::MatmulTable chosen;
+  chosen.set(nn::GemmContext::kLinear, nn::Direction::kForward, 300, nn::MatmulKernel::kBf16Vendor);
   auto config = read("");
   config.settle({.products = chosen});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   EXPECT_EQ(config.model.product_table(), chosen);
   auto again = read(config.text());
-  again.settle({.products = MatmulKernel::kUpcast});  // another machine could choose other kernels
+  again.settle({.products = nn::MatmulKernel::kUpcast});  // another machine could choose other kernels
   EXPECT_EQ(again.text(), config.text());
   EXPECT_EQ(again.model.product_table(), chosen);
 }
 
 TEST(ExperimentConfig, EqualKernelsAreWrittenAsOneWord) {
-  for (const auto& [kernel, dtype] : {std::pair{MatmulKernel::kFp32Exact, ComputeDtype::kFloat32},
-                                      std::pair{MatmulKernel::kBf16Dot, ComputeDtype::kBFloat16}}) {
+  for (const auto& [kernel, dtype] : {std::pair{nn::MatmulKernel::kFp32Exact, ComputeDtype::kFloat32},
+                                      std::pair{nn::MatmulKernel::kBf16Dot, ComputeDtype::kBFloat16}}) {
     auto config = read("");
     config.settle({.products = kernel});
     EXPECT_EQ(config.model.compute_dtype, dtype);
     EXPECT_FALSE(config.model.products.given());
-    EXPECT_EQ(config.model.product_table(), MatmulTable(kernel));
+    EXPECT_EQ(config.model.product_table(), nn::MatmulTable(kernel));
   }
 }
 
@@ -137,8 +137,8 @@ TEST(ExperimentConfig, ListedKernelsDetermineTheProducts) {
   config.settle({});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   const auto products = config.model.product_table();
-  EXPECT_EQ(products.at(GemmContext::kExpert, Direction::kBackward, 17), MatmulKernel::kUpcast);
-  EXPECT_EQ(products.at(GemmContext::kLinear, Direction::kForward, 2048), MatmulKernel::kBf16Vendor);
+  EXPECT_EQ(products.at(nn::GemmContext::kExpert, nn::Direction::kBackward, 17), nn::MatmulKernel::kUpcast);
+  EXPECT_EQ(products.at(nn::GemmContext::kLinear, nn::Direction::kForward, 2048), nn::MatmulKernel::kBf16Vendor);
   expect_complaint(lists("float32"), {"model.compute_dtype", "float32", "measured or auto"});
   expect_complaint("[model]\ncompute_dtype = \"measured\"\n", {"model.compute_dtype", "lists no kernels"});
   expect_complaint(concat("[model.products]\nlinear_forward = ", eight, "\n"), {"model.products", "1 lists", "all of"});
@@ -158,25 +158,25 @@ TEST(ExperimentConfig, TheDeviceDeterminesEngineAndTypes) {
   config.settle({});
   EXPECT_EQ(config.model.device, "cpu");
   EXPECT_EQ(config.model.engine, EngineChoice::kKernels);
-  EXPECT_EQ(config.model.compute().engine, Engine::kKernels);
+  EXPECT_EQ(config.model.compute().engine, nn::Engine::kKernels);
   for (const auto* device : {"cuda", "cuda:1", "auto"}) {
     auto on_gpu = read(concat("[model]\ndevice = \"", device, "\"\n"));
     on_gpu.settle({.threads = 1, .products = {}, .device = "cuda"});
     EXPECT_EQ(on_gpu.model.device, std::string_view(device) == "auto" ? "cuda" : device);
-    EXPECT_EQ(on_gpu.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kBFloat16})) << device;
-    EXPECT_EQ(on_gpu.model.storage("x").engine, Engine::kAten);
+    EXPECT_EQ(on_gpu.model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kBFloat16})) << device;
+    EXPECT_EQ(on_gpu.model.storage("x").engine, nn::Engine::kAten);
     const auto again = read(on_gpu.text());
     EXPECT_EQ(again.text(), on_gpu.text());
   }
   auto exact = read("[model]\ndevice = \"cuda\"\ncompute_dtype = \"float32\"\n");
   exact.settle({});
-  EXPECT_EQ(exact.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kFloat}));
+  EXPECT_EQ(exact.model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
   auto wide = read("[model]\ndevice = \"cuda\"\ndtype = \"float32\"\n");
   wide.settle({});
   EXPECT_EQ(wide.model.compute().inner, at::kFloat);
   auto operators = read("[model]\nengine = \"aten\"\n");
   operators.settle({});
-  EXPECT_EQ(operators.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kFloat}));
+  EXPECT_EQ(operators.model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
   auto neither = read("[model]\ndevice = \"auto\"\n");
   neither.settle({});
   EXPECT_EQ(neither.model.device, "cpu");
@@ -232,21 +232,21 @@ TEST(ExperimentConfig, BudgetsMustMatchTheClientCount) {
 TEST(ExperimentConfig, RanksOfARankMethodFollowThePaper) {
   constexpr std::array kBudgets{0.125, 0.25, 0.5, 1.0};
   constexpr std::array<int64_t, 4> kSparse{6, 8, 12, 20}, kDense{12, 16, 24, 40};
-  const auto& flexlora = find_method("flexlora");
+  const auto& flexlora = methods::find_method("flexlora");
   for (size_t i = 0; i < kBudgets.size(); ++i) {
     EXPECT_EQ(flexlora.rank(kBudgets[i], 20), kSparse[i]);
     EXPECT_EQ(flexlora.rank(kBudgets[i], 40), kDense[i]);
     EXPECT_EQ(flexlora.top_k(kBudgets[i], 8), 8);
-    EXPECT_EQ(find_method("fedit").rank(kBudgets[i], 40), 40);
-    EXPECT_EQ(find_method("fedit").top_k(kBudgets[i], 8), 1 << i);
+    EXPECT_EQ(methods::find_method("fedit").rank(kBudgets[i], 40), 40);
+    EXPECT_EQ(methods::find_method("fedit").top_k(kBudgets[i], 8), 1 << i);
   }
 }
 
 TEST(ExperimentConfig, GateNormDefaultsToTheMethods) {
-  EXPECT_EQ(read("").method.gate_norm, GateNorm::kRenormSelected);
-  EXPECT_EQ(read("method = { name = \"fedit\" }").method.gate_norm, GateNorm::kCheckpoint);
+  EXPECT_EQ(read("").method.gate_norm, nn::GateNorm::kRenormSelected);
+  EXPECT_EQ(read("method = { name = \"fedit\" }").method.gate_norm, nn::GateNorm::kCheckpoint);
   EXPECT_EQ(read("method = { name = \"fedit\", gate_norm = \"renorm_selected\" }").method.gate_norm,
-            GateNorm::kRenormSelected);
+            nn::GateNorm::kRenormSelected);
   expect_complaint("method = { gate_norm = \"softmax\" }",
                    {"method.gate_norm", "softmax", "renorm_selected", "line 1"});
   expect_complaint("[method.fedit]\ngate_norm = \"olmoe_native\"\n", {"method.fedit.gate_norm", "line 2"});
@@ -376,4 +376,4 @@ rank_eval_modes = ["b"]
   EXPECT_NE(read(before).text(), read("[clients]\ncount = 2\n").text());
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

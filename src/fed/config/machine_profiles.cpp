@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cmath>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr double kMbitPerByte = 8e-6;
@@ -95,4 +95,4 @@ bool SimulatedMachine::drops_out(int64_t round) const {
   return stream.uniform() < profile_.dropout;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

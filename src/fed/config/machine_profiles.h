@@ -13,7 +13,7 @@
 #include "base/format/config_table.h"
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Distribution of the factor between machines of one profile.
 enum class SpreadKind {
@@ -103,4 +103,4 @@ class SimulatedMachine {
   double speed_, network_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,21 +4,21 @@
 #include "base/system/device.h"
 #include "fed/config/experiment_config.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 using Kernels = std::vector<std::string>;
 
 /// Calls f(context, direction, list) with each list of kernels of a section, in the order of its fields.
 void for_each_list(auto& section, const auto& f) {
-  f(GemmContext::kExpert, Direction::kForward, section.expert_forward);
-  f(GemmContext::kExpert, Direction::kBackward, section.expert_backward);
-  f(GemmContext::kLinear, Direction::kForward, section.linear_forward);
-  f(GemmContext::kLinear, Direction::kBackward, section.linear_backward);
+  f(nn::GemmContext::kExpert, nn::Direction::kForward, section.expert_forward);
+  f(nn::GemmContext::kExpert, nn::Direction::kBackward, section.expert_backward);
+  f(nn::GemmContext::kLinear, nn::Direction::kForward, section.linear_forward);
+  f(nn::GemmContext::kLinear, nn::Direction::kBackward, section.linear_backward);
 }
 
-const config::EnumName<MatmulKernel>* find_kernel(std::string_view name) {
-  static constexpr auto kKernels = names(MatmulKernel{});
+const config::EnumName<nn::MatmulKernel>* find_kernel(std::string_view name) {
+  static constexpr auto kKernels = nn::names(nn::MatmulKernel{});
   for (const auto& entry : kKernels)
     if (entry.name == name) return &entry;
   return nullptr;
@@ -27,9 +27,9 @@ const config::EnumName<MatmulKernel>* find_kernel(std::string_view name) {
 void check_list(const config::Table& table, std::string_view key, const Kernels& kernels) {
   for (const auto& name : kernels)
     table.check_entry(find_kernel(name) != nullptr, key, concat('"', name, '"'), "own, widen, native, dot, tile");
-  const bool whole = kernels.empty() || kernels.size() == MatmulTable::kRows.size();
+  const bool whole = kernels.empty() || kernels.size() == nn::MatmulTable::kRows.size();
   table.check(whole, key, concat("a list of ", kernels.size()),
-              concat("none, or one kernel for each of ", join(MatmulTable::kRows), " rows"));
+              concat("none, or one kernel for each of ", join(nn::MatmulTable::kRows), " rows"));
 }
 
 }  // namespace
@@ -40,27 +40,28 @@ void ProductsSection::resolve(const config::Table& table) const {
   check_list(table, "linear_forward", linear_forward);
   check_list(table, "linear_backward", linear_backward);
   size_t lists = 0;
-  for_each_list(*this, [&](GemmContext, Direction, const Kernels& kernels) { lists += kernels.empty() ? 0 : 1; });
+  for_each_list(*this,
+                [&](nn::GemmContext, nn::Direction, const Kernels& kernels) { lists += kernels.empty() ? 0 : 1; });
   const auto keys = table.keys();
   EK_CHECK(lists == 0 || lists == 4, kConfig, table.path(), " has ", lists,
            " lists, allowed: none, or all of expert_forward, expert_backward, linear_forward, linear_backward",
            table.place_of(keys.empty() ? "expert_forward" : keys.front()));
 }
 
-ProductsSection ProductsSection::of(const MatmulTable& products) {
+ProductsSection ProductsSection::of(const nn::MatmulTable& products) {
   ProductsSection section;
-  for_each_list(section, [&](GemmContext place, Direction direction, Kernels& kernels) {
-    for (const int64_t rows : MatmulTable::kRows)
+  for_each_list(section, [&](nn::GemmContext place, nn::Direction direction, Kernels& kernels) {
+    for (const int64_t rows : nn::MatmulTable::kRows)
       kernels.emplace_back(config::name_of(products.at(place, direction, rows)));
   });
   return section;
 }
 
-MatmulTable ProductsSection::table() const {
-  MatmulTable products;
-  for_each_list(*this, [&](GemmContext place, Direction direction, const Kernels& kernels) {
+nn::MatmulTable ProductsSection::table() const {
+  nn::MatmulTable products;
+  for_each_list(*this, [&](nn::GemmContext place, nn::Direction direction, const Kernels& kernels) {
     for (size_t i = 0; i < kernels.size(); ++i)
-      products.set(place, direction, MatmulTable::kRows[i], find_kernel(kernels[i])->value);
+      products.set(place, direction, nn::MatmulTable::kRows[i], find_kernel(kernels[i])->value);
   });
   return products;
 }
@@ -72,9 +73,9 @@ void ModelSection::resolve(const config::Table& table) const {
               "measured or auto, where model.products lists kernels");
   table.check(products.given() || compute_dtype != ComputeDtype::kMeasured, "compute_dtype",
               concat('"', dtype_name, '"'), "auto, bfloat16 or float32, where model.products lists no kernels");
-  const bool as_stored = dtype == BaseDtype::kCheckpoint;
-  table.check(base_format == BaseFormat::kStored || as_stored, "dtype", concat('"', config::name_of(dtype), '"'),
-              "checkpoint, where model.base_format is int8");
+  const bool as_stored = dtype == models::BaseDtype::kCheckpoint;
+  table.check(base_format == models::BaseFormat::kStored || as_stored, "dtype",
+              concat('"', config::name_of(dtype), '"'), "checkpoint, where model.base_format is int8");
   table.check(names_compute_device(device), "device", concat('"', device, '"'), "cpu, cuda, cuda:0 and so on, auto");
   check_engine([&](std::string_view key) { return table.place_of(key); });
 }
@@ -89,7 +90,7 @@ void ModelSection::check_engine(const std::function<std::string(std::string_view
            '"', place_of("engine"));
   if (!uses_operators()) return;
   const auto where = concat(", where model.engine is aten (model.device ", device, ")");
-  EK_CHECK(base_format == BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,
+  EK_CHECK(base_format == models::BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,
            place_of("base_format"));
   EK_CHECK(compute_dtype != ComputeDtype::kMeasured, kConfig,
            "model.compute_dtype is \"measured\", allowed: auto, bfloat16 or float32", where, place_of("compute_dtype"));
@@ -104,24 +105,24 @@ void ModelSection::settle(const MachineChoices& machine) {
   settle_products(machine.products);
 }
 
-MatmulTable ModelSection::product_table() const {
+nn::MatmulTable ModelSection::product_table() const {
   if (compute_dtype == ComputeDtype::kMeasured) return products.table();
-  return compute_dtype == ComputeDtype::kBFloat16 ? MatmulKernel::kBf16Dot : MatmulKernel::kFp32Exact;
+  return compute_dtype == ComputeDtype::kBFloat16 ? nn::MatmulKernel::kBf16Dot : nn::MatmulKernel::kFp32Exact;
 }
 
-Compute ModelSection::compute() const {
+nn::Compute ModelSection::compute() const {
   if (!uses_operators()) return {.products = product_table()};
   const bool rounds = compute_dtype == ComputeDtype::kBFloat16;
-  return {.engine = Engine::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
+  return {.engine = nn::Engine::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
 }
 
-void ModelSection::settle_products(const MatmulTable& chosen) {
+void ModelSection::settle_products(const nn::MatmulTable& chosen) {
   if (compute_dtype != ComputeDtype::kAuto) return;
   if (uses_operators()) {
     compute_dtype = names_gpu(device) && !stores_wide() ? ComputeDtype::kBFloat16 : ComputeDtype::kFloat32;
-  } else if (!products.given() && (stores_wide() || chosen == MatmulTable(MatmulKernel::kFp32Exact))) {
+  } else if (!products.given() && (stores_wide() || chosen == nn::MatmulTable(nn::MatmulKernel::kFp32Exact))) {
     compute_dtype = ComputeDtype::kFloat32;
-  } else if (!products.given() && chosen == MatmulTable(MatmulKernel::kBf16Dot)) {
+  } else if (!products.given() && chosen == nn::MatmulTable(nn::MatmulKernel::kBf16Dot)) {
     compute_dtype = ComputeDtype::kBFloat16;
   } else {
     compute_dtype = ComputeDtype::kMeasured;
@@ -129,13 +130,13 @@ void ModelSection::settle_products(const MatmulTable& chosen) {
   }
 }
 
-BaseStorage ModelSection::storage(const std::filesystem::path& run_folder) const {
-  BaseStorage storage(dtype);
+models::BaseStorage ModelSection::storage(const std::filesystem::path& run_folder) const {
+  models::BaseStorage storage(dtype);
   storage.format = base_format;
   storage.engine = compute().engine;
-  if (base_format != BaseFormat::kStored)
+  if (base_format != models::BaseFormat::kStored)
     storage.cache = base_cache.empty() ? run_folder.parent_path() / ".evenkeel-cache" : fs::path(base_cache);
   return storage;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,7 +6,7 @@
 
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 std::vector<int64_t> counts_by_share(std::span<const double> shares, int64_t clients) {
   const double whole = std::accumulate(shares.begin(), shares.end(), 0.0);
@@ -37,4 +37,4 @@ std::vector<size_t> assigned_shares(std::span<const double> shares, Assignment d
   return of;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

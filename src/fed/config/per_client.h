@@ -10,7 +10,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// How the values of a pattern are assigned to clients.
 enum class Assignment {
@@ -64,4 +64,4 @@ struct PerClient {
   }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

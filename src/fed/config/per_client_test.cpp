@@ -12,7 +12,7 @@
 #include "fed/round/server.h"
 #include "fed/store/run_request.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 ExperimentConfig settled(std::string_view text) {
@@ -185,7 +185,7 @@ TEST(ClientTables, WithOwnRowsSetTheFilesOfTheTask) {
 
 TEST(ClientTables, ABudgetWithoutExpertsNamesTheClient) {
   const auto config = settled("[[clients.client]]\nname = \"weak\"\nbudget = 0.1\n");
-  ModelSpec spec;
+  models::ModelSpec spec;
   spec.num_experts = 64;
   spec.top_k = 8;
   try {
@@ -198,4 +198,4 @@ TEST(ClientTables, ABudgetWithoutExpertsNamesTheClient) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "base/random/random.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 int64_t drawn_clients(int64_t count, double participation) {
   return std::min(count, std::max<int64_t>(1, std::llround(participation * static_cast<double>(count))));
@@ -23,7 +23,7 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 namespace {
 
 /// Sets the weights p_c = |D_c| / sum |D_c'| of the round's clients.
-void weigh(RoundView& round) {
+void weigh(methods::RoundView& round) {
   double total = 0;
   for (const auto& client : round.participants) total += client.examples;
   round.weights.clear();
@@ -32,17 +32,18 @@ void weigh(RoundView& round) {
 
 }  // namespace
 
-RoundView draw_round(std::span<const ClientProfile> clients, double participation, uint64_t seed, int64_t round) {
-  RoundView view{.round = round, .participants = {}, .weights = {}};
+methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
+                              int64_t round) {
+  methods::RoundView view{.round = round, .participants = {}, .weights = {}};
   for (int64_t id : sample_participants(static_cast<int64_t>(clients.size()), participation, seed, round))
     view.participants.push_back(clients[static_cast<size_t>(id)]);
   weigh(view);
   return view;
 }
 
-RoundView without(RoundView round, std::span<const int64_t> lost, int64_t quorum) {
+methods::RoundView without(methods::RoundView round, std::span<const int64_t> lost, int64_t quorum) {
   const size_t drawn = round.participants.size();
-  std::erase_if(round.participants, [&](const ClientProfile& client) {
+  std::erase_if(round.participants, [&](const methods::ClientProfile& client) {
     return std::find(lost.begin(), lost.end(), client.id) != lost.end();
   });
   const size_t left = round.participants.size();
@@ -53,4 +54,4 @@ RoundView without(RoundView round, std::span<const int64_t> lost, int64_t quorum
   return round;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

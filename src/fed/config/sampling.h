@@ -7,7 +7,7 @@
 
 #include "methods/protocol.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Returns the number of clients drawn per round: round(participation * count), at least 1 and at most count.
 int64_t drawn_clients(int64_t count, double participation);
@@ -17,10 +17,11 @@ int64_t drawn_clients(int64_t count, double participation);
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
 
 /// Draws the participants of `round` and gives them weights p_c = |D_c| / sum |D_c'|.
-RoundView draw_round(std::span<const ClientProfile> clients, double participation, uint64_t seed, int64_t round);
+methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
+                              int64_t round);
 
 /// Removes lost clients from a round and recomputes the weights, as if they had not been drawn.
 /// \throws kData when fewer than `quorum` clients are left
-RoundView without(RoundView round, std::span<const int64_t> lost, int64_t quorum = 1);
+methods::RoundView without(methods::RoundView round, std::span<const int64_t> lost, int64_t quorum = 1);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,11 +5,11 @@
 #include <numeric>
 #include <set>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-std::vector<ClientProfile> clients(std::vector<double> examples) {
-  std::vector<ClientProfile> result;
+std::vector<methods::ClientProfile> clients(std::vector<double> examples) {
+  std::vector<methods::ClientProfile> result;
   for (double count : examples)
     result.push_back(
         {.id = static_cast<int64_t>(result.size()), .budget = 1, .top_k = 8, .rank = 3, .examples = count});
@@ -58,4 +58,4 @@ TEST(Sampling, WeightsAreSharesOfTheParticipantsExamples) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

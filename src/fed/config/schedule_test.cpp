@@ -1,15 +1,15 @@
 #include "fed/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 using Scheduled = testing::SmallRun;
 
-LocalReport trained(Experiment& e, const Task& task) {
-  return report_of<LocalReport>(Client(e.fabric.context, e.fabric.shards.examples[0]).answer(task));
+train::LocalReport trained(Experiment& e, const Task& task) {
+  return report_of<train::LocalReport>(Client(e.fabric.context, e.fabric.shards.examples[0]).answer(task));
 }
 
-Task task_of_round(Experiment& e, ServerState state, int64_t round) {
+Task task_of_round(Experiment& e, methods::ServerState state, int64_t round) {
   state.round = round;
   return e.server.training_task(state, e.server.clients[0], e.server.draw(state));
 }
@@ -47,4 +47,4 @@ TEST_F(Scheduled, WarmUpCannotBeLongerThanTheRun) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

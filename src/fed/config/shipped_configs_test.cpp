@@ -9,7 +9,7 @@
 #include "fed/run/experiment.h"
 #include "train/pretraining.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 const fs::path kConfigs = fs::path(EVENKEEL_SOURCE_DIR) / "configs";
@@ -42,7 +42,7 @@ TEST(ShippedConfigs, AreValidAndSayWhatTheyAre) {
   for (const auto& file : toml_files(kConfigs)) {
     EXPECT_TRUE(read_file(file).starts_with("# ")) << file << " has no first line for `evenkeel list configs`";
     if (fs::relative(file, kConfigs).string().find("pretrain") != std::string::npos) {
-      EXPECT_NO_THROW(config::read<PretrainConfig>(config::Table::load(file))) << file;
+      EXPECT_NO_THROW(config::read<train::PretrainConfig>(config::Table::load(file))) << file;
     } else if (is_run(file)) {
       EXPECT_NO_THROW(resolved(file)) << file;
     }
@@ -59,15 +59,15 @@ TEST(ShippedConfigs, PinWhatMakesRunsComparable) {
   }
 }
 
-ModelSpec spec_of(bool sparse) {
-  ModelSpec spec;
+models::ModelSpec spec_of(bool sparse) {
+  models::ModelSpec spec;
   spec.num_experts = sparse ? 64 : 0;
   spec.top_k = sparse ? 8 : 0;
   return spec;
 }
 
 using Histogram = std::map<int64_t, int64_t>;  // K or rank -> clients that have it
-Histogram histogram(const std::vector<ClientProfile>& clients, int64_t ClientProfile::*member) {
+Histogram histogram(const std::vector<methods::ClientProfile>& clients, int64_t methods::ClientProfile::*member) {
   Histogram counts;
   for (const auto& client : clients) ++counts[client.*member];
   return counts;
@@ -104,8 +104,9 @@ TEST(ShippedConfigs, GiveClientsTheExpertsAndRanksOfThePaper) {
     const auto file = kConfigs / "commonsense" / (pattern.file + ".toml");
     const auto config = resolved(file, concat("method.name=\"", pattern.method, "\""));
     const auto clients = make_clients(config, spec_of(pattern.file.starts_with("olmoe")), {});
-    EXPECT_EQ(histogram(clients, &ClientProfile::top_k), pattern.top_k) << pattern.file << " " << pattern.method;
-    EXPECT_EQ(histogram(clients, &ClientProfile::rank), pattern.rank) << pattern.file << " " << pattern.method;
+    EXPECT_EQ(histogram(clients, &methods::ClientProfile::top_k), pattern.top_k)
+        << pattern.file << " " << pattern.method;
+    EXPECT_EQ(histogram(clients, &methods::ClientProfile::rank), pattern.rank) << pattern.file << " " << pattern.method;
     for (int64_t round = 0; round < 3; ++round)
       EXPECT_EQ(draw_round(clients, config.clients.participation, 42, round).participants.size(), pattern.participants);
   }
@@ -135,12 +136,12 @@ TEST(ShippedConfigs, OfThePaperTrainAsThePaperDoes) {
 
 TEST(LoraSites, HoldTheRouterOfModelsThatHaveOne) {
   LoraSection lora;
-  const auto olmoe = load_shape(resolve_model_path("builtin:tiny-olmoe"));
-  const auto olmo = load_shape(resolve_model_path("builtin:tiny-olmo"));
+  const auto olmoe = models::load_shape(models::resolve_model_path("builtin:tiny-olmoe"));
+  const auto olmo = models::load_shape(models::resolve_model_path("builtin:tiny-olmo"));
   EXPECT_EQ(lora.sites(*olmoe).size(), olmoe->all_sites().size());
   EXPECT_EQ(lora.sites(*olmo).size(), olmo->all_sites().size());
   lora.router_lora = false;
-  for (const auto& [name, site] : lora.sites(*olmoe)) EXPECT_NE(site.role, SiteRole::kRouter) << name;
+  for (const auto& [name, site] : lora.sites(*olmoe)) EXPECT_NE(site.role, lora::SiteRole::kRouter) << name;
   EXPECT_EQ(lora.sites(*olmoe).size(), olmoe->sites(lora.targets).size());
 }
 
@@ -148,7 +149,7 @@ TEST(LoraSites, OfARouterNamedAmongTheTargetsAreRefused) {
   LoraSection lora;
   lora.targets = {"q_proj", "gate"};
   try {
-    lora.sites(*load_shape(resolve_model_path("builtin:tiny-olmoe")));
+    lora.sites(*models::load_shape(models::resolve_model_path("builtin:tiny-olmoe")));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), kConfig);
@@ -157,4 +158,4 @@ TEST(LoraSites, OfARouterNamedAmongTheTargetsAreRefused) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

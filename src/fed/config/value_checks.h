@@ -7,7 +7,7 @@
 #include "base/format/config_table.h"
 #include "fed/config/per_client.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Returns `text` between double quotes, for messages.
 inline std::string in_quotes(std::string_view text) { return concat("\"", text, "\""); }
@@ -20,4 +20,4 @@ void check_each(const config::Table& table, std::string_view key, const PerClien
   for (const T& number : numbers.numbers()) check(place, numbers.listed() ? key : "values", number);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,7 +5,7 @@
 #include "fed/exchange/gradient_sums.h"
 #include "fed/exchange/unexportable_routing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Tells a score of one state from all others of the run.
@@ -23,9 +23,9 @@ TestRowsKey rows_to_score(const ExperimentConfig& config, const Task& task, cons
   return key;
 }
 
-std::map<std::string, int64_t> right_answers(const Score& ask, const PreparedTask& task) {
+std::map<std::string, int64_t> right_answers(const Score& ask, const scoring::PreparedTask& task) {
   std::map<std::string, int64_t> counts;
-  if (ask.own_rows && task.task().scoring == Scoring::kChoice)
+  if (ask.own_rows && task.task().scoring == data::Scoring::kChoice)
     for (const auto& row : task.rows()) ++counts[row.answer];
   return counts;
 }
@@ -36,32 +36,33 @@ Reply Client::answer(const Task& task, const OnProgress& on_progress) {
   return std::visit([&](const auto& ask) { return answer(task, ask, on_progress); }, task.ask);
 }
 
-LocalSetup Client::prepare(const Task& task) {
+methods::LocalSetup Client::prepare(const Task& task) {
   const auto sent = download(task);
   return context_.on_device(context_.method->prepare(sent, view(task)));
 }
 
-LocalSetup Client::exported(const Task& task, ServedBy by) {
-  auto setup = empty_setup(view(task));
+methods::LocalSetup Client::exported(const Task& task, scoring::ServedBy by) {
+  auto setup = methods::empty_setup(view(task));
   setup.router.gate_norm = served_gates(setup.router.gate_norm, by, context_.model->spec().gates);
-  setup.adapters = received(decode(task.payload.bytes, "the adapter to be scored as exported")).adapters;
+  setup.adapters = lora::received(lora::decode(task.payload.bytes, "the adapter to be scored as exported")).adapters;
   return context_.on_device(std::move(setup));
 }
 
 Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_progress) {
-  const Payload sent = download(task);
+  const lora::Payload sent = download(task);
   const auto own = view(task);
   const auto on_step = [&](int64_t done, int64_t, int64_t tokens) {
     if (on_progress) on_progress({.client = task.client.id, .steps = done, .tokens = tokens});
   };
   auto training = context_.training();
   training.optimizer.lr = ask.lr.value_or(training.optimizer.lr);
-  auto result = train_locally(*context_.model, *context_.method, {sent, own, rows_}, training, on_step);
+  auto result = train::train_locally(*context_.model, *context_.method, {sent, own, rows_}, training, on_step);
   check_mapped_files();
-  return {.client = task.client.id,
-          .upload = DeferredPayload(std::move(result.upload), context_.config.train.transport_dtype, context_.sites),
-          .report = static_cast<const LocalReport&>(result),
-          .memory = memory_};
+  return {
+      .client = task.client.id,
+      .upload = lora::DeferredPayload(std::move(result.upload), context_.config.train.transport_dtype, context_.sites),
+      .report = static_cast<const train::LocalReport&>(result),
+      .memory = memory_};
 }
 
 /// As many rows from each client.
@@ -74,7 +75,7 @@ Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress
 }
 
 Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_progress) {
-  const bool as_exported = ask.served_by != ServedBy::kRun;
+  const bool as_exported = ask.served_by != scoring::ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
   const auto rows = context_.test_rows(rows_to_score(context_.config, task, ask));
   auto forward = context_.forward(setup);
@@ -87,10 +88,11 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   auto options = context_.evaluation();
   options.journal_key = concat(context_.answers_of, key_of(task, ask));
   Scored scored;
-  RowOutputs outputs;
+  scoring::RowOutputs outputs;
   if (ask.predictions) outputs.predictions = &scored.predictions;
   if (context_.config.evaluate.items) outputs.items = &scored.items.emplace();
-  scored.score = evaluate_task({*context_.model, context_.tokenizer, forward}, *rows, options, outputs, on_rows);
+  scored.score =
+      scoring::evaluate_task({*context_.model, context_.tokenizer, forward}, *rows, options, outputs, on_rows);
   scored.right_answers = right_answers(ask, *rows);
   scored.score.budget = task.client.budget;
   scored.score.reading = ask.rank_eval_mode;
@@ -99,13 +101,13 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   return {.client = task.client.id, .report = std::move(scored)};
 }
 
-Payload Client::download(const Task& task) const {
-  auto payload = received(decode(task.payload.bytes, concat("the task of client ", task.client.id)));
+lora::Payload Client::download(const Task& task) const {
+  auto payload = lora::received(lora::decode(task.payload.bytes, concat("the task of client ", task.client.id)));
   context_.shared->receive_change(task.round, payload.base_delta);
   return payload;
 }
 
-ClientView Client::view(const Task& task) {
+methods::ClientView Client::view(const Task& task) {
   return {.client = task.client,
           .sites = context_.sites,
           .common = context_.shared->common(),
@@ -116,4 +118,4 @@ ClientView Client::view(const Task& task) {
           .memory = memory_};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

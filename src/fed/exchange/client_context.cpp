@@ -2,11 +2,11 @@
 
 #include "lora/algebra.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-std::vector<Row> chosen_rows(const std::vector<int64_t>& indices, const std::vector<Row>& rows) {
-  std::vector<Row> chosen;
+std::vector<data::Row> chosen_rows(const std::vector<int64_t>& indices, const std::vector<data::Row>& rows) {
+  std::vector<data::Row> chosen;
   for (const int64_t i : indices) {
     EK_CHECK(i >= 0 && i < static_cast<int64_t>(rows.size()), kData, "asked to score test row ", i, " of ", rows.size(),
              ": the rows have changed since this client joined");
@@ -18,8 +18,9 @@ std::vector<Row> chosen_rows(const std::vector<int64_t>& indices, const std::vec
 }  // namespace
 
 void SharedState::receive(const StateUpdate& news) {
-  const auto payload =
-      news.payload.size() > 0 ? received(decode(news.payload.bytes, "news for all clients")) : Payload{};
+  const auto payload = news.payload.size() > 0
+                           ? lora::received(lora::decode(news.payload.bytes, "news for all clients"))
+                           : lora::Payload{};
   if (!news.whole) return receive_change(news.round, payload.base_delta);
   const std::scoped_lock lock(mutex_);
   residence_.reset();
@@ -27,39 +28,40 @@ void SharedState::receive(const StateUpdate& news) {
   round_ = news.round;
 }
 
-void SharedState::take(const ServerState& state) {
+void SharedState::take(const methods::ServerState& state) {
   const std::scoped_lock lock(mutex_);
   residence_.reset();
   common_ = state.common;
   round_ = state.round;
 }
 
-void SharedState::receive_change(int64_t round, const AdapterState& base_delta) {
+void SharedState::receive_change(int64_t round, const lora::AdapterState& base_delta) {
   const std::scoped_lock lock(mutex_);
   if (round <= round_) return;
   EK_CHECK(base_delta.empty() || round == round_ + 1, kData, "a change of the base after round ", round,
            " arrived, the last one known is of round ", round_);
   if (!base_delta.empty()) residence_.reset();
-  add_to_base(common_.base_change, base_delta);
+  lora::add_to_base(common_.base_change, base_delta);
   round_ = round;
 }
 
-std::shared_ptr<const Residence> SharedState::residence(c10::Device device) {
+std::shared_ptr<const train::Residence> SharedState::residence(c10::Device device) {
   if (device.is_cpu() || device.is_meta()) return nullptr;
   const std::scoped_lock lock(mutex_);
   if (!residence_)
-    residence_ = std::make_shared<const Residence>(make_residence(common_, device, StorageCopies::to(device)));
+    residence_ =
+        std::make_shared<const train::Residence>(train::make_residence(common_, device, StorageCopies::to(device)));
   return residence_;
 }
 
-LocalTraining ClientContext::training() const {
-  LocalTraining training = config.train;
+train::LocalTraining ClientContext::training() const {
+  train::LocalTraining training = config.train;
   training.compute = config.model.compute();
   training.residence = shared->residence(model->device());
   return training;
 }
 
-ForwardOptions ClientContext::forward(const LocalSetup& setup) const {
+models::ForwardOptions ClientContext::forward(const methods::LocalSetup& setup) const {
   const auto residence = shared->residence(model->device());
   return {.adapters = &setup.adapters,
           .base_change = residence ? &residence->common.base_change : &shared->common().base_change,
@@ -67,29 +69,29 @@ ForwardOptions ClientContext::forward(const LocalSetup& setup) const {
           .compute = config.model.compute()};
 }
 
-LocalSetup ClientContext::on_device(LocalSetup setup) const {
+methods::LocalSetup ClientContext::on_device(methods::LocalSetup setup) const {
   const auto residence = shared->residence(model->device());
   if (!residence) return setup;
   auto copies = residence->copies;
-  return copied(setup, copies);
+  return train::copied(setup, copies);
 }
 
-EvaluationOptions ClientContext::evaluation() const {
-  EvaluationOptions options = config.evaluate;
+scoring::EvaluationOptions ClientContext::evaluation() const {
+  scoring::EvaluationOptions options = config.evaluate;
   options.form = config.data.form;
   if (bert_scorer) options.bert_scorer = &*bert_scorer;
   options.journal = answers.get();
   return options;
 }
 
-std::shared_ptr<const PreparedTask> ClientContext::test_rows(const TestRowsKey& key) const {
+std::shared_ptr<const scoring::PreparedTask> ClientContext::test_rows(const TestRowsKey& key) const {
   return prepared->get(key, [&] {
     const auto from = config.rows_to_score(key.own_of, key.limit);
-    auto set = evenkeel::test_rows(find_task(key.task, from), from);
+    auto set = data::test_rows(data::find_task(key.task, from), from);
     if (!key.rows.empty()) set.rows = chosen_rows(key.rows, set.rows);
-    return std::make_shared<const PreparedTask>(find_task(key.task, config.data.rows()), std::move(set), tokenizer,
-                                                model->spec(), evaluation());
+    return std::make_shared<const scoring::PreparedTask>(data::find_task(key.task, config.data.rows()), std::move(set),
+                                                         tokenizer, model->spec(), evaluation());
   });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

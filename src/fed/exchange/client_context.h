@@ -16,7 +16,7 @@
 #include "scoring/bert_score.h"
 #include "tokenizer/tokenizer.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The shared state, updated from the server's messages. Threads: clients that train at the same time may call
 /// receive() if they are in the same round.
@@ -27,44 +27,44 @@ class SharedState {
   /// Applies the change of the base that arrives with a task for the round after `round`. A change that is already
   /// applied is ignored.
   /// \throws kData when an earlier change was missed
-  void receive_change(int64_t round, const AdapterState& base_delta);
+  void receive_change(int64_t round, const lora::AdapterState& base_delta);
   /// Copies the shared state of a server in the same process. The result is bit-identical to applying all its updates.
-  void take(const ServerState& state);
-  const Common& common() const { return common_; }
+  void take(const methods::ServerState& state);
+  const methods::Common& common() const { return common_; }
   /// Returns the shared state on `device`. It is copied on first use and kept until the state changes.
   /// \return null for the processor
-  std::shared_ptr<const Residence> residence(c10::Device device);
+  std::shared_ptr<const train::Residence> residence(c10::Device device);
 
  private:
   std::mutex mutex_;
-  Common common_;
+  methods::Common common_;
   int64_t round_ = 0;  // last round with an applied change
-  std::shared_ptr<const Residence> residence_{};
+  std::shared_ptr<const train::Residence> residence_{};
 };
 
 /// Everything that the clients of one process share.
 struct ClientContext {
   ExperimentConfig config;  ///< resolved
-  std::unique_ptr<CausalLm> model;
-  Tokenizer tokenizer;
-  Sites sites;
-  std::unique_ptr<FederatedMethod> method;
-  std::optional<BertScorer> bert_scorer;  ///< scores free-text answers; set if the config names an encoder
+  std::unique_ptr<models::CausalLm> model;
+  tokenizer::Tokenizer tokenizer;
+  lora::Sites sites;
+  std::unique_ptr<methods::FederatedMethod> method;
+  std::optional<scoring::BertScorer> bert_scorer;  ///< scores free-text answers; set if the config names an encoder
   std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
-  std::shared_ptr<AnswerJournal>
+  std::shared_ptr<scoring::AnswerJournal>
       answers{};  ///< stores evaluation answers by batch; null: a repeated evaluation starts again
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
   std::string answers_of{};  ///< prefix of the journal's keys: inputs of the answers other than the run
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
-  LocalTraining training() const;
-  ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows `setup`, a result of placed()
+  train::LocalTraining training() const;
+  models::ForwardOptions forward(const methods::LocalSetup& setup) const;  ///< borrows `setup`, a result of placed()
   /// Copies `setup` to the device of the base. On the processor it is returned unchanged.
-  LocalSetup on_device(LocalSetup setup) const;
-  EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
+  methods::LocalSetup on_device(methods::LocalSetup setup) const;
+  scoring::EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
   /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.
   /// \throws kData, kIo as test_rows() and PreparedTask; kData for a row that is not there
-  std::shared_ptr<const PreparedTask> test_rows(const TestRowsKey& key) const;
+  std::shared_ptr<const scoring::PreparedTask> test_rows(const TestRowsKey& key) const;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

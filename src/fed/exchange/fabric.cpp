@@ -1,9 +1,9 @@
 #include "fed/exchange/fabric.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
-const Reduction& Fabric::sums(const RoundView& round) {
+const lora::Reduction& Fabric::sums(const methods::RoundView& round) {
   fail(kInternal, "round ", round.round + 1, ": an upload stayed in another process, but this fabric has only one");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -11,7 +11,7 @@
 
 #include "fed/exchange/message.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Progress of one client, reported by fabrics that can observe it.
 struct ClientProgress {
@@ -26,15 +26,15 @@ struct ClientProgress {
 /// fabric with a server process next to its clients (the cluster) makes the tasks there. Its replies then report the
 /// size of the task in Reply::task_size.
 struct TrainingRound {
-  const ServerState& state;
-  const RoundView& round;
+  const methods::ServerState& state;
+  const methods::RoundView& round;
 };
 
 /// Callbacks of one exchange. Fabric::exchange() calls them one at a time, in the thread that called it.
 struct Exchange {
   /// Makes the task of a client. The fabric calls it only when the client can take the task, so few tasks are in memory
   /// at once.
-  std::function<Task(const ClientProfile& client)> task_of;
+  std::function<Task(const methods::ClientProfile& client)> task_of;
   /// Receives replies in order of arrival. A reply may arrive twice; the callback must ignore the second.
   std::function<void(Reply reply)> on_reply;
   /// Receives progress. It may throw Interrupted to stop the exchange.
@@ -44,7 +44,7 @@ struct Exchange {
   /// Checks a reply from an untrusted client (nodes).
   /// \return the client's update norm (update_norm()), or 0 where the reply has none
   /// \throws Error when the reply is not what its task asked for
-  std::function<double(const ClientProfile& client, const Reply& reply)> check{};
+  std::function<double(const methods::ClientProfile& client, const Reply& reply)> check{};
   /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
@@ -58,11 +58,11 @@ class Fabric {
   virtual ~Fabric() = default;
 
   /// Sends `news` to each of `clients` and to the evaluator. They apply it before any later task.
-  virtual void announce(std::span<const ClientProfile> clients, const StateUpdate& news) = 0;
+  virtual void announce(std::span<const methods::ClientProfile> clients, const StateUpdate& news) = 0;
 
   /// Gives each of `clients` its task and returns when each has replied or is lost.
   /// \throws the error of a client that failed; kConfig for a client that this fabric cannot reach (kPooledData)
-  virtual void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) = 0;
+  virtual void exchange(std::span<const methods::ClientProfile> clients, const Exchange& exchange) = 0;
 
   /// Passes on the clients' memories as of the last committed round. Fabrics whose clients store their own memory
   /// ignore it.
@@ -70,7 +70,7 @@ class Fabric {
 
   /// Offers the shared state (state.common) after the last committed round.
   /// \return true if the clients of this fabric use this copy, so that no StateUpdate needs to be sent to them
-  virtual bool share(const ServerState& /*state*/) { return false; }
+  virtual bool share(const methods::ServerState& /*state*/) { return false; }
 
   /// Returns true if repeating a task costs only the client's time.
   virtual bool may_ask_again() const { return false; }
@@ -78,11 +78,11 @@ class Fabric {
   /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have
   /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each of those processes
   /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
-  virtual const Reduction& sums(const RoundView& round);
+  virtual const lora::Reduction& sums(const methods::RoundView& round);
 
   /// Called after an error of exchange() or of the reduction of sums().
   /// \return true if the fabric has recovered, so that the same round can be run again
   virtual bool recovers() { return false; }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,11 +6,11 @@
 
 #include "train/weight_gradient.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Rows that are routed alike, in the order they were drawn, by their K_c.
-using RowsByTopK = std::map<int64_t, std::vector<const Example*>>;
+using RowsByTopK = std::map<int64_t, std::vector<const data::Example*>>;
 
 RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream stream) {
   const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
@@ -23,15 +23,15 @@ RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream
 }
 
 TensorMap gradients_of(const ClientContext& context, const SumGradients& ask, const RowsByTopK& rows) {
-  Sites sites;
+  lora::Sites sites;
   for (const auto& site : ask.sites) sites.emplace(site, context.sites.at(site));
   TensorMap sums;
   for (const auto& [top_k, examples] : rows) {
-    const GradientRows of{.rows = examples,
-                          .batch_size = context.config.train.batch_size,
-                          .router = {.top_k = top_k, .gate_norm = context.config.method.gate_norm},
-                          .compute = context.config.model.compute()};
-    for (auto& [site, part] : weight_gradients(*context.model, sites, of)) {
+    const train::GradientRows of{.rows = examples,
+                                 .batch_size = context.config.train.batch_size,
+                                 .router = {.top_k = top_k, .gate_norm = context.config.method.gate_norm},
+                                 .compute = context.config.model.compute()};
+    for (auto& [site, part] : train::weight_gradients(*context.model, sites, of)) {
       auto& sum = sums[gradient_name(site)];
       sum = sum.defined() ? sum.add_(part) : part;
     }
@@ -47,8 +47,9 @@ Reply sum_gradients(const ClientContext& context, const Task& task, std::span<co
                     RandomStream stream) {
   Reply reply{.client = task.client.id};
   auto sums = gradients_of(context, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
-  if (!sums.empty()) reply.upload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, context.sites);
+  if (!sums.empty())
+    reply.upload = lora::encode({.extras = std::move(sums)}, lora::TransportDtype::kFloat32, context.sites);
   return reply;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -11,14 +11,14 @@
 #include "fed/exchange/client_context.h"
 #include "fed/exchange/message.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Returns the name of the payload extra that holds the gradient of a site's weight.
 std::string gradient_name(const std::string& site);
 
 /// A training row with the K_c (experts per token) of the client that owns it. Borrows the row.
 struct OwnedRow {
-  const Example* example;
+  const data::Example* example;
   int64_t top_k;
 };
 
@@ -29,4 +29,4 @@ struct OwnedRow {
 Reply sum_gradients(const ClientContext& context, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,7 +4,7 @@
 #include "fed/exchange/gradient_sums.h"
 #include "fed/exchange/parallel_exchange.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 Reply with_encoded_upload(Reply reply) {
@@ -14,14 +14,16 @@ Reply with_encoded_upload(Reply reply) {
 
 }  // namespace
 
-void LocalFabric::announce(std::span<const ClientProfile>, const StateUpdate& news) { context.shared->receive(news); }
+void LocalFabric::announce(std::span<const methods::ClientProfile>, const StateUpdate& news) {
+  context.shared->receive(news);
+}
 
-bool LocalFabric::share(const ServerState& state) {
+bool LocalFabric::share(const methods::ServerState& state) {
   context.shared->take(state);
   return true;
 }
 
-void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& exchange) {
+void LocalFabric::exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) {
   const auto threads = std::min(static_cast<size_t>(context.config.clients.parallel), to.size());
   // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
   if (threads > 1)
@@ -61,4 +63,4 @@ Reply LocalFabric::answer_of_pool(const Task& task) const {
                        {context.seed(), "gradient-rows"});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

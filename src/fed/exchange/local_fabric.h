@@ -9,24 +9,24 @@
 #include "fed/exchange/client_context.h"
 #include "fed/exchange/fabric.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Runs the tasks of its clients, of the client that owns all rows (kPooledData), and of the evaluation client.
 struct LocalFabric : Fabric {
   explicit LocalFabric(ClientContext shared) : context(std::move(shared)) {}
 
   ClientContext context;
-  Shards shards;                       ///< training rows by client; empty if nobody trains
-  std::vector<ClientProfile> clients;  ///< owners of `shards`, in the same order
-  ClientMemories memories;             ///< as of the last committed round
+  Shards shards;                                ///< training rows by client; empty if nobody trains
+  std::vector<methods::ClientProfile> clients;  ///< owners of `shards`, in the same order
+  ClientMemories memories;                      ///< as of the last committed round
 
   /// Updates the one shared copy; `to` is ignored.
-  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override;
+  void announce(std::span<const methods::ClientProfile> to, const StateUpdate& news) override;
   /// Runs the clients in the order of `to`. With clients.parallel above 1, that many train at the same time, each in
   /// its own thread. Errors of training name round, client and method.
-  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
+  void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override;
   void remember(const ClientMemories& now) override { memories = now; }
-  bool share(const ServerState& state) override;
+  bool share(const methods::ServerState& state) override;
   bool may_ask_again() const override { return true; }
 
  private:
@@ -34,4 +34,4 @@ struct LocalFabric : Fabric {
   Reply answer_of_pool(const Task& task) const;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

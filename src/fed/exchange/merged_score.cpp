@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 using Parts = std::span<const Scored>;
@@ -26,13 +26,14 @@ int64_t sum_of(Parts parts, const Of& of) {
 }
 
 /// A share of all rows.
-double share_over_rows(Parts parts, double TaskScore::*share) {
-  const auto rows = sum_of(parts, [](const TaskScore& score) { return score.rows; });
-  return share_of(sum_of(parts, [&](const TaskScore& score) { return count_of(score.*share, score.rows); }), rows);
+double share_over_rows(Parts parts, double scoring::TaskScore::*share) {
+  const auto rows = sum_of(parts, [](const scoring::TaskScore& score) { return score.rows; });
+  return share_of(sum_of(parts, [&](const scoring::TaskScore& score) { return count_of(score.*share, score.rows); }),
+                  rows);
 }
 
 /// A mean over all rows.
-double mean_over_rows(Parts parts, double TaskScore::*mean) {
+double mean_over_rows(Parts parts, double scoring::TaskScore::*mean) {
   double sum = 0, rows = 0;
   for (const auto& part : parts) {
     sum += part.score.*mean * static_cast<double>(part.score.rows);
@@ -54,33 +55,36 @@ double majority(Parts parts) {
 
 /// Correct among the rows whose answer can be read.
 double accuracy_valid(Parts parts) {
-  const auto valid = [](const TaskScore& score) { return score.rows - count_of(score.invalid_rate, score.rows); };
-  const auto correct = [&](const TaskScore& score) { return count_of(score.accuracy_valid, valid(score)); };
+  const auto valid = [](const scoring::TaskScore& score) {
+    return score.rows - count_of(score.invalid_rate, score.rows);
+  };
+  const auto correct = [&](const scoring::TaskScore& score) { return count_of(score.accuracy_valid, valid(score)); };
   return share_of(sum_of(parts, correct), sum_of(parts, valid));
 }
 
-void merge_choices(Parts parts, TaskScore& all) {
-  for (const auto share : {&TaskScore::accuracy, &TaskScore::accuracy_cased, &TaskScore::accuracy_lowercase,
-                           &TaskScore::invalid_rate, &TaskScore::accuracy_likelihood})
+void merge_choices(Parts parts, scoring::TaskScore& all) {
+  for (const auto share :
+       {&scoring::TaskScore::accuracy, &scoring::TaskScore::accuracy_cased, &scoring::TaskScore::accuracy_lowercase,
+        &scoring::TaskScore::invalid_rate, &scoring::TaskScore::accuracy_likelihood})
     all.*share = share_over_rows(parts, share);
   all.accuracy_valid = accuracy_valid(parts);
-  all.chance = mean_over_rows(parts, &TaskScore::chance);
+  all.chance = mean_over_rows(parts, &scoring::TaskScore::chance);
   all.majority = majority(parts);
 }
 
-void merge_texts(Parts parts, TaskScore& all) {
-  all.exact_match = share_over_rows(parts, &TaskScore::exact_match);
-  all.empty_rate = share_over_rows(parts, &TaskScore::empty_rate);
-  all.f1 = mean_over_rows(parts, &TaskScore::f1);
+void merge_texts(Parts parts, scoring::TaskScore& all) {
+  all.exact_match = share_over_rows(parts, &scoring::TaskScore::exact_match);
+  all.empty_rate = share_over_rows(parts, &scoring::TaskScore::empty_rate);
+  all.f1 = mean_over_rows(parts, &scoring::TaskScore::f1);
   all.bert_score = {};  // encoders stay where they are
-  all.context_cut = sum_of(parts, [](const TaskScore& score) { return score.context_cut; });
+  all.context_cut = sum_of(parts, [](const scoring::TaskScore& score) { return score.context_cut; });
 }
 
-void merge_likelihoods(Parts parts, TaskScore& all) {
+void merge_likelihoods(Parts parts, scoring::TaskScore& all) {
   double sum = 0;
   for (const auto& part : parts) sum += part.score.nll * static_cast<double>(part.score.answer_tokens);
-  all.answer_tokens = sum_of(parts, [](const TaskScore& score) { return score.answer_tokens; });
-  all.cut = sum_of(parts, [](const TaskScore& score) { return score.cut; });
+  all.answer_tokens = sum_of(parts, [](const scoring::TaskScore& score) { return score.answer_tokens; });
+  all.cut = sum_of(parts, [](const scoring::TaskScore& score) { return score.cut; });
   all.nll = sum / static_cast<double>(all.answer_tokens);
   all.perplexity = std::exp(all.nll);
 }
@@ -99,8 +103,8 @@ std::optional<double> log_likelihood(Parts parts) {
 void append(const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); }
 
 /// The rows of one part after those of another; nothing if a part has none.
-std::optional<ItemScores> items(Parts parts) {
-  ItemScores all;
+std::optional<scoring::ItemScores> items(Parts parts) {
+  scoring::ItemScores all;
   for (const auto& part : parts) {
     if (!part.items) return std::nullopt;
     append(part.items->log_likelihood, all.log_likelihood);
@@ -114,13 +118,13 @@ bool are_finite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-void check_items(const ItemScores& items, int64_t rows) {
+void check_items(const scoring::ItemScores& items, int64_t rows) {
   for (const size_t size : {items.log_likelihood.size(), items.correct.size(), items.f1.size()})
     EK_CHECK(size <= static_cast<size_t>(rows), kData, "scores of ", size, " single rows, asked: ", rows);
   EK_CHECK(are_finite(items.log_likelihood) && are_finite(items.f1), kData, "a score of a row that is not finite");
 }
 
-void require_alike(const TaskScore& one, const TaskScore& other) {
+void require_alike(const scoring::TaskScore& one, const scoring::TaskScore& other) {
   EK_CHECK(one.task == other.task && one.kind == other.kind && one.budget == other.budget &&
                one.reading == other.reading && one.served_by == other.served_by,
            kData, "scores of ", one.task, " at budget ", one.budget, " and of ", other.task, " at budget ",
@@ -131,7 +135,7 @@ void check_share(double share, const char* what) {
   EK_CHECK(share >= 0 && share <= 1, kData, "a score has ", what, " ", share, ", allowed: 0 to 1");
 }
 
-void check_point(const TaskScore& score, const Task& asked, AnswerKind kind) {
+void check_point(const scoring::TaskScore& score, const Task& asked, scoring::AnswerKind kind) {
   const auto& ask = std::get<Score>(asked.ask);
   const auto& client = asked.client;
   EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task),
@@ -144,7 +148,7 @@ void check_point(const TaskScore& score, const Task& asked, AnswerKind kind) {
 
 }  // namespace
 
-void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64_t rows) {
+void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind kind, int64_t rows) {
   const auto& score = scored.score;
   check_point(score, asked, kind);
   EK_CHECK(score.rows == rows, kData, "a score of ", score.rows, " rows, asked: ", rows);
@@ -154,7 +158,8 @@ void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64
     check_share(share, "a share of rows");
   for (const double mean : {score.exact_match, score.f1, score.empty_rate}) check_share(mean, "a mean over rows");
   EK_CHECK(std::isfinite(score.nll) && std::isfinite(score.seconds), kData, "a score that is not finite");
-  EK_CHECK(score.kind != AnswerKind::kLikelihood || score.answer_tokens > 0, kData, "a likelihood of no tokens");
+  EK_CHECK(score.kind != scoring::AnswerKind::kLikelihood || score.answer_tokens > 0, kData,
+           "a likelihood of no tokens");
   EK_CHECK(std::isfinite(score.log_likelihood.value_or(0)), kData, "a log-likelihood that is not finite");
   if (scored.items) check_items(*scored.items, rows);
   int64_t answers = 0;
@@ -165,17 +170,17 @@ void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64
 Scored merged(Parts parts) {
   EK_CHECK(!parts.empty(), kInternal, "no scores to merge");
   for (const auto& part : parts) require_alike(parts.front().score, part.score);
-  TaskScore all = parts.front().score;
-  all.rows = sum_of(parts, [](const TaskScore& score) { return score.rows; });
-  all.questions = sum_of(parts, [](const TaskScore& score) { return score.questions; });
+  scoring::TaskScore all = parts.front().score;
+  all.rows = sum_of(parts, [](const scoring::TaskScore& score) { return score.rows; });
+  all.questions = sum_of(parts, [](const scoring::TaskScore& score) { return score.questions; });
   for (const auto& part : parts) all.top_k = std::max(all.top_k, part.score.top_k);
   all.seconds = 0;
   for (const auto& part : parts) all.seconds += part.score.seconds;
-  if (all.kind == AnswerKind::kChoice) merge_choices(parts, all);
-  if (all.kind == AnswerKind::kText) merge_texts(parts, all);
-  if (all.kind == AnswerKind::kLikelihood) merge_likelihoods(parts, all);
+  if (all.kind == scoring::AnswerKind::kChoice) merge_choices(parts, all);
+  if (all.kind == scoring::AnswerKind::kText) merge_texts(parts, all);
+  if (all.kind == scoring::AnswerKind::kLikelihood) merge_likelihoods(parts, all);
   all.log_likelihood = log_likelihood(parts);
   return {.score = std::move(all), .predictions = {}, .right_answers = {}, .items = items(parts)};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,7 +5,7 @@
 
 #include "fed/exchange/message.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Merges scores into the score of all rows together. Shares of rows are merged as counts, so they equal those of a
 /// single evaluation. Means (F1, log-likelihood) are equal up to rounding. The majority rate comes from
@@ -20,6 +20,6 @@ Scored merged(std::span<const Scored> parts);
 /// point and of `rows` rows, its counts fit together, its shares are in [0, 1], and its means are finite.
 /// \param asked  a task that holds a Score
 /// \throws kData naming the value that is not possible
-void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64_t rows);
+void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind kind, int64_t rows);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -7,7 +7,7 @@
 
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// What an evaluation over these rows would say. \param right  which were answered rightly, readable or not
@@ -48,14 +48,14 @@ TEST(MergedScore, ChoicesOfPartsAreThoseOfAllRowsToTheBit) {
 
 TEST(MergedScore, MeansAreWeightedByRowsAndLikelihoodsByTokens) {
   Scored one, two;
-  one.score.kind = two.score.kind = AnswerKind::kText;
+  one.score.kind = two.score.kind = scoring::AnswerKind::kText;
   one.score.rows = 3, two.score.rows = 5;
   one.score.f1 = 0.5, two.score.f1 = 0.1;
   one.score.exact_match = 1.0 / 3, two.score.exact_match = 2.0 / 5;
   const auto texts = merged(std::vector{one, two}).score;
   EXPECT_DOUBLE_EQ(texts.f1, (3 * 0.5 + 5 * 0.1) / 8);
   EXPECT_EQ(texts.exact_match, 3.0 / 8);
-  one.score.kind = two.score.kind = AnswerKind::kLikelihood;
+  one.score.kind = two.score.kind = scoring::AnswerKind::kLikelihood;
   one.score.nll = 2, two.score.nll = 1;
   one.score.answer_tokens = 30, two.score.answer_tokens = 10;
   const auto likelihoods = merged(std::vector{one, two}).score;
@@ -68,8 +68,8 @@ TEST(MergedScore, ScoresOfSingleRowsFollowEachOther) {
   auto one = choices("10", "11", {{"yes", 2}}), two = choices("110", "111", {{"no", 3}});
   one.score.log_likelihood = -2, two.score.log_likelihood = -1;
   EXPECT_FALSE(merged(std::vector{one, two}).items);
-  one.items = ItemScores{.log_likelihood = {-1, -3}, .correct = {1, 0}, .f1 = {}};
-  two.items = ItemScores{.log_likelihood = {-0.5, -1.5, -1}, .correct = {1, 1, 0}, .f1 = {}};
+  one.items = scoring::ItemScores{.log_likelihood = {-1, -3}, .correct = {1, 0}, .f1 = {}};
+  two.items = scoring::ItemScores{.log_likelihood = {-0.5, -1.5, -1}, .correct = {1, 1, 0}, .f1 = {}};
   const auto all = merged(std::vector{one, two});
   EXPECT_DOUBLE_EQ(all.score.log_likelihood.value(), -7.0 / 5);
   EXPECT_EQ(all.items->log_likelihood, (std::vector<double>{-1, -3, -0.5, -1.5, -1}));
@@ -81,14 +81,14 @@ TEST(MergedScore, ScoresOfSingleRowsFollowEachOther) {
 TEST(MergedScore, AStrangersSingleRowsHaveToBePossible) {
   auto good = choices("110", "111", {{"yes", 3}});
   const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files"}};
-  good.items = ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {1, 1, 0}, .f1 = {}};
-  EXPECT_NO_THROW(check_score(good, asked, AnswerKind::kChoice, 3));
+  good.items = scoring::ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {1, 1, 0}, .f1 = {}};
+  EXPECT_NO_THROW(check_score(good, asked, scoring::AnswerKind::kChoice, 3));
   auto many = good;
   many.items->correct.push_back(1);
-  EXPECT_THROW(check_score(many, asked, AnswerKind::kChoice, 3), Error);
+  EXPECT_THROW(check_score(many, asked, scoring::AnswerKind::kChoice, 3), Error);
   auto infinite = good;
   infinite.items->log_likelihood[1] = -std::numeric_limits<double>::infinity();
-  EXPECT_THROW(check_score(infinite, asked, AnswerKind::kChoice, 3), Error);
+  EXPECT_THROW(check_score(infinite, asked, scoring::AnswerKind::kChoice, 3), Error);
 }
 
 TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {
@@ -104,18 +104,18 @@ TEST(MergedScore, AStrangersScoreHasToBePossible) {
   auto good = choices("110", "111", {{"yes", 3}});
   good.score.budget = 0.5, good.score.top_k = 2, good.score.reading = "b";
   const Task asked{.client = {.budget = 0.5, .top_k = 2}, .ask = Score{.task = "files", .rank_eval_mode = "b"}};
-  EXPECT_NO_THROW(check_score(good, asked, AnswerKind::kChoice, 3));
+  EXPECT_NO_THROW(check_score(good, asked, scoring::AnswerKind::kChoice, 3));
   const auto refused = [&](auto change) {
     auto bad = good;
     change(bad);
-    return evenkeel::testing::refusal([&] { check_score(bad, asked, AnswerKind::kChoice, 3); });
+    return testing::refusal([&] { check_score(bad, asked, scoring::AnswerKind::kChoice, 3); });
   };
   EXPECT_NE(refused([](Scored& bad) { bad.score.task = "boolq"; }).find("asked: files"), std::string::npos);
-  EXPECT_NE(refused([](Scored& bad) { bad.score.kind = AnswerKind::kText; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.kind = scoring::AnswerKind::kText; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.budget = 1; }).find("budget 1"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.top_k = 4; }).find("K = 4"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.reading = "a"; }), "no error");
-  EXPECT_NE(refused([](Scored& bad) { bad.score.served_by = ServedBy::kTransformers; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.served_by = scoring::ServedBy::kTransformers; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.rows = 4; }).find("4 rows, asked: 3"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.accuracy = 1.5; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.f1 = std::nan(""); }), "no error");
@@ -125,4 +125,4 @@ TEST(MergedScore, AStrangersScoreHasToBePossible) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr int64_t kLength = 8, kAlign = 64;
@@ -17,12 +17,12 @@ constexpr std::string_view kNews = "news", kTask = "task", kReply = "reply";
 constexpr std::string_view kTrain = "train", kSumGradients = "sum_gradients", kScore = "score";
 constexpr std::string_view kReport = "report", kScored = "scored";
 
-std::string text_of(OrderedJson header, const EncodedPayload& payload) {
+std::string text_of(OrderedJson header, const lora::EncodedPayload& payload) {
   header["parts"] = payload.parts;
   return header.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-at::Tensor in_bytes(std::string text, const EncodedPayload& payload) {
+at::Tensor in_bytes(std::string text, const lora::EncodedPayload& payload) {
   text.resize((kLength + text.size() + kAlign - 1) / kAlign * kAlign - kLength, ' ');
   auto bytes_N = at::empty({kLength + static_cast<int64_t>(text.size()) + payload.size()}, at::kByte);
   auto* out = bytes_N.mutable_data_ptr<uint8_t>();
@@ -48,13 +48,13 @@ bool read_kind(const JsonView& header, std::string_view key, std::variant<Kinds.
   return found.has_value();
 }
 
-StateUpdate news_of(const JsonView& header, EncodedPayload payload) {
+StateUpdate news_of(const JsonView& header, lora::EncodedPayload payload) {
   return {.round = header.at("round").integer(0), .whole = header.at("whole").flag(), .payload = std::move(payload)};
 }
 
-Task task_of(const JsonView& header, EncodedPayload payload) {
+Task task_of(const JsonView& header, lora::EncodedPayload payload) {
   Task task{.round = header.at("round").integer(0),
-            .client = record::read<ClientProfile>(header.at("client")),
+            .client = record::read<methods::ClientProfile>(header.at("client")),
             .payload = std::move(payload)};
   header.require(read_kind<Train>(header, kTrain, task.ask) ||
                      read_kind<SumGradients>(header, kSumGradients, task.ask) ||
@@ -63,26 +63,26 @@ Task task_of(const JsonView& header, EncodedPayload payload) {
   return task;
 }
 
-Reply reply_of(const JsonView& header, EncodedPayload payload) {
+Reply reply_of(const JsonView& header, lora::EncodedPayload payload) {
   Reply reply{.client = header.at("client").integer(kPooledData)};
   if (payload.size() > 0) reply.upload = std::move(payload);
   header.require(
-      read_kind<LocalReport>(header, kReport, reply.report) || read_kind<Scored>(header, kScored, reply.report),
+      read_kind<train::LocalReport>(header, kReport, reply.report) || read_kind<Scored>(header, kScored, reply.report),
       ": a reply without a report");
   return reply;
 }
 
-EncodedPayload payload_of(const JsonView& header, const at::Tensor& bytes_N) {
-  EncodedPayload payload;
+lora::EncodedPayload payload_of(const JsonView& header, const at::Tensor& bytes_N) {
+  lora::EncodedPayload payload;
   if (bytes_N.defined() && bytes_N.numel() > 0) payload.bytes = bytes_N;
   for (const auto& part : header.at("parts").members()) payload.parts[part.key()] = part.integer(0);
   return payload;
 }
 
 /// The payload that a message of `reply` carries; empty where there is none.
-EncodedPayload payload_in(const Reply& reply) {
+lora::EncodedPayload payload_in(const Reply& reply) {
   const auto* payload = encoded_payload(reply.upload);
-  return payload ? *payload : EncodedPayload{};
+  return payload ? *payload : lora::EncodedPayload{};
 }
 
 /// The header's length. \throws kData when there are fewer bytes than it says.
@@ -142,4 +142,4 @@ Message from_bytes(const at::Tensor& bytes_N, const std::string& source) {
   return from_parts(text, bytes_N.narrow(0, kLength + length, bytes_N.numel() - kLength - length), source);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -21,7 +21,7 @@
 #include "scoring/task_evaluation.h"
 #include "train/local_training.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Client id of the pool of all clients' rows. Only fabrics that have all rows in one place can reach it.
 inline constexpr int64_t kPooledData = -2;
@@ -38,7 +38,7 @@ struct StateUpdate {
   bool whole = false;  ///< true: the whole shared state (full sync); false: the change since the round before
   /// `adapters` holds the factors that never train. `base_delta` holds the change of the base, in all if `whole`, else
   /// since the round before.
-  EncodedPayload payload{};
+  lora::EncodedPayload payload{};
 };
 
 /// Asks for a round of local training on the broadcast in Task::payload. The reply holds a LocalReport and the upload.
@@ -53,7 +53,7 @@ struct Train {
 /// drawn.
 struct SumGradients {
   std::vector<std::string> sites;
-  GradientSample sample;
+  methods::GradientSample sample;
 
   void visit(auto& field) {  // base/format/record.h, as all below
     field("sites", sites);
@@ -64,8 +64,9 @@ struct SumGradients {
 /// Asks a client that never trains to score one task with the broadcast in Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
-  std::string rank_eval_mode{};         ///< rank evaluation mode, a or b (TaskScore::reading)
-  ServedBy served_by = ServedBy::kRun;  ///< other than kRun: the payload is the exported adapter and is used as it is
+  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading)
+  scoring::ServedBy served_by =
+      scoring::ServedBy::kRun;  ///< other than kRun: the payload is the exported adapter and is used as it is
   bool predictions = false;
   bool own_rows = false;  ///< true: score the client's own test rows; false: the task's
   /// Used with own_rows: indices of the test rows to score, when a limit draws from the rows of all clients together.
@@ -84,20 +85,20 @@ struct Score {
 
 /// A task: the message that asks one client to train, to sum gradients or to score.
 struct Task {
-  int64_t round = 0;     ///< rounds done so far
-  ClientProfile client;  ///< the addressee
+  int64_t round = 0;              ///< rounds done so far
+  methods::ClientProfile client;  ///< the addressee
   std::variant<Train, SumGradients, Score> ask{};
-  EncodedPayload payload{};
+  lora::EncodedPayload payload{};
 };
 
 /// The reply to a Score.
 struct Scored {
-  TaskScore score;
-  std::vector<Prediction> predictions;  ///< one per row when they were asked for
+  scoring::TaskScore score;
+  std::vector<scoring::Prediction> predictions;  ///< one per row when they were asked for
   /// Used with own_rows on multiple-choice tasks: how often each answer is the right one. merged() computes the
   /// majority rate of several clients from these counts (fed/exchange/merged_score.h).
   std::map<std::string, int64_t> right_answers{};
-  std::optional<ItemScores> items{};  ///< set if evaluate.items is true
+  std::optional<scoring::ItemScores> items{};  ///< set if evaluate.items is true
 
   void visit(auto& field) {
     field("score", score);
@@ -111,7 +112,7 @@ struct Scored {
 struct Reply {
   int64_t client = 0;
   Upload upload{};
-  std::variant<LocalReport, Scored> report{};
+  std::variant<train::LocalReport, Scored> report{};
   TensorMap memory{};  ///< tensors that the client keeps until its next round; never sent in messages
   /// Size of the task's payload. Set only if another process than the server's made the task (TrainingRound); never
   /// sent in messages.
@@ -170,4 +171,4 @@ inline std::string training_context(int64_t round, std::string_view who, std::st
   return concat("round ", round + 1, ", ", who, ", method ", method);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

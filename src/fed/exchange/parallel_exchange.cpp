@@ -10,7 +10,7 @@
 #include <system_error>
 #include <thread>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// An event that a worker thread sends to the caller's thread.
@@ -92,7 +92,7 @@ class ParallelExchange {
 
 }  // namespace
 
-void exchange_in_parallel(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
+void exchange_in_parallel(std::span<const methods::ClientProfile> clients, const Exchange& exchange, size_t threads,
                           const std::function<Reply(const Task&, const OnProgress&)>& work) {
   ParallelExchange parallel(exchange, work);
   for (size_t next = 0; next < clients.size() || parallel.running() > 0;) {
@@ -101,4 +101,4 @@ void exchange_in_parallel(std::span<const ClientProfile> clients, const Exchange
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

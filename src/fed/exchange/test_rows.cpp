@@ -1,8 +1,8 @@
 #include "fed/exchange/test_rows.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
-std::shared_ptr<const PreparedTask> TestRowsCache::get(const TestRowsKey& key, const Make& make) {
+std::shared_ptr<const scoring::PreparedTask> TestRowsCache::get(const TestRowsKey& key, const Make& make) {
   const std::scoped_lock lock(mutex_);
   if (const auto known = tasks_.find(key); known != tasks_.end()) return known->second;
   auto made = make();
@@ -14,4 +14,4 @@ std::shared_ptr<const PreparedTask> TestRowsCache::get(const TestRowsKey& key, c
   return made;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -13,7 +13,7 @@
 
 #include "scoring/prepared_task.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Selects test rows of a run.
 struct TestRowsKey {
@@ -29,17 +29,17 @@ struct TestRowsKey {
 /// not name the config, so one object serves one resolved config. Thread-safe.
 class TestRowsCache {
  public:
-  using Make = std::function<std::shared_ptr<const PreparedTask>()>;
+  using Make = std::function<std::shared_ptr<const scoring::PreparedTask>()>;
 
   /// \param most_bytes  memory limit for all stored tasks
   explicit TestRowsCache(size_t most_bytes = size_t{128} << 20) : most_bytes_(most_bytes) {}
   /// Returns the task of `key`, made by `make` if it is not stored.
-  std::shared_ptr<const PreparedTask> get(const TestRowsKey& key, const Make& make);
+  std::shared_ptr<const scoring::PreparedTask> get(const TestRowsKey& key, const Make& make);
 
  private:
   std::mutex mutex_;
   size_t most_bytes_, bytes_ = 0;
-  std::map<TestRowsKey, std::shared_ptr<const PreparedTask>> tasks_;
+  std::map<TestRowsKey, std::shared_ptr<const scoring::PreparedTask>> tasks_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,29 +4,30 @@
 #include "models/testing.h"
 #include "tokenizer/bpe_training.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 class TestRowsCacheTest : public ::testing::Test {
  protected:
-  std::shared_ptr<const PreparedTask> make() {
+  std::shared_ptr<const scoring::PreparedTask> make() {
     ++made_;
-    TaskRows set;
+    data::TaskRows set;
     for (const auto* answer : {"true", "false", "true"})
       set.rows.push_back({.instruction = concat("Is it ", answer, "?\n\nAnswer format: true/false"),
                           .input = "",
                           .output = concat("the correct answer is ", answer),
                           .answer = answer});
-    return std::make_shared<PreparedTask>(find_task("boolq"), set, tokenizer_, model_->spec(),
-                                          EvaluationOptions{.max_new_tokens = 4});
+    return std::make_shared<scoring::PreparedTask>(data::find_task("boolq"), set, tokenizer_, model_->spec(),
+                                                   scoring::EvaluationOptions{.max_new_tokens = 4});
   }
-  std::shared_ptr<const PreparedTask> get(TestRowsCache& cache, const TestRowsKey& key) {
+  std::shared_ptr<const scoring::PreparedTask> get(TestRowsCache& cache, const TestRowsKey& key) {
     return cache.get(key, [this] { return make(); });
   }
 
-  std::unique_ptr<CausalLm> model_ = testing::random_model(3, 300);
-  Tokenizer tokenizer_ = Tokenizer::load(
-      testing::TemporaryFile(train_tokenizer(std::vector<std::string>{"true or false"}, {.vocab_size = 260})).path());
+  std::unique_ptr<models::CausalLm> model_ = testing::random_model(3, 300);
+  tokenizer::Tokenizer tokenizer_ = tokenizer::Tokenizer::load(
+      testing::TemporaryFile(tokenizer::train_tokenizer(std::vector<std::string>{"true or false"}, {.vocab_size = 260}))
+          .path());
   int made_ = 0;
 };
 
@@ -62,9 +63,9 @@ TEST_F(TestRowsCacheTest, APreparedTaskHasTokensAndNoTexts) {
   EXPECT_EQ(task->rows()[1].answer, "false");
   EXPECT_TRUE(task->rows()[1].instruction.empty() && task->rows()[1].output.empty());
   EXPECT_EQ(task->answers(1), (std::vector<std::string>{"true", "false"}));
-  Row whole;
+  data::Row whole;
   whole.instruction = "Is it false?\n\nAnswer format: true/false";
-  const auto prompt = evaluation_prompt(whole, PromptTemplate::kPaper);
+  const auto prompt = data::evaluation_prompt(whole, data::PromptTemplate::kPaper);
   EXPECT_EQ(task->prompt(1), tokenizer_.encode(prompt));
   auto joined = task->prompt(1);
   const auto answer = task->answer_tokens(1).at(1);
@@ -74,4 +75,4 @@ TEST_F(TestRowsCacheTest, APreparedTaskHasTokensAndNoTexts) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -1,25 +1,25 @@
 #include "fed/exchange/unexportable_routing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
-std::vector<ServedBy> UnexportableRouting::served_differently() const {
-  std::vector<ServedBy> all;
-  if (modulation || rescaler) all.push_back(ServedBy::kTransformers);
-  if (for_servers && (modulation || rescaler || gates)) all.push_back(ServedBy::kNativeGates);
+std::vector<scoring::ServedBy> UnexportableRouting::served_differently() const {
+  std::vector<scoring::ServedBy> all;
+  if (modulation || rescaler) all.push_back(scoring::ServedBy::kTransformers);
+  if (for_servers && (modulation || rescaler || gates)) all.push_back(scoring::ServedBy::kNativeGates);
   return all;
 }
 
-UnexportableRouting unexportable_routing(const RouterOptions& router, const GateRule& family) {
-  const bool sum_to_one = renormalises(router.gate_norm, family.renormalise);
+UnexportableRouting unexportable_routing(const nn::RouterOptions& router, const models::GateRule& family) {
+  const bool sum_to_one = nn::renormalises(router.gate_norm, family.renormalise);
   return {.modulation = !router.modulation.empty(),
           .rescaler = router.output_scale.defined(),
-          .gates = router.gate_norm != GateNorm::kCheckpoint,
+          .gates = router.gate_norm != nn::GateNorm::kCheckpoint,
           .for_servers = sum_to_one != family.servers.value_or(sum_to_one)};
 }
 
-GateNorm served_gates(GateNorm trained, ServedBy by, const GateRule& family) {
-  if (by != ServedBy::kNativeGates || !family.servers) return trained;
-  return *family.servers ? GateNorm::kRenormSelected : GateNorm::kSoftmaxAll;
+nn::GateNorm served_gates(nn::GateNorm trained, scoring::ServedBy by, const models::GateRule& family) {
+  if (by != scoring::ServedBy::kNativeGates || !family.servers) return trained;
+  return *family.servers ? nn::GateNorm::kRenormSelected : nn::GateNorm::kSoftmaxAll;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -7,7 +7,7 @@
 #include "models/causal_lm.h"
 #include "scoring/task_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Router options of a run that an adapter file cannot represent. A true member means that the run uses the option.
 struct UnexportableRouting {
@@ -18,12 +18,12 @@ struct UnexportableRouting {
 
   /// Returns the kinds of serving whose scores differ from the run's, in the order of the enum. A deviation that
   /// servers have for every adapter of this checkpoint does not count.
-  std::vector<ServedBy> served_differently() const;
+  std::vector<scoring::ServedBy> served_differently() const;
 };
 /// Compares the router options of a run with those of its model family.
-UnexportableRouting unexportable_routing(const RouterOptions& router, const GateRule& family);
+UnexportableRouting unexportable_routing(const nn::RouterOptions& router, const models::GateRule& family);
 
 /// Returns the gate weights that `by` computes for a run that was trained with `trained`.
-GateNorm served_gates(GateNorm trained, ServedBy by, const GateRule& family);
+nn::GateNorm served_gates(nn::GateNorm trained, scoring::ServedBy by, const models::GateRule& family);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -7,7 +7,7 @@
 #include "lora/peft.h"
 #include "scoring/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 class Served : public testing::SmallRun {
@@ -22,7 +22,7 @@ class Served : public testing::SmallRun {
   }
 
   /// A state with factors that matter and a phi that moves the choice of experts.
-  static ServerState trained(Experiment& e) {
+  static methods::ServerState trained(Experiment& e) {
     auto state = beginning(e).state;
     for (auto& [site, f] : state.global.adapters) f.b = at::full_like(f.b, 0.2);
     for (auto& [name, extra] : state.global.extras)
@@ -31,21 +31,21 @@ class Served : public testing::SmallRun {
     return state;
   }
 
-  static std::vector<std::string> outputs(std::span<const Prediction> predictions) {
+  static std::vector<std::string> outputs(std::span<const scoring::Prediction> predictions) {
     std::vector<std::string> all;
     for (const auto& one : predictions) all.push_back(concat(one.output, " | ", one.ranked));
     return all;
   }
 
   /// What `evaluate --model --adapter` does with the file.
-  static std::vector<std::string> of_the_file(const Experiment& e, GateNorm gates, int64_t top_k) {
-    const auto adapters = load_peft_adapter(root() / "adapter", e.server.sites);
-    std::vector<Prediction> predictions;
+  static std::vector<std::string> of_the_file(const Experiment& e, nn::GateNorm gates, int64_t top_k) {
+    const auto adapters = lora::load_peft_adapter(root() / "adapter", e.server.sites);
+    std::vector<scoring::Prediction> predictions;
     const auto& config = e.server.config;
     testing::evaluate_task(
         *e.fabric.context.model, e.fabric.context.tokenizer,
-        {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, find_task("builtin:sizes"),
-        test_rows(find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
+        {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, data::find_task("builtin:sizes"),
+        data::test_rows(data::find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
         e.fabric.context.evaluation(), &predictions);
     return outputs(predictions);
   }
@@ -71,28 +71,28 @@ TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
   auto e = experiment("ub-smoe", Purpose::kTrain, "train.transport_dtype=\"bfloat16\"",
                       {"evaluate.tasks=[\"builtin:sizes\"]"});
   const auto state = trained(e);
-  const auto adapter = whole_adapter(state);
-  save_peft_adapter(root() / "adapter", adapter, e.server.sites, peft_info("model", adapter));
-  std::map<ServedBy, std::vector<std::string>> scored;
+  const auto adapter = methods::whole_adapter(state);
+  lora::save_peft_adapter(root() / "adapter", adapter, e.server.sites, lora::peft_info("model", adapter));
+  std::map<scoring::ServedBy, std::vector<std::string>> scored;
   for (const auto& point : evaluation_points(e.server, state)) {
     const auto one = score(e.server, e.fabric, state, point, {{.task = "builtin:sizes", .predictions = true}}).value();
     EXPECT_EQ(one.score.served_by, point.served_by);
     scored[point.served_by] = outputs(one.predictions);
     const auto file_gates =
-        point.served_by == ServedBy::kTransformers ? GateNorm::kRenormSelected : GateNorm::kCheckpoint;
+        point.served_by == scoring::ServedBy::kTransformers ? nn::GateNorm::kRenormSelected : nn::GateNorm::kCheckpoint;
     const bool same = outputs(one.predictions) == of_the_file(e, file_gates, one.score.top_k);
-    EXPECT_EQ(same, point.served_by != ServedBy::kRun) << config::name_of(point.served_by) << point.budget;
+    EXPECT_EQ(same, point.served_by != scoring::ServedBy::kRun) << config::name_of(point.served_by) << point.budget;
   }
-  EXPECT_NE(scored.at(ServedBy::kTransformers), scored.at(ServedBy::kNativeGates));
+  EXPECT_NE(scored.at(scoring::ServedBy::kTransformers), scored.at(scoring::ServedBy::kNativeGates));
 }
 
 TEST(ServedRecord, OnlyAScoreAsExportedSaysSo) {
-  EXPECT_FALSE(record::write(TaskScore{.task = "arc_c"}).contains("as_exported"));
-  const Json line = record::write(TaskScore{.task = "arc_c", .served_by = ServedBy::kNativeGates});
+  EXPECT_FALSE(record::write(scoring::TaskScore{.task = "arc_c"}).contains("as_exported"));
+  const Json line = record::write(scoring::TaskScore{.task = "arc_c", .served_by = scoring::ServedBy::kNativeGates});
   EXPECT_EQ(line["as_exported"], true);
   EXPECT_EQ(line["served_by"], "native_gates");
-  EXPECT_EQ(record::read<TaskScore>({line, "here"}).served_by, ServedBy::kNativeGates);
+  EXPECT_EQ(record::read<scoring::TaskScore>({line, "here"}).served_by, scoring::ServedBy::kNativeGates);
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -1,12 +1,12 @@
 #include "fed/exchange/upload.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
-PayloadSize size_of(const EncodedPayload& payload) { return {payload.size(), payload.parts}; }
+PayloadSize size_of(const lora::EncodedPayload& payload) { return {payload.size(), payload.parts}; }
 
 Upload encoded(Upload upload) {
-  if (const auto* deferred = std::get_if<DeferredPayload>(&upload)) return deferred->encode();
+  if (const auto* deferred = std::get_if<lora::DeferredPayload>(&upload)) return deferred->encode();
   return upload;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

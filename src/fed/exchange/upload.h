@@ -9,7 +9,7 @@
 
 #include "lora/payload.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The size of a payload in bytes, in all and by content (EncodedPayload::parts).
 struct PayloadSize {
@@ -21,7 +21,7 @@ struct PayloadSize {
     field("parts", parts);
   }
 };
-PayloadSize size_of(const EncodedPayload& payload);
+PayloadSize size_of(const lora::EncodedPayload& payload);
 
 /// The reply has no upload: it answers a Score, or a SumGradients for which no row was drawn.
 struct NoUpload {};
@@ -37,12 +37,14 @@ struct RemoteUpload {
 ///   EncodedPayload   its bytes are part of the reply
 ///   DeferredPayload  its tensors are in this process and not encoded yet (Exchange::encodes); never sent in messages
 ///   RemoteUpload     its bytes are in another process
-using Upload = std::variant<NoUpload, EncodedPayload, DeferredPayload, RemoteUpload>;
+using Upload = std::variant<NoUpload, lora::EncodedPayload, lora::DeferredPayload, RemoteUpload>;
 
 /// Returns the encoded upload, or null if the upload has another form. The pointer is valid as long as `upload`.
-inline const EncodedPayload* encoded_payload(const Upload& upload) { return std::get_if<EncodedPayload>(&upload); }
+inline const lora::EncodedPayload* encoded_payload(const Upload& upload) {
+  return std::get_if<lora::EncodedPayload>(&upload);
+}
 
 /// Encodes a deferred upload. Uploads of other forms are returned unchanged.
 Upload encoded(Upload upload);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

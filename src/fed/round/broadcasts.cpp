@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
@@ -17,7 +17,7 @@ bool same(const at::Tensor& x, const at::Tensor& y) {
   return x.numel() <= kFewNumbers && at::equal(x, y);
 }
 
-bool same(const LoraFactors& x, const LoraFactors& y) {
+bool same(const lora::LoraFactors& x, const lora::LoraFactors& y) {
   return x.scaling == y.scaling && same(x.a, y.a) && same(x.b, y.b) && same(x.core, y.core) && same(x.ranks, y.ranks);
 }
 
@@ -27,17 +27,18 @@ bool same_entries(const Map& x, const Map& y) {
                     [](const auto& p, const auto& q) { return p.first == q.first && same(p.second, q.second); });
 }
 
-bool same(const Payload& x, const Payload& y) {
+bool same(const lora::Payload& x, const lora::Payload& y) {
   return same_entries(x.adapters, y.adapters) && same_entries(x.extras, y.extras) &&
          same_entries(x.base_delta, y.base_delta);
 }
 
 }  // namespace
 
-EncodedPayload Broadcasts::encoded(const Payload& payload, TransportDtype dtype, const Sites& sites) {
+lora::EncodedPayload Broadcasts::encoded(const lora::Payload& payload, lora::TransportDtype dtype,
+                                         const lora::Sites& sites) {
   for (const auto& sent : sent_)
     if (sent.dtype == dtype && same(sent.payload, payload)) return sent.encoded;
-  auto encoded = encode(payload, dtype, sites);
+  auto encoded = lora::encode(payload, dtype, sites);
   if (bytes_ + encoded.size() <= kMostBytes) {
     bytes_ += encoded.size();
     sent_.push_back({payload, dtype, encoded});
@@ -45,4 +46,4 @@ EncodedPayload Broadcasts::encoded(const Payload& payload, TransportDtype dtype,
   return encoded;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -3,20 +3,20 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-const void* bytes_of(const EncodedPayload& encoded) { return encoded.bytes.const_data_ptr(); }
+const void* bytes_of(const lora::EncodedPayload& encoded) { return encoded.bytes.const_data_ptr(); }
 
 struct Sent : ::testing::Test {
-  Payload payload{.adapters = {{"q_proj", {.a = at::randn({3, 40}), .b = at::randn({50, 3}), .scaling = 2}}},
-                  .extras = {{"mlp.phi", at::randn({8})}}};
+  lora::Payload payload{.adapters = {{"q_proj", {.a = at::randn({3, 40}), .b = at::randn({50, 3}), .scaling = 2}}},
+                        .extras = {{"mlp.phi", at::randn({8})}}};
   Broadcasts broadcasts;
-  EncodedPayload first = broadcasts.encoded(payload, TransportDtype::kFloat32, {});
+  lora::EncodedPayload first = broadcasts.encoded(payload, lora::TransportDtype::kFloat32, {});
 
-  bool again(const Payload& other, TransportDtype dtype = TransportDtype::kFloat32) {
+  bool again(const lora::Payload& other, lora::TransportDtype dtype = lora::TransportDtype::kFloat32) {
     const auto encoded = broadcasts.encoded(other, dtype, {});
-    EXPECT_TRUE(at::equal(encoded.bytes, encode(other, dtype, {}).bytes));
+    EXPECT_TRUE(at::equal(encoded.bytes, lora::encode(other, dtype, {}).bytes));
     return bytes_of(encoded) == bytes_of(first);
   }
 };
@@ -36,16 +36,16 @@ TEST_F(Sent, DifferentPayloadsAreEncodedSeparately) {
   more.extras["mlp.counts"] = at::zeros({8}, at::kInt);
   changed.extras.at("mlp.phi") = payload.extras.at("mlp.phi") + 1;
   for (const auto& one : {scaled, other, fewer, more, changed}) EXPECT_FALSE(again(one));
-  EXPECT_FALSE(again(payload, TransportDtype::kBFloat16));
+  EXPECT_FALSE(again(payload, lora::TransportDtype::kBFloat16));
   EXPECT_TRUE(again(payload)) << "the first is known still";
 }
 
 TEST(Broadcasts, LargePayloadsAreNotKept) {
-  const Payload large{.adapters = {{"q_proj", {.a = at::zeros({64, 300'000})}}}};
+  const lora::Payload large{.adapters = {{"q_proj", {.a = at::zeros({64, 300'000})}}}};
   Broadcasts broadcasts;
-  const auto first = broadcasts.encoded(large, TransportDtype::kFloat32, {});
-  EXPECT_NE(bytes_of(first), bytes_of(broadcasts.encoded(large, TransportDtype::kFloat32, {})));
+  const auto first = broadcasts.encoded(large, lora::TransportDtype::kFloat32, {});
+  EXPECT_NE(bytes_of(first), bytes_of(broadcasts.encoded(large, lora::TransportDtype::kFloat32, {})));
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

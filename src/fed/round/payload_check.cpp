@@ -9,18 +9,18 @@
 #include "base/plain/text.h"
 #include "lora/algebra.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 struct Factor {
   std::string_view name;
-  at::Tensor LoraFactors::*tensor;
+  at::Tensor lora::LoraFactors::*tensor;
 };
-constexpr std::array kFactors{Factor{"a", &LoraFactors::a}, Factor{"b", &LoraFactors::b},
-                              Factor{"core", &LoraFactors::core}};
+constexpr std::array kFactors{Factor{"a", &lora::LoraFactors::a}, Factor{"b", &lora::LoraFactors::b},
+                              Factor{"core", &lora::LoraFactors::core}};
 
 /// [*, r, in], [*, out, r], [*, r, r]
-std::vector<int64_t> shape_of(const Site& site, const Factor& factor, int64_t rank) {
+std::vector<int64_t> shape_of(const lora::Site& site, const Factor& factor, int64_t rank) {
   std::vector<int64_t> shape;
   if (site.experts > 0) shape.push_back(site.experts);
   shape.push_back(factor.name == "b" ? site.out : rank);
@@ -33,7 +33,7 @@ void require_finite(const at::Tensor& tensor, const std::string& name, const std
   EK_CHECK(finite, kData, source, ": ", name, " holds a value that is not finite");
 }
 
-void check_factors(const LoraFactors& factors, const Site& site, int64_t most, const std::string& name,
+void check_factors(const lora::LoraFactors& factors, const lora::Site& site, int64_t most, const std::string& name,
                    const std::string& source) {
   EK_CHECK(std::isfinite(factors.scaling), kData, source, ": the scaling of ", name, " is not finite");
   for (const auto& factor : kFactors) {
@@ -49,7 +49,8 @@ void check_factors(const LoraFactors& factors, const Site& site, int64_t most, c
   }
 }
 
-void check_state(const AdapterState& state, const Sites& sites, int64_t most_rank, const std::string& source) {
+void check_state(const lora::AdapterState& state, const lora::Sites& sites, int64_t most_rank,
+                 const std::string& source) {
   for (const auto& [name, factors] : state) {
     const auto site = sites.find(name);
     EK_CHECK(site != sites.end(), kData, source, ": ", shown(name), " is none of the model's adapted weights");
@@ -57,7 +58,7 @@ void check_state(const AdapterState& state, const Sites& sites, int64_t most_ran
   }
 }
 
-int64_t values_in(const AdapterState& state) {
+int64_t values_in(const lora::AdapterState& state) {
   int64_t values = 0;
   for (const auto& [name, factors] : state)
     for (const auto& factor : kFactors)
@@ -65,14 +66,14 @@ int64_t values_in(const AdapterState& state) {
   return values;
 }
 
-int64_t values_in(const Payload& payload) {
+int64_t values_in(const lora::Payload& payload) {
   int64_t values = values_in(payload.adapters) + values_in(payload.base_delta);
   for (const auto& [name, tensor] : payload.extras) values += tensor.numel();
   return values;
 }
 
 /// Factors of all sites at that rank.
-int64_t factor_values(const Sites& sites, int64_t rank) {
+int64_t factor_values(const lora::Sites& sites, int64_t rank) {
   int64_t values = 0;
   for (const auto& [name, site] : sites) values += std::max<int64_t>(site.experts, 1) * rank * (site.in + site.out);
   return values;
@@ -87,15 +88,15 @@ int64_t changed_rank(const Server& server) {
 }
 
 /// Names, dtypes and shapes alone.
-LoraFactors shapes_of(const LoraFactors& f) {
+lora::LoraFactors shapes_of(const lora::LoraFactors& f) {
   const auto shape = [](const at::Tensor& t) {
     return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
   };
   return {shape(f.a), shape(f.b), shape(f.core), f.scaling, f.ranks};
 }
 
-RoutingByLayer no_tokens(const ModelSpec& model) {
-  RoutingByLayer counts;
+nn::RoutingByLayer no_tokens(const models::ModelSpec& model) {
+  nn::RoutingByLayer counts;
   for (const auto& layer : model.moe_layers)
     counts[layer] = {.router_logits = {}, .counts = at::zeros({model.num_experts}, at::kLong)};
   return counts;
@@ -109,7 +110,7 @@ std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, i
   return shape;
 }
 
-void check_upload(const LoraFactors& sent, const LoraFactors& expected, std::optional<int64_t> up_to,
+void check_upload(const lora::LoraFactors& sent, const lora::LoraFactors& expected, std::optional<int64_t> up_to,
                   const std::string& name, const std::string& source) {
   EK_CHECK(std::isfinite(sent.scaling), kData, source, ": the scaling of ", name, " is not finite");
   EK_CHECK(!sent.ranks.defined(), kData, source, ": the experts of ", name, " differ in rank");
@@ -141,10 +142,10 @@ void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std:
 }
 
 /// What a client can have done in a round, by what was agreed with it.
-void check_report(const Server& server, const ClientProfile& client, const LocalReport& report,
+void check_report(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                   const std::string& source) {
   const auto& config = server.config;
-  const int64_t steps = local_steps(config.train, static_cast<int64_t>(client.examples));
+  const int64_t steps = train::local_steps(config.train, static_cast<int64_t>(client.examples));
   const int64_t most = steps * config.train.batch_size * config.train.accumulation * config.data.cutoff;
   EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
   EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
@@ -173,7 +174,7 @@ void check_names(const Map& sent, const Map& expected, const std::string& source
 
 }  // namespace
 
-DownloadTerms download_terms(const Server& server, const ClientProfile& client) {
+DownloadTerms download_terms(const Server& server, const methods::ClientProfile& client) {
   const int64_t delta_rank = server.config.method.entry().changes_base ? changed_rank(server) : 0;
   // Adapters, as much beside them (pseudo-gradients), what the base gained.
   return {.rank = client.rank,
@@ -187,7 +188,8 @@ DownloadTerms news_terms(const Server& server, int64_t round) {
   return {.rank = rank, .delta_rank = delta_rank, .values = factor_values(server.sites, rank + delta_rank) + kVectors};
 }
 
-void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& source) {
+void check_download(const lora::Payload& payload, const lora::Sites& sites, const DownloadTerms& terms,
+                    const std::string& source) {
   EK_CHECK(payload.base_delta.empty() || terms.delta_rank > 0, kData, source,
            " changes the base, which the method agreed on does not");
   const int64_t values = values_in(payload);
@@ -197,21 +199,21 @@ void check_download(const Payload& payload, const Sites& sites, const DownloadTe
   for (const auto& [name, tensor] : payload.extras) require_finite(tensor, shown(name), source);
 }
 
-Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
-                        const Payload& download) {
-  Payload expected;
+lora::Payload expected_upload(const Server& server, const methods::ServerState& state,
+                              const methods::ClientProfile& client, const lora::Payload& download) {
+  lora::Payload expected;
   for (const auto& site : server.sites) {  // one at a time: a method prepares by copies
     TensorMap memory;
-    const Sites own{site};
-    const ClientView view{.client = client,
-                          .sites = own,
-                          .common = state.common,
-                          .scale = server.scale(),
-                          .gate_norm = server.config.method.gate_norm,
-                          .round = state.round,
-                          .seed = server.seed(),
-                          .memory = memory};
-    Payload part{.extras = download.extras};
+    const lora::Sites own{site};
+    const methods::ClientView view{.client = client,
+                                   .sites = own,
+                                   .common = state.common,
+                                   .scale = server.scale(),
+                                   .gate_norm = server.config.method.gate_norm,
+                                   .round = state.round,
+                                   .seed = server.seed(),
+                                   .memory = memory};
+    lora::Payload part{.extras = download.extras};
     if (const auto sent = download.adapters.find(site.first); sent != download.adapters.end())
       part.adapters.insert(*sent);
     auto upload = server.method->upload(part, server.method->prepare(part, view), no_tokens(server.model), view);
@@ -221,7 +223,7 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
   return expected;
 }
 
-void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,
+void check_upload(const lora::Payload& sent, const lora::Payload& expected, std::optional<int64_t> up_to,
                   const std::string& source) {
   EK_CHECK(sent.base_delta.empty(), kData, source, " brings a change of the base, which is the server's to make");
   check_names(sent.adapters, expected.adapters, source);
@@ -231,13 +233,13 @@ void check_upload(const Payload& sent, const Payload& expected, std::optional<in
   for (const auto& [name, tensor] : sent.extras) check_upload(tensor, expected.extras.at(name), name, source);
 }
 
-double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
-                            const Reply& reply) {
+double check_training_reply(const Server& server, const methods::ServerState& state,
+                            const methods::ClientProfile& client, const Reply& reply) {
   const auto source = concat("the reply of ", server.config.clients.who(client.id));
-  check_report(server, client, report_of<LocalReport>(reply), source);
+  check_report(server, client, report_of<train::LocalReport>(reply), source);
   const auto* payload = encoded_payload(reply.upload);
   EK_CHECK(payload, kData, source, " brings no upload");
-  const auto sent = decode(payload->bytes, source);
+  const auto sent = lora::decode(payload->bytes, source);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
   const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
   check_upload(sent, expected_upload(server, state, client, download), up_to, source);
@@ -247,7 +249,7 @@ double check_training_reply(const Server& server, const ServerState& state, cons
   return moved;
 }
 
-double update_norm(const Payload& sent, const Payload& received) {
+double update_norm(const lora::Payload& sent, const lora::Payload& received) {
   double squares = 0;
   for (const auto& [name, factors] : sent.adapters) {
     const auto before = received.adapters.find(name);
@@ -263,4 +265,4 @@ double update_norm(const Payload& sent, const Payload& received) {
   return std::sqrt(squares);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -8,7 +8,7 @@
 #include "fed/exchange/message.h"
 #include "fed/round/server.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Upper bounds on a download, from the agreement between node and server.
 struct DownloadTerms {
@@ -17,7 +17,7 @@ struct DownloadTerms {
   int64_t values = 0;      ///< the largest number of values in all tensors together
 };
 /// Returns the bounds of a task's payload for `client`.
-DownloadTerms download_terms(const Server& server, const ClientProfile& client);
+DownloadTerms download_terms(const Server& server, const methods::ClientProfile& client);
 /// Returns the bounds of a full sync after `round` rounds.
 DownloadTerms news_terms(const Server& server, int64_t round);
 
@@ -25,12 +25,13 @@ DownloadTerms news_terms(const Server& server, int64_t round);
 /// \param place  the sender, for error messages
 /// \throws kData naming the site or tensor: unknown to the model, of another shape, of a rank above the terms, or not
 /// finite
-void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& source);
+void check_download(const lora::Payload& payload, const lora::Sites& sites, const DownloadTerms& terms,
+                    const std::string& source);
 
 /// Returns the names, dtypes and shapes of the upload of a client after a round on `download`. Factors have no storage
 /// (device meta); the values of extras have no meaning. Sites are prepared one at a time to save memory.
-Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
-                        const Payload& download);
+lora::Payload expected_upload(const Server& server, const methods::ServerState& state,
+                              const methods::ClientProfile& client, const lora::Payload& download);
 
 /// Checks an upload against the expected names, dtypes and shapes.
 /// \param expected  the result of expected_upload()
@@ -38,17 +39,17 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
 /// \param place     the sender, for error messages
 /// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, or a negative
 /// count
-void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,
+void check_upload(const lora::Payload& sent, const lora::Payload& expected, std::optional<int64_t> up_to,
                   const std::string& source);
 
 /// Checks the reply to a training task: its report, its upload, and the method's own check of the upload.
 /// \return update_norm() of the upload against the client's download
 /// \throws kData, kCheckpoint when the reply is not valid; kData when its norm exceeds clients.update_norm
-double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
-                            const Reply& reply);
+double check_training_reply(const Server& server, const methods::ServerState& state,
+                            const methods::ClientProfile& client, const Reply& reply);
 
 /// Returns the Frobenius norm of sent - received over all factors. A factor that was not received, or was received in
 /// another shape, counts as |sent|.
-double update_norm(const Payload& sent, const Payload& received);
+double update_norm(const lora::Payload& sent, const lora::Payload& received);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,11 +5,11 @@
 #include "base/system/events.h"
 #include "fed/config/sampling.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-int64_t steps_of(const Server& server, const ClientProfile& client) {
-  return local_steps(server.config.train, static_cast<int64_t>(client.examples));
+int64_t steps_of(const Server& server, const methods::ClientProfile& client) {
+  return train::local_steps(server.config.train, static_cast<int64_t>(client.examples));
 }
 
 /// Exact: who takes part in which round is known beforehand.
@@ -37,18 +37,18 @@ std::string readable_duration(double seconds) {
 RunProgress::RunProgress(const Server& server, int64_t rounds_done, StopRequest stop)
     : server_(server), stop_(std::move(stop)), steps_left_(steps_from(server, rounds_done)) {}
 
-void RunProgress::begin_round(const RoundView& round) {
+void RunProgress::begin_round(const methods::RoundView& round) {
   round_ = round.round + 1;
   clients_ = static_cast<int64_t>(round.participants.size());
   clients_done_ = 0;
 }
 
-void RunProgress::skip_client(const ClientProfile& client) {
+void RunProgress::skip_client(const methods::ClientProfile& client) {
   steps_left_ -= steps_of(server_, client);
   ++clients_done_;
 }
 
-void RunProgress::begin_client(const ClientProfile& client) { at_work_[client.id] = {}; }
+void RunProgress::begin_client(const methods::ClientProfile& client) { at_work_[client.id] = {}; }
 
 void RunProgress::step(const ClientProgress& client) {
   auto& counted = at_work_[client.client];
@@ -61,7 +61,7 @@ void RunProgress::step(const ClientProgress& client) {
 }
 
 /// Steps of clients elsewhere may be heard of at their end.
-void RunProgress::end_client(const ClientProfile& client) {
+void RunProgress::end_client(const methods::ClientProfile& client) {
   const int64_t unheard = steps_of(server_, client) - at_work_[client.id].steps;
   steps_done_ += unheard;
   steps_left_ -= unheard;
@@ -93,4 +93,4 @@ void RunProgress::show() {
                       " left"));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -12,7 +12,7 @@
 #include "fed/exchange/fabric.h"
 #include "fed/round/server.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Formats a duration as "42 s", "3:07 min" or "2:15 h".
 std::string readable_duration(double seconds);
@@ -24,14 +24,14 @@ class RunProgress {
   /// \param stop         returns true when the run is to stop; empty: never
   RunProgress(const Server& server, int64_t rounds_done, StopRequest stop = {});
 
-  void begin_round(const RoundView& round);
+  void begin_round(const methods::RoundView& round);
   /// Counts a client as done without training, for example because its upload is in the journal.
-  void skip_client(const ClientProfile& client);
-  void begin_client(const ClientProfile& client);
+  void skip_client(const methods::ClientProfile& client);
+  void begin_client(const methods::ClientProfile& client);
   /// Reports the steps and tokens of a client so far.
   /// \throws Interrupted when `stop` returns true
   void step(const ClientProgress& client);
-  void end_client(const ClientProfile& client);
+  void end_client(const methods::ClientProfile& client);
 
  private:
   double seconds() const;
@@ -47,4 +47,4 @@ class RunProgress {
   int64_t round_ = 0, clients_ = 0, clients_done_ = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

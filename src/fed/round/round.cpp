@@ -16,7 +16,7 @@
 #include "fed/round/training_tasks.h"
 #include "fed/round/virtual_clock.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ struct Round {
   const Snapshot& now;
   RoundJournal& journal;
   RunProgress& progress;
-  RoundView view;
+  methods::RoundView view;
   OtherTraffic other{};
   PhaseSeconds seconds{};
   TrainingTasks tasks{server, now.state, view};
@@ -45,9 +45,9 @@ struct Round {
   std::vector<LostClient> lost{};  // clients without a reply in the round
   RoundClock clock{server.config, view, now};
 
-  const ClientProfile* participant(int64_t id) const {
+  const methods::ClientProfile* participant(int64_t id) const {
     const auto found = std::find_if(view.participants.begin(), view.participants.end(),
-                                    [id](const ClientProfile& client) { return client.id == id; });
+                                    [id](const methods::ClientProfile& client) { return client.id == id; });
     return found == view.participants.end() ? nullptr : &*found;
   }
 
@@ -55,14 +55,14 @@ struct Round {
   void announce(Fabric& fabric) {
     const auto news = server.change_update(now.state);
     if (news.payload.size() == 0) return;
-    std::vector<ClientProfile> idle;
+    std::vector<methods::ClientProfile> idle;
     std::copy_if(server.clients.begin(), server.clients.end(), std::back_inserter(idle),
-                 [&](const ClientProfile& client) { return !participant(client.id); });
+                 [&](const methods::ClientProfile& client) { return !participant(client.id); });
     fabric.announce(idle, news);
     other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();
   }
 
-  Task task_of(const ClientProfile& client) {
+  Task task_of(const methods::ClientProfile& client) {
     progress.begin_client(client);
     return timed(seconds.broadcast, [&] { return tasks.make(client); });
   }
@@ -89,7 +89,7 @@ struct Round {
 
   /// Trains all participants without an upload in the journal, and removes lost clients from the round.
   void exchange(Fabric& fabric) {
-    std::vector<ClientProfile> missing;
+    std::vector<methods::ClientProfile> missing;
     for (const auto& client : view.participants)
       if (clock.drops_out(client.id))
         drop_out(client);
@@ -100,13 +100,13 @@ struct Round {
     for (const auto& client : missing) awaited.insert(client.id);
     fabric.exchange(
         missing, {.task_of =
-                      [&](const ClientProfile& client) {
+                      [&](const methods::ClientProfile& client) {
                         return in_context(context(client.id), [&] { return task_of(client); });
                       },
                   .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
                   .on_progress = [&](const ClientProgress& done) { progress.step(done); },
                   .full_sync = [&] { return server.full_sync(now.state); },
-                  .check = [&](const ClientProfile& client,
+                  .check = [&](const methods::ClientProfile& client,
                                const Reply& reply) { return check_training_reply(server, now.state, client, reply); },
                   .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
                   .training = TrainingRound{now.state, view},
@@ -124,7 +124,7 @@ struct Round {
     enter_loss(client, why);
   }
   /// Counts a client as lost that drops out in simulated time. It is not trained.
-  void drop_out(const ClientProfile& client) {
+  void drop_out(const methods::ClientProfile& client) {
     task_of(client);
     progress.skip_client(client);
     enter_loss(client.id, "dropped out");
@@ -138,8 +138,8 @@ struct Round {
     if (!ids.empty()) view = without(std::move(view), ids, server.config.clients.quorum);
   }
 
-  ServerState aggregate(Fabric& fabric) {
-    std::vector<ClientUpdate> updates;
+  methods::ServerState aggregate(Fabric& fabric) {
+    std::vector<methods::ClientUpdate> updates;
     for (const auto& client : view.participants)
       if (!remote.contains(client.id)) updates.push_back(journal.update(client));
     return timed(seconds.aggregate, [&] {
@@ -162,7 +162,7 @@ struct Round {
     return records;
   }
 
-  RoundRecord record(const ServerState& next) {
+  RoundRecord record(const methods::ServerState& next) {
     const auto clients = journalled();
     for (const auto& client : clients) seconds.train += client.seconds;
     for (const auto& client : lost) other.down["tasks_of_lost"] += client.bytes_down;
@@ -185,7 +185,7 @@ Snapshot before_first_round(const Server& server, Fabric& fabric) {
   return begun;
 }
 
-void trim_heap(const ServerState& state) {
+void trim_heap(const methods::ServerState& state) {
   if (!state.common.base_change.empty()) give_back_freed_memory();
 }
 
@@ -209,4 +209,4 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -7,7 +7,7 @@
 #include "fed/store/round_records.h"
 #include "fed/store/run_checkpoint.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The outcome of a round.
 struct RoundResult {
@@ -32,6 +32,6 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
 
 /// Returns freed heap memory to the system if the state has a change of the base. Such changes are allocated and freed
 /// in pieces that do not fit into the gaps left by training; for a large model this is several GiB.
-void trim_heap(const ServerState& state);
+void trim_heap(const methods::ServerState& state);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

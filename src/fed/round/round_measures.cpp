@@ -8,14 +8,14 @@
 #include "models/cost.h"
 #include "nn/moe/utilization.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
 
 /// Returns true if the gate weights of the selected experts sum to one, by the method or by the checkpoint.
 bool gates_sum_to_one(const Server& server) {
-  return renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
+  return nn::renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
 }
 
 /// Sum of a member over the clients.
@@ -34,19 +34,20 @@ Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*pa
   return other;
 }
 
-double mean(std::span<const ClientRecord> records, double LocalReport::*member) {
+double mean(std::span<const ClientRecord> records, double train::LocalReport::*member) {
   return per(total(records, member), static_cast<int64_t>(records.size()));
 }
 
 /// Means of what the clients' method halves measured, weighted by their steps.
 std::map<std::string, double> mean_metrics(std::span<const ClientRecord> records) {
-  Metrics metrics;
+  methods::Metrics metrics;
   for (const auto& record : records)
     for (const auto& [name, value] : record.metrics) metrics.add(name, value, static_cast<double>(record.steps));
   return metrics.means();
 }
 
-ClientOfRound client_of(const Server& server, const ClientProfile& profile, double weight, const ClientRecord& record) {
+ClientOfRound client_of(const Server& server, const methods::ClientProfile& profile, double weight,
+                        const ClientRecord& record) {
   ClientOfRound client;
   client.id = profile.id;
   client.name = server.config.clients.name(profile.id);
@@ -86,7 +87,7 @@ at::Tensor layer_utilization(const std::string& layer, std::span<const ClientRec
     counts.push_back(record.counts.at(layer).counts);
     tokens.push_back(record.counts.at(layer).tokens);
   }
-  return utilization(counts, tokens, weights);
+  return nn::utilization(counts, tokens, weights);
 }
 
 /// Returns the values of u_E, [E] float64.
@@ -104,16 +105,16 @@ std::optional<ExpertUse> expert_use(const std::vector<std::string>& layers, std:
   for (const auto& layer : layers) {
     const auto& u_E = u_LE.emplace_back(layer_utilization(layer, records, weights));
     use.utilization.push_back(listed(u_E));
-    use.entropy.push_back(entropy(u_E));
-    use.gini.push_back(gini(u_E));
-    use.dead_experts.push_back(dead_experts(u_E));
-    use.nearly_dead_experts.push_back(nearly_dead_experts(u_E));
+    use.entropy.push_back(nn::entropy(u_E));
+    use.gini.push_back(nn::gini(u_E));
+    use.dead_experts.push_back(nn::dead_experts(u_E));
+    use.nearly_dead_experts.push_back(nn::nearly_dead_experts(u_E));
   }
   const auto entropy_L = at::tensor(use.entropy, at::kDouble);
   use.entropy_mean = entropy_L.mean().item<double>();
   use.entropy_std = entropy_L.std(false).item<double>();
-  use.entropy_joint = entropy(at::cat(u_LE));
-  use.entropy_unnormalized = entropy_unnormalized(at::cat(u_LE));
+  use.entropy_joint = nn::entropy(at::cat(u_LE));
+  use.entropy_unnormalized = nn::entropy_unnormalized(at::cat(u_LE));
   use.gini_mean = at::tensor(use.gini, at::kDouble).mean().item<double>();
   return use;
 }
@@ -125,7 +126,7 @@ OrderedJson nested_lists(const at::Tensor& tensor) {
   return list;
 }
 
-Diagnostics diagnostics_of(const Server& server, const ServerState& state) {
+Diagnostics diagnostics_of(const Server& server, const methods::ServerState& state) {
   Diagnostics diagnostics;
   for (const auto& [name, tensor] : server.method->diagnostics(state)) diagnostics.lists[name] = nested_lists(tensor);
   return diagnostics;
@@ -133,22 +134,22 @@ Diagnostics diagnostics_of(const Server& server, const ServerState& state) {
 
 }  // namespace
 
-double experts_per_token(const RoutingByLayer& counts) {
+double experts_per_token(const nn::RoutingByLayer& counts) {
   double sum = 0;
   for (const auto& [layer, stats] : counts)
     sum += per(static_cast<double>(stats.counts.sum().item<int64_t>()), stats.tokens);
   return per(sum, static_cast<int64_t>(counts.size()));
 }
 
-double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report) {
+double client_flops(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report) {
   const int64_t sequences = report.steps * server.config.train.batch_size * server.config.train.accumulation;
-  const CostShape shape{
+  const models::CostShape shape{
       .tokens = report.tokens, .length = sequences > 0 ? report.tokens / sequences : 0, .top_k = client.top_k};
-  return total(training_flops(forward_cost(server.model, shape, server.sites, client.rank)));
+  return models::total(models::training_flops(models::forward_cost(server.model, shape, server.sites, client.rank)));
 }
 
-RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
-                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds) {
+RoundRecord round_record(const Server& server, const methods::RoundView& round, std::span<const ClientRecord> records,
+                         const OtherTraffic& other, const methods::ServerState& next, const PhaseSeconds& seconds) {
   RoundRecord all;
   all.round = round.round + 1;
   all.method = server.config.method.name;
@@ -178,4 +179,4 @@ RoundRecord round_record(const Server& server, const RoundView& round, std::span
   return all;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,20 +6,20 @@
 #include "fed/round/server.h"
 #include "fed/store/round_records.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Computes the record of a round, without the lost clients.
 /// \param records  one per participant, in the round's order
 /// \param other    traffic in addition to the participants' payloads
 /// \param next     the state after the round
 /// \param seconds  wall time by phase; tokens_per_second is computed here
-RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
-                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
+RoundRecord round_record(const Server& server, const methods::RoundView& round, std::span<const ClientRecord> records,
+                         const OtherTraffic& other, const methods::ServerState& next, const PhaseSeconds& seconds);
 
 /// Estimates the FLOPs of a client's round from its counted steps and tokens, by the convention of models/cost.h.
-double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report);
+double client_flops(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report);
 
 /// Returns the mean of the counted experts per token over the MoE layers; 0 for a dense model.
-double experts_per_token(const RoutingByLayer& counts);
+double experts_per_token(const nn::RoutingByLayer& counts);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

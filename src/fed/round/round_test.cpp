@@ -10,7 +10,7 @@
 #include "fed/testing.h"
 #include "train/weight_gradient.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 class RoundTest : public testing::SmallRun {
@@ -64,9 +64,9 @@ TEST_F(RoundTest, NonFiniteUploadsAreRefusedForEveryKindOfMethod) {
     auto e = experiment(name);
     const auto begun = beginning(e);
     const auto round = e.server.draw(begun.state);
-    std::vector<ClientUpdate> updates;
+    std::vector<methods::ClientUpdate> updates;
     for (const auto& client : round.participants)
-      updates.push_back({client, {.adapters = make_adapters(e.server.sites, client.rank, 1.0, 3)}, 1});
+      updates.push_back({client, {.adapters = lora::make_adapters(e.server.sites, client.rank, 1.0, 3)}, 1});
     EXPECT_EQ(e.server.aggregate(begun.state, round, updates).round, 1);
     updates[1].payload.adapters.begin()->second.b.fill_(NAN);
     EXPECT_THROW(e.server.aggregate(begun.state, round, updates), Error) << name;
@@ -88,7 +88,7 @@ TEST_F(RoundTest, TheRecordHasTheCountsOfTheRound) {
   auto e = experiment("ub-smoe");
   const auto record = play(e, beginning(e), "record").record;
   EXPECT_EQ(record.round, 1);
-  EXPECT_EQ(record.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(record.gate_norm, nn::GateNorm::kRenormSelected);
   EXPECT_EQ(record.gates_sum_to_one, true);
   int64_t up = 0;
   const auto expect_sum = [](const Traffic& parts, int64_t bytes) {
@@ -129,8 +129,8 @@ TEST_F(RoundTest, ClientsThatWereNotDrawnReceiveTheBaseChange) {
   auto e = experiment("flora", Purpose::kTrain, "clients.participation=0.34");
   const auto first = play(e, beginning(e), "flora-1");
   const auto second = play(e, first.next, "flora-2");
-  const Payload change{.base_delta = first.next.state.global.base_delta};
-  const int64_t bytes = payload_size(change, TransportDtype::kFloat32);
+  const lora::Payload change{.base_delta = first.next.state.global.base_delta};
+  const int64_t bytes = lora::payload_size(change, lora::TransportDtype::kFloat32);
   EXPECT_FALSE(first.record.bytes_down_parts.contains("base_delta_idle"));
   ASSERT_EQ(second.record.clients.size(), 1u);
   EXPECT_EQ(second.record.clients[0].bytes_down, bytes);
@@ -143,7 +143,7 @@ TEST_F(RoundTest, TrafficCountsFixedFactorsOncePerClient) {
   const auto begun = beginning(e);
   const auto first = play(e, begun, "ffa-1");
   const auto second = play(e, first.next, "ffa-2");
-  const int64_t fixed = 3 * payload_size({.adapters = begun.state.common.fixed}, TransportDtype::kFloat32);
+  const int64_t fixed = 3 * lora::payload_size({.adapters = begun.state.common.fixed}, lora::TransportDtype::kFloat32);
   EXPECT_EQ(first.record.bytes_down_parts.at("fixed_factors"), fixed);
   EXPECT_FALSE(second.record.bytes_down_parts.contains("fixed_factors"));
   EXPECT_EQ(first.record.bytes_down, second.record.bytes_down + fixed);
@@ -188,12 +188,13 @@ TEST_F(RoundTest, ErrorsNameRoundClientAndMethod) {
 }
 
 /// Returns the gradient of a frozen weight over whole shards, as one micro-batch, routed by `router`.
-at::Tensor gradient_over(const Experiment& e, const std::string& site, const RouterOptions& router,
+at::Tensor gradient_over(const Experiment& e, const std::string& site, const nn::RouterOptions& router,
                          std::initializer_list<size_t> clients) {
-  std::vector<const Example*> rows;
+  std::vector<const data::Example*> rows;
   for (const size_t c : clients)
     for (const auto& row : e.fabric.shards.examples[c]) rows.push_back(&row);
-  return weight_gradients(*e.fabric.context.model, {{site, e.server.sites.at(site)}}, {rows, 50, router}).at(site);
+  return train::weight_gradients(*e.fabric.context.model, {{site, e.server.sites.at(site)}}, {rows, 50, router})
+      .at(site);
 }
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
@@ -208,7 +209,7 @@ fs::path wide_model(const fs::path& root) {
                  {"num_experts_per_tok", 2},
                  {"initializer_range", 0.05}});
   write_file_atomic(root / "wide.json", config.dump());
-  save_model(*init_model(root / "wide.json", BaseDtype::kBFloat16, 1), root / "wide");
+  models::save_model(*models::init_model(root / "wide.json", models::BaseDtype::kBFloat16, 1), root / "wide");
   fs::copy_file(root / "model" / "tokenizer.json", root / "wide" / "tokenizer.json");
   return root / "wide";
 }
@@ -216,7 +217,7 @@ fs::path wide_model(const fs::path& root) {
 TEST_F(RoundTest, ComputeDtypeAppliesToTrainingGradientSumsAndEvaluation) {
   const auto model = concat("model.path=\"", wide_model(root()).string(), "\"");
   const std::string site = "model.layers.0.mlp.experts.down_proj";
-  std::vector<AdapterState> trained;
+  std::vector<lora::AdapterState> trained;
   std::vector<at::Tensor> gradients;
   for (const std::string dtype : {"float32", "bfloat16"}) {
     auto e = experiment("fedit", Purpose::kTrain, concat("model.compute_dtype=", dtype),
@@ -225,7 +226,7 @@ TEST_F(RoundTest, ComputeDtypeAppliesToTrainingGradientSumsAndEvaluation) {
     gradients.push_back(e.server.gradient_sums(e.fabric, bytes_up)(site, {.rows = 6}));
     trained.push_back(play(e, beginning(e), concat("computed-", dtype)).next.state.global.adapters);
     EXPECT_EQ(e.fabric.context.forward({}).compute.products,
-              MatmulTable(dtype == "bfloat16" ? MatmulKernel::kBf16Dot : MatmulKernel::kFp32Exact));
+              nn::MatmulTable(dtype == "bfloat16" ? nn::MatmulKernel::kBf16Dot : nn::MatmulKernel::kFp32Exact));
   }
   EXPECT_FALSE(at::equal(trained[0].at(site).b, trained[1].at(site).b));
   EXPECT_FALSE(at::equal(gradients[0], gradients[1]));
@@ -243,10 +244,10 @@ TEST_F(RoundTest, AFederatedStartAddsTheClientsGradientSums) {
   const auto right =
       gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {1}) + gradient_over(e, site, {}, {2});
   const auto pooled = gradient_over(e, site, {}, {0, 1, 2});
-  EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients}), right), 1e-5);
+  EXPECT_LT(apart(all(site, {.rows = 1000, .from = methods::SampleFrom::kClients}), right), 1e-5);
   EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
   EXPECT_GT(apart(pooled, right), 1e-2);
-  EXPECT_FALSE(all(site, {.rows = 3, .from = SampleFrom::kClients}).equal(all(site, {.rows = 3})));
+  EXPECT_FALSE(all(site, {.rows = 3, .from = methods::SampleFrom::kClients}).equal(all(site, {.rows = 3})));
 }
 
 // Clients 0 and 1 use one expert per token. Client 2 uses all four of the checkpoint.
@@ -257,14 +258,14 @@ TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   const std::string site = "model.layers.1.mlp.experts.up_proj";
   int64_t bytes_up = 0;
   const auto all = e.server.gradient_sums(e.fabric, bytes_up);
-  for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected}) {
-    const RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
+  for (const auto gate_norm : {nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected}) {
+    const nn::RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
     const auto pooled = gradient_over(e, site, one, {0, 1}) + gradient_over(e, site, four, {2});
     e.fabric.context.config.method.gate_norm = gate_norm;
     EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
     const auto federated =
         gradient_over(e, site, one, {0}) + gradient_over(e, site, one, {1}) + gradient_over(e, site, four, {2});
-    EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients}), federated), 1e-5);
+    EXPECT_LT(apart(all(site, {.rows = 1000, .from = methods::SampleFrom::kClients}), federated), 1e-5);
     EXPECT_GT(apart(gradient_over(e, site, {}, {0, 1, 2}), pooled), 1e-2) << "routing makes no difference";
   }
 }
@@ -273,10 +274,12 @@ TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
 class Lossy : public Fabric {
  public:
   Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
-  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override { fabric_.announce(to, news); }
-  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
+  void announce(std::span<const methods::ClientProfile> to, const StateUpdate& news) override {
+    fabric_.announce(to, news);
+  }
+  void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override {
     ++exchanges;
-    std::vector<ClientProfile> there;
+    std::vector<methods::ClientProfile> there;
     for (const auto& client : to) {
       asked.push_back(client.id);
       if (lost_.contains(client.id))
@@ -306,7 +309,7 @@ TEST_F(RoundTest, AFederatedStartContinuesWithoutLostClients) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
   for (auto& client : e.server.clients) client.top_k = 4;
   e.fabric.clients = e.server.clients;
-  const GradientSample sample{.rows = 1000, .from = SampleFrom::kClients};
+  const methods::GradientSample sample{.rows = 1000, .from = methods::SampleFrom::kClients};
   int64_t bytes_up = 0;
   Lossy fabric(e.fabric, {1});
   const auto sums = e.server.gradient_sums(fabric, bytes_up);
@@ -377,7 +380,7 @@ TEST_F(RoundTest, EvaluationUsesTheMeanRescalerOfClientsWithItsTopK) {
   e.server.clients[1].top_k = e.server.clients[0].top_k;
   e.fabric.clients = e.server.clients;
   const auto next = play(e, beginning(e), "rescaler").next;
-  const auto scale = [&](const ServerState& state, double budget) {
+  const auto scale = [&](const methods::ServerState& state, double budget) {
     return setup_at(e, state, budget).router.output_scale.item<double>();
   };
   const auto learned = [&](int64_t client) { return next.memories.at(client).at("rescaler").item<double>(); };
@@ -407,4 +410,4 @@ TEST_F(RoundTest, RanksDetermineShapesAndScalingOfAdapters) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

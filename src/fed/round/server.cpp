@@ -13,11 +13,11 @@
 #include "lora/algebra.h"
 #include "lora/packing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Checks that a download does not exceed the client's rank.
-void check_rank(const Server& server, const ClientProfile& client, const Payload& download) {
+void check_rank(const Server& server, const methods::ClientProfile& client, const lora::Payload& download) {
   for (const auto& [site, factors] : download.adapters)
     EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config.clients.who(client.id),
              " rank ", client.rank, ", but method ", server.config.method.name, " sends rank ", factors.rank(),
@@ -34,7 +34,7 @@ std::string budget_key(const ClientsSection& clients, int64_t id) {
 /// Adds up clients' parts in the order of the clients. Parts that arrive early are kept until their turn.
 class OrderedSums {
  public:
-  explicit OrderedSums(std::span<const ClientProfile> clients) : clients_(clients) {}
+  explicit OrderedSums(std::span<const methods::ClientProfile> clients) : clients_(clients) {}
   /// \return false for parts that came before, which are left out
   bool add(int64_t client, TensorMap parts) {
     if (!heard_.insert(client).second) return false;
@@ -51,7 +51,7 @@ class OrderedSums {
   TensorMap& sums() { return sums_; }
 
  private:
-  std::span<const ClientProfile> clients_;
+  std::span<const methods::ClientProfile> clients_;
   size_t next_ = 0;
   std::set<int64_t> heard_;
   std::map<int64_t, TensorMap> early_;
@@ -60,7 +60,7 @@ class OrderedSums {
 
 TensorMap gradients_in(const Reply& reply) {
   const auto* payload = encoded_payload(reply.upload);
-  return payload ? decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
+  return payload ? lora::decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
 }
 
 /// Checks that a reply holds finite gradients of the sites that were asked for. \throws kData
@@ -89,29 +89,30 @@ double check_gradients(const Server& server, const SumGradients& ask, const Repl
 /// \param bytes_up  grows by the bytes that clients send for their own rows
 TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, std::set<int64_t>& lost,
                             int64_t& bytes_up) {
-  std::vector<ClientProfile> asked;
-  if (ask.sample.from == SampleFrom::kPooled) asked.push_back({.id = kPooledData});
+  std::vector<methods::ClientProfile> asked;
+  if (ask.sample.from == methods::SampleFrom::kPooled) asked.push_back({.id = kPooledData});
   for (const auto& client : server.clients)
-    if (ask.sample.from == SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
+    if (ask.sample.from == methods::SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
   OrderedSums sums(asked);
   fabric.exchange(
-      asked, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
-              .on_reply =
-                  [&](const Reply& reply) {
-                    const auto* payload = encoded_payload(reply.upload);
-                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
-                      bytes_up += payload->size();
-                  },
-              .check = [&](const ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
-              .on_loss =
-                  [&](int64_t client, const std::string& why) {
-                    if (!sums.add(client, {})) return;
-                    log::warning("[train] before round 1: ", server.config.clients.who(client),
-                                 " is lost, the method begins without its gradients: ", why);
-                    lost.insert(client);
-                  }});
+      asked,
+      {.task_of = [&](const methods::ClientProfile& client) { return Task{.client = client, .ask = ask}; },
+       .on_reply =
+           [&](const Reply& reply) {
+             const auto* payload = encoded_payload(reply.upload);
+             if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
+               bytes_up += payload->size();
+           },
+       .check = [&](const methods::ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
+       .on_loss =
+           [&](int64_t client, const std::string& why) {
+             if (!sums.add(client, {})) return;
+             log::warning("[train] before round 1: ", server.config.clients.who(client),
+                          " is lost, the method begins without its gradients: ", why);
+             lost.insert(client);
+           }});
   const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
-  EK_CHECK(ask.sample.from == SampleFrom::kPooled || left >= server.config.clients.quorum, kData, left, " of ",
+  EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config.clients.quorum, kData, left, " of ",
            server.clients.size(), " clients are left to make the gradients that method ", server.config.method.name,
            " begins with, clients.quorum is ", server.config.clients.quorum);
   return std::move(sums.sums());
@@ -122,10 +123,10 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
 constexpr int64_t kGradientBytes = int64_t{2} << 30;
 
 /// Returns the sites to request together with `site`: it and those after it in its layer.
-std::vector<std::string> asked_with(const Sites& sites, const std::string& site) {
+std::vector<std::string> asked_with(const lora::Sites& sites, const std::string& site) {
   std::vector<std::string> together;
   int64_t bytes = 0;
-  for (auto at = sites.find(site); at != sites.end() && layer_of(at->first) == layer_of(site); ++at) {
+  for (auto at = sites.find(site); at != sites.end() && lora::layer_of(at->first) == lora::layer_of(site); ++at) {
     bytes += 4 * std::max<int64_t>(at->second.experts, 1) * at->second.in * at->second.out;
     if (!together.empty() && bytes > kGradientBytes) break;
     together.push_back(at->first);
@@ -134,11 +135,13 @@ std::vector<std::string> asked_with(const Sites& sites, const std::string& site)
 }
 
 /// Returns the positions in `round` of the clients of `updates`.
-UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updates, const Reduction& others) {
-  UploadShare share{.places = {}, .of = round.participants.size(), .others = &others};
+methods::UploadShare share_of(const methods::RoundView& round, std::span<const methods::ClientUpdate> updates,
+                              const lora::Reduction& others) {
+  methods::UploadShare share{.places = {}, .of = round.participants.size(), .others = &others};
   for (const auto& update : updates) {
-    const auto found = std::find_if(round.participants.begin(), round.participants.end(),
-                                    [&](const ClientProfile& client) { return client.id == update.client.id; });
+    const auto found =
+        std::find_if(round.participants.begin(), round.participants.end(),
+                     [&](const methods::ClientProfile& client) { return client.id == update.client.id; });
     EK_CHECK(found != round.participants.end(), kInternal, "aggregate: client ", update.client.id, " is not of round ",
              round.round);
     share.places.push_back(static_cast<size_t>(found - round.participants.begin()));
@@ -148,8 +151,8 @@ UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updat
 
 }  // namespace
 
-std::vector<ClientProfile> Server::profiles(std::span<const int64_t> ids) const {
-  std::vector<ClientProfile> chosen;
+std::vector<methods::ClientProfile> Server::profiles(std::span<const int64_t> ids) const {
+  std::vector<methods::ClientProfile> chosen;
   for (const int64_t id : ids) chosen.push_back(clients.at(static_cast<size_t>(id)));
   return chosen;
 }
@@ -159,7 +162,7 @@ int64_t Server::max_rank() const {
   return *std::max_element(ranks.begin(), ranks.end());
 }
 
-ServerView Server::view(int64_t round, GradientSum gradient_sum) const {
+methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_sum) const {
   return {.sites = sites,
           .moe_layers = model.moe_layers,
           .num_experts = model.num_experts,
@@ -172,13 +175,13 @@ ServerView Server::view(int64_t round, GradientSum gradient_sum) const {
           .transport = config.train.transport_dtype};
 }
 
-GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
+methods::GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
   struct Known {
-    GradientSample sample{};
+    methods::GradientSample sample{};
     TensorMap sums{};  // that were asked for together with another, until they are wanted
     std::set<int64_t> lost{};
   };
-  return [&, known = std::make_shared<Known>()](const std::string& site, const GradientSample& sample) {
+  return [&, known = std::make_shared<Known>()](const std::string& site, const methods::GradientSample& sample) {
     const auto name = gradient_name(site);
     if (!known->sums.contains(name) || known->sample != sample) {
       known->sums = sums_of_gradients(*this, fabric, {asked_with(sites, site), sample}, known->lost, bytes_up);
@@ -190,10 +193,11 @@ GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
 }
 
 /// Fixed factors are sent in float32 so that clients use the server's exact values.
-StateUpdate Server::full_sync(const ServerState& state) const {
+StateUpdate Server::full_sync(const methods::ServerState& state) const {
   StateUpdate news{.round = state.round, .whole = true};
-  const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
-  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kAsTheyAre, sites);
+  const lora::Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
+  if (!all.adapters.empty() || !all.base_delta.empty())
+    news.payload = lora::encode(all, lora::TransportDtype::kAsTheyAre, sites);
   return news;
 }
 
@@ -202,12 +206,12 @@ std::optional<double> Server::scheduled_rate(int64_t round) const {
   return config.train.learning_rate(round);
 }
 
-RoundView Server::draw(const ServerState& state) const {
+methods::RoundView Server::draw(const methods::ServerState& state) const {
   return draw_round(clients, config.clients.participation, seed(), state.round);
 }
 
-Task Server::training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
-                           Broadcasts* sent) const {
+Task Server::training_task(const methods::ServerState& state, const methods::ClientProfile& client,
+                           const methods::RoundView& round, Broadcasts* sent) const {
   Broadcasts alone;
   auto& broadcasts = sent ? *sent : alone;
   return {.round = round.round,
@@ -216,27 +220,28 @@ Task Server::training_task(const ServerState& state, const ClientProfile& client
           .payload = broadcasts.encoded(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
 }
 
-StateUpdate Server::change_update(const ServerState& state) const {
+StateUpdate Server::change_update(const methods::ServerState& state) const {
   StateUpdate news{.round = state.round};
   if (!state.global.base_delta.empty())
-    news.payload = encode({.base_delta = state.global.base_delta}, config.train.transport_dtype, sites);
+    news.payload = lora::encode({.base_delta = state.global.base_delta}, config.train.transport_dtype, sites);
   return news;
 }
 
-ServerState Server::aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
-                              const Reduction* others) const {
-  const Uploads uploads = others ? Uploads(updates, share_of(round, updates, *others))
-                                 : Uploads(updates, config.method.entry().needs_individuals);
+methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
+                                       std::span<const methods::ClientUpdate> updates,
+                                       const lora::Reduction* others) const {
+  const methods::Uploads uploads = others ? methods::Uploads(updates, share_of(round, updates, *others))
+                                          : methods::Uploads(updates, config.method.entry().needs_individuals);
   auto next = method->aggregate(view(state.round), state, round, uploads);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
-  check_finite(next.global.adapters, who);
-  check_finite(next.global.base_delta, who);
-  gain_base_delta(next, config.train.transport_dtype);
+  lora::check_finite(next.global.adapters, who);
+  lora::check_finite(next.global.base_delta, who);
+  methods::gain_base_delta(next, config.train.transport_dtype);
   return next;
 }
 
-ClientProfile Server::evaluator(const EvaluationPoint& point) const {
+methods::ClientProfile Server::evaluator(const EvaluationPoint& point) const {
   const bool cut = point.rank_eval_mode == "a";
   const auto rank_at = [&] {
     return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
@@ -250,12 +255,12 @@ ClientProfile Server::evaluator(const EvaluationPoint& point) const {
           .trains = false};
 }
 
-Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
+Task Server::scoring_task(const methods::ServerState& state, const EvaluationPoint& point, Score ask) const {
   ask.rank_eval_mode = point.rank_eval_mode;
   ask.served_by = point.served_by;
   ask.own_rows = point.own_rows();
   const auto client = evaluator(point);
-  if (point.served_by == ServedBy::kRun) {
+  if (point.served_by == scoring::ServedBy::kRun) {
     auto task = training_task(state, client, {.round = state.round});
     task.ask = std::move(ask);
     return task;
@@ -263,45 +268,46 @@ Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point
   return {.round = state.round,
           .client = client,
           .ask = std::move(ask),
-          .payload = encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, sites)};
+          .payload = lora::encode({.adapters = methods::whole_adapter(state)}, lora::TransportDtype::kFloat32, sites)};
 }
 
-LocalSetup Server::setup_of(const ServerState& state, const ClientProfile& client) const {
+methods::LocalSetup Server::setup_of(const methods::ServerState& state, const methods::ClientProfile& client) const {
   TensorMap memory;
-  const ClientView view{.client = client,
-                        .sites = sites,
-                        .common = state.common,
-                        .scale = scale(),
-                        .gate_norm = config.method.gate_norm,
-                        .round = state.round,
-                        .seed = seed(),
-                        .memory = memory};
+  const methods::ClientView view{.client = client,
+                                 .sites = sites,
+                                 .common = state.common,
+                                 .scale = scale(),
+                                 .gate_norm = config.method.gate_norm,
+                                 .round = state.round,
+                                 .seed = seed(),
+                                 .memory = memory};
   return method->prepare(method->broadcast(state, client, {.round = state.round}), view);
 }
 
-UnexportableRouting Server::unexportable_routing(const ServerState& state, const EvaluationPoint& point) const {
-  return evenkeel::unexportable_routing(setup_of(state, evaluator(point)).router, model.gates);
+UnexportableRouting Server::unexportable_routing(const methods::ServerState& state,
+                                                 const EvaluationPoint& point) const {
+  return fed::unexportable_routing(setup_of(state, evaluator(point)).router, model.gates);
 }
 
-void Server::dry_run(const ServerState& state) const {
+void Server::dry_run(const methods::ServerState& state) const {
   const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
-  ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
+  methods::ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
   client.trains = false;
   check_rank(*this, client, method->broadcast(state, client, {.round = state.round}));
   setup_of(state, client);
 }
 
-int64_t active_experts(const ModelSpec& model, double budget, std::string_view who) {
+int64_t active_experts(const models::ModelSpec& model, double budget, std::string_view who) {
   if (model.num_experts == 0) return 0;
-  const int64_t active = experts_at(budget, model.top_k);
+  const int64_t active = methods::experts_at(budget, model.top_k);
   EK_CHECK(active >= 1, kConfig, who, " is ", budget, ": floor(", model.top_k, " experts per token * ", budget,
            ") = 0, allowed: ", 1.0 / static_cast<double>(model.top_k), " or more");
   return active;
 }
 
-std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
-                                        std::span<const size_t> examples) {
-  std::vector<ClientProfile> clients;
+std::vector<methods::ClientProfile> make_clients(const ExperimentConfig& config, const models::ModelSpec& model,
+                                                 std::span<const size_t> examples) {
+  std::vector<methods::ClientProfile> clients;
   const auto budgets = config.client_budgets();
   const auto ranks = config.client_ranks();
   for (int64_t id = 0; id < config.clients.count; ++id) {
@@ -320,4 +326,4 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
   return clients;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

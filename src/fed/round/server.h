@@ -19,27 +19,27 @@
 #include "fed/exchange/unexportable_routing.h"
 #include "fed/round/broadcasts.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
   std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
-  ServedBy served_by = ServedBy::kRun;
-  std::optional<ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
+  scoring::ServedBy served_by = scoring::ServedBy::kRun;
+  std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
 
   /// Returns true if the point is scored on a client's own test rows.
-  bool own_rows() const { return client && client->rows == RowsOf::kOwn; }
+  bool own_rows() const { return client && client->rows == scoring::RowsOf::kOwn; }
 };
 
 /// The server of a run.
 struct Server {
   ExperimentConfig config;             ///< resolved
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
-  ModelSpec model;
-  Sites sites;
-  std::unique_ptr<FederatedMethod> method;
-  std::vector<ClientProfile> clients;
+  models::ModelSpec model;
+  lora::Sites sites;
+  std::unique_ptr<methods::FederatedMethod> method;
+  std::vector<methods::ClientProfile> clients;
   /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
   /// nodes.
   std::vector<std::string> tasks{};
@@ -51,64 +51,65 @@ struct Server {
     return clients_with_test_rows ? clients_with_test_rows->contains(client) : config.has_test_rows(client);
   }
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
-  LoraScale scale() const { return config.lora; }
+  lora::LoraScale scale() const { return config.lora; }
   /// Returns the profiles of the clients with these ids, in that order.
-  std::vector<ClientProfile> profiles(std::span<const int64_t> ids) const;
+  std::vector<methods::ClientProfile> profiles(std::span<const int64_t> ids) const;
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Makes the method's view of the server.
   /// \param round  0 = the first
-  ServerView view(int64_t round, GradientSum gradient_sum = {}) const;
+  methods::ServerView view(int64_t round, methods::GradientSum gradient_sum = {}) const;
 
   /// Returns a function that asks the clients of `fabric` for sums of gradients. Borrows both arguments.
   /// \param bytes_up  grows by the bytes that clients send
-  GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
+  methods::GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
   /// Makes the full sync: the whole shared state, for clients that join or return.
-  StateUpdate full_sync(const ServerState& state) const;
+  StateUpdate full_sync(const methods::ServerState& state) const;
 
   /// Returns the learning rate of a round, or nothing if the rate is constant.
   /// \param round  0 = the first
   std::optional<double> scheduled_rate(int64_t round) const;
   /// Draws the participants of the round that follows `state`.
-  RoundView draw(const ServerState& state) const;
+  methods::RoundView draw(const methods::ServerState& state) const;
   /// Makes the training task of a participant.
   /// \param sent  cache of the round's encoded broadcasts; null: nothing is reused
-  Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
-                     Broadcasts* sent = nullptr) const;
+  Task training_task(const methods::ServerState& state, const methods::ClientProfile& client,
+                     const methods::RoundView& round, Broadcasts* sent = nullptr) const;
   /// Makes the update with the last round's change of the base, for clients that are not drawn in the next round. Its
   /// payload is empty if there was no change.
-  StateUpdate change_update(const ServerState& state) const;
+  StateUpdate change_update(const methods::ServerState& state) const;
   /// Aggregates uploads into the state after the round.
   /// \param updates  uploads of all participants in their order; with `others`, the uploads that this process holds
   /// \param others   reduction over the processes that aggregate the rest of the same round; null: there are none
   /// \throws kNumeric when a factor of the new state is not finite
-  ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
-                        const Reduction* others = nullptr) const;
+  methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
+                                 std::span<const methods::ClientUpdate> updates,
+                                 const lora::Reduction* others = nullptr) const;
 
   /// Makes the profile of the client that scores `point`: the evaluation client, or the client itself for its own rows.
   /// \throws kConfig when the budget leaves no expert
-  ClientProfile evaluator(const EvaluationPoint& point) const;
+  methods::ClientProfile evaluator(const EvaluationPoint& point) const;
   /// Makes a scoring task. With ServedBy::kRun its payload is the method's broadcast in the run's transport precision.
   /// Otherwise it is the whole adapter, as exported, in float32.
-  Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
+  Task scoring_task(const methods::ServerState& state, const EvaluationPoint& point, Score ask) const;
 
   /// Runs the method's broadcast and prepare() for the client with the lowest rank, before anything is trained.
   /// \throws kConfig when the broadcast exceeds that client's rank
-  void dry_run(const ServerState& state) const;
+  void dry_run(const methods::ServerState& state) const;
   /// Returns the setup with which `client` would begin a round on `state`.
-  LocalSetup setup_of(const ServerState& state, const ClientProfile& client) const;
+  methods::LocalSetup setup_of(const methods::ServerState& state, const methods::ClientProfile& client) const;
   /// Returns the router options at `point` that an exported adapter cannot hold.
-  UnexportableRouting unexportable_routing(const ServerState& state, const EvaluationPoint& point) const;
+  UnexportableRouting unexportable_routing(const methods::ServerState& state, const EvaluationPoint& point) const;
 };
 
 /// Makes the profile of every client: beta_c, K_c, r_c and |D_c|.
 /// \param examples  |D_c| by client; empty if nobody trains
 /// \throws kConfig when a K_c is 0, or when a client's machine profile does not fit (fed/round/virtual_clock.h)
-std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
-                                        std::span<const size_t> examples);
+std::vector<methods::ClientProfile> make_clients(const ExperimentConfig& config, const models::ModelSpec& model,
+                                                 std::span<const size_t> examples);
 
 /// Returns K = floor(K_max * budget) for a sparse model, 0 for a dense one.
 /// \param who  start of the error message, for example "evaluate.budgets"
 /// \throws kConfig when K would be 0 on a sparse model
-int64_t active_experts(const ModelSpec& model, double budget, std::string_view who);
+int64_t active_experts(const models::ModelSpec& model, double budget, std::string_view who);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -9,21 +9,21 @@
 #include "lora/algebra.h"
 #include "lora/peft.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 // Relative to the largest value of the product, because folding and decomposing round.
 constexpr double kTolerance = 1e-3;
 
 /// Returns false if clients or the server would cut the starting adapter to a lower rank.
-bool keeps_all(const AdapterState& start, const Server& server) {
+bool keeps_all(const lora::AdapterState& start, const Server& server) {
   for (const auto& [site, factors] : start)
     if (factors.rank() > server.max_rank()) return false;
   return true;
 }
 
 /// Returns scaling B A x, [*, out], for a fixed random vector of signs x.
-at::Tensor probed(const LoraFactors& factors, const std::string& site) {
+at::Tensor probed(const lora::LoraFactors& factors, const std::string& site) {
   auto x_I = at::empty({factors.a.size(-1)}, at::kFloat);
   RandomStream stream(1, "start " + site);
   for (int64_t i = 0; i < x_I.numel(); ++i) x_I.mutable_data_ptr<float>()[i] = stream.below(2) == 0 ? -1.0F : 1.0F;
@@ -31,7 +31,7 @@ at::Tensor probed(const LoraFactors& factors, const std::string& site) {
   return product.squeeze(-1) * factors.scaling;
 }
 
-bool has_effect(const AdapterState& whole, const AdapterState& start) {
+bool has_effect(const lora::AdapterState& whole, const lora::AdapterState& start) {
   for (const auto& [site, factors] : start) {
     const auto found = whole.find(site);
     if (found == whole.end()) return false;
@@ -46,27 +46,27 @@ std::string named(const Server& server) { return concat("lora.init = \"", server
 
 }  // namespace
 
-AdapterState adapter_to_start_from(const Server& server) {
+lora::AdapterState adapter_to_start_from(const Server& server) {
   const auto& config = server.config;
   if (config.lora.init.empty()) return {};
   EK_CHECK(config.method.entry().starts_from_adapter, kConfig, named(server), ": method ", config.method.name,
            " makes its factors from gradients and cannot start from an adapter, allowed: empty");
   EK_CHECK(is_folder(config.lora.init), kConfig, named(server), " is no folder");
   return in_context(concat(named(server), ", whose modules have to be among lora.targets and lora.router_lora"),
-                    [&] { return load_peft_adapter(config.lora.init, server.sites); });
+                    [&] { return lora::load_peft_adapter(config.lora.init, server.sites); });
 }
 
-ServerState begun(const Server& server, GradientSum gradient_sum) {
+methods::ServerState begun(const Server& server, methods::GradientSum gradient_sum) {
   const auto start = adapter_to_start_from(server);
   auto view = server.view(0, std::move(gradient_sum));
   if (!start.empty()) view.start = &start;
   auto state = server.method->initialize(view);
-  EK_CHECK(start.empty() || !keeps_all(start, server) || has_effect(whole_adapter(state), start), kConfig,
+  EK_CHECK(start.empty() || !keeps_all(start, server) || has_effect(methods::whole_adapter(state), start), kConfig,
            named(server), ": method ", server.config.method.name, " does not start from an adapter, allowed: empty");
   return state;
 }
 
-ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent) {
+methods::ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent) {
   int64_t bytes_up = 0;
   auto state = begun(server, server.gradient_sums(fabric, bytes_up));
   if (sent) sent->up["gradient_sums"] += bytes_up;
@@ -82,4 +82,4 @@ void check_start(const Server& server) {
                  " sites: the others begin with fresh factors");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

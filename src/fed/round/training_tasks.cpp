@@ -1,6 +1,6 @@
 #include "fed/round/training_tasks.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 ClientRecord record_of_task(int64_t client, const PayloadSize& payload) {
@@ -13,7 +13,7 @@ ClientRecord record_of_task(int64_t client, const PayloadSize& payload) {
 
 }  // namespace
 
-Task TrainingTasks::make(const ClientProfile& client) {
+Task TrainingTasks::make(const methods::ClientProfile& client) {
   auto task = server_.training_task(state_, client, round_, &broadcasts_);
   records_[client.id] = record_of_task(client.id, size_of(task.payload));
   return task;
@@ -23,7 +23,7 @@ std::optional<ClientRecord> TrainingTasks::record_of(const Reply& reply) const {
   const auto own = records_.find(reply.client);
   if (own == records_.end() && !reply.task_size) return std::nullopt;
   auto record = reply.task_size ? record_of_task(reply.client, *reply.task_size) : own->second;
-  static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
+  static_cast<train::LocalReport&>(record) = report_of<train::LocalReport>(reply);
   return record;
 }
 
@@ -32,4 +32,4 @@ int64_t TrainingTasks::withdraw(int64_t client) {
   return task.empty() ? 0 : task.mapped().bytes_down;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -9,17 +9,17 @@
 #include "fed/round/server.h"
 #include "fed/store/journal.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The training tasks of one round that this process has given out.
 class TrainingTasks {
  public:
   /// Server and state are borrowed. \param round  the round with all its participants
-  TrainingTasks(const Server& server, const ServerState& state, RoundView round)
+  TrainingTasks(const Server& server, const methods::ServerState& state, methods::RoundView round)
       : server_(server), state_(state), round_(std::move(round)) {}
 
   /// Makes the task of a client and begins its record. Equal payloads are encoded once.
-  Task make(const ClientProfile& client);
+  Task make(const methods::ClientProfile& client);
   /// Returns the client's record with the report of its reply, or nothing if the reply answers no task of this round. A
   /// reply with a Reply::task_size was given its task by another process.
   /// \throws kData when the reply holds another kind of report
@@ -29,10 +29,10 @@ class TrainingTasks {
 
  private:
   const Server& server_;
-  const ServerState& state_;
-  RoundView round_;
+  const methods::ServerState& state_;
+  methods::RoundView round_;
   Broadcasts broadcasts_;
   std::map<int64_t, ClientRecord> records_;  // by client, without reports
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,7 +4,7 @@
 
 #include "fed/config/sampling.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 // Limit of clients x rounds whose drop-outs are simulated before a run; takes about a second.
@@ -28,7 +28,7 @@ double opening_seconds(const ExperimentConfig& config, const OtherTraffic& openi
   return slowest;
 }
 
-std::map<int64_t, SimulatedMachine> machines_of(const ExperimentConfig& config, const RoundView& round) {
+std::map<int64_t, SimulatedMachine> machines_of(const ExperimentConfig& config, const methods::RoundView& round) {
   std::map<int64_t, SimulatedMachine> machines;
   const auto names = config.machine_names();
   for (const auto& client : round.participants)
@@ -37,7 +37,7 @@ std::map<int64_t, SimulatedMachine> machines_of(const ExperimentConfig& config, 
   return machines;
 }
 
-void check_speeds(const ExperimentConfig& config, std::span<const ClientProfile> clients,
+void check_speeds(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients,
                   std::span<const std::string> names) {
   for (const auto& client : clients) {
     const auto& name = names[static_cast<size_t>(client.id)];
@@ -59,7 +59,7 @@ int64_t staying(const ExperimentConfig& config, std::span<const std::string> nam
 
 }  // namespace
 
-void check_machines(const ExperimentConfig& config, std::span<const ClientProfile> clients) {
+void check_machines(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients) {
   const auto names = config.machine_names();
   if (names.empty()) return;
   check_speeds(config, clients, names);
@@ -76,7 +76,7 @@ void check_machines(const ExperimentConfig& config, std::span<const ClientProfil
   }
 }
 
-RoundClock::RoundClock(const ExperimentConfig& config, const RoundView& round, const Snapshot& now)
+RoundClock::RoundClock(const ExperimentConfig& config, const methods::RoundView& round, const Snapshot& now)
     : config_(config),
       machines_(machines_of(config, round)),
       round_(round.round),
@@ -87,7 +87,7 @@ bool RoundClock::drops_out(int64_t client) const {
   return machine != machines_.end() && machine->second.drops_out(round_);
 }
 
-SimulatedClient RoundClock::simulated(const ClientProfile& client, const ClientRecord& record) const {
+SimulatedClient RoundClock::simulated(const methods::ClientProfile& client, const ClientRecord& record) const {
   const auto& machine = machines_.at(client.id);
   SimulatedClient times{.device = machine.name(),
                         .down = machine.down(record.bytes_down),
@@ -108,7 +108,8 @@ double RoundClock::closing(std::vector<double> arrivals, bool missing) const {
   return std::max(deadline, arrivals[quorum - 1]);
 }
 
-std::vector<LostClient> RoundClock::close(const RoundView& round, std::span<const ClientRecord> arrived, bool missing) {
+std::vector<LostClient> RoundClock::close(const methods::RoundView& round, std::span<const ClientRecord> arrived,
+                                          bool missing) {
   std::vector<double> arrivals;
   for (size_t i = 0; i < arrived.size(); ++i) {
     const auto& times = arrived_[arrived[i].id] = simulated(round.participants[i], arrived[i]);
@@ -133,4 +134,4 @@ void RoundClock::tell(RoundRecord& record) const {
   record.simulated = SimulatedRound{.start = start_, .end = end(), .took = seconds_};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -20,19 +20,19 @@
 #include "fed/store/round_records.h"
 #include "fed/store/run_checkpoint.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Checks the machine profiles before anything is trained. Drop-outs are simulated for at most 20 million (client,
 /// round) pairs, which takes about a second.
 /// \throws kConfig naming the client when its profile has no speed for its K; kConfig naming the first round in which
 /// drop-outs leave fewer clients than clients.quorum
-void check_machines(const ExperimentConfig& config, std::span<const ClientProfile> clients);
+void check_machines(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients);
 
 /// The simulated clock of the round that follows `now`. Borrows the config. If clients have no machine profiles, runs()
 /// is false: no client drops out or is late, and tell() changes nothing.
 class RoundClock {
  public:
-  RoundClock(const ExperimentConfig& config, const RoundView& round, const Snapshot& now);
+  RoundClock(const ExperimentConfig& config, const methods::RoundView& round, const Snapshot& now);
 
   /// Returns true if time is simulated.
   bool runs() const { return !machines_.empty(); }
@@ -42,14 +42,14 @@ class RoundClock {
   /// \param arrived  records of the clients of `round` with an upload, in the same order
   /// \param missing  true if other clients have a task and did not reply
   /// \return the clients of `round` that were late
-  std::vector<LostClient> close(const RoundView& round, std::span<const ClientRecord> arrived, bool missing);
+  std::vector<LostClient> close(const methods::RoundView& round, std::span<const ClientRecord> arrived, bool missing);
   /// Returns the simulated seconds from the beginning of the run to the end of this round. REQUIRES close()
   double end() const { return start_ + seconds_; }
   /// Writes the simulated times into the record.
   void tell(RoundRecord& record) const;
 
  private:
-  SimulatedClient simulated(const ClientProfile& client, const ClientRecord& record) const;
+  SimulatedClient simulated(const methods::ClientProfile& client, const ClientRecord& record) const;
   double closing(std::vector<double> arrivals, bool missing) const;
 
   const ExperimentConfig& config_;
@@ -59,4 +59,4 @@ class RoundClock {
   std::map<int64_t, SimulatedClient> arrived_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -11,7 +11,7 @@
 #include "fed/config/sampling.h"
 #include "fed/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kPhone = R"([client_profiles.phone]
@@ -42,8 +42,8 @@ std::string device_complaint(std::string_view clients, std::string_view devices 
   return "accepted";
 }
 
-std::vector<ClientProfile> four(std::vector<int64_t> top_k = {1, 2, 4, 8}) {
-  std::vector<ClientProfile> clients;
+std::vector<methods::ClientProfile> four(std::vector<int64_t> top_k = {1, 2, 4, 8}) {
+  std::vector<methods::ClientProfile> clients;
   for (const int64_t k : top_k)
     clients.push_back({.id = static_cast<int64_t>(clients.size()), .budget = 1, .top_k = k, .rank = 3, .examples = 10});
   return clients;
@@ -58,7 +58,7 @@ ClientRecord replied(int64_t id, int64_t tokens, int64_t bytes_down = 5'000'000,
   return record;
 }
 
-RoundView everybody(std::vector<ClientProfile> clients = four(), int64_t round = 0) {
+methods::RoundView everybody(std::vector<methods::ClientProfile> clients = four(), int64_t round = 0) {
   return draw_round(clients, 1.0, 5, round);
 }
 
@@ -349,7 +349,7 @@ TEST_F(SimulatedRun, LateClientsAreExcludedButTheirDownloadsCount) {
   EXPECT_DOUBLE_EQ(result.record.simulated->took, 8);
   ASSERT_EQ(result.record.clients.size(), 2u);
   const auto others = without(e.server.draw(begun.state), std::array<int64_t, 1>{1});
-  std::vector<ClientUpdate> updates;
+  std::vector<methods::ClientUpdate> updates;
   for (const auto& client : others.participants) updates.push_back(RoundJournal(root() / "late" / "0").update(client));
   testing::expect_same(result.next.state, e.server.aggregate(begun.state, others, updates));
   EXPECT_FALSE(result.next.memories.contains(1)) << "it keeps nothing of a round that it is no part of";
@@ -439,4 +439,4 @@ TEST_F(SimulatedRun, EveryKeyOfProfilesChangesTheRecords) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -9,7 +9,7 @@
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 using Paths = std::vector<std::string>;
@@ -18,25 +18,27 @@ using Paths = std::vector<std::string>;
 struct FilesOf {
   std::string who;
   Paths files;
-  const FileSet* set = nullptr;  ///< of people's own rows
+  const data::FileSet* set = nullptr;  ///< of people's own rows
 };
 
 bool is_among(const Paths& files, const std::string& file) {
   return std::find(files.begin(), files.end(), file) != files.end();
 }
 
-bool is_of_files(const std::string& task, const RowOptions& rows) { return find_task(task, rows).family == "files"; }
+bool is_of_files(const std::string& task, const data::RowOptions& rows) {
+  return data::find_task(task, rows).family == "files";
+}
 
 /// Returns the files that a set tests with: its test files, or the training files from which it holds rows out.
-Paths tested_of(const FileSet& set) {
-  return set.tests() ? found_files(set.test.empty() ? set.train : set.test) : Paths{};
+Paths tested_of(const data::FileSet& set) {
+  return set.tests() ? data::found_files(set.test.empty() ? set.train : set.test) : Paths{};
 }
 
 /// Sets of own rows: those of clients or, if there are none, those of [data.files] by task.
 struct Sets {
-  std::vector<std::pair<std::string, FileSet>> all;
+  std::vector<std::pair<std::string, data::FileSet>> all;
 
-  explicit Sets(const FilesConfig& config) {
+  explicit Sets(const data::FilesConfig& config) {
     for (const auto& client : config.clients) all.emplace_back(client.who, client);
     if (!config.clients.empty()) return;
     for (const auto& [task, set] : config.by_task()) all.emplace_back(task, set);
@@ -48,7 +50,7 @@ std::vector<FilesOf> tested(const ExperimentConfig& config, const Sets& sets) {
   const auto rows = config.data.rows();
   bool own = false;
   for (const auto& task : config.tasks_here()) {
-    if (!is_of_files(task, rows)) all.push_back({task, test_files(find_task(task, rows), rows)});
+    if (!is_of_files(task, rows)) all.push_back({task, data::test_files(data::find_task(task, rows), rows)});
     own = own || is_of_files(task, rows);
   }
   const auto tasks = config.tasks_here();
@@ -63,7 +65,7 @@ std::vector<FilesOf> trained(const Experiment& e, const Sets& sets) {
   std::vector<FilesOf> all;
   Paths left = shards.files;
   for (const auto& [who, set] : sets.all) {
-    const auto files = found_files(set.train);
+    const auto files = data::found_files(set.train);
     FilesOf own{who, {}, &set};
     for (const auto& file : files)
       if (is_among(shards.files, file)) own.files.push_back(file);
@@ -74,7 +76,7 @@ std::vector<FilesOf> trained(const Experiment& e, const Sets& sets) {
   return all;
 }
 
-bool hold_out_the_same(const FileSet& a, const FileSet& b) {
+bool hold_out_the_same(const data::FileSet& a, const data::FileSet& b) {
   return a.test.empty() && b.test.empty() && a.train == b.train && a.held_out == b.held_out &&
          a.split_seed == b.split_seed && a.format == b.format;
 }
@@ -95,7 +97,7 @@ void warn(const std::string& file, const FilesOf& training, const std::string& t
 /// Warns of files with equal contents. Task families divide a file that is in both lists under one name by themselves.
 /// A node of a federation does not have the test files of the server.
 void compare(const FilesOf& training, const FilesOf& test) {
-  KnownFiles known;
+  data::KnownFiles known;
   for (const auto& file : test.files)
     if (path_exists(file)) known.add(file);
   for (const auto& file : training.files) {
@@ -151,4 +153,4 @@ void warn_of_training_on(const ExperimentConfig& config, const fs::path& folder)
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,7 +6,7 @@
 
 #include "fed/run/experiment.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Warns of training files that another client, another set or another task of the run tests with. Overlap within one
 /// set is reported when the set is read (data/tasks/file_task.cpp). Rows that a set holds out of its own files do not
@@ -18,4 +18,4 @@ void warn_of_contamination(const Experiment& e);
 /// \throws kCheckpoint when manifest or partition are damaged
 void warn_of_training_on(const ExperimentConfig& config, const std::filesystem::path& folder);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

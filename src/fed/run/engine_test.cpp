@@ -8,7 +8,7 @@
 #include "fed/run/memory_estimate.h"
 #include "fed/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Compares whole rounds with LibTorch's operators and with our kernels.
@@ -53,7 +53,7 @@ TEST_P(EngineTest, SkippingIdleExpertsGivesTheLossOfOurKernels) {
 
 std::vector<std::string_view> every_method() {
   std::vector<std::string_view> names;
-  for (const auto& entry : methods()) names.push_back(entry.name);
+  for (const auto& entry : methods::methods()) names.push_back(entry.name);
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(All, EngineTest, ::testing::ValuesIn(every_method()), [](const auto& info) {
@@ -112,19 +112,19 @@ TEST_P(SyncTest, StepsDoNotSynchronizeBeforeTheirEnd) {
     const auto now = beginning(e);
     restore_clients(e.server, e.fabric, now);
     const auto& client = e.server.clients[0];
-    const RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
+    const methods::RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
     const auto sent = e.server.method->broadcast(now.state, client, round);
     TensorMap memory;
-    const ClientView view{
+    const methods::ClientView view{
         client, e.server.sites, now.state.common, e.server.config.lora, e.server.config.method.gate_norm, 0, 3, memory};
     std::vector<std::string> first, later;
     std::optional<Waits> waits(std::in_place);
     int64_t steps = 0;
-    train_locally(*e.fabric.context.model, *e.server.method, {sent, view, e.fabric.shards.examples[0]},
-                  e.fabric.context.training(), [&](int64_t, int64_t, int64_t) {
-                    if (steps++ > 0) later.insert(later.end(), Waits::seen().begin(), Waits::seen().end());
-                    Waits::seen().clear();
-                  });
+    train::train_locally(*e.fabric.context.model, *e.server.method, {sent, view, e.fabric.shards.examples[0]},
+                         e.fabric.context.training(), [&](int64_t, int64_t, int64_t) {
+                           if (steps++ > 0) later.insert(later.end(), Waits::seen().begin(), Waits::seen().end());
+                           Waits::seen().clear();
+                         });
     EXPECT_GT(steps, 1);
     EXPECT_TRUE(later.empty()) << later.size() << " in " << steps << " steps, the first " << later.front();
   }
@@ -144,13 +144,13 @@ TEST_F(ResidenceTest, PhiOfTheTrainerSharesMemoryWithTheRouter) {
   restore_clients(e.server, e.fabric, now);
   const auto& client = e.server.clients[0];
   TensorMap memory;
-  const ClientView view{client, e.server.sites, now.state.common, e.server.config.lora, GateNorm::kRenormSelected, 0,
-                        3,      memory};
-  const RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
+  const methods::ClientView view{
+      client, e.server.sites, now.state.common, e.server.config.lora, nn::GateNorm::kRenormSelected, 0, 3, memory};
+  const methods::RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
   const auto setup = e.server.method->prepare(e.server.method->broadcast(now.state, client, round), view);
   ASSERT_FALSE(setup.extra_trainables.empty());
   StorageCopies cloning([](const at::Tensor& bytes_N) { return bytes_N.clone(); });
-  const auto there = copied(setup, cloning);
+  const auto there = train::copied(setup, cloning);
   for (const auto& [name, phi_E] : there.extra_trainables) {
     const auto& read_E = there.router.modulation.at(name.substr(0, name.rfind('.')));
     EXPECT_TRUE(read_E.is_same(phi_E)) << name;
@@ -166,25 +166,26 @@ TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
     const auto now = beginning(e);
     restore_clients(e.server, e.fabric, now);
     const auto& client = e.server.clients[1];
-    const RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
+    const methods::RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
     const auto sent = e.server.method->broadcast(now.state, client, round);
     int64_t copies = 0;
     const StorageCopies cloning([&](const at::Tensor& bytes_N) {
       ++copies;
       return bytes_N.clone();
     });
-    std::vector<LocalResult> results;
+    std::vector<train::LocalResult> results;
     auto training = e.fabric.context.training();
     for (const bool elsewhere : {false, true}) {
       TensorMap memory;
-      const ClientView view{
+      const methods::ClientView view{
           client, e.server.sites, now.state.common, e.server.config.lora, e.server.config.method.gate_norm, 0,
           3,      memory};
       if (elsewhere)
-        training.residence = std::make_shared<Residence>(make_residence(now.state.common, c10::kCPU, cloning));
+        training.residence =
+            std::make_shared<train::Residence>(train::make_residence(now.state.common, c10::kCPU, cloning));
       const int64_t of_common = copies;
-      results.push_back(train_locally(*e.fabric.context.model, *e.server.method,
-                                      {sent, view, e.fabric.shards.examples[1]}, training));
+      results.push_back(train::train_locally(*e.fabric.context.model, *e.server.method,
+                                             {sent, view, e.fabric.shards.examples[1]}, training));
       if (method == "ffa-lora" && elsewhere) {
         EXPECT_GT(of_common, 0);
         EXPECT_LE(copies - of_common, static_cast<int64_t>(e.server.sites.size())) << "A was copied again";
@@ -206,12 +207,12 @@ TEST_F(ResidenceTest, IsNullOnTheCpu) {
 TEST_F(ResidenceTest, EstimatesGpuMemoryFromShapes) {
   auto e = experiment("ub-smoe");
   const auto whole = device_memory_plan(e);
-  EXPECT_GT(whole.needed(), weight_file_bytes(e.server.model_folder));
+  EXPECT_GT(whole.needed(), models::weight_file_bytes(e.server.model_folder));
   EXPECT_EQ(whole.mapped, 0);
   const machine::Memory small{
       .physical = 1, .available = whole.needed() / 2, .address_space = 1L << 62, .limited_by = "x"};
-  EXPECT_EQ(verdict(whole, small), MemoryVerdict::kTooLarge);
+  EXPECT_EQ(models::verdict(whole, small), models::MemoryVerdict::kTooLarge);
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

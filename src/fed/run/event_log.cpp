@@ -8,7 +8,7 @@
 #include "base/plain/log.h"
 #include "fed/run/run_folder.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kRoundTag = "train/", kScoreTag = "evaluate/";
@@ -41,9 +41,10 @@ ScalarEvent event_of(const RoundRecord& round) {
 }
 
 /// evaluate/TASK/budget 0.5 mode a exported transformers/
-std::string prefix_of(const TaskScore& score) {
-  return concat(kScoreTag, score.task, "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading,
-                score.served_by == ServedBy::kRun ? "" : concat(" exported ", config::name_of(score.served_by)), '/');
+std::string prefix_of(const scoring::TaskScore& score) {
+  return concat(
+      kScoreTag, score.task, "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading,
+      score.served_by == scoring::ServedBy::kRun ? "" : concat(" exported ", config::name_of(score.served_by)), '/');
 }
 
 ScalarEvent event_of(const EvaluationRecord& record) {
@@ -51,11 +52,11 @@ ScalarEvent event_of(const EvaluationRecord& record) {
   const auto prefix = prefix_of(score);
   std::vector<Scalar> scalars;
   const auto add = [&](const char* name, double value) { scalars.push_back({prefix + name, value}); };
-  if (score.kind == AnswerKind::kChoice) {
+  if (score.kind == scoring::AnswerKind::kChoice) {
     add("accuracy", score.accuracy);
     add("invalid_rate", score.invalid_rate);
     add("accuracy_likelihood", score.accuracy_likelihood);
-  } else if (score.kind == AnswerKind::kText) {
+  } else if (score.kind == scoring::AnswerKind::kText) {
     add("exact_match", score.exact_match);
     add("f1", score.f1);
     if (score.bert_score) add("bert_score", *score.bert_score);
@@ -123,4 +124,4 @@ void EventLog::append(const ScalarEvent& event) const {
   EK_CHECK(out.good(), kIo, file_.string(), ": cannot be written");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

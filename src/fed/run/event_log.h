@@ -8,7 +8,7 @@
 #include "base/format/event_file.h"
 #include "fed/store/round_records.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Appends the scalars of rounds and scores to the event file of a run. The step is the round. Tags of a round:
 /// train/loss, train/tokens, ..., traffic/bytes_up, ..., experts/entropy, ..., metrics/NAME; of a score:
@@ -32,4 +32,4 @@ class EventLog {
   bool wanted_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,7 +5,7 @@
 #include "fed/exchange/local_fabric.h"
 #include "fed/round/server.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// A server with a fabric that holds all its clients.
 struct Experiment {
@@ -13,4 +13,4 @@ struct Experiment {
   LocalFabric fabric;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

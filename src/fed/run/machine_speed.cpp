@@ -6,16 +6,17 @@
 
 #include "fed/round/round.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-const std::vector<Example>& largest_shard(const Shards& shards) {
+const std::vector<data::Example>& largest_shard(const Shards& shards) {
   return *std::max_element(shards.examples.begin(), shards.examples.end(),
                            [](const auto& x, const auto& y) { return x.size() < y.size(); });
 }
 
 /// Runs `steps` optimiser steps of `client` and returns their report.
-LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile& client, int64_t steps) {
+train::LocalReport trained(Experiment& e, const methods::ServerState& state, const methods::ClientProfile& client,
+                           int64_t steps) {
   const auto& rows = largest_shard(e.fabric.shards);
   auto& train = e.fabric.context.config.train;
   const auto local_epochs = train.local_epochs;
@@ -24,7 +25,7 @@ LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile
   auto round = e.server.draw(state);
   const auto reply = Client(e.fabric.context, rows).answer(e.server.training_task(state, client, round));
   train.local_epochs = local_epochs;
-  return report_of<LocalReport>(reply);
+  return report_of<train::LocalReport>(reply);
 }
 
 /// Rounds to three significant digits; more are not reproducible.
@@ -35,12 +36,13 @@ double rounded(double speed) {
 
 /// Measures with rounds of a client's full length, so that their start-up time counts, or shorter ones if those are
 /// slow.
-double tokens_per_second(Experiment& e, const ServerState& state, const ClientProfile& client, double seconds) {
+double tokens_per_second(Experiment& e, const methods::ServerState& state, const methods::ClientProfile& client,
+                         double seconds) {
   const double step = trained(e, state, client, 1).seconds;
   const auto rows = static_cast<int64_t>(largest_shard(e.fabric.shards).size());
-  const int64_t steps =
-      std::clamp(std::llround(seconds / step), 1LL, static_cast<long long>(local_steps(e.server.config.train, rows)));
-  LocalReport all;
+  const int64_t steps = std::clamp(std::llround(seconds / step), 1LL,
+                                   static_cast<long long>(train::local_steps(e.server.config.train, rows)));
+  train::LocalReport all;
   while (all.seconds < seconds) {
     const auto round = trained(e, state, client, steps);
     all.tokens += round.tokens;
@@ -73,4 +75,4 @@ MachineProfile measured_profile(Experiment& e, std::span<const int64_t> top_ks, 
   return profile;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -9,7 +9,7 @@
 #include "fed/config/machine_profiles.h"
 #include "fed/run/experiment.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Returns the K's of the clients and of the budgets 1/8, 1/4, 1/2 and 1, in rising order; for a dense model only 0.
 std::vector<int64_t> measured_top_ks(const Experiment& e);
@@ -20,4 +20,4 @@ std::vector<int64_t> measured_top_ks(const Experiment& e);
 /// \param seconds  measuring time per K, as LocalReport::seconds counts it
 MachineProfile measured_profile(Experiment& e, std::span<const int64_t> top_ks, double seconds);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -10,10 +10,10 @@
 #include "fed/run/memory_estimate.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-void check_method_fits(const MethodSection& method, const ModelSpec& model) {
+void check_method_fits(const MethodSection& method, const models::ModelSpec& model) {
   EK_CHECK(!method.entry().needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
            ", which balances experts; the model (", model.family, ") has none");
 }
@@ -33,8 +33,8 @@ std::vector<size_t> sizes_of(const Shards& shards) {
 
 c10::Device machine_of(const ExperimentConfig& config) { return find_device(config.model.device, "model.device"); }
 
-Tokenizer tokenizer_of(const fs::path& folder, const CausalLm& shape, const DataSection& data) {
-  auto tokenizer = Tokenizer::of_model(folder);
+tokenizer::Tokenizer tokenizer_of(const fs::path& folder, const models::CausalLm& shape, const DataSection& data) {
+  auto tokenizer = tokenizer::Tokenizer::of_model(folder);
   tokenizer.check_fits(shape.spec().vocab_size, folder);
   if (!data.chat_template.empty()) tokenizer.use_chat_template(data.chat_template);
   if (!data.date.empty()) tokenizer.use_date(jinja::Date::read(data.date, "data.date"));
@@ -49,8 +49,8 @@ void check_model(const Server& server) {
 
 /// Makes what needs neither rows nor weights nor clients.
 Experiment outlined(ExperimentConfig config) {
-  const auto folder = resolve_model_path(config.model.path);
-  auto shape = load_shape(folder, config.model.storage(config.output.dir));
+  const auto folder = models::resolve_model_path(config.model.path);
+  auto shape = models::load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = tokenizer_of(folder, *shape, config.data);
   auto server = make_server(config, *shape);
   check_model(server);
@@ -74,22 +74,22 @@ void take_clients(Experiment& e, bool with_rows) {
 
 void load_encoder(Experiment& e) {
   const auto& bert = e.fabric.context.config.evaluate.bert_score;
-  if (!bert.encoder.empty()) e.fabric.context.bert_scorer = BertScorer::load(bert.encoder, bert);
+  if (!bert.encoder.empty()) e.fabric.context.bert_scorer = scoring::BertScorer::load(bert.encoder, bert);
 }
 
 /// Checks that memory suffices and fingerprints the model's files. The latter reads them in the order of the disk with
 /// all threads, so that loading finds them in the page cache.
 void make_ready_to_train(const Experiment& e) {
-  require_memory(memory_plan(e), machine::memory(), "the run");
+  models::require_memory(memory_plan(e), machine::memory(), "the run");
   require_device_memory(e, machine_of(e.server.config));
   for (const auto& file : model_files(e.server.model_folder)) fingerprint_of(file);
 }
 
 }  // namespace
 
-Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
+Server make_server(const ExperimentConfig& config, const models::CausalLm& shape) {
   return {.config = config,
-          .model_folder = resolve_model_path(config.model.path),
+          .model_folder = models::resolve_model_path(config.model.path),
           .model = shape.spec(),
           .sites = config.lora.sites(shape),
           .method = config.method.make(),
@@ -116,7 +116,7 @@ void load_weights(Experiment& e) {
   const auto& config = e.fabric.context.config;
   auto storage = config.model.storage(config.output.dir);
   storage.device = machine_of(config);
-  e.fabric.context.model = load_model(e.server.model_folder, storage);
+  e.fabric.context.model = models::load_model(e.server.model_folder, storage);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

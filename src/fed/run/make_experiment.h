@@ -5,10 +5,10 @@
 
 #include "fed/run/experiment.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Makes the server from the shapes of its model, without clients.
-Server make_server(const ExperimentConfig& config, const CausalLm& shape);
+Server make_server(const ExperimentConfig& config, const models::CausalLm& shape);
 
 /// The purpose of an Experiment. It decides what is loaded.
 enum class Purpose {
@@ -29,4 +29,4 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
 /// Loads the weights of an Experiment that was made without them. \throws as make_experiment()
 void load_weights(Experiment& e);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -10,7 +10,7 @@
 #include "models/cost.h"
 #include "scoring/generation.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr int64_t kFloat = 4;
@@ -20,7 +20,7 @@ int64_t row_bytes(const Shards& shards) {
   int64_t bytes = 0;
   for (const auto& shard : shards.examples)
     for (const auto& example : shard)
-      bytes += static_cast<int64_t>(sizeof(Example) + example.ids.capacity() * sizeof(int64_t));
+      bytes += static_cast<int64_t>(sizeof(data::Example) + example.ids.capacity() * sizeof(int64_t));
   return bytes;
 }
 
@@ -41,7 +41,7 @@ int64_t longest_batch(const Shards& shards, int64_t count) {
 }
 
 /// Returns an upper limit for the tokens of one forward pass: of a micro-batch, or of several that are merged.
-int64_t longest_pass(const Shards& shards, const LocalTraining& train) {
+int64_t longest_pass(const Shards& shards, const train::LocalTraining& train) {
   const int64_t step = longest_batch(shards, train.batch_size * train.accumulation);
   return std::max(longest_batch(shards, train.batch_size), std::min(train.merge_tokens, step));
 }
@@ -56,7 +56,8 @@ bool on_gpu(const Experiment& e) { return names_gpu(e.server.config.model.device
 
 /// Returns the bytes of all tensors of the base.
 int64_t base_bytes(const Experiment& e) {
-  if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return weight_file_bytes(e.server.model_folder);
+  if (e.server.config.model.dtype == models::BaseDtype::kCheckpoint)
+    return models::weight_file_bytes(e.server.model_folder);
   int64_t bytes = 0;
   for (const auto& [name, tensor] : e.fabric.context.model->parameters())
     bytes += static_cast<int64_t>(tensor.nbytes());
@@ -68,7 +69,7 @@ int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
   if (on_gpu(e)) return 0;
   const int64_t bytes = base_bytes(e);
   if (e.server.config.model.uses_operators()) return bytes;  // operators copy the experts into stacked tensors
-  if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return 0;
+  if (e.server.config.model.dtype == models::BaseDtype::kCheckpoint) return 0;
   const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
   return same_width ? 0 : bytes;
 }
@@ -76,7 +77,7 @@ int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
 /// Returns the bytes of the mapped files. An int8 base is a file of its own. The tensors that are not quantised are
 /// still read from the checkpoint. (Quantisation is a separate run, whose pages the system can drop.)
 int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
-  if (e.server.config.model.base_format == BaseFormat::kStored) return file_bytes;
+  if (e.server.config.model.base_format == models::BaseFormat::kStored) return file_bytes;
   int64_t bytes = 0;
   for (const auto& [name, tensor] : e.fabric.context.model->parameters())
     bytes += static_cast<int64_t>(tensor.nbytes());
@@ -89,7 +90,7 @@ int64_t drawn_clients(const Experiment& e) {
       std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size())));
 }
 
-using Parts = std::vector<MemoryPart>;
+using Parts = std::vector<models::MemoryPart>;
 const std::string kAdapterKeys = "lora.rank or lora.targets";
 
 /// Returns the memory during a training step of the clients. \param adapter  bytes of one copy of the largest adapter
@@ -97,10 +98,10 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   if (on_gpu(e)) return {{"a client's adapters, and its task and reply in bytes", 5 * adapter, kAdapterKeys}};
   const auto& spec = e.server.model;
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
-  const PassShape pass{.tokens = tokens,
-                       .targets = tokens,
-                       .top_k = most_experts(e),
-                       .threads = std::max<int64_t>(1, e.server.config.threads)};
+  const models::PassShape pass{.tokens = tokens,
+                               .targets = tokens,
+                               .top_k = most_experts(e),
+                               .threads = std::max<int64_t>(1, e.server.config.threads)};
   const int64_t clients = std::min(e.server.config.clients.parallel, drawn_clients(e));
   const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
   const std::string fewer = clients > 1 ? ", clients.parallel" : "";
@@ -109,7 +110,7 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
           {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
           {concat("activations of micro-batches of up to ", tokens, " tokens at once", of_each),
-           clients * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
+           clients * (models::kept_bytes(spec, pass) + models::passing_bytes(spec, pass)),
            concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
 }
 
@@ -119,7 +120,7 @@ int64_t prompt_tokens(const Experiment& e) {
   const auto& evaluate = e.server.config.evaluate;
   const int64_t longest = std::max<int64_t>(0, e.server.model.max_positions - evaluate.max_new_tokens);
   const auto has_documents = [&](const std::string& task) {
-    return find_task_family(find_task(task, e.server.config.data.rows()).family).in_context;
+    return data::find_task_family(data::find_task(task, e.server.config.data.rows()).family).in_context;
   };
   if (std::none_of(evaluate.tasks.begin(), evaluate.tasks.end(), has_documents))
     return std::min(longest, longest_batch(e.fabric.shards, 1));
@@ -132,17 +133,18 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const auto& evaluate = e.server.config.evaluate;
   const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
   const int64_t prompts = std::min(evaluate.batch_size, limit);
-  const int64_t copies = prompts * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
+  const int64_t copies = prompts * (evaluate.decode == scoring::Decode::kBeam4 ? 4 : 1);
   const int64_t most = static_cast<int64_t>(std::min(evaluate.cache_gib * 0x1p30, 0x1p62));
-  const int64_t one = cache_bytes(spec, 1, prompt + (copies / prompts) * evaluate.max_new_tokens, evaluate.cache);
-  const PassShape pass{.tokens = std::min(prompt * prompts, kPassTokens + prompt),
-                       .targets = copies,
-                       .top_k = most_experts(e),
-                       .threads = std::max<int64_t>(1, e.server.config.threads)};
+  const int64_t one =
+      models::cache_bytes(spec, 1, prompt + (copies / prompts) * evaluate.max_new_tokens, evaluate.cache);
+  const models::PassShape pass{.tokens = std::min(prompt * prompts, scoring::kPassTokens + prompt),
+                               .targets = copies,
+                               .top_k = most_experts(e),
+                               .threads = std::max<int64_t>(1, e.server.config.threads)};
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
-           std::min(prompts * one, std::max(one, most)) + passing_bytes(spec, pass) + logits,
+           std::min(prompts * one, std::max(one, most)) + models::passing_bytes(spec, pass) + logits,
            "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
@@ -151,9 +153,9 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
 /// 0049-the-server-at-full-size.md).
 int64_t merged_bytes(const Experiment& e, int64_t rounds) {
   const auto& config = e.server.config;
-  if (!find_method(config.method.name).changes_base || rounds <= 0) return 0;
+  if (!methods::find_method(config.method.name).changes_base || rounds <= 0) return 0;
   const auto rank = static_cast<double>(rounds * drawn_clients(e) * e.server.max_rank());
-  const double wire = config.train.transport_dtype == TransportDtype::kBFloat16 ? 2 : kFloat;
+  const double wire = config.train.transport_dtype == lora::TransportDtype::kBFloat16 ? 2 : kFloat;
   double bytes = 0;
   for (const auto& [name, site] : e.server.sites) {
     const auto experts = static_cast<double>(std::max<int64_t>(1, site.experts)), in = static_cast<double>(site.in),
@@ -184,21 +186,21 @@ Parts aggregation_moment(const Experiment& e) {
 /// Returns the memory of training on a GPU.
 Parts device_training_moment(const Experiment& e, int64_t adapter) {
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
-  const PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
+  const models::PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
   return {{"a client's adapters, gradients, moments and what its method sends", 5 * adapter, kAdapterKeys},
           {concat("activations of micro-batches of up to ", tokens, " tokens at once"),
-           kept_bytes_of_operators(e.server.model, pass) + passing_bytes(e.server.model, pass),
+           models::kept_bytes_of_operators(e.server.model, pass) + models::passing_bytes(e.server.model, pass),
            "train.batch_size, train.merge_tokens or data.cutoff"}};
 }
 
-int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
+int64_t sum(const Parts& parts) { return models::MemoryPlan{parts, 0}.needed(); }
 
 }  // namespace
 
-MemoryPlan device_memory_plan(const Experiment& e) {
+models::MemoryPlan device_memory_plan(const Experiment& e) {
   constexpr int64_t kLibraries = int64_t{1} << 30;  // CUDA context, kernels, and workspaces of LibTorch
-  const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
-  MemoryPlan plan{
+  const int64_t adapter = kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
+  models::MemoryPlan plan{
       .parts = {{"CUDA's libraries and their workspaces", kLibraries, ""}, {"the base", base_bytes(e), "model.dtype"}}};
   const auto training = with_merged(e, device_training_moment(e, adapter)),
              scoring = with_merged(e, evaluation_moment(e, adapter));
@@ -210,18 +212,19 @@ MemoryPlan device_memory_plan(const Experiment& e) {
 void require_device_memory(const Experiment& e, c10::Device device) {
   if (device.is_cpu()) return;
   const auto memory = device_memory(device);
-  require_memory(device_memory_plan(e),
-                 {.physical = memory.total,
-                  .available = memory.free,
-                  .address_space = std::numeric_limits<int64_t>::max(),
-                  .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
-                 concat("on ", device_text(device), " the run"));
+  models::require_memory(device_memory_plan(e),
+                         {.physical = memory.total,
+                          .available = memory.free,
+                          .address_space = std::numeric_limits<int64_t>::max(),
+                          .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
+                         concat("on ", device_text(device), " the run"));
 }
 
-MemoryPlan memory_plan(const Experiment& e) {
-  const int64_t file_bytes = weight_file_bytes(e.server.model_folder), converted = converted_bytes(e, file_bytes);
-  const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
-  MemoryPlan plan{
+models::MemoryPlan memory_plan(const Experiment& e) {
+  const int64_t file_bytes = models::weight_file_bytes(e.server.model_folder),
+                converted = converted_bytes(e, file_bytes);
+  const int64_t adapter = kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
+  models::MemoryPlan plan{
       .parts = {{"the program and its tokenizer", kProgram, ""},
                 {"training rows", row_bytes(e.fabric.shards), "data.limit"},
                 {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
@@ -238,4 +241,4 @@ MemoryPlan memory_plan(const Experiment& e) {
   return plan;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,18 +5,18 @@
 #include "fed/run/experiment.h"
 #include "models/memory_plan.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Estimates the peak of main memory during a run: a client in its step, the server during aggregation, or an
 /// evaluation, plus the memory that is always in use. The model may be without weights. The rows must be loaded,
 /// because the estimate uses the longest micro-batch instead of data.cutoff.
-MemoryPlan memory_plan(const Experiment& experiment);
+models::MemoryPlan memory_plan(const Experiment& experiment);
 
 /// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an
 /// evaluation. The result is an upper bound, with activations in float32.
-MemoryPlan device_memory_plan(const Experiment& experiment);
+models::MemoryPlan device_memory_plan(const Experiment& experiment);
 /// Checks that the GPU has enough free memory for device_memory_plan(). Does nothing for the processor.
 /// \throws kConfig naming the largest part
 void require_device_memory(const Experiment& experiment, c10::Device device);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -5,21 +5,21 @@
 
 #include "fed/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 using testing::SmallRun;
 
-int64_t part(const MemoryPlan& plan, std::string_view what) {
+int64_t part(const models::MemoryPlan& plan, std::string_view what) {
   for (const auto& one : plan.parts)
     if (one.what.find(what) != std::string::npos) return one.bytes;
   return -1;
 }
 
-class Foresight : public SmallRun {
+class Foresight : public testing::SmallRun {
  protected:
   /// Returns the plan. \param prompts  batch size of evaluations; with few, training needs the most memory
-  static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
+  static models::MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
     auto e = experiment("fedit", Purpose::kDryRun, setting);
     e.server.config.evaluate.batch_size = prompts;
     e.server.config.evaluate.limit = 0;
@@ -67,7 +67,7 @@ TEST_F(Foresight, ARunThatDoesNotFitIsRefusedBeforeWeightsAreLoaded) {
   const auto needed = plan("threads=1").needed();
   const machine::Memory less{
       .physical = needed, .available = needed - 1, .address_space = needed * 4, .limited_by = "control group"};
-  EXPECT_THROW(require_memory(plan("threads=1"), less, "the run"), Error);
+  EXPECT_THROW(models::require_memory(plan("threads=1"), less, "the run"), Error);
   try {
     experiment("fedit", Purpose::kTrain, "train.batch_size=65536");
     FAIL();
@@ -88,4 +88,4 @@ TEST_F(Foresight, CountsGeneratedRowsBeforeGeneratingThem) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

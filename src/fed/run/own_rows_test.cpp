@@ -5,7 +5,7 @@
 #include "fed/run/state_evaluation.h"
 #include "fed/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 std::string rows_of(std::string_view subject, int count) {
@@ -73,14 +73,14 @@ TEST_F(OwnRows, AreScoredPerClientAndAllRowsOncePerBudget) {
   // all rows (as "b").
   ASSERT_EQ(scores.size(), 7u);
   EXPECT_EQ(forwards, 2 + 1 + 2);
-  std::vector<std::tuple<int64_t, RowsOf, int64_t>> found;
+  std::vector<std::tuple<int64_t, scoring::RowsOf, int64_t>> found;
   for (const auto& score : scores)
     if (score.client) found.emplace_back(score.client->id, score.client->rows, score.rows);
-  EXPECT_EQ(found, (std::vector<std::tuple<int64_t, RowsOf, int64_t>>{{0, RowsOf::kOwn, 3},
-                                                                      {0, RowsOf::kAll, 5},
-                                                                      {1, RowsOf::kOwn, 2},
-                                                                      {1, RowsOf::kAll, 5},
-                                                                      {2, RowsOf::kAll, 5}}));
+  EXPECT_EQ(found, (std::vector<std::tuple<int64_t, scoring::RowsOf, int64_t>>{{0, scoring::RowsOf::kOwn, 3},
+                                                                               {0, scoring::RowsOf::kAll, 5},
+                                                                               {1, scoring::RowsOf::kOwn, 2},
+                                                                               {1, scoring::RowsOf::kAll, 5},
+                                                                               {2, scoring::RowsOf::kAll, 5}}));
   EXPECT_EQ(scores[3].nll, scores[0].nll);
   EXPECT_EQ(scores[6].nll, scores[5].nll);
   EXPECT_EQ(scores[2].client->name, "a");
@@ -118,4 +118,4 @@ TEST_F(OwnRows, ErrorsInARowNameClientFileAndLine) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

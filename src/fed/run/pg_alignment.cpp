@@ -9,33 +9,35 @@
 #include "fed/run/run_folder.h"
 #include "fed/run/state_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
-LocalSetup setup_at(const Experiment& e, const ServerState& state, double budget) {
+methods::LocalSetup setup_at(const Experiment& e, const methods::ServerState& state, double budget) {
   return Client(e.fabric.context, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
 }
 
 /// Returns which experts get no token at the smallest client's budget. \return layer -> [E] bool
-TensorMap idle_at_smallest(const Experiment& e, const ServerState& state, std::span<const Example> rows) {
+TensorMap idle_at_smallest(const Experiment& e, const methods::ServerState& state,
+                           std::span<const data::Example> rows) {
   const auto weaker = [](const auto& x, const auto& y) { return x.budget < y.budget; };
   const auto weakest = std::min_element(e.server.clients.begin(), e.server.clients.end(), weaker);
   const auto setup = setup_at(e, state, weakest->budget);
-  return idle_experts(*e.fabric.context.model, e.fabric.context.forward(setup), rows, e.server.config.train.batch_size);
-}
-
-/// Returns the adapters of `state` with the gradient of the task loss over `rows`.
-AdapterState with_gradients(const Experiment& e, const ServerState& state, std::span<const Example> rows,
-                            AlignMode mode) {
-  auto setup = setup_at(e, state, 1.0);
-  if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
-  return with_loss_gradients(*e.fabric.context.model, e.fabric.context.forward(setup), rows,
+  return train::idle_experts(*e.fabric.context.model, e.fabric.context.forward(setup), rows,
                              e.server.config.train.batch_size);
 }
 
+/// Returns the adapters of `state` with the gradient of the task loss over `rows`.
+lora::AdapterState with_gradients(const Experiment& e, const methods::ServerState& state,
+                                  std::span<const data::Example> rows, AlignMode mode) {
+  auto setup = setup_at(e, state, 1.0);
+  if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
+  return train::with_loss_gradients(*e.fabric.context.model, e.fabric.context.forward(setup), rows,
+                                    e.server.config.train.batch_size);
+}
+
 /// Adds the gradients and pseudo-gradients of the sites of `out.layer`.
-void add_sites(const Server& server, const AdapterState& pseudo_gradients, const AdapterState& adapters,
-               ExpertGradients& out) {
+void add_sites(const Server& server, const lora::AdapterState& pseudo_gradients, const lora::AdapterState& adapters,
+               train::ExpertGradients& out) {
   for (const auto& [name, site] : server.sites) {
     if (site.experts == 0 || site.moe_layer != out.layer) continue;
     const auto sent = pseudo_gradients.find(name);
@@ -49,13 +51,13 @@ void add_sites(const Server& server, const AdapterState& pseudo_gradients, const
            "lora.targets holds no linear of the experts: nothing has pseudo-gradients");
 }
 
-std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
-  std::vector<Example> rows;
+std::vector<data::Example> held_out_rows(const Experiment& e, int64_t limit) {
+  std::vector<data::Example> rows;
   for (const auto& name : e.server.config.evaluate.tasks) {
     const auto from = e.server.config.data.rows(limit, e.server.seed());
-    const auto set = test_rows(find_task(name, from), from);
-    auto tokenized = tokenize_rows(set.rows, e.fabric.context.tokenizer,
-                                   e.server.config.data.tokenize_options(e.server.model.end_of_text));
+    const auto set = data::test_rows(data::find_task(name, from), from);
+    auto tokenized = data::tokenize_rows(set.rows, e.fabric.context.tokenizer,
+                                         e.server.config.data.tokenize_options(e.server.model.end_of_text));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }
   return rows;
@@ -63,22 +65,22 @@ std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
 
 }  // namespace
 
-std::vector<GradientAlignment> pg_alignment(const Experiment& e, const ServerState& state,
-                                            std::span<const Example> rows, AlignMode mode) {
+std::vector<train::GradientAlignment> pg_alignment(const Experiment& e, const methods::ServerState& state,
+                                                   std::span<const data::Example> rows, AlignMode mode) {
   EK_CHECK(e.server.model.num_experts > 0, kConfig, "the model is dense: pseudo-gradients are for idle experts");
   const auto idle = idle_at_smallest(e, state, rows);
   const auto adapters = with_gradients(e, state, rows, mode);
   const auto pseudo_gradients = e.server.method->pseudo_gradients(state);
-  std::vector<ExpertGradients> layers;
+  std::vector<train::ExpertGradients> layers;
   for (const auto& layer : e.server.model.moe_layers) {
     layers.push_back({.layer = layer, .idle_E = idle.at(layer), .gradients = {}});
     add_sites(e.server, pseudo_gradients, adapters, layers.back());
   }
-  return gradient_alignment(layers, e.server.seed());
+  return train::gradient_alignment(layers, e.server.seed());
 }
 
-std::vector<GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
-                                                const std::string& data, const std::string& device) {
+std::vector<train::GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
+                                                       const std::string& data, const std::string& device) {
   auto config = run_config(folder);
   if (!data.empty()) config.data.path = data;
   compute_on(config.model, device);
@@ -87,4 +89,4 @@ std::vector<GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t 
   return pg_alignment(e, state, held_out_rows(e, limit), mode);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -15,7 +15,7 @@
 #include "fed/run/experiment.h"
 #include "train/gradient_alignment.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Number of experts per token with which idle experts get a true gradient.
 enum class AlignMode {
@@ -30,14 +30,15 @@ constexpr auto names(AlignMode) {
 /// Computes the alignment of each MoE layer and of all together ("all"). Permutations are drawn by the run's seed.
 /// \param rows  rows that nobody trained on
 /// \throws kConfig when the method sends no pseudo-gradients or no row has a target
-std::vector<GradientAlignment> pg_alignment(const Experiment& experiment, const ServerState& state,
-                                            std::span<const Example> rows, AlignMode mode);
+std::vector<train::GradientAlignment> pg_alignment(const Experiment& experiment, const methods::ServerState& state,
+                                                   std::span<const data::Example> rows, AlignMode mode);
 
 /// Computes the alignment for the last committed round of a run folder. Does not write into the folder.
 /// \param limit   number of test rows of each evaluation task
 /// \param data    folder of the tasks' files; empty: the run's
 /// \param device  as after --device; empty: the run's
-std::vector<GradientAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit, AlignMode mode,
-                                                const std::string& data = {}, const std::string& device = {});
+std::vector<train::GradientAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit,
+                                                       AlignMode mode, const std::string& data = {},
+                                                       const std::string& device = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

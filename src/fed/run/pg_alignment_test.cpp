@@ -4,20 +4,20 @@
 
 #include "fed/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 class PgAlignmentTest : public testing::SmallRun {
  protected:
   /// Returns a state in which both A and B have gradients.
-  static ServerState moved_state(Experiment& e) {
+  static methods::ServerState moved_state(Experiment& e) {
     auto state = beginning(e).state;
     at::manual_seed(5);
     for (auto& [site, factors] : state.global.adapters) factors.b = 0.3 * at::randn(factors.b.sizes());
     return state;
   }
   /// Returns few tokens, so that some experts are not used.
-  static std::vector<Example> rows_of(Experiment& e) {
+  static std::vector<data::Example> rows_of(Experiment& e) {
     auto row = e.fabric.shards.examples[0].at(0);
     const auto begin = std::max<int64_t>(0, row.first_target - 2);
     row.ids.erase(row.ids.begin(), row.ids.begin() + begin);
@@ -25,7 +25,8 @@ class PgAlignmentTest : public testing::SmallRun {
     return {row};
   }
   /// Sets every pseudo-gradient to `scale` times the task loss's gradient at `top_k` experts per token.
-  static void point(Experiment& e, ServerState& state, const std::vector<Example>& rows, int64_t top_k, double scale) {
+  static void point(Experiment& e, methods::ServerState& state, const std::vector<data::Example>& rows, int64_t top_k,
+                    double scale) {
     auto setup = setup_at(e, state, 1.0);
     setup.router.top_k = top_k;
     for (auto& [site, factors] : setup.adapters)
@@ -33,9 +34,10 @@ class PgAlignmentTest : public testing::SmallRun {
         *tensor = tensor->detach().clone().requires_grad_(true);
         tensor->mutable_grad() = at::zeros_like(*tensor);
       }
-    const std::vector<const Example*> batch{&rows[0]};
+    const std::vector<const data::Example*> batch{&rows[0]};
     const auto loss = e.fabric.context.model->loss(
-        pack(batch), {.adapters = &setup.adapters, .base_change = &state.common.base_change, .router = setup.router});
+        data::pack(batch),
+        {.adapters = &setup.adapters, .base_change = &state.common.base_change, .router = setup.router});
     (loss.sum / static_cast<double>(loss.count)).backward();
     for (const auto& [site, factors] : setup.adapters) {
       if (factors.a.dim() != 3) continue;
@@ -123,4 +125,4 @@ TEST_F(PgAlignmentTest, AMethodWithoutPseudoGradientsIsRefused) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

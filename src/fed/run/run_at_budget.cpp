@@ -6,7 +6,7 @@
 #include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 ExperimentConfig config_at(const fs::path& folder, const RunAtBudget::Options& options) {
@@ -39,4 +39,4 @@ RunAtBudget::RunAtBudget(const fs::path& folder, const Options& options)
   setup_ = Client(experiment_.fabric.context, {}).prepare(task);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

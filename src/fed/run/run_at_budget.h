@@ -9,7 +9,7 @@
 
 #include "fed/run/state_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// A run's model with the setup of one budget. The result of forward() borrows this object.
 class RunAtBudget {
@@ -25,8 +25,8 @@ class RunAtBudget {
   /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
   RunAtBudget(const std::filesystem::path& folder, const Options& options);
 
-  const CausalLm& model() const { return *experiment_.fabric.context.model; }
-  const Tokenizer& tokenizer() const { return experiment_.fabric.context.tokenizer; }
+  const models::CausalLm& model() const { return *experiment_.fabric.context.model; }
+  const tokenizer::Tokenizer& tokenizer() const { return experiment_.fabric.context.tokenizer; }
   /// \see Tokenizer::use_chat_template
   void use_chat_template(const std::filesystem::path& file) {
     experiment_.fabric.context.tokenizer.use_chat_template(file);
@@ -34,11 +34,11 @@ class RunAtBudget {
   /// \see Tokenizer::use_date
   void use_date(const jinja::Date& date) { experiment_.fabric.context.tokenizer.use_date(date); }
   const ExperimentConfig& config() const { return experiment_.server.config; }
-  ForwardOptions forward() const { return experiment_.fabric.context.forward(setup_); }
+  models::ForwardOptions forward() const { return experiment_.fabric.context.forward(setup_); }
 
  private:
   Experiment experiment_;
-  LocalSetup setup_;
+  methods::LocalSetup setup_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -12,7 +12,7 @@
 #include "fed/store/manifest.h"
 #include "lora/peft.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Marker file in the folder from prepare() until the manifest is written. While it exists, all other files are
@@ -165,18 +165,19 @@ size_t lines_until(const SealedLines& evaluations, int64_t round) {
 }
 
 /// Returns a function that writes adapter/. It holds copies of the data it needs, so it can run in another thread.
-std::function<void()> adapter_writer(const fs::path& folder, const ServerState& state, const Server& server) {
-  return [folder, change = state.common.base_change, adapters = completed(state.global.adapters, state.common.fixed),
-          sites = server.sites, base = server.model_folder.string()] {
-    save_joined_peft_adapter(folder, Joined(change, adapters), sites, base);
-  };
+std::function<void()> adapter_writer(const fs::path& folder, const methods::ServerState& state, const Server& server) {
+  return
+      [folder, change = state.common.base_change, adapters = lora::completed(state.global.adapters, state.common.fixed),
+       sites = server.sites, base = server.model_folder.string()] {
+        lora::save_joined_peft_adapter(folder, lora::Joined(change, adapters), sites, base);
+      };
 }
 
 /// Returns true if the adapter is small enough to be written in the background while the next round runs.
-bool is_small(const ServerState& state) {
+bool is_small(const methods::ServerState& state) {
   constexpr int64_t kMostNumbers = int64_t{1} << 24;
   int64_t numbers = 0;
-  for (const auto& [site, factors] : completed(state.global.adapters, state.common.fixed))
+  for (const auto& [site, factors] : lora::completed(state.global.adapters, state.common.fixed))
     for (const auto* factor : {&factors.a, &factors.b}) numbers += factor->numel();
   return state.common.base_change.empty() && numbers <= kMostNumbers;
 }
@@ -368,7 +369,7 @@ void RunFolder::finish(int64_t last_round) const {
   checkpoint_.clear(last_round, last_round + 1);
 }
 
-void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
+void RunFolder::save_adapter(const methods::ServerState& state, const Server& server) const {
   adapter_writer(folder_ / "adapter", state, server)();
 }
 
@@ -398,8 +399,8 @@ void RunFolder::add_missing(const MissingScore& score) const {
   append_sealed(folder_ / kMissingScores, record::write(score));
 }
 
-const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {
-  if (!answers_) answers_ = std::make_shared<AnswerJournal>(folder_ / kEvaluating);
+const std::shared_ptr<scoring::AnswerJournal>& RunFolder::answers() const {
+  if (!answers_) answers_ = std::make_shared<scoring::AnswerJournal>(folder_ / kEvaluating);
   return answers_;
 }
 
@@ -438,4 +439,4 @@ std::vector<ItemRecord> read_items(const fs::path& folder, int64_t round) {
   return items;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

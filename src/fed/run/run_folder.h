@@ -32,7 +32,7 @@
 #include "fed/store/run_request.h"
 #include "scoring/answer_journal.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The open, locked folder of a run.
 class RunFolder {
@@ -92,7 +92,7 @@ class RunFolder {
   void note(log::Level level, std::string_view line) const;
 
   /// Writes adapter/. Call it when a run is resumed, because the run may have been stopped between commit and adapter.
-  void save_adapter(const ServerState& state, const Server& server) const;
+  void save_adapter(const methods::ServerState& state, const Server& server) const;
   /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
   /// Writes a line into items/round-N.jsonl, in place of an earlier line of the same score. Call it before
@@ -101,7 +101,7 @@ class RunFolder {
   /// Appends a line to missing_scores.jsonl.
   void add_missing(const MissingScore& score) const;
   /// Returns the journal of answers of the evaluation under way, with those of earlier processes.
-  const std::shared_ptr<AnswerJournal>& answers() const;
+  const std::shared_ptr<scoring::AnswerJournal>& answers() const;
   /// Returns all lines of evaluations.jsonl. \throws kCheckpoint when one is damaged
   std::vector<SealedLine> evaluations() const;
 
@@ -122,7 +122,7 @@ class RunFolder {
   ExperimentConfig config_;
   CommittedRound opened_;
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // end of the lines that belong to the opened round
-  mutable std::shared_ptr<AnswerJournal> answers_;
+  mutable std::shared_ptr<scoring::AnswerJournal> answers_;
   std::unique_ptr<log::File> log_;
   RunChanges changes_;                      // written by settle()
   bool record_missing_ = false;             // the opened round's line of rounds.jsonl is missing
@@ -146,4 +146,4 @@ SealedLines read_evaluations(const std::filesystem::path& folder);
 /// damaged
 std::vector<ItemRecord> read_items(const std::filesystem::path& folder, int64_t round);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -14,7 +14,7 @@
 #include "fed/testing.h"
 #include "lora/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// One end of a pair of pipes. Messages go with their length in front.
@@ -65,7 +65,7 @@ class Wire {
       continue;
     }
     const auto& task = std::get<Task>(message);
-    own.exchange(std::span(&task.client, 1), {.task_of = [&](const ClientProfile&) { return task; },
+    own.exchange(std::span(&task.client, 1), {.task_of = [&](const methods::ClientProfile&) { return task; },
                                               .on_reply =
                                                   [&](const Reply& reply) {
                                                     own.memories[reply.client] = reply.memory;
@@ -95,13 +95,13 @@ class PipeFabric : public Fabric {
     for (const auto& [id, client] : processes_) ::waitpid(client.pid, nullptr, 0);
   }
 
-  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override {
+  void announce(std::span<const methods::ClientProfile> to, const StateUpdate& news) override {
     for (const auto& client : to) processes_.at(client.id).wire.send(to_bytes(news));
     processes_.at(kEvaluator).wire.send(to_bytes(news));
   }
 
-  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
-    std::vector<ClientProfile> order(to.begin(), to.end());
+  void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override {
+    std::vector<methods::ClientProfile> order(to.begin(), to.end());
     std::shuffle(order.begin(), order.end(), random_);
     for (const auto& client : order) {
       ASSERT_TRUE(processes_.contains(client.id)) << "no process holds everybody's rows";
@@ -157,7 +157,7 @@ class Seam : public testing::SmallRun, public ::testing::WithParamInterface<std:
  protected:
   struct Played {
     std::vector<RoundResult> rounds;
-    std::vector<TaskScore> scores;
+    std::vector<scoring::TaskScore> scores;
   };
 
   static Experiment made(std::string_view method) {
@@ -214,7 +214,7 @@ TEST_P(Seam, ClientsSideBySideGiveTheSameBits) {
 
 std::vector<std::string_view> all_methods() {
   std::vector<std::string_view> names;
-  for (const auto& entry : methods()) names.push_back(entry.name);
+  for (const auto& entry : methods::methods()) names.push_back(entry.name);
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(All, Seam, ::testing::ValuesIn(all_methods()), [](const auto& info) {
@@ -233,17 +233,19 @@ class SecondPlace : public Fabric {
         stored_(folder),
         seats_{testing::Meeting::Seat(meeting_), testing::Meeting::Seat(meeting_)} {}
 
-  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override { fabric_.announce(to, news); }
+  void announce(std::span<const methods::ClientProfile> to, const StateUpdate& news) override {
+    fabric_.announce(to, news);
+  }
   void remember(const ClientMemories& memories) override { fabric_.remember(memories); }
-  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
+  void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override {
     if (!exchange.training) return fabric_.exchange(to, exchange);
     state_ = exchange.training->state;
     for (const auto& client : to)
       client.id % 2 == 0 ? fabric_.exchange(std::span(&client, 1), exchange) : keep(client, exchange);
   }
-  const Reduction& sums(const RoundView& round) override {
+  const lora::Reduction& sums(const methods::RoundView& round) override {
     other_process_ = std::jthread([this, round] {
-      std::vector<ClientUpdate> updates;
+      std::vector<methods::ClientUpdate> updates;
       for (const auto& client : round.participants)
         if (stored_.holds(client.id)) updates.push_back(stored_.update(client));
       server_.aggregate(state_, round, updates, &seats_[1]);
@@ -252,14 +254,15 @@ class SecondPlace : public Fabric {
   }
 
  private:
-  void keep(const ClientProfile& client, const Exchange& exchange) {
+  void keep(const methods::ClientProfile& client, const Exchange& exchange) {
     const auto task = server_.training_task(exchange.training->state, client, exchange.training->round);
-    fabric_.exchange(std::span(&client, 1), {.task_of = [&](const ClientProfile&) { return task; },
+    fabric_.exchange(std::span(&client, 1), {.task_of = [&](const methods::ClientProfile&) { return task; },
                                              .on_reply =
                                                  [&](Reply reply) {
                                                    ClientRecord record;
                                                    record.id = client.id;
-                                                   static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
+                                                   static_cast<train::LocalReport&>(record) =
+                                                       report_of<train::LocalReport>(reply);
                                                    stored_.store(record, reply.upload, {});
                                                    reply.task_size = size_of(task.payload);
                                                    reply.upload = RemoteUpload{size_of(*encoded_payload(reply.upload))};
@@ -271,7 +274,7 @@ class SecondPlace : public Fabric {
   const Server& server_;
   LocalFabric& fabric_;
   RoundJournal stored_;
-  ServerState state_;
+  methods::ServerState state_;
   testing::Meeting meeting_{2};
   std::array<testing::Meeting::Seat, 2> seats_;
   std::jthread other_process_;
@@ -314,10 +317,10 @@ TEST_F(Loss, OfAClientIsARoundAsIfItHadNotBeenDrawn) {
   ASSERT_EQ(lossy.record.clients.size(), 2u);
   EXPECT_EQ(lossy.record.clients[1].id, 2);
   auto others = e.server.draw(begun.state);
-  std::erase_if(others.participants, [](const ClientProfile& client) { return client.id == 1; });
+  std::erase_if(others.participants, [](const methods::ClientProfile& client) { return client.id == 1; });
   const double all = others.participants[0].examples + others.participants[1].examples;
   others.weights = {others.participants[0].examples / all, others.participants[1].examples / all};
-  std::vector<ClientUpdate> updates;
+  std::vector<methods::ClientUpdate> updates;
   for (const auto& client : others.participants) updates.push_back(RoundJournal(root() / "lossy" / "0").update(client));
   testing::expect_same(lossy.next.state, e.server.aggregate(begun.state, others, updates));
 }
@@ -362,4 +365,4 @@ TEST(Message, BytesThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -13,7 +13,7 @@
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 /// Removes tasks with rows that only a federation's nodes have, because they cannot be scored here.
@@ -33,17 +33,18 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
   if (changes.budgets) evaluate.budgets = *changes.budgets;
   if (changes.limit) evaluate.limit = *changes.limit;
   if (changes.adjust) changes.adjust(config);
-  evaluate.tasks = expand_tasks(evaluate.tasks, config.data.rows());
+  evaluate.tasks = data::expand_tasks(evaluate.tasks, config.data.rows());
   leave_out_rows_elsewhere(config);
 }
 
-std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
+std::vector<scoring::ServedBy> served_elsewhere(const Server& server, const methods::ServerState& state,
+                                                const EvaluationPoint& point) {
   if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.rank_eval_mode == "a") return {};
   return server.unexportable_routing(state, point).served_differently();
 }
 
 /// The values that two scores of different clients must share to be equal.
-using Alike = std::tuple<std::string, std::string, ServedBy, double, int64_t>;
+using Alike = std::tuple<std::string, std::string, scoring::ServedBy, double, int64_t>;
 Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
   const auto evaluator = server.evaluator(point);
   return {task, point.rank_eval_mode, point.served_by, evaluator.budget, evaluator.rank};
@@ -59,7 +60,7 @@ void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
   std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
   for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
     text += concat(file.string(), ' ', fingerprint_of(file).digest, '\n');
-  e.fabric.context.answers = std::make_shared<AnswerJournal>(journal);
+  e.fabric.context.answers = std::make_shared<scoring::AnswerJournal>(journal);
   e.fabric.context.answers_of = concat(sha256(text).substr(0, 16), ", ");
 }
 
@@ -67,10 +68,10 @@ void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
 struct Evaluation {
   const Server& server;
   Fabric& fabric;
-  const ServerState& state;
+  const methods::ServerState& state;
   const EvaluationHooks& hooks;
-  std::vector<TaskScore> scores{};
-  std::map<Alike, TaskScore> of_all{};
+  std::vector<scoring::TaskScore> scores{};
+  std::map<Alike, scoring::TaskScore> of_all{};
 
   void add(const EvaluationPoint& point, const std::string& task) {
     auto made = hooks.known ? hooks.known(point, task) : std::nullopt;
@@ -81,7 +82,7 @@ struct Evaluation {
   }
 
   /// Computes a score, or returns nothing if it is missing.
-  std::optional<TaskScore> make(const EvaluationPoint& point, const std::string& task) {
+  std::optional<scoring::TaskScore> make(const EvaluationPoint& point, const std::string& task) {
     const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
     auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);
     if (!scored) return std::nullopt;
@@ -108,8 +109,9 @@ OrderedJson evaluation_progress(const std::string& task, double budget, int64_t 
 std::vector<std::string> client_tasks(const Server& server) {
   if (server.config.data.files.clients.empty()) return {};
   auto tasks = server.tasks;
-  std::erase_if(
-      tasks, [rows = server.config.data.rows()](const auto& task) { return find_task(task, rows).family != "files"; });
+  std::erase_if(tasks, [rows = server.config.data.rows()](const auto& task) {
+    return data::find_task(task, rows).family != "files";
+  });
   return tasks;
 }
 
@@ -121,16 +123,16 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
       server.config.method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
   for (const auto& client : server.clients)
     for (const auto& mode : modes)
-      for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
-        if (rows == RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
+      for (const auto rows : {scoring::RowsOf::kOwn, scoring::RowsOf::kAll}) {
+        if (rows == scoring::RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
         points.push_back({.budget = client.budget,
                           .rank_eval_mode = mode,
-                          .client = ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
+                          .client = scoring::ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
       }
   return points;
 }
 
-std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
+std::vector<EvaluationPoint> evaluation_points(const Server& server, const methods::ServerState& state) {
   const auto& evaluate = server.config.evaluate;
   const auto modes =
       server.config.method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
@@ -148,7 +150,7 @@ void check_evaluation(const Experiment& e) {
   const auto& config = context.config;
   const auto check = [&](const std::string& task, std::optional<int64_t> own_of) {
     const auto rows = context.test_rows({.task = task, .own_of = own_of, .limit = config.evaluate.limit});
-    check_task(*context.model, *rows, context.evaluation());
+    scoring::check_task(*context.model, *rows, context.evaluation());
   };
   for (const auto& task : config.tasks_here()) check(task, std::nullopt);
   const bool own_rows = config.evaluate.per_client && !config.clients.rows_elsewhere();
@@ -157,25 +159,25 @@ void check_evaluation(const Experiment& e) {
       in_context(config.clients.who(id), [&] { check(task, id); });
 }
 
-std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
+std::optional<Scored> score(const Server& server, Fabric& fabric, const methods::ServerState& state,
                             const EvaluationPoint& point, const ScoreRequest& request) {
-  const std::vector<ClientProfile> evaluator{server.evaluator(point)};
+  const std::vector<methods::ClientProfile> evaluator{server.evaluator(point)};
   std::optional<Scored> scored;
-  fabric.exchange(evaluator,
-                  {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, request.ask); },
-                   .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
-                   .on_progress =
-                       [&](const ClientProgress& done) {
-                         if (request.on_progress)
-                           request.on_progress(done.task, done.budget, done.rows_done, done.rows);
-                       },
-                   .full_sync = [&] { return server.full_sync(state); },
-                   .on_loss = request.on_loss});
+  fabric.exchange(
+      evaluator,
+      {.task_of = [&](const methods::ClientProfile&) { return server.scoring_task(state, point, request.ask); },
+       .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
+       .on_progress =
+           [&](const ClientProgress& done) {
+             if (request.on_progress) request.on_progress(done.task, done.budget, done.rows_done, done.rows);
+           },
+       .full_sync = [&] { return server.full_sync(state); },
+       .on_loss = request.on_loss});
   return scored;
 }
 
-std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
-                                      const EvaluationHooks& hooks) {
+std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fabric, const methods::ServerState& state,
+                                               const EvaluationHooks& hooks) {
   Evaluation evaluation{server, fabric, state, hooks};
   for (const auto& point : evaluation_points(server, state))
     for (const auto& task : server.tasks) evaluation.add(point, task);
@@ -185,7 +187,7 @@ std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, cons
   return std::move(evaluation.scores);
 }
 
-ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
+methods::ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
   auto last = checkpoint.read();
   if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
   check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
@@ -193,8 +195,8 @@ ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
   return std::move(last.snapshot.state);
 }
 
-std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
-                                    const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
+std::vector<scoring::TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
+                                             const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
   auto config = run_config(folder);
   apply(changes, config);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
@@ -209,4 +211,4 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
                         {.on_progress = on_progress, .on_score = on_score, .predictions = changes.predictions});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -15,7 +15,7 @@
 #include "fed/store/run_checkpoint.h"
 #include "scoring/task_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Receives progress: rows done of `rows`. It may throw to interrupt the evaluation.
 using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
@@ -26,7 +26,7 @@ OrderedJson evaluation_progress(const std::string& task, double budget, int64_t 
 /// Lists the points of `[evaluate]`, budget by budget. Dense models have no rank evaluation mode b. If an exported
 /// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by points
 /// for other programs, except in mode a, whose cut adapter is not exported.
-std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state);
+std::vector<EvaluationPoint> evaluation_points(const Server& server, const methods::ServerState& state);
 
 /// Lists the points of `evaluate.per_client`: for every client's budget and rank evaluation mode, its own test rows (if
 /// it has any) and the rows of all clients. Empty if per_client is false.
@@ -51,7 +51,7 @@ struct ScoreRequest {
 
 /// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.
 /// \return nothing if every client that was to score is lost
-std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
+std::optional<Scored> score(const Server& server, Fabric& fabric, const methods::ServerState& state,
                             const EvaluationPoint& point, const ScoreRequest& request);
 
 /// Receives each score when it is ready.
@@ -60,7 +60,7 @@ using ScoreCallback = std::function<void(const Scored&)>;
 /// Callbacks of an evaluation. Each may be empty.
 struct EvaluationHooks {
   /// Returns a score that already exists, so that it is not computed again.
-  std::function<std::optional<TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
+  std::function<std::optional<scoring::TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
   EvaluationProgress on_progress{};
   /// Receives computed scores; with predictions if `predictions` is true, with items if evaluate.items is.
   ScoreCallback on_score{};
@@ -73,12 +73,12 @@ struct EvaluationHooks {
 /// Scores all tasks of `[evaluate]` at all its points, task by task within each budget, then the points of
 /// `evaluate.per_client`. On the rows of all clients, clients of equal budget and rank share one score.
 /// \return the scores, without missing ones
-std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
-                                      const EvaluationHooks& hooks = {});
+std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fabric, const methods::ServerState& state,
+                                               const EvaluationHooks& hooks = {});
 
 /// Reads the state after the last committed round and sends its shared state to the fabric's clients. Before the first
 /// round it makes the initial state.
-ServerState last_state(Experiment& experiment, const Checkpoint& checkpoint);
+methods::ServerState last_state(Experiment& experiment, const Checkpoint& checkpoint);
 
 /// Values of a run's `[evaluate]` that `evenkeel evaluate --run` can change.
 struct RunEvaluation {
@@ -95,7 +95,8 @@ struct RunEvaluation {
 
 /// Scores the last committed round of a run folder, task by task within each budget. Does not write into the folder.
 /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
-std::vector<TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
-                                    const EvaluationProgress& on_progress = {}, const ScoreCallback& on_score = {});
+std::vector<scoring::TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
+                                             const EvaluationProgress& on_progress = {},
+                                             const ScoreCallback& on_score = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

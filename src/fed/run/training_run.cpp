@@ -16,7 +16,7 @@
 #include "fed/run/state_evaluation.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr double kFlushSeconds = 0.5;  // of training that a machine without power may lose
@@ -55,15 +55,15 @@ Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>
   return experiment;
 }
 
-std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
-  std::vector<TaskScore> scores;
+std::vector<scoring::TaskScore> known_scores(const RunFolder& folder, int64_t round) {
+  std::vector<scoring::TaskScore> scores;
   for (const auto& line : folder.evaluations())
     if (line.view().at("round").integer() == round) scores.push_back(record::read<EvaluationRecord>(line.view()).score);
   return scores;
 }
 
-std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
-                                     const std::string& task) {
+std::optional<scoring::TaskScore> known_score(std::span<const scoring::TaskScore> scores, const EvaluationPoint& point,
+                                              const std::string& task) {
   for (const auto& score : scores)
     if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.rank_eval_mode &&
         score.served_by == point.served_by && score.client == point.client && score.task == task)
@@ -99,7 +99,7 @@ ItemRecord item_record(int64_t round, const Scored& scored) {
 }
 
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
-std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
+std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods::ServerState& state) {
   const auto& server = run.server;
   const auto known = known_scores(run.folder, state.round);
   EvaluationLine progress(run.stop);
@@ -117,7 +117,7 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
            },
        .on_missing =
            [&](const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why) {
-             const auto rows = point.own_rows() ? RowsOf::kOwn : RowsOf::kAll;
+             const auto rows = point.own_rows() ? scoring::RowsOf::kOwn : scoring::RowsOf::kAll;
              note_missing(run, {state.round, task, point.budget, point.rank_eval_mode, rows, client, {}, why});
            }});
   run.folder.answers()->finish();
@@ -225,7 +225,7 @@ ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& a
 }
 
 /// Runs the remaining rounds and their evaluations. \return the scores of the last round
-std::vector<TaskScore> play_run(const Course& run) {
+std::vector<scoring::TaskScore> play_run(const Course& run) {
   const auto& [server, fabric, folder, stop, tensorboard] = run;
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
@@ -238,7 +238,7 @@ std::vector<TaskScore> play_run(const Course& run) {
   for (;;) {
     const bool done = now.state.round >= config.train.rounds;
     if (done) folder.finish(now.state.round);
-    std::vector<TaskScore> scores;
+    std::vector<scoring::TaskScore> scores;
     if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
     if (done) return scores;
     now = advance(run, now, progress);
@@ -255,8 +255,8 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
   try {
-    find_device(config.model.device, "model.device");                       // a GPU that is not there is said at once
-    load_shape(resolve_model_path(config.model.path), config.model.dtype);  // and so is a wrong path
+    find_device(config.model.device, "model.device");  // a GPU that is not there is said at once
+    models::load_shape(models::resolve_model_path(config.model.path), config.model.dtype);  // and so is a wrong path
     config.settle(machine_choices(config));
     config.find_files();
     auto experiment = experiment_of(std::move(config), {}, hooks);
@@ -310,7 +310,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   return begun_with;
 }
 
-std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
+std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,
+                                             const StopRequest& stop) {
   try {
     EventLog tensorboard(folder.path(), server.config.report.tensorboard);
     auto scores = play_run({server, fabric, folder, stop, tensorboard});
@@ -325,4 +326,4 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -10,7 +10,7 @@
 #include "fed/run/run_folder.h"
 #include "scoring/task_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// A run with all clients in this process.
 struct Run {
@@ -55,7 +55,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = st
 /// \param stop    called after every step and batch; returns true to stop
 /// \return the scores of the last round
 /// \throws Interrupted at a point from which the run can be resumed
-std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,
-                                    const StopRequest& stop = {});
+std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,
+                                             const StopRequest& stop = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

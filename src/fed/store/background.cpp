@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 void Background::run(const std::stop_token& stop) {
   at::init_num_threads();  // a new thread starts with as many threads as there are cores
@@ -27,4 +27,4 @@ void Background::run(const std::stop_token& stop) {
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

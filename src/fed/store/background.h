@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// A background thread that runs jobs in order. It uses as many threads of the pool as the config allows. At most one
 /// job waits while another runs, so give() blocks when a job is already waiting. Threads: one thread calls give() and
@@ -56,4 +56,4 @@ class Background {
   std::jthread thread_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

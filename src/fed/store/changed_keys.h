@@ -7,7 +7,7 @@
 
 #include "fed/config/experiment_config.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// A key with another value in two configs. Empty: one of them lacks the key.
 struct ChangedKey {
@@ -17,4 +17,4 @@ struct ChangedKey {
 /// Lists the keys that differ. output.dir is not compared.
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -6,7 +6,7 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
@@ -76,13 +76,13 @@ bool RoundJournal::holds(int64_t client) const {
 void RoundJournal::store(ClientRecord record, const Upload& upload, const TensorMap& memory) {
   if (const auto* remote = std::get_if<RemoteUpload>(&upload)) return store_remote(std::move(record), *remote, memory);
   if (const auto* payload = encoded_payload(upload))
-    return store_here(std::move(record), DeferredPayload(*payload), memory);
-  const auto* deferred = std::get_if<DeferredPayload>(&upload);
+    return store_here(std::move(record), lora::DeferredPayload(*payload), memory);
+  const auto* deferred = std::get_if<lora::DeferredPayload>(&upload);
   EK_CHECK(deferred, kInternal, "client ", record.id, " has no upload to store");
   store_here(std::move(record), *deferred, memory);
 }
 
-void RoundJournal::store_here(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory) {
+void RoundJournal::store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory) {
   write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
 }
 
@@ -93,7 +93,7 @@ void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload,
   write(bytes_of(memory), [=, this] { finish(record, memory); });
 }
 
-void RoundJournal::write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
+void RoundJournal::write_upload(ClientRecord record, const lora::EncodedPayload& upload, const TensorMap& memory) {
   if (!replaced_.empty()) {
     remove_upload(replaced_.back());
     replaced_.pop_back();
@@ -153,11 +153,11 @@ std::optional<fs::path> RoundJournal::checked(const ClientRecord& record, std::s
   return path;
 }
 
-ClientUpdate RoundJournal::update(const ClientProfile& client) const {
+methods::ClientUpdate RoundJournal::update(const methods::ClientProfile& client) const {
   const auto sent = record(client.id);
   const auto path = checked(sent, kUploadSuffix);
   EK_CHECK(path, kCheckpoint, file(client.id, kRecordSuffix).string(), ": names no upload");
-  return {client, load_payload(*path), sent.steps};
+  return {client, lora::load_payload(*path), sent.steps};
 }
 
 fs::path RoundJournal::upload(int64_t client) const { return file(client, kUploadSuffix); }
@@ -170,4 +170,4 @@ TensorMap RoundJournal::memory(int64_t client) const {
   return memory;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -26,10 +26,10 @@
 #include "methods/protocol.h"
 #include "train/local_training.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Measurements of one client's round. The upload itself is a separate file.
-struct ClientRecord : LocalReport {
+struct ClientRecord : train::LocalReport {
   int64_t id = 0;
   int64_t bytes_down = 0, bytes_up = 0;
   std::map<std::string, int64_t> down_parts{}, up_parts{};  ///< bytes by kind of content (lora/payload.h)
@@ -38,7 +38,7 @@ struct ClientRecord : LocalReport {
 
   void visit(auto& field) {  // base/format/record.h
     field("id", id);
-    LocalReport::visit(field);
+    train::LocalReport::visit(field);
     field("bytes_down", bytes_down);
     field("bytes_up", bytes_up);
     field("down_parts", down_parts);
@@ -78,7 +78,7 @@ class RoundJournal {
   /// Reads the client's record. \throws kCheckpoint when it is missing or damaged
   ClientRecord record(int64_t client) const;
   /// Reads the client's upload. Its tensors are views of the mapped file. \throws kCheckpoint when a file is damaged
-  ClientUpdate update(const ClientProfile& client) const;
+  methods::ClientUpdate update(const methods::ClientProfile& client) const;
   /// Returns the path of the client's upload. REQUIRES holds(client)
   std::filesystem::path upload(int64_t client) const;
   /// Returns a copy of the client's memory; empty if it keeps none. \throws kCheckpoint when a file is damaged
@@ -88,9 +88,9 @@ class RoundJournal {
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
   /// Runs `work` now or in the background thread. \param bytes  memory that `work` holds
   void write(int64_t bytes, std::function<void()> work) const;
-  void store_here(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
+  void store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory);
   void store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory);
-  void write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
+  void write_upload(ClientRecord record, const lora::EncodedPayload& upload, const TensorMap& memory);
   /// Writes memory and record.
   void finish(ClientRecord record, const TensorMap& memory);
   void flush_waiting();
@@ -110,4 +110,4 @@ class RoundJournal {
       background_{};  ///< background thread, declared last so that it ends first; null if flush_s is 0
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -16,7 +16,7 @@
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer_folder.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr int64_t kFormat = 2;  // format 1 has no checksums
@@ -144,9 +144,9 @@ std::vector<fs::path> model_files(const fs::path& folder) {
 std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {
   auto files = model_files(model_folder);
-  for (auto& file : tokenizer_files(model_folder)) files.push_back(std::move(file));
-  if (config.data.form == PromptTemplate::kChat)
-    for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
+  for (auto& file : tokenizer::tokenizer_files(model_folder)) files.push_back(std::move(file));
+  if (config.data.form == data::PromptTemplate::kChat)
+    for (auto& file : tokenizer::chat_template_files(model_folder)) files.push_back(std::move(file));
   if (!config.lora.init.empty())
     for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
       files.push_back(fs::path(config.lora.init) / name);
@@ -154,7 +154,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
   for (const auto& name : config.tasks_here())
-    for (const fs::path file : test_files(find_task(name, from), from))
+    for (const fs::path file : data::test_files(data::find_task(name, from), from))
       // Training and test files can overlap.
       if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
   const auto& bert = config.evaluate.bert_score;
@@ -255,4 +255,4 @@ void check_gpu(const fs::path& folder, const Json& manifest, const std::string& 
                    "\": bits may differ");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -13,7 +13,7 @@
 #include "base/plain/sealed.h"
 #include "fed/store/run_request.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 inline constexpr std::string_view kManifestFile = "manifest.json";  ///< file name in a run folder
 
@@ -61,4 +61,4 @@ std::vector<std::filesystem::path> check_manifest(
 /// \param device  a device name as in model.device
 void check_gpu(const std::filesystem::path& folder, const Json& manifest, const std::string& device);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -16,7 +16,7 @@
 #include "nn/moe/router_options.h"
 #include "scoring/task_score.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Measures of one client of a round, or of all clients together.
 struct RoundMeasures {
@@ -174,7 +174,7 @@ struct PhaseSeconds {
 struct RoundRecord : RoundMeasures {
   int64_t round = 0;  ///< 1 = the first
   std::string method;
-  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< gating of the run's config
+  nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< gating of the run's config
   std::optional<bool>
       gates_sum_to_one;  ///< over the selected experts: by gate_norm or by the checkpoint's norm_topk_prob
   int64_t participants = 0;
@@ -209,7 +209,7 @@ struct RoundRecord : RoundMeasures {
 struct EvaluationRecord {
   int64_t round = 0;  ///< rounds done; 0: before the first
   std::string method;
-  TaskScore score;  ///< written as keys of the line itself
+  scoring::TaskScore score;  ///< written as keys of the line itself
 
   void visit(auto& field) {
     field("round", round);
@@ -224,8 +224,8 @@ struct ItemRecord {
   std::string task;
   double budget = 1;
   std::string reading{};
-  ServedBy served_by = ServedBy::kRun;
-  ItemScores items{};  ///< written as keys of the line itself
+  scoring::ServedBy served_by = scoring::ServedBy::kRun;
+  scoring::ItemScores items{};  ///< written as keys of the line itself
 
   /// Returns true if both are of the same round, task and evaluation point.
   bool same_score(const ItemRecord& other) const {
@@ -248,7 +248,7 @@ struct MissingScore {
   std::string task;
   double budget = 1;
   std::string rank_eval_mode{};
-  RowsOf rows = RowsOf::kAll;  ///< the missing score: of its own rows, or its part of all rows' score
+  scoring::RowsOf rows = scoring::RowsOf::kAll;  ///< the missing score: of its own rows, or its part of all rows' score
   int64_t client = 0;
   std::optional<std::string> name{};  ///< set if the client has a name
   std::string reason;
@@ -265,4 +265,4 @@ struct MissingScore {
   }
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

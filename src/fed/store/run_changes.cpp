@@ -6,7 +6,7 @@
 #include "base/plain/files.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr const char* kChanges = "changes";
@@ -26,14 +26,14 @@ Files encoder_files(const ExperimentConfig& config) {
   return files;
 }
 
-Files files_of_task(const std::string& task, const RowOptions& rows) {
-  const auto files = test_files(find_task(task, rows), rows);
+Files files_of_task(const std::string& task, const data::RowOptions& rows) {
+  const auto files = data::test_files(data::find_task(task, rows), rows);
   return {files.begin(), files.end()};
 }
 
 /// Returns the files that `score` was computed from, without the model and the training files.
-Files files_of(const TaskScore& score, const ExperimentConfig& config) {
-  const bool own = score.client && score.client->rows == RowsOf::kOwn;
+Files files_of(const scoring::TaskScore& score, const ExperimentConfig& config) {
+  const bool own = score.client && score.client->rows == scoring::RowsOf::kOwn;
   const auto tasks = config.tasks_here();
   Files files;
   if (std::find(tasks.begin(), tasks.end(), score.task) != tasks.end())
@@ -129,4 +129,4 @@ bool is_config_before_change(const Json& manifest, std::string_view text) {
   return before != changes->back().end() && *before == sha256(text);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

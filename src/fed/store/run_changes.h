@@ -13,7 +13,7 @@
 #include "fed/config/experiment_config.h"
 #include "fed/store/round_records.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// The changes of one resumed run.
 struct RunChanges {
@@ -43,4 +43,4 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
 /// writing the manifest and config.toml leaves it behind.
 bool is_config_before_change(const Json& manifest, std::string_view text);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -8,7 +8,7 @@
 #include "base/plain/text.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kMarker = "commit.json", kState = "state.safetensors", kMemory = "memory.safetensors";
@@ -152,4 +152,4 @@ void remove_parts(const fs::path& folder, const std::vector<std::string>& names)
       remove_path(entry);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -25,12 +25,12 @@
 #include "fed/exchange/message.h"
 #include "fed/store/state_file.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Everything that a run needs to continue with bit-identical results.
 struct Snapshot {
   /// The server's state after the round.
-  ServerState state;
+  methods::ServerState state;
   ClientMemories memories{};
   OtherTraffic opening{};  ///< traffic for the state before the first round; not saved
   double clock = 0;        ///< simulated seconds so far; not saved, read from the last round's record
@@ -104,4 +104,4 @@ class Checkpoint {
 /// Removes temporary files in `folder` that interrupted writes of `names` left.
 void remove_parts(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

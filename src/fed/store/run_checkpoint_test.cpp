@@ -12,7 +12,7 @@
 #include "fed/store/journal.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 class Folder : public ::testing::Test {
@@ -24,7 +24,7 @@ using CheckpointFolder = Folder;
 using JournalFolder = Folder;
 using PreparedFolder = Folder;
 
-LoraFactors factors(int64_t seed) {
+lora::LoraFactors factors(int64_t seed) {
   at::manual_seed(static_cast<uint64_t>(seed));
   return {at::randn({5, 3, 7}), at::randn({5, 11, 3}), at::Tensor{}, 0.3};
 }
@@ -155,7 +155,7 @@ TEST_F(CheckpointFolder, EveryFlippedBitOfASnapshotIsReportedWithThePreviousRoun
     const auto bits = 8 * fs::file_size(file);
     for (size_t bit = 3; bit < bits; bit += bits / 9) {
       flip_bit(file, bit);
-      const auto text = refusal([&] { checkpoint.read(); });
+      const auto text = testing::refusal([&] { checkpoint.read(); });
       EXPECT_NE(text.find(concat("round-2/", name, ": damaged")), std::string::npos) << text;
       EXPECT_NE(text.find("--from-round 1"), std::string::npos) << text;
       flip_bit(file, bit);
@@ -183,9 +183,9 @@ ClientRecord record(int64_t id) {
 TEST_F(JournalFolder, AnUploadIsStoredWithItsRecordAndMemory) {
   RoundJournal journal(path_ / "uploads-1");
   EXPECT_FALSE(journal.holds(5));
-  Payload upload;
+  lora::Payload upload;
   upload.adapters["s"] = factors(1);
-  journal.store(record(5), encode(upload, TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
+  journal.store(record(5), lora::encode(upload, lora::TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
   ASSERT_TRUE(journal.holds(5));
   const auto back = journal.record(5);
   EXPECT_EQ(back.loss_sum, 1.0 / 3);
@@ -197,16 +197,16 @@ TEST_F(JournalFolder, AnUploadIsStoredWithItsRecordAndMemory) {
   EXPECT_EQ(update.steps, 4);
   expect_same(update.payload.adapters.at("s").a, upload.adapters.at("s").a);
   EXPECT_EQ(journal.memory(5).size(), 1u);
-  journal.store(record(6), encode(upload, TransportDtype::kFloat32, {}), {});
+  journal.store(record(6), lora::encode(upload, lora::TransportDtype::kFloat32, {}), {});
   EXPECT_TRUE(journal.memory(6).empty());
 }
 
 TEST_F(JournalFolder, UnflushedUploadsAreVisibleToOtherProcesses) {
-  Payload upload;
+  lora::Payload upload;
   upload.adapters["s"] = factors(1);
   RoundJournal journal(path_, 3600);
   for (int64_t id = 0; id < 300; ++id)
-    journal.store(record(id), DeferredPayload(upload, TransportDtype::kFloat32, {}), {});
+    journal.store(record(id), lora::DeferredPayload(upload, lora::TransportDtype::kFloat32, {}), {});
   const RoundJournal other(path_);
   for (int64_t id = 0; id < 298; ++id) EXPECT_TRUE(other.holds(id)) << id << ": the last two may be under way";
   EXPECT_TRUE(journal.holds(299));
@@ -218,9 +218,9 @@ TEST_F(JournalFolder, UnflushedUploadsAreVisibleToOtherProcesses) {
 }
 
 TEST_F(JournalFolder, EachArrivingUploadReplacesOneOfThePreviousRound) {
-  Payload upload;
+  lora::Payload upload;
   upload.adapters["s"] = factors(1);
-  const auto encoded = encode(upload, TransportDtype::kFloat32, {});
+  const auto encoded = lora::encode(upload, lora::TransportDtype::kFloat32, {});
   RoundJournal before(path_ / "1");
   for (int64_t id = 0; id < 3; ++id) before.store(record(id), encoded, {{"kept", at::ones({2})}});
   RoundJournal journal(path_ / "2", 0, path_ / "1");
@@ -239,29 +239,29 @@ TEST_F(JournalFolder, EachArrivingUploadReplacesOneOfThePreviousRound) {
 }
 
 TEST_F(JournalFolder, AFailedBackgroundWriteIsReportedByTheNextCallOnly) {
-  Payload upload;
+  lora::Payload upload;
   upload.adapters["s"] = factors(1);
   RoundJournal journal(path_, 3600);
   fs::create_directories(path_ / "5.json" / "inside");
-  journal.store(record(5), encode(upload, TransportDtype::kFloat32, {}), {});
+  journal.store(record(5), lora::encode(upload, lora::TransportDtype::kFloat32, {}), {});
   EXPECT_THROW(journal.flush(), Error);
-  journal.store(record(6), encode(upload, TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
+  journal.store(record(6), lora::encode(upload, lora::TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
   journal.flush();
   EXPECT_TRUE(journal.holds(6));
   EXPECT_EQ(journal.memory(6).size(), 1u);
 }
 
 TEST_F(JournalFolder, AnUploadThatCannotBeEncodedIsNotStored) {
-  Payload upload;
+  lora::Payload upload;
   upload.adapters["s"] = factors(1);
-  DeferredPayload broken(upload, TransportDtype::kFloat32, {});
-  broken.encode = []() -> EncodedPayload { fail(kData, "a factor that is none"); };
+  lora::DeferredPayload broken(upload, lora::TransportDtype::kFloat32, {});
+  broken.encode = []() -> lora::EncodedPayload { fail(kData, "a factor that is none"); };
   RoundJournal journal(path_, 3600);
   journal.store(record(5), broken, {{"kept", at::ones({2})}});
   EXPECT_REFUSAL(journal.flush(), "a factor that is none");
   EXPECT_FALSE(journal.holds(5));
   EXPECT_TRUE(names_in(path_).empty()) << "neither memory nor record without an upload";
-  journal.store(record(5), DeferredPayload(upload, TransportDtype::kFloat32, {}), {});
+  journal.store(record(5), lora::DeferredPayload(upload, lora::TransportDtype::kFloat32, {}), {});
   journal.flush();
   EXPECT_TRUE(journal.holds(5));
 }
@@ -274,9 +274,9 @@ TEST_F(JournalFolder, AnUploadWithoutItsRecordIsIgnored) {
 
 TEST_F(JournalFolder, ADamagedUploadIsIgnored) {
   RoundJournal journal(path_);
-  Payload upload;
+  lora::Payload upload;
   upload.adapters["s"] = factors(1);
-  journal.store(record(5), encode(upload, TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
+  journal.store(record(5), lora::encode(upload, lora::TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
   for (const auto* name : {"5.upload.safetensors", "5.memory.safetensors", "5.json"}) {
     const auto bits = 8 * fs::file_size(path_ / name);
     for (size_t bit = 5; bit < bits; bit += bits / 9) {
@@ -344,7 +344,7 @@ class Records : public Folder {
       checkpoint.commit(snapshot(round), line_of(round));
       append_line(rounds_, line_of(round));
       OrderedJson score = {{"round", round}};
-      score.update(record::write(TaskScore{.task = "alpha"}));
+      score.update(record::write(scoring::TaskScore{.task = "alpha"}));
       append_sealed(evaluations_, score);
     }
   }
@@ -477,4 +477,4 @@ TEST_F(Records, ARunWithoutChecksumsIsRefused) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

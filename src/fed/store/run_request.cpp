@@ -12,7 +12,7 @@
 #include "base/plain/files.h"
 #include "fed/store/changed_keys.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
@@ -55,7 +55,7 @@ void leave_copy_to_run(std::string& asked, const std::string& run) {
 bool finds_as_another_name(const std::string& pattern, const std::string& file) {
   std::error_code gone;
   try {
-    const auto found = found_files(std::array{pattern});
+    const auto found = data::found_files(std::array{pattern});
     return std::any_of(found.begin(), found.end(), [&](const auto& one) { return fs::equivalent(one, file, gone); });
   } catch (const Error&) {  // it finds nothing
     return false;
@@ -80,7 +80,7 @@ void leave_to_run(std::vector<std::string>& asked, const std::vector<std::string
   if (std::all_of(run.begin(), run.end(), is_found) && std::all_of(asked.begin(), asked.end(), finds)) asked = run;
 }
 
-void leave_to_run(FileSet& asked, const FileSet& run) {
+void leave_to_run(data::FileSet& asked, const data::FileSet& run) {
   leave_to_run(asked.train, run.train);
   leave_to_run(asked.test, run.test);
 }
@@ -146,4 +146,4 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   return asked;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -11,7 +11,7 @@
 
 #include "fed/config/experiment_config.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// A config file and the settings that change it, as `--set` takes them.
 struct RunRequest {
@@ -36,4 +36,4 @@ std::vector<std::string> differences(const ExperimentConfig& asked, const Experi
 /// from the run.
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -4,7 +4,7 @@
 
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kText =
@@ -73,4 +73,4 @@ TEST_F(Request, PatternsThatMatchTheFilesOfTheRunAreNoDifference) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -8,7 +8,7 @@
 #include "base/plain/files.h"
 #include "lora/adapter_tensors.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kScaling = "/scaling";
@@ -16,23 +16,24 @@ constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", k
 /// An adapter state of a server and the prefix of its tensors' names.
 struct Part {
   std::string_view prefix;
-  AdapterState& (*of)(ServerState& state);
+  lora::AdapterState& (*of)(methods::ServerState& state);
 };
 constexpr std::array kParts = {
-    Part{"adapter/", [](ServerState& state) -> AdapterState& { return state.global.adapters; }},
-    Part{"base_delta/", [](ServerState& state) -> AdapterState& { return state.global.base_delta; }},
-    Part{"fixed/", [](ServerState& state) -> AdapterState& { return state.common.fixed; }},
-    Part{"base_change/", [](ServerState& state) -> AdapterState& { return state.common.base_change; }},
+    Part{"adapter/", [](methods::ServerState& state) -> lora::AdapterState& { return state.global.adapters; }},
+    Part{"base_delta/", [](methods::ServerState& state) -> lora::AdapterState& { return state.global.base_delta; }},
+    Part{"fixed/", [](methods::ServerState& state) -> lora::AdapterState& { return state.common.fixed; }},
+    Part{"base_change/", [](methods::ServerState& state) -> lora::AdapterState& { return state.common.base_change; }},
 };
 
 void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
 }
 
-void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) {
+void add(TensorMap& out, std::string_view prefix, const lora::AdapterState& adapters) {
   for (const auto& [site, factors] : adapters) {
     const auto name = concat(prefix, site);
-    add_factors(name, factors, [&](std::string own, const at::Tensor& tensor) { out.emplace(std::move(own), tensor); });
+    lora::add_factors(name, factors,
+                      [&](std::string own, const at::Tensor& tensor) { out.emplace(std::move(own), tensor); });
     out.emplace(concat(name, kScaling), at::full({}, factors.scaling, at::kDouble));
   }
 }
@@ -46,15 +47,15 @@ TensorMap finite(TensorMap tensors, const std::string& source) {
 }
 
 /// Puts "<site>/a" in its place. \return whether there is one
-bool insert_tensor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
-  if (!name.ends_with(kScaling)) return insert_factor(adapters, name, tensor);
+bool insert_tensor(lora::AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
+  if (!name.ends_with(kScaling)) return lora::insert_factor(adapters, name, tensor);
   if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
   adapters[std::string(name.substr(0, name.size() - kScaling.size()))].scaling = tensor.item<double>();
   return true;
 }
 
 /// Likewise "fixed/<site>/a".
-bool insert_tensor(ServerState& state, std::string_view name, const at::Tensor& tensor) {
+bool insert_tensor(methods::ServerState& state, std::string_view name, const at::Tensor& tensor) {
   for (const auto& part : kParts)
     if (name.starts_with(part.prefix)) return insert_tensor(part.of(state), name.substr(part.prefix.size()), tensor);
   return false;
@@ -72,7 +73,7 @@ int64_t id_of(std::string_view name) {
 struct Fit {
   const std::string& source;
   const std::string& name;
-  const Site& site;
+  const lora::Site& site;
 
   void operator()(std::string_view factor, const at::Tensor& tensor, int64_t rows, int64_t columns) const {
     if (!tensor.defined()) return;
@@ -84,7 +85,7 @@ struct Fit {
   }
 };
 
-void check_factors(const LoraFactors& f, const Fit& fit) {
+void check_factors(const lora::LoraFactors& f, const Fit& fit) {
   fit("a", f.a, -1, fit.site.in);
   fit("b", f.b, fit.site.out, -1);
   const int64_t rank = f.a.defined() ? f.a.size(-2) : f.b.defined() ? f.b.size(-1) : -1;
@@ -94,7 +95,7 @@ void check_factors(const LoraFactors& f, const Fit& fit) {
   EK_CHECK(ranks_fit, kCheckpoint, fit.source, ": ranks of site ", fit.name, " are not one per expert");
 }
 
-void check_sites(const AdapterState& adapters, const Sites& sites, const std::string& source) {
+void check_sites(const lora::AdapterState& adapters, const lora::Sites& sites, const std::string& source) {
   for (const auto& [name, factors] : adapters) {
     const auto site = sites.find(name);
     EK_CHECK(site != sites.end(), kCheckpoint, source, ": the model has no site ", name);
@@ -106,9 +107,9 @@ void check_sites(const AdapterState& adapters, const Sites& sites, const std::st
 
 namespace {
 
-TensorMap tensors_of(const ServerState& state) {
+TensorMap tensors_of(const methods::ServerState& state) {
   TensorMap out;
-  ServerState shallow = state;
+  methods::ServerState shallow = state;
   for (const auto& part : kParts) add(out, part.prefix, part.of(shallow));
   add(out, kExtraPrefix, state.global.extras);
   add(out, kMemoryPrefix, state.memory);
@@ -121,8 +122,8 @@ TensorMap tensors_of(const ClientMemories& memories) {
   return out;
 }
 
-ServerState state_of(const TensorMap& tensors, int64_t round, const std::string& origin) {
-  ServerState state{.round = round};
+methods::ServerState state_of(const TensorMap& tensors, int64_t round, const std::string& origin) {
+  methods::ServerState state{.round = round};
   for (const auto& [name, tensor] : finite(tensors, origin)) {
     const std::string_view view = name;
     if (view.starts_with(kExtraPrefix))
@@ -148,15 +149,15 @@ ClientMemories memories_of(const TensorMap& tensors, const std::string& origin) 
 
 }  // namespace
 
-void save_state(const fs::path& file, const ServerState& state) { save_safetensors(file, tensors_of(state)); }
+void save_state(const fs::path& file, const methods::ServerState& state) { save_safetensors(file, tensors_of(state)); }
 
-ServerState load_state(const fs::path& file, int64_t round) {
+methods::ServerState load_state(const fs::path& file, int64_t round) {
   return state_of(load_safetensors(file).tensors, round, file.string());
 }
 
-at::Tensor encode_state(const ServerState& state) { return encode_safetensors(tensors_of(state)); }
+at::Tensor encode_state(const methods::ServerState& state) { return encode_safetensors(tensors_of(state)); }
 
-ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source) {
+methods::ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source) {
   return state_of(decode_safetensors(bytes_N, source).tensors, round, source);
 }
 
@@ -174,8 +175,8 @@ ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& sou
   return memories_of(decode_safetensors(bytes_N, source).tensors, source);
 }
 
-void check_state(const ServerState& state, const Sites& sites, const std::string& source) {
-  const auto adapters = completed(state.global.adapters, state.common.fixed);
+void check_state(const methods::ServerState& state, const lora::Sites& sites, const std::string& source) {
+  const auto adapters = lora::completed(state.global.adapters, state.common.fixed);
   for (const auto* part : {&adapters, &state.global.base_delta, &state.common.fixed, &state.common.base_change})
     check_sites(*part, sites, source);
   for (const auto& [name, site] : sites) {
@@ -186,4 +187,4 @@ void check_state(const ServerState& state, const Sites& sites, const std::string
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -11,21 +11,21 @@
 
 #include "fed/exchange/message.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 
 /// Writes a state atomically.
-void save_state(const std::filesystem::path& file, const ServerState& state);
+void save_state(const std::filesystem::path& file, const methods::ServerState& state);
 /// Reads a state. Its tensors are views of the mapped file.
 /// \param round  value of ServerState::round, which the file does not contain
 /// \throws kCheckpoint naming file and tensor when a name is unknown or a scalar is expected; kNumeric when a value is
 /// not finite
-ServerState load_state(const std::filesystem::path& file, int64_t round);
+methods::ServerState load_state(const std::filesystem::path& file, int64_t round);
 
 /// Encodes a state as the bytes of its file, [N] uint8, or decodes it.
 /// \param source  the source of the bytes, for error messages
 /// \throws as load_state()
-at::Tensor encode_state(const ServerState& state);
-ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source);
+at::Tensor encode_state(const methods::ServerState& state);
+methods::ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source);
 
 /// Writes the clients' memories atomically.
 void save_memories(const std::filesystem::path& file, const ClientMemories& memories);
@@ -37,6 +37,6 @@ ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& sou
 
 /// Checks that `state` has factors or a change of the base for every site, and that they fit it.
 /// \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
-void check_state(const ServerState& state, const Sites& sites, const std::string& source);
+void check_state(const methods::ServerState& state, const lora::Sites& sites, const std::string& source);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

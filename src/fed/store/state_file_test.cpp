@@ -8,7 +8,7 @@
 
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::fed {
 namespace {
 
 const std::string kExperts = "model.layers.0.mlp.experts.up_proj", kDense = "model.layers.0.self_attn.q_proj";
@@ -39,9 +39,9 @@ class StateFile : public ::testing::Test {
 
   const testing::TemporaryFolder temporary_;
   const std::filesystem::path file_ = temporary_.path() / "state.safetensors";
-  const Sites sites_ = {{kExperts, {.experts = 5, .in = 7, .out = 11, .moe_layer = "model.layers.0.mlp"}},
-                        {kDense, {.experts = 0, .in = 7, .out = 13, .moe_layer = ""}}};
-  ServerState state_;
+  const lora::Sites sites_ = {{kExperts, {.experts = 5, .in = 7, .out = 11, .moe_layer = "model.layers.0.mlp"}},
+                              {kDense, {.experts = 0, .in = 7, .out = 13, .moe_layer = ""}}};
+  methods::ServerState state_;
 };
 
 TEST_F(StateFile, NonFiniteValuesAreReportedByTensor) {
@@ -100,4 +100,4 @@ TEST_F(StateFile, FactorsOfAnotherShapeAreRefused) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::fed

@@ -10,36 +10,36 @@
 #include "base/system/machine.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 /// Bytes of A, B of all sites at that rank, the most that any method sends of them.
-int64_t factor_bytes(const Server& server, int64_t rank) {
+int64_t factor_bytes(const fed::Server& server, int64_t rank) {
   const auto dtype = server.config.train.transport_dtype;
-  AdapterState adapters;
+  lora::AdapterState adapters;
   const auto meta = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
   for (const auto& [name, site] : server.sites) {
     const int64_t stack = std::max<int64_t>(site.experts, 1);
     adapters[name] = {.a = at::empty({stack, rank, site.in}, meta), .b = at::empty({stack, site.out, rank}, meta)};
   }
-  return payload_size({.adapters = std::move(adapters)}, dtype);
+  return lora::payload_size({.adapters = std::move(adapters)}, dtype);
 }
 
 /// Replaces the files by a placeholder, because only their existence is part of the offered config.
-void hide_files(FileSet& set) {
+void hide_files(data::FileSet& set) {
   for (auto* files : {&set.train, &set.test})
     if (!files->empty()) *files = {std::string(kRowsAtServer)};
 }
 
 }  // namespace
 
-std::string sites_digest(const Sites& sites) {
+std::string sites_digest(const lora::Sites& sites) {
   std::string text;
   for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
   return sha256(text);
 }
 
-std::string named_tokens_digest(const Tokenizer& tokenizer) {
+std::string named_tokens_digest(const tokenizer::Tokenizer& tokenizer) {
   std::string text;
   for (const auto& [name, token] : tokenizer.named_tokens()) text += concat(name, ' ', token.size(), ' ', token, '\n');
   return sha256(text);
@@ -47,28 +47,28 @@ std::string named_tokens_digest(const Tokenizer& tokenizer) {
 
 std::string model_digest(const fs::path& folder) {
   std::string text;
-  for (const auto& file : model_files(folder))
+  for (const auto& file : fed::model_files(folder))
     text += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
   return sha256(text);
 }
 
-ExperimentConfig without_rows(ExperimentConfig config) {
+fed::ExperimentConfig without_rows(fed::ExperimentConfig config) {
   if (!config.clients.own_rows()) return config;
   for (auto& client : config.clients.client) {
-    client.data = {std::string(kRowsElsewhere)};
+    client.data = {std::string(fed::kRowsElsewhere)};
     client.test = {};
   }
   return config;
 }
 
-bool scores_clients_rows(const ExperimentConfig& config) {
+bool scores_clients_rows(const fed::ExperimentConfig& config) {
   const auto& [tasks, rows] = std::pair(config.evaluate.tasks, config.data.rows());
   return config.clients.own_rows() && std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) {
-           return find_task(task, rows).family == "files";
+           return data::find_task(task, rows).family == "files";
          });
 }
 
-ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget) {
+fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget) {
   auto budgets = config.client_budgets();
   auto ranks = config.client_ranks();
   const auto& entry = config.method.entry();
@@ -79,7 +79,7 @@ ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double bud
   return config;
 }
 
-std::string offered_text(ExperimentConfig config) {
+std::string offered_text(fed::ExperimentConfig config) {
   config = without_rows(std::move(config));
   config.output.dir.clear();
   config.model.path = kModelAtServer;
@@ -90,11 +90,11 @@ std::string offered_text(ExperimentConfig config) {
   if (!config.lora.init.empty()) config.lora.init = kAdapterAtServer;
   config.evaluate.bert_score = {};
   config.model.device = "cpu";  // a node says itself where it computes
-  config.model.engine = EngineChoice::kKernels;
+  config.model.engine = fed::EngineChoice::kKernels;
   return config.text();
 }
 
-std::string upload_summary(const Server& server, const ClientProfile& client) {
+std::string upload_summary(const fed::Server& server, const methods::ClientProfile& client) {
   const auto& entry = server.config.method.entry();
   const auto bytes = machine::bytes_text(factor_bytes(server, client.rank));
   std::string text = concat("in each round: ", entry.sends, " (", server.sites.size(), " of them, rank up to ",
@@ -107,4 +107,4 @@ std::string upload_summary(const Server& server, const ClientProfile& client) {
   return text;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -9,7 +9,7 @@
 
 #include "fed/round/server.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// The server's offer to a node: a run, and the client that the node would be.
 struct Offer {
@@ -54,10 +54,10 @@ struct Acceptance {
 
 /// Returns the SHA-256 over name, number of experts, input and output size of all sites. Equal digests mean that
 /// adapters fit both models.
-std::string sites_digest(const Sites& sites);
+std::string sites_digest(const lora::Sites& sites);
 /// Returns the SHA-256 over the special tokens that a chat template may refer to by name, such as bos_token and
 /// eos_token.
-std::string named_tokens_digest(const Tokenizer& tokenizer);
+std::string named_tokens_digest(const tokenizer::Tokenizer& tokenizer);
 /// Replaces the path of data.chat_template in Offer::config: the template's text is in Offer::chat_template.
 inline constexpr std::string_view kTemplateInOffer = "(the server's template)";
 /// Replaces the path of lora.init in Offer::config: only the server reads that adapter, its factors come with the
@@ -71,21 +71,21 @@ std::string model_digest(const std::filesystem::path& folder);
 
 /// Replaces the clients' files by a placeholder if the clients bring their own rows: each node names its own files.
 /// Otherwise returns `config` unchanged.
-ExperimentConfig without_rows(ExperimentConfig config);
+fed::ExperimentConfig without_rows(fed::ExperimentConfig config);
 
 /// Returns true if the run scores test rows that stay at the clients.
-bool scores_clients_rows(const ExperimentConfig& config);
+bool scores_clients_rows(const fed::ExperimentConfig& config);
 
 /// Returns `config` with this budget for the client. A method with unequal ranks also gets the rank that belongs to the
 /// budget. `config` must be settled.
-ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget);
+fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget);
 
 /// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
 /// of any client's files. A server of an older version offers some of them; a node uses none.
-std::string offered_text(ExperimentConfig config);
+std::string offered_text(fed::ExperimentConfig config);
 
 /// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of
 /// tensors, bytes. The operator of a node reads it before agreeing.
-std::string upload_summary(const Server& server, const ClientProfile& client);
+std::string upload_summary(const fed::Server& server, const methods::ClientProfile& client);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

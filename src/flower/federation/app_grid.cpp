@@ -6,13 +6,13 @@
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kLongestPoll_s = 0.5;
 
-wire::LineSocket accepted(wire::LineListener& listener, const wire::StopWaiting& stop) {
+LineSocket accepted(LineListener& listener, const StopWaiting& stop) {
   auto lines = listener.accept(stop);
   if (!lines) throw Interrupted("stopped while waiting for the Flower app");
   return std::move(*lines);
@@ -23,27 +23,26 @@ uint64_t node_id(const JsonView& view) {
   return view.json().get<uint64_t>();
 }
 
-const wire::Arrays* arrays_in(const wire::Content& content) {
+const Arrays* arrays_in(const Content& content) {
   for (const auto& [name, record] : content.records())
-    if (const auto* arrays = std::get_if<wire::Arrays>(&record); arrays && arrays->packed) return arrays;
+    if (const auto* arrays = std::get_if<Arrays>(&record); arrays && arrays->packed) return arrays;
   return nullptr;
 }
 
 }  // namespace
 
-AppGrid::AppGrid(const fs::path& socket, wire::StopWaiting stop)
+AppGrid::AppGrid(const fs::path& socket, StopWaiting stop)
     : stop_(std::move(stop)), listener_(socket), lines_(accepted(listener_, stop_)) {
-  const auto hello =
-      ask({{"op", "hello"}, {"version", wire::kAppProtocol}, {"program", concat("evenkeel ", version())}});
+  const auto hello = ask({{"op", "hello"}, {"version", kAppProtocol}, {"program", concat("evenkeel ", version())}});
   const JsonView answer(hello.json, "the Flower app's greeting", kData);
-  answer.require(answer.at("version").integer() == wire::kAppProtocol, ".version is ", answer.at("version").integer(),
-                 ", expected ", wire::kAppProtocol);
+  answer.require(answer.at("version").integer() == kAppProtocol, ".version is ", answer.at("version").integer(),
+                 ", expected ", kAppProtocol);
   log::info("[serve] driven by a Flower app, flwr ", shown(answer.string_or("flwr", "?")));
 }
 
-wire::Line AppGrid::ask(OrderedJson request, const std::shared_ptr<wire::SharedMemory>& memory) {
+Line AppGrid::ask(OrderedJson request, const std::shared_ptr<SharedMemory>& memory) {
   const auto op = request["op"].get<std::string>();
-  std::optional<wire::Line> answer;
+  std::optional<Line> answer;
   try {
     lines_.send(std::move(request), memory);
     answer = lines_.receive({});
@@ -57,11 +56,11 @@ wire::Line AppGrid::ask(OrderedJson request, const std::shared_ptr<wire::SharedM
   return std::move(*answer);
 }
 
-std::vector<wire::NodeInfo> AppGrid::nodes() {
+std::vector<NodeInfo> AppGrid::nodes() {
   const auto line = ask({{"op", "nodes"}});
-  std::vector<wire::NodeInfo> nodes;
+  std::vector<NodeInfo> nodes;
   for (const auto& node : JsonView(line.json, "the Flower app", kData).at("nodes").items()) {
-    wire::NodeInfo info;
+    NodeInfo info;
     info.id = node_id(node.at("id"));
     info.name = node.string_or("name", "");
     info.online = true;
@@ -72,53 +71,53 @@ std::vector<wire::NodeInfo> AppGrid::nodes() {
 }
 
 /// Returns one shared memory for all nodes that are sent the same arrays.
-const std::shared_ptr<wire::SharedMemory>& AppGrid::memory_of(const wire::Content& content) {
+const std::shared_ptr<SharedMemory>& AppGrid::memory_of(const Content& content) {
   const auto* arrays = arrays_in(content);
   if (!arrays) {
     memory_.reset();
     packed_.reset();
   } else if (arrays->packed != packed_) {
-    memory_ = wire::images_of(content);
+    memory_ = images_of(content);
     packed_ = arrays->packed;
   }
   return memory_;
 }
 
-std::string AppGrid::send(uint64_t node, const wire::Content& content, wire::SendOptions options) {
+std::string AppGrid::send(uint64_t node, const Content& content, SendOptions options) {
   const auto line = ask({{"op", "send"},
                          {"node", node},
                          {"type", options.type},
                          {"group", options.group},
                          {"ttl", options.ttl_s},
-                         {"records", wire::records_of(content)}},
+                         {"records", records_of(content)}},
                         memory_of(content));
   auto message = JsonView(line.json, "the Flower app", kData).at("message").string();
   sent_[message] = {node, std::move(options.place)};
   return message;
 }
 
-std::optional<wire::Arrival> AppGrid::wait(Clock::time_point deadline) {
+std::optional<Arrival> AppGrid::wait(Clock::time_point deadline) {
   const double left = std::chrono::duration<double>(deadline - Clock::now()).count();
   if (stop_ && stop_()) throw Interrupted("stopped");
   const auto line = ask({{"op", "poll"}, {"wait", std::clamp(left, 0.0, kLongestPoll_s)}});
   const JsonView view(line.json, "the Flower app", kData);
   const auto found = view.find("arrival");
   if (!found) return std::nullopt;
-  wire::Arrival arrival{.message_id = found->at("message").string()};
+  Arrival arrival{.message_id = found->at("message").string()};
   const auto sent = sent_.extract(arrival.message_id);
   if (sent.empty()) return std::nullopt;
   arrival.node = sent.mapped().node;
   if (found->at("kind").string() != "reply") {
-    arrival.kind = wire::Arrival::Kind::kError;
-    arrival.code = static_cast<wire::ErrorCode>(found->integer_or("code", 0));
+    arrival.kind = Arrival::Kind::kError;
+    arrival.code = static_cast<ErrorCode>(found->integer_or("code", 0));
     arrival.reason = found->string_or("error", "no reason");
     return arrival;
   }
   try {
-    arrival.content = wire::read_records(view.at("records"), line.memory.get(), sent.mapped().place);
+    arrival.content = read_records(view.at("records"), line.memory.get(), sent.mapped().place);
     arrival.bytes = line.memory ? line.memory->bytes().size() : 0;
   } catch (const Error& error) {
-    arrival.kind = wire::Arrival::Kind::kRefused;
+    arrival.kind = Arrival::Kind::kRefused;
     arrival.reason = error.what();
   }
   return arrival;
@@ -136,4 +135,4 @@ void AppGrid::forget(const std::string& message_id) {
 void AppGrid::done(const fs::path& folder) { ask({{"op", "done"}, {"folder", fs::absolute(folder).string()}}); }
 void AppGrid::failed(const std::string& why) { ask({{"op", "failed"}, {"error", why}}); }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

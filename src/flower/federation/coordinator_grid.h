@@ -3,21 +3,21 @@
 
 #include "flower/federation/grid.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// Owns a coordinator and passes each call on to it.
 class CoordinatorGrid : public Grid {
  public:
-  /// Starts listening. \throws as the constructor of wire::Coordinator
-  explicit CoordinatorGrid(wire::CoordinatorOptions options) : coordinator_(std::move(options)) {}
+  /// Starts listening. \throws as the constructor of Coordinator
+  explicit CoordinatorGrid(CoordinatorOptions options) : coordinator_(std::move(options)) {}
   /// Ends the run for the nodes, then stops listening.
   ~CoordinatorGrid() override { coordinator_.end_run(); }
 
-  std::vector<wire::NodeInfo> nodes() override { return coordinator_.nodes(); }
-  std::string send(uint64_t node, const wire::Content& content, wire::SendOptions options) override {
+  std::vector<NodeInfo> nodes() override { return coordinator_.nodes(); }
+  std::string send(uint64_t node, const Content& content, SendOptions options) override {
     return coordinator_.send(node, content, std::move(options));
   }
-  std::optional<wire::Arrival> wait(std::chrono::steady_clock::time_point deadline) override {
+  std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline) override {
     return coordinator_.wait(deadline);
   }
   void forget(const std::string& message_id) override { coordinator_.forget(message_id); }
@@ -26,7 +26,7 @@ class CoordinatorGrid : public Grid {
   int port() const { return coordinator_.port(); }
 
  private:
-  wire::Coordinator coordinator_;
+  Coordinator coordinator_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -8,7 +8,7 @@
 #include "flower/format/objects.h"
 #include "lora/packing.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 constexpr const char *kRecord = "evenkeel", *kArrays = "arrays";
@@ -47,21 +47,20 @@ std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
 }
 
-wire::ArrayHead head_of(const PackedArray& array) {
+ArrayHead head_of(const lora::PackedArray& array) {
   return {.name = array.name, .dtype = numpy_type(array.type), .shape = {array.numel()}};
 }
 
-wire::Arrays arrays_of(const Packing& packing, const at::Tensor& payload_N, size_t chunk_bytes) {
+Arrays arrays_of(const lora::Packing& packing, const at::Tensor& payload_N, size_t chunk_bytes) {
   const auto* bytes = static_cast<const std::byte*>(payload_N.const_data_ptr());
-  std::vector<wire::ArrayData> arrays;
+  std::vector<ArrayData> arrays;
   for (const auto& array : packing.arrays)
     arrays.push_back({head_of(array), {std::span(bytes + array.begin, static_cast<size_t>(array.bytes))}});
-  return wire::pack_arrays(std::move(arrays),
-                           {.chunk_bytes = chunk_bytes, .owner = std::make_shared<at::Tensor>(payload_N)});
+  return pack_arrays(std::move(arrays), {.chunk_bytes = chunk_bytes, .owner = std::make_shared<at::Tensor>(payload_N)});
 }
 
 /// Reads the envelope in the records, without its payload.
-Envelope envelope_in(const wire::Config& record, const std::string& from) {
+Envelope envelope_in(const Config& record, const std::string& from) {
   const auto version = record.at<int64_t>(kVersion);
   EK_CHECK(version == kEnvelopeVersion, kData, from, " speaks version ", version,
            " of these envelopes, this is version ", kEnvelopeVersion);
@@ -71,7 +70,7 @@ Envelope envelope_in(const wire::Config& record, const std::string& from) {
 }
 
 /// Checks that arrays match the head of the payload. \throws kData
-void check_heads(const Packing& packing, const std::vector<wire::ArrayHead>& heads, const std::string& from) {
+void check_heads(const lora::Packing& packing, const std::vector<ArrayHead>& heads, const std::string& from) {
   EK_CHECK(heads.size() == packing.arrays.size(), kData, from, " sends ", heads.size(), " arrays, the head of its ",
            "payload names ", packing.arrays.size());
   for (size_t i = 0; i < heads.size(); ++i) {
@@ -82,10 +81,10 @@ void check_heads(const Packing& packing, const std::vector<wire::ArrayHead>& hea
   }
 }
 
-wire::ReceiveBuffers places_in(const Packing& packing, at::Tensor& payload_N) {
+ReceiveBuffers places_in(const lora::Packing& packing, at::Tensor& payload_N) {
   auto* bytes = static_cast<std::byte*>(payload_N.mutable_data_ptr());
   std::memcpy(bytes, packing.head.data(), packing.head.size());
-  wire::ReceiveBuffers places{.arrays = {}, .owner = std::make_shared<at::Tensor>(payload_N)};
+  ReceiveBuffers places{.arrays = {}, .owner = std::make_shared<at::Tensor>(payload_N)};
   for (const auto& array : packing.arrays)
     places.arrays.emplace_back(bytes + array.begin, static_cast<size_t>(array.bytes));
   return places;
@@ -95,8 +94,8 @@ wire::ReceiveBuffers places_in(const Packing& packing, at::Tensor& payload_N) {
 
 struct EnvelopePacker::Packed {
   at::Tensor payload_N;
-  Packing packing;
-  wire::Arrays arrays;
+  lora::Packing packing;
+  Arrays arrays;
 
   bool is(const at::Tensor& other_N) const {
     return payload_N.numel() == other_N.numel() &&
@@ -107,20 +106,19 @@ struct EnvelopePacker::Packed {
 const EnvelopePacker::Packed& EnvelopePacker::packed(const at::Tensor& payload_N, const std::string& kind) {
   for (const auto& known : known_)
     if (known->is(payload_N)) return *known;
-  auto packing = pack_payload(text_of(payload_N), concat("the payload of a ", kind));
+  auto packing = lora::pack_payload(text_of(payload_N), concat("the payload of a ", kind));
   auto arrays = arrays_of(packing, payload_N, chunk_bytes_);
   known_.push_back(std::make_shared<Packed>(Packed{payload_N, std::move(packing), std::move(arrays)}));
   return *known_.back();
 }
 
-wire::Content EnvelopePacker::content(const Envelope& envelope) {
-  wire::Config record{
-      {kVersion, kEnvelopeVersion}, {kRun, envelope.run}, {kKind, envelope.kind}, {kHeader, envelope.header}};
-  wire::Content content;
+Content EnvelopePacker::content(const Envelope& envelope) {
+  Config record{{kVersion, kEnvelopeVersion}, {kRun, envelope.run}, {kKind, envelope.kind}, {kHeader, envelope.header}};
+  Content content;
   const bool bare = !envelope.payload_N.defined() || envelope.payload_N.numel() == 0;
   if (!bare) {
     const auto& payload = packed(envelope.payload_N, envelope.kind);
-    record.set(kHead, wire::Bytes{payload.packing.head});
+    record.set(kHead, Bytes{payload.packing.head});
     record.set(kLayout, payload.packing.layout);
     content.add(kArrays, payload.arrays);
   }
@@ -134,7 +132,7 @@ struct IncomingEnvelope::State {
   Allocate allocate;
   Envelope envelope{};
 
-  wire::ReceiveBuffers place(const wire::Content& content) {
+  ReceiveBuffers place(const Content& content) {
     const auto& record = content.config(kRecord);
     envelope = envelope_in(record, from);
     if (!record.find(kHead)) {
@@ -142,7 +140,7 @@ struct IncomingEnvelope::State {
       consent(envelope, 0);
       return {};
     }
-    const auto packing = pack_payload(record.at<wire::Bytes>(kHead).data, from);
+    const auto packing = lora::pack_payload(record.at<Bytes>(kHead).data, from);
     EK_CHECK(packing.layout == record.at<std::string>(kLayout), kData, from,
              " sends a payload of another layout than it says");
     check_heads(packing, content.heads(), from);
@@ -155,8 +153,8 @@ struct IncomingEnvelope::State {
 IncomingEnvelope::IncomingEnvelope(std::string from, Consent consent, Allocate allocate)
     : state_(std::make_shared<State>(State{std::move(from), std::move(consent), std::move(allocate)})) {}
 
-wire::BufferAllocator IncomingEnvelope::allocator() {
-  return [state = state_](const wire::Content& content) { return state->place(content); };
+BufferAllocator IncomingEnvelope::allocator() {
+  return [state = state_](const Content& content) { return state->place(content); };
 }
 
 const Envelope& IncomingEnvelope::envelope() const {
@@ -164,4 +162,4 @@ const Envelope& IncomingEnvelope::envelope() const {
   return state_->envelope;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -14,7 +14,7 @@
 
 #include "flower/format/record_dict.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// The version of this format. Envelopes of another version are refused.
 inline constexpr int64_t kEnvelopeVersion = 1;
@@ -45,7 +45,7 @@ class EnvelopePacker {
   /// \param chunk_bytes size of the chunks that arrays are sent in
   explicit EnvelopePacker(size_t chunk_bytes = size_t{16} << 20) : chunk_bytes_(chunk_bytes) {}
   /// Returns the records of `envelope`. They share the payload's memory and keep it alive.
-  wire::Content content(const Envelope& envelope);
+  Content content(const Envelope& envelope);
 
  private:
   struct Packed;
@@ -68,7 +68,7 @@ class IncomingEnvelope {
   IncomingEnvelope(std::string from, Consent consent, Allocate allocate = {});
 
   /// Returns the allocator to pass to the transport. It keeps the state alive, also after this object is gone.
-  wire::BufferAllocator allocator();
+  BufferAllocator allocator();
   /// Returns the envelope. Call it only when the whole message has arrived. \throws kData when the message had no
   /// envelope
   const Envelope& envelope() const;
@@ -78,4 +78,4 @@ class IncomingEnvelope {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -13,7 +13,7 @@
 #include "flower/federation/node.h"
 #include "flower/federation/serve.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 /// What a node does to an envelope before it sends it.
@@ -21,11 +21,11 @@ using Edit = std::function<void(Envelope& envelope)>;
 
 class Federation : public testing::SmallRun {
  protected:
-  static RunRequest request(std::string_view method, const fs::path& out,
-                            std::initializer_list<std::string> more = {"threads=1"}) {
+  static fed::RunRequest request(std::string_view method, const fs::path& out,
+                                 std::initializer_list<std::string> more = {"threads=1"}) {
     const auto file = root() / "run.toml";
     write_file_atomic(file, testing::kSmallRun);
-    RunRequest request{.file = file, .settings = more, .out = out.string()};
+    fed::RunRequest request{.file = file, .settings = more, .out = out.string()};
     for (const auto& setting :
          {concat("model.path=\"", (root() / "model").string(), "\""), concat("method.name=\"", method, "\""),
           std::string("evaluate.tasks=[\"builtin:sizes\"]")})
@@ -35,11 +35,11 @@ class Federation : public testing::SmallRun {
 
   fs::path key(int64_t node) {
     const auto file = folder_.path() / concat("node-", node, ".pem");
-    if (!path_exists(file)) wire::make_key(file);
+    if (!path_exists(file)) make_key(file);
     return file;
   }
 
-  wire::NodeOptions link(int64_t node, int port) {
+  NodeOptions link(int64_t node, int port) {
     return {.server = {.host = "127.0.0.1", .port = port, .insecure = true},
             .key_file = key(node),
             .heartbeat_s = 10,
@@ -56,7 +56,7 @@ class Federation : public testing::SmallRun {
     if (!edit) return run_node({.link = link(node, port), .client = client(node), .once = true});
     auto options = link(node, port);
     options.stop = [this] { return stop_ || over_; };
-    wire::NodeLink wire(options);
+    NodeLink wire(options);
     NodeClient own(client(node));
     wire.join();
     for (bool over = false; !over && !stop_ && !over_;) {
@@ -78,17 +78,17 @@ class Federation : public testing::SmallRun {
   }
 
   /// A run of three clients. \param edits  by node
-  ServedRun served(const RunRequest& request, const std::map<int64_t, Edit>& edits = {}, int64_t count = 3) {
+  ServedRun served(const fed::RunRequest& request, const std::map<int64_t, Edit>& edits = {}, int64_t count = 3) {
     std::vector<std::jthread> nodes;
     const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
       auto grid = std::make_unique<CoordinatorGrid>(
-          wire::CoordinatorOptions{.port = 0, .insecure = true, .open = true, .folder = folder});
+          CoordinatorOptions{.port = 0, .insecure = true, .open = true, .folder = folder});
       for (int64_t node = 0; node < count; ++node)
         nodes.emplace_back([this, node, port = grid->port(), edit = edits.contains(node) ? edits.at(node) : Edit{}] {
           try {
             while (!edit && !admitted_() && !stop_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
             play(node, port, edit);
-          } catch (const wire::Stopped&) {
+          } catch (const Stopped&) {
             EXPECT_TRUE(over_) << "node " << node;
           } catch (const std::exception& error) {
             ADD_FAILURE() << "node " << node << ": " << error.what();
@@ -106,15 +106,15 @@ class Federation : public testing::SmallRun {
     }
   }
 
-  static std::vector<TaskScore> local(const RunRequest& request) {
-    auto run = begin_run(request);
-    return complete_run(run.experiment.server, run.experiment.fabric, run.folder);
+  static std::vector<scoring::TaskScore> local(const fed::RunRequest& request) {
+    auto run = fed::begin_run(request);
+    return fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder);
   }
 
-  static std::vector<RoundRecord> rounds(const fs::path& folder) {
-    std::vector<RoundRecord> records;
-    const auto lines = read_rounds(folder);
-    for (const auto& line : lines.whole().lines) records.push_back(record::read<RoundRecord>(line.view()));
+  static std::vector<fed::RoundRecord> rounds(const fs::path& folder) {
+    std::vector<fed::RoundRecord> records;
+    const auto lines = fed::read_rounds(folder);
+    for (const auto& line : lines.whole().lines) records.push_back(record::read<fed::RoundRecord>(line.view()));
     return records;
   }
 
@@ -135,19 +135,19 @@ class Federation : public testing::SmallRun {
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
 
 TEST(Offer, NamesNoFileOfTheServer) {
-  auto config = ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
+  auto config = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
   config.model.path = "/srv/secret/model";
   config.data.path = "/srv/secret/data";
   config.data.files.train = {"/srv/secret/a.jsonl", "/srv/secret/*.json"};
   config.data.files.test = {"/srv/secret/b.jsonl"};
   config.output.dir = "/srv/secret/run";
   config.evaluate.bert_score.encoder = "/srv/secret/encoder";
-  config.data.form = PromptTemplate::kChat;
+  config.data.form = data::PromptTemplate::kChat;
   config.lora.init = "/srv/secret/adapter";
   config.data.chat_template = "/srv/secret/template.jinja";
   const auto text = offered_text(config);
   EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
-  const auto read = ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
+  const auto read = fed::ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
   EXPECT_EQ(read.lora.init, kAdapterAtServer);
   EXPECT_EQ(read.data.chat_template, kTemplateInOffer);
   EXPECT_EQ(read.model.path, kModelAtServer);
@@ -157,11 +157,11 @@ TEST(Offer, NamesNoFileOfTheServer) {
 }
 
 TEST(Offer, NamesNoFileOfTheServersSets) {
-  auto config = ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
+  auto config = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
   config.data.files.sets["talk"].train = {"/srv/secret/a.jsonl"};
   const auto text = offered_text(config);
   EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
-  const auto read = ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
+  const auto read = fed::ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
   EXPECT_EQ(read.data.files.sets.at("talk").train, std::vector<std::string>{std::string(kRowsAtServer)});
   EXPECT_TRUE(read.data.files.sets.at("talk").test.empty());
 }
@@ -182,14 +182,14 @@ INSTANTIATE_TEST_SUITE_P(Methods, FederationOf, ::testing::Values("ub-smoe", "fl
                          });
 
 /// The first value of the first tensor of that part of a payload, changed.
-void change_upload(Envelope& envelope, const std::function<void(Payload&)>& change) {
+void change_upload(Envelope& envelope, const std::function<void(lora::Payload&)>& change) {
   if (envelope.kind != kReplyEnvelope) return;
-  auto payload = received(decode(envelope.payload_N, "a test"));
+  auto payload = lora::received(lora::decode(envelope.payload_N, "a test"));
   for (auto& [name, f] : payload.adapters)
     for (auto* tensor : {&f.a, &f.b})
       if (tensor->defined()) *tensor = tensor->clone();
   change(payload);
-  envelope.payload_N = encode(payload, TransportDtype::kFloat32, {}).bytes;
+  envelope.payload_N = lora::encode(payload, lora::TransportDtype::kFloat32, {}).bytes;
 }
 
 struct Lie {
@@ -203,40 +203,42 @@ const std::vector<Lie>& lies() {
   static const std::vector<Lie> all = {
       {"NotANumber",
        [](Envelope& envelope) {
-         change_upload(envelope, [](Payload& p) { p.adapters.begin()->second.a.fill_(std::nan("")); });
+         change_upload(envelope, [](lora::Payload& p) { p.adapters.begin()->second.a.fill_(std::nan("")); });
        },
        "not finite"},
       {"AHigherRank",
        [](Envelope& envelope) {
-         change_upload(envelope, [](Payload& p) {
+         change_upload(envelope, [](lora::Payload& p) {
            auto& f = p.adapters.begin()->second;
            f.a = at::cat({f.a, f.a}, -2), f.b = at::cat({f.b, f.b}, -1);
          });
        },
        "is of rank"},
       {"ASiteLess",
-       [](Envelope& envelope) { change_upload(envelope, [](Payload& p) { p.adapters.erase(p.adapters.begin()); }); },
+       [](Envelope& envelope) {
+         change_upload(envelope, [](lora::Payload& p) { p.adapters.erase(p.adapters.begin()); });
+       },
        "is missing"},
       {"ASiteMore",
        [](Envelope& envelope) {
          change_upload(envelope,
-                       [](Payload& p) { p.adapters["model.layers.9.mlp.gate"] = p.adapters.begin()->second; });
+                       [](lora::Payload& p) { p.adapters["model.layers.9.mlp.gate"] = p.adapters.begin()->second; });
        },
        "was not to be sent"},
       {"CountsThatDoNotAddUp",
        [](Envelope& envelope) {
-         change_upload(envelope, [](Payload& p) {
+         change_upload(envelope, [](lora::Payload& p) {
            for (auto& [name, tensor] : p.extras)
              if (name.ends_with(".counts")) tensor = tensor + 1;
          });
        },
        "were chosen"},
       {"ABaseOfItsOwn",
-       [](Envelope& envelope) { change_upload(envelope, [](Payload& p) { p.base_delta = p.adapters; }); },
+       [](Envelope& envelope) { change_upload(envelope, [](lora::Payload& p) { p.base_delta = p.adapters; }); },
        "the server's to make"},
       {"AnUpdateOfAnotherScale",
        [](Envelope& envelope) {
-         change_upload(envelope, [](Payload& p) {
+         change_upload(envelope, [](lora::Payload& p) {
            for (auto& [name, f] : p.adapters) f.b.mul_(1e6);
          });
        },
@@ -309,4 +311,4 @@ INSTANTIATE_TEST_SUITE_P(Lies, Liar, ::testing::Range(size_t{0}, lies().size()),
                          [](const auto& info) { return std::string(lies()[info.param].name); });
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

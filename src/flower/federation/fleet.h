@@ -13,7 +13,7 @@
 #include "flower/federation/grid.h"
 #include "flower/federation/roster.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// The server's requirements for clients, and its time limits.
 struct FleetTerms {
@@ -29,10 +29,10 @@ struct Joining {
   /// Makes the offer for a client.
   std::function<Offer(int64_t client)> offer;
   /// Returns the client that a new node becomes, not one of `taken`; nothing if the node gets no client.
-  std::function<std::optional<int64_t>(const wire::NodeInfo& node, const std::set<int64_t>& taken)> client_of;
+  std::function<std::optional<int64_t>(const NodeInfo& node, const std::set<int64_t>& taken)> client_of;
   std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
-  std::map<std::string, AnswerKind> client_tasks{};
+  std::map<std::string, scoring::AnswerKind> client_tasks{};
   int64_t test_limit = 0;  ///< test rows per task, over all clients; 0: all
   uint64_t seed = 42;      ///< seed for drawing `test_limit` rows
 };
@@ -73,4 +73,4 @@ struct Fleet {
   std::function<void(const SessionReport& report)> on_report{};
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

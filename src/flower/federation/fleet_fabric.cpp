@@ -10,7 +10,7 @@
 #include "fed/exchange/merged_score.h"
 #include "flower/federation/sessions.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -47,11 +47,11 @@ class Gathering {
     }
   }
 
-  void on_reply(const wire::Arrival& arrival) {
+  void on_reply(const Arrival& arrival) {
     auto found = asked_.extract(arrival.message_id);
     if (found.empty()) return;
     const auto& asked = found.mapped();
-    if (arrival.kind != wire::Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
+    if (arrival.kind != Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
     try {
       add(asked, asked.incoming.envelope());
     } catch (const Error& error) {
@@ -61,17 +61,17 @@ class Gathering {
 
  private:
   struct Asked {
-    wire::NodeInfo node;
+    NodeInfo node;
     int64_t client;
     IncomingEnvelope incoming;
   };
 
-  void pass_over(const wire::NodeInfo& node, std::string_view why) {
-    log::warning("[serve] ", node.name, " does not join: ", shown(why, wire::kMostReason));
+  void pass_over(const NodeInfo& node, std::string_view why) {
+    log::warning("[serve] ", node.name, " does not join: ", shown(why, kMostReason));
     ask_again_[node.id] = Clock::now() + kAskAgain;
   }
 
-  bool is_asked(const wire::NodeInfo& node) const {
+  bool is_asked(const NodeInfo& node) const {
     return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node.id; });
   }
   /// Clients that have a node, or an offer for one under way.
@@ -82,7 +82,7 @@ class Gathering {
     return clients;
   }
 
-  void ask(const wire::NodeInfo& node, int64_t client) {
+  void ask(const NodeInfo& node, int64_t client) {
     IncomingEnvelope incoming(node.name, no_payload);
     const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
     auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
@@ -129,10 +129,10 @@ void FleetFabric::gather(int64_t clients) {
   }
 }
 
-void FleetFabric::hand_out(const EncodedPayload& adapter) {
+void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
   std::set<int64_t> without;
   for (const auto& [client, member] : fleet_.roster.members()) without.insert(client);
-  Exchange nothing;
+  fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
   for (const int64_t client : without)
@@ -143,32 +143,32 @@ void FleetFabric::hand_out(const EncodedPayload& adapter) {
                  " has not taken the final adapter: copy it from the run folder (adapter/)");
 }
 
-bool FleetFabric::share(const ServerState& state) {
+bool FleetFabric::share(const methods::ServerState& state) {
   if (on_round_) on_round_(state.round);
   return false;
 }
 
 void FleetFabric::part() {
-  Exchange nothing;
+  fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
   for (const auto& [client, member] : fleet_.roster.members()) sessions.send_shutdown({.id = client});
   sessions.run();
   const auto end = Clock::now() + kSignOff;
-  const auto online = [](const wire::NodeInfo& node) { return node.online; };
+  const auto online = [](const NodeInfo& node) { return node.online; };
   for (auto nodes = fleet_.grid.nodes(); std::any_of(nodes.begin(), nodes.end(), online) && Clock::now() < end;
        nodes = fleet_.grid.nodes())
     fleet_.grid.wait(Clock::now() + kLook);
 }
 
-void FleetFabric::announce(std::span<const ClientProfile> clients, const StateUpdate& news) {
+void FleetFabric::announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) {
   if (news.whole) {
     fleet_.has_shared_state = news.payload.size() > 0;
     fleet_.informed.clear();
   }
   if (evaluator_) evaluator_->announce(clients, news);
   if (news.whole || news.payload.size() == 0) return;
-  Exchange nothing;
+  fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
   for (const auto& client : clients)
@@ -176,21 +176,21 @@ void FleetFabric::announce(std::span<const ClientProfile> clients, const StateUp
   sessions.run();
 }
 
-void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
-  std::map<int64_t, Task> asked;
-  Exchange checked = exchange;
+void FleetFabric::exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) {
+  std::map<int64_t, fed::Task> asked;
+  fed::Exchange checked = exchange;
   if (!exchange.check) {
-    checked.task_of = [&](const ClientProfile& client) { return asked[client.id] = exchange.task_of(client); };
-    checked.check = [&](const ClientProfile& client, const Reply& reply) {
+    checked.task_of = [&](const methods::ClientProfile& client) { return asked[client.id] = exchange.task_of(client); };
+    checked.check = [&](const methods::ClientProfile& client, const fed::Reply& reply) {
       check_answer(asked.at(client.id), reply);
       return 0.0;
     };
   }
   Sessions sessions(fleet_, checked);
   for (const auto& client : clients) {
-    EK_CHECK(client.id != kPooledData, kConfig,
+    EK_CHECK(client.id != fed::kPooledData, kConfig,
              "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
-    if (client.id != kEvaluator) {
+    if (client.id != fed::kEvaluator) {
       sessions.begin(client);
       continue;
     }
@@ -199,40 +199,41 @@ void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchang
   sessions.run();
 }
 
-void FleetFabric::check_answer(const Task& asked, const Reply& reply) const {
-  const auto* ask = std::get_if<Score>(&asked.ask);
+void FleetFabric::check_answer(const fed::Task& asked, const fed::Reply& reply) const {
+  const auto* ask = std::get_if<fed::Score>(&asked.ask);
   if (!ask) return;
   const auto kind = fleet_.joining.client_tasks.find(ask->task);
   EK_CHECK(kind != fleet_.joining.client_tasks.end(), kInternal, ask->task, " is no task of clients");
   int64_t rows = fleet_.roster.members().at(reply.client).test_rows;
   if (fleet_.joining.test_limit > 0) rows = std::min(rows, fleet_.joining.test_limit);
   if (!ask->rows.empty()) rows = static_cast<int64_t>(ask->rows.size());
-  check_score(report_of<Scored>(reply), asked, kind->second, rows);
+  fed::check_score(fed::report_of<fed::Scored>(reply), asked, kind->second, rows);
 }
 
 /// By the clients whose rows it is about, else by the evaluator of this process.
-void FleetFabric::score(const Task& task, const Exchange& exchange) {
-  if (fleet_.joining.client_tasks.contains(std::get<Score>(task.ask).task)) return score_by_clients(task, exchange);
+void FleetFabric::score(const fed::Task& task, const fed::Exchange& exchange) {
+  if (fleet_.joining.client_tasks.contains(std::get<fed::Score>(task.ask).task))
+    return score_by_clients(task, exchange);
   EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
   auto made = exchange;
-  made.task_of = [&](const ClientProfile&) { return task; };
+  made.task_of = [&](const methods::ClientProfile&) { return task; };
   evaluator_->exchange(std::span(&task.client, 1), made);
 }
 
 /// Of whoever replies; nothing where nobody does.
-void FleetFabric::score_by_clients(const Task& task, const Exchange& exchange) {
+void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& exchange) {
   const auto shares = shares_of(task);
-  std::map<int64_t, Scored> replies;  // by client: sums do not depend on who is first
+  std::map<int64_t, fed::Scored> replies;  // by client: sums do not depend on who is first
   std::set<int64_t> missing;
-  Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
-                 .on_reply = [&](Reply reply) { replies[reply.client] = report_of<Scored>(reply); },
-                 .on_progress = exchange.on_progress,
-                 .full_sync = exchange.full_sync,
-                 .check =
-                     [&](const ClientProfile& client, const Reply& reply) {
-                       check_answer(shares.at(client.id), reply);
-                       return 0.0;
-                     }};
+  fed::Exchange asked{.task_of = [&](const methods::ClientProfile& client) { return shares.at(client.id); },
+                      .on_reply = [&](fed::Reply reply) { replies[reply.client] = fed::report_of<fed::Scored>(reply); },
+                      .on_progress = exchange.on_progress,
+                      .full_sync = exchange.full_sync,
+                      .check =
+                          [&](const methods::ClientProfile& client, const fed::Reply& reply) {
+                            check_answer(shares.at(client.id), reply);
+                            return 0.0;
+                          }};
   if (exchange.on_loss)
     asked.on_loss = [&](int64_t client, const std::string& why) {
       missing.insert(client);
@@ -242,31 +243,31 @@ void FleetFabric::score_by_clients(const Task& task, const Exchange& exchange) {
   for (const auto& [id, share] : shares) sessions.begin(share.client);
   sessions.run();
   if (replies.empty()) return;
-  std::vector<Scored> parts;
+  std::vector<fed::Scored> parts;
   for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
-  auto all = merged(parts);
+  auto all = fed::merged(parts);
   all.score.missing_clients.assign(missing.begin(), missing.end());
   exchange.on_reply({.client = task.client.id, .report = std::move(all)});
 }
 
-std::map<int64_t, Task> FleetFabric::shares_of(const Task& task) const {
+std::map<int64_t, fed::Task> FleetFabric::shares_of(const fed::Task& task) const {
   std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
   for (const auto& [id, member] : fleet_.roster.members())
     for (int64_t row = 0; row < member.test_rows; ++row) rows.emplace_back(id, row);
   EK_CHECK(!rows.empty(), kData,
            "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
            "--test, or the config held_out");
-  std::map<int64_t, Task> shares;
+  std::map<int64_t, fed::Task> shares;
   for (const int64_t i :
-       kept_test_rows(static_cast<int64_t>(rows.size()), fleet_.joining.test_limit, fleet_.joining.seed)) {
+       data::kept_test_rows(static_cast<int64_t>(rows.size()), fleet_.joining.test_limit, fleet_.joining.seed)) {
     const auto [id, row] = rows[static_cast<size_t>(i)];
     auto& share = shares.try_emplace(id, task).first->second;
     share.client.id = id;
-    auto& ask = std::get<Score>(share.ask);
+    auto& ask = std::get<fed::Score>(share.ask);
     ask.own_rows = true;
     ask.rows.push_back(row);
   }
   return shares;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

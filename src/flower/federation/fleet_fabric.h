@@ -12,10 +12,10 @@
 #include "flower/federation/envelope.h"
 #include "flower/federation/fleet.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// Exchanges messages with the nodes of a run. Threads: one.
-class FleetFabric : public Fabric {
+class FleetFabric : public fed::Fabric {
  public:
   /// Grid and roster are borrowed. \param folder holds arriving payloads; its files are deleted with the process
   FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
@@ -23,17 +23,17 @@ class FleetFabric : public Fabric {
 
   /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes. \param
   /// evaluator answers for kEvaluator, borrowed; null: tasks for the evaluator fail with kConfig
-  void serve(Joining joining, const FleetTerms& terms, Fabric* evaluator);
+  void serve(Joining joining, const FleetTerms& terms, fed::Fabric* evaluator);
 
   /// Sends offers to new nodes and returns when `clients` clients have a node.
   void gather(int64_t clients);
 
-  void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
-  void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
+  void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
+  void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
 
   /// Sends the run's final adapter to every node. It waits for nodes that are online. Nodes that stay away for a few
   /// seconds are named in a warning. \param adapter encoded, from whole_adapter()
-  void hand_out(const EncodedPayload& adapter);
+  void hand_out(const lora::EncodedPayload& adapter);
   /// Reports the end of the run to all nodes. Nodes that stay away for a few seconds are skipped.
   void part();
 
@@ -46,21 +46,21 @@ class FleetFabric : public Fabric {
   /// commit
   void on_round(std::function<void(int64_t rounds)> on_round) { on_round_ = std::move(on_round); }
   /// Sends nothing: nodes receive the shared state by announce().
-  bool share(const ServerState& state) override;
+  bool share(const methods::ServerState& state) override;
 
  private:
-  void score(const Task& task, const Exchange& exchange);
-  void score_by_clients(const Task& task, const Exchange& exchange);
+  void score(const fed::Task& task, const fed::Exchange& exchange);
+  void score_by_clients(const fed::Task& task, const fed::Exchange& exchange);
   /// Validates a reply to a scoring task; replies to other tasks pass. \throws kData for a score that is impossible for
   /// `asked`
-  void check_answer(const Task& asked, const Reply& reply) const;
+  void check_answer(const fed::Task& asked, const fed::Reply& reply) const;
   /// Splits a scoring task over the clients that have test rows. Returns the task of each, by client. \throws kData
   /// when no client has test rows
-  std::map<int64_t, Task> shares_of(const Task& task) const;
+  std::map<int64_t, fed::Task> shares_of(const fed::Task& task) const;
 
   Fleet fleet_;
-  Fabric* evaluator_ = nullptr;
+  fed::Fabric* evaluator_ = nullptr;
   std::function<void(int64_t rounds)> on_round_{};
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -5,7 +5,7 @@
 
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 void write_head(std::ostream& out, std::string_view name, std::string_view help, std::string_view kind) {
@@ -82,4 +82,4 @@ std::string prometheus_text(const FleetStatus& status) {
   return out.str();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -9,7 +9,7 @@
 #include "flower/federation/fleet.h"
 #include "flower/federation/roster.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// Counts observations in buckets with fixed upper limits, as a Prometheus histogram.
 class SecondsHistogram {
@@ -45,4 +45,4 @@ inline constexpr size_t kMostLabelledClients = 100;
 /// Formats `status`. Of more than kMostLabelledClients clients the ones with the lowest ids have lines.
 std::string prometheus_text(const FleetStatus& status);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

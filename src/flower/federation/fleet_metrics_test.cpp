@@ -7,7 +7,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 TEST(FleetMetrics, BucketsCountWhatIsAtMostTheirLimit) {
@@ -44,4 +44,4 @@ TEST(FleetMetrics, AtMostAHundredClientsHaveLines) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

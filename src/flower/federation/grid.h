@@ -11,19 +11,19 @@
 
 #include "flower/server/coordinator.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// Sends messages to nodes and collects their replies. Threads: one caller at a time.
 class Grid {
  public:
   virtual ~Grid() = default;
   /// Returns the nodes that may be addressed.
-  virtual std::vector<wire::NodeInfo> nodes() = 0;
+  virtual std::vector<NodeInfo> nodes() = 0;
   /// Sends `content` to a node and returns the message's id. send(), wait() and forget() have the contract of the
-  /// functions of wire::Coordinator with these names.
-  virtual std::string send(uint64_t node, const wire::Content& content, wire::SendOptions options) = 0;
+  /// functions of Coordinator with these names.
+  virtual std::string send(uint64_t node, const Content& content, SendOptions options) = 0;
   /// Returns the next result of a message, or nothing when `deadline` has passed.
-  virtual std::optional<wire::Arrival> wait(std::chrono::steady_clock::time_point deadline) = 0;
+  virtual std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline) = 0;
   /// Gives a message up: its reply is discarded.
   virtual void forget(const std::string& message_id) = 0;
   /// Reports that the run ended well, to the program that started the server. \param folder the run folder
@@ -32,4 +32,4 @@ class Grid {
   virtual void failed(const std::string& /*why*/) {}
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -6,7 +6,7 @@
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 constexpr const char* kWaits = "; this node does not join that run and waits: it is asked again every half minute";
@@ -30,17 +30,17 @@ class Node {
   }
 
  private:
-  void take(const wire::Instruction& instruction) {
+  void take(const Instruction& instruction) {
     try {
       answer(instruction);
-    } catch (const wire::RunOver&) {
+    } catch (const RunOver&) {
       log::info("[node] the server does not wait for that any more");
     } catch (const Error& error) {
       log::warning("[node] ", error.what());
     }
   }
 
-  void answer(const wire::Instruction& instruction) {
+  void answer(const Instruction& instruction) {
     IncomingEnvelope incoming("the server",
                               [this](const Envelope& envelope, int64_t bytes) { client_.consent(envelope, bytes); });
     link_.receive(instruction, incoming.allocator());
@@ -52,11 +52,11 @@ class Node {
   }
 
   /// Returns nothing if the client refuses; the server was told the reason then.
-  std::optional<Envelope> answer_of(const wire::Instruction& instruction, const Envelope& envelope) {
+  std::optional<Envelope> answer_of(const Instruction& instruction, const Envelope& envelope) {
     try {
       return client_.answer(envelope);
     } catch (const Error& error) {
-      link_.refuse(instruction, wire::ErrorCode::kRaised, error.what());
+      link_.refuse(instruction, ErrorCode::kRaised, error.what());
       const bool offered = envelope.kind == kOfferEnvelope;
       if (offered && once_) return end_by_refusal();
       log::warning("[node] ", error.what(), offered ? kWaits : "");
@@ -71,7 +71,7 @@ class Node {
     return std::nullopt;
   }
 
-  wire::NodeLink link_;
+  NodeLink link_;
   NodeClient client_;
   bool once_, over_ = false;
   std::exception_ptr refusal_;
@@ -82,9 +82,9 @@ class Node {
 void run_node(const NodeProgram& program) {
   try {
     Node(program).run();
-  } catch (const wire::Stopped&) {
+  } catch (const Stopped&) {
     log::info("[node] stopped");
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

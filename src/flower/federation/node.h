@@ -5,11 +5,11 @@
 #include "flower/federation/node_client.h"
 #include "flower/node/node_link.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// The options of run_node().
 struct NodeProgram {
-  wire::NodeOptions link;
+  NodeOptions link;
   NodeClientOptions client;
   bool once = false;  ///< true: leave when the first run in which the node took part is over
 };
@@ -19,4 +19,4 @@ struct NodeProgram {
 /// offered run
 void run_node(const NodeProgram& program);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

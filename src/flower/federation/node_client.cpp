@@ -16,7 +16,7 @@
 #include "fed/store/run_request.h"
 #include "lora/peft.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 /// \param text  an envelope's header, which the view refers to
@@ -33,9 +33,9 @@ bool is_name(std::string_view run) {
 
 /// A server's config may name no file of this machine: what is dealt out is generated, or lies in a folder that the
 /// node itself names.
-void check_dealt_rows(const ExperimentConfig& config, const NodeClientOptions& options) {
+void check_dealt_rows(const fed::ExperimentConfig& config, const NodeClientOptions& options) {
   for (const auto& name : config.data.task) {
-    const auto& family = find_task_family(name);
+    const auto& family = data::find_task_family(name);
     EK_CHECK(family.generates || family.in_folder, kConfig, "the run's rows are files that its config names (", name,
              "), and a node reads none but its own: every [[clients.client]] has to bring `data`");
     EK_CHECK(family.generates || !options.data.empty(), kConfig, "the run deals out rows of ", name,
@@ -44,7 +44,7 @@ void check_dealt_rows(const ExperimentConfig& config, const NodeClientOptions& o
 }
 
 /// The site's own rows in the place of those that the server knows of, or the folder of those that are dealt out.
-void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions& options) {
+void put_rows(fed::ExperimentConfig& config, int64_t client, const NodeClientOptions& options) {
   auto& clients = config.clients.client;
   if (!config.clients.own_rows()) {
     check_dealt_rows(config, options);
@@ -56,12 +56,12 @@ void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions&
   EK_CHECK(!options.data.empty(), kConfig, "in this run every client brings rows of its own: --data is missing");
   for (auto& one : clients) one.data.clear(), one.test.clear();
   auto& own = clients.at(static_cast<size_t>(client));
-  own.data = with_files_of_folders(options.data);
-  own.test = with_files_of_folders(options.test);
+  own.data = data::with_files_of_folders(options.data);
+  own.test = data::with_files_of_folders(options.test);
 }
 
 /// Whether the model's own template is that text.
-bool has_template(const Tokenizer& tokenizer, std::string_view text) {
+bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   try {
     return tokenizer.chat_template().source() == text;
   } catch (const Error&) {  // it has none, or one that cannot be read
@@ -71,15 +71,15 @@ bool has_template(const Tokenizer& tokenizer, std::string_view text) {
 
 /// The server's template as a file of this machine, which the config then names; where the run takes the model's own
 /// and this model has the same, that one.
-void put_template(ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
+void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
   auto& file = config.data.chat_template;
   const bool brought = !offer.chat_template.empty();
   EK_CHECK(brought || file.empty(), kConfig, "the server's run has a chat template of its own, which its offer does ",
            "not bring: it is of an older version");
   if (!brought) return;
-  EK_CHECK(config.data.form == PromptTemplate::kChat && (file.empty() || file == kTemplateInOffer), kData,
+  EK_CHECK(config.data.form == data::PromptTemplate::kChat && (file.empty() || file == kTemplateInOffer), kData,
            "the server's offer: a chat template that its config does not ask for");
-  const auto tokenizer = Tokenizer::of_model(resolve_model_path(options.model));
+  const auto tokenizer = tokenizer::Tokenizer::of_model(models::resolve_model_path(options.model));
   EK_CHECK(named_tokens_digest(tokenizer) == offer.named_tokens, kConfig, "the model in ", options.model,
            " names other special tokens (tokenizer_config.json, special_tokens_map.json) than the server's: its chat ",
            "template would write another text");
@@ -92,8 +92,8 @@ void put_template(ExperimentConfig& config, const Offer& offer, const NodeClient
 }
 
 /// The server's config as this machine runs it.
-ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
-  auto config = ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
+fed::ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
+  auto config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
   EK_CHECK(offer.client < config.clients.count, kData, "the server's offer: client ", offer.client, " of ",
            config.clients.count);
   config.model.path = options.model;
@@ -109,25 +109,25 @@ ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& option
 }
 
 /// In the mean of its rows.
-int64_t round_tokens(const LocalTraining& training, const std::vector<Example>& rows) {
+int64_t round_tokens(const train::LocalTraining& training, const std::vector<data::Example>& rows) {
   size_t tokens = 0;
   for (const auto& row : rows) tokens += row.ids.size();
   const auto count = static_cast<int64_t>(rows.size());
-  const int64_t passes = local_steps(training, count) * training.batch_size * training.accumulation;
+  const int64_t passes = train::local_steps(training, count) * training.batch_size * training.accumulation;
   return static_cast<int64_t>(tokens) * passes / std::max<int64_t>(1, count);
 }
 
 /// Gives the client the largest budget at which this machine is done with a round in `seconds`, or half of the round's
 /// deadline; the smallest that was measured where it is never done.
-void propose_budget(Experiment& e, int64_t client, double seconds) {
+void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   constexpr double kMeasure_s = 2;  // of training, per K
   auto& server = e.server;
   EK_CHECK(server.model.num_experts > 0 && !server.config.method.entry().takes_unequal_ranks(), kConfig,
            "--budget auto measures what experts cost; method ", server.config.method.name, " on this model has ",
            server.model.num_experts, " of them and makes clients differ otherwise");
   if (const double deadline = server.config.clients.deadline; deadline > 0) seconds = std::min(seconds, deadline / 2);
-  const auto top_ks = measured_top_ks(e);
-  const auto profile = measured_profile(e, top_ks, kMeasure_s);
+  const auto top_ks = fed::measured_top_ks(e);
+  const auto profile = fed::measured_profile(e, top_ks, kMeasure_s);
   const auto tokens = round_tokens(server.config.train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
   int64_t best = top_ks.front();
   for (size_t i = 0; i < top_ks.size(); ++i)
@@ -138,7 +138,7 @@ void propose_budget(Experiment& e, int64_t client, double seconds) {
   std::vector<size_t> examples;
   for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
   server.config = with_budget(std::move(server.config), client, budget);
-  server.clients = e.fabric.clients = make_clients(server.config, server.model, examples);
+  server.clients = e.fabric.clients = fed::make_clients(server.config, server.model, examples);
 }
 
 /// Whether a key says how models are trained, and not where files are or who takes part.
@@ -148,25 +148,25 @@ bool is_agreed_on(std::string_view difference) {
   return std::none_of(kOwn.begin(), kOwn.end(), [&](auto own) { return difference.starts_with(own); });
 }
 
-void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
+void require_same(const fs::path& agreed, const fed::ExperimentConfig& offered) {
   if (agreed.empty()) return;
-  auto changes = differences(resolved_like(agreed_config(agreed), offered), offered);
+  auto changes = fed::differences(fed::resolved_like(agreed_config(agreed), offered), offered);
   std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
 /// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
 /// read or scored
-int64_t own_test_rows(const Experiment& e, int64_t client) {
+int64_t own_test_rows(const fed::Experiment& e, int64_t client) {
   const auto& context = e.fabric.context;
   const auto& config = context.config;
   if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
   const auto rows = context.test_rows({.task = "files", .own_of = client});
-  check_task(*context.model, *rows, context.evaluation());
+  scoring::check_task(*context.model, *rows, context.evaluation());
   return static_cast<int64_t>(rows->rows().size());
 }
 
-void require_same_base(const Offer& offer, const Experiment& e) {
+void require_same_base(const Offer& offer, const fed::Experiment& e) {
   const auto& folder = e.server.model_folder;
   EK_CHECK(offer.sites == sites_digest(e.server.sites), kConfig, "the model in ", folder.string(),
            " has other adapted weights than the server's");
@@ -175,25 +175,25 @@ void require_same_base(const Offer& offer, const Experiment& e) {
 }
 
 struct OwnExperiment {
-  Experiment experiment;
+  fed::Experiment experiment;
   int64_t test_rows;
 };
 
 /// What is wrong with the base or with rows is said before the weights are loaded.
-OwnExperiment experiment_for(const Offer& offer, ExperimentConfig config) {
+OwnExperiment experiment_for(const Offer& offer, fed::ExperimentConfig config) {
   int64_t rows = 0;
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain, [&](const Experiment& e) {
+  auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kTrain, [&](const fed::Experiment& e) {
     require_same_base(offer, e);
     rows = own_test_rows(e, offer.client);
-    if (e.server.config.clients.own_rows()) warn_of_contamination(e);
+    if (e.server.config.clients.own_rows()) fed::warn_of_contamination(e);
   });
   return {std::move(experiment), rows};
 }
 
 }  // namespace
 
-ExperimentConfig agreed_config(const fs::path& file) {
-  auto config = RunRequest{.file = file}.config();
+fed::ExperimentConfig agreed_config(const fs::path& file) {
+  auto config = fed::RunRequest{.file = file}.config();
   const auto of_chat = expand_data_path(config.data.chat_template, "data.chat_template");
   EK_CHECK(of_chat.empty() || is_file(of_chat), kIo, file.string(), ": data.chat_template is ", of_chat.string(),
            ", which is not there");
@@ -202,24 +202,24 @@ ExperimentConfig agreed_config(const fs::path& file) {
 
 struct NodeClient::Agreement {
   Offer offer;
-  Experiment experiment;
-  ClientProfile self;
-  DownloadTerms terms;
+  fed::Experiment experiment;
+  methods::ClientProfile self;
+  fed::DownloadTerms terms;
   NodeMemory memory;
 
   /// What the final adapter can be: all that the base gained, and the factors of the largest rank.
-  DownloadTerms adapter_terms() const {
+  fed::DownloadTerms adapter_terms() const {
     const auto& server = experiment.server;
-    auto most = news_terms(server, server.config.train.rounds);
+    auto most = fed::news_terms(server, server.config.train.rounds);
     most.rank = most.delta_rank + server.max_rank();
     for (const auto& [name, site] : server.sites)
       most.values += std::max<int64_t>(site.experts, 1) * most.rank * (site.in + site.out);
     return most;
   }
-  DownloadTerms terms_of(std::string_view kind) const {
+  fed::DownloadTerms terms_of(std::string_view kind) const {
     const auto& server = experiment.server;
     if (kind == kAdapterEnvelope) return adapter_terms();
-    return kind == kUpdateEnvelope ? news_terms(server, server.config.train.rounds) : terms;
+    return kind == kUpdateEnvelope ? fed::news_terms(server, server.config.train.rounds) : terms;
   }
   /// More than such an envelope needs.
   int64_t most_bytes(std::string_view kind) const {
@@ -254,12 +254,12 @@ Envelope NodeClient::answer(const Envelope& envelope) {
 
 Envelope NodeClient::keep(const Envelope& envelope) {
   const auto& server = agreement_->experiment.server;
-  auto adapter = decode(envelope.payload_N, "the final adapter");
-  check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
+  auto adapter = lora::decode(envelope.payload_N, "the final adapter");
+  fed::check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
   if (!options_.adapters.empty()) {
     const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
-    const auto factors = received(std::move(adapter)).adapters;
-    save_joined_peft_adapter(folder, Joined({}, factors), server.sites, server.model_folder.string());
+    const auto factors = lora::received(std::move(adapter)).adapters;
+    lora::save_joined_peft_adapter(folder, lora::Joined({}, factors), server.sites, server.model_folder.string());
     log::info("[node] the final adapter is in ", folder.string());
   }
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
@@ -280,12 +280,12 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   auto config = node_config(offer, options_);
   require_same(options_.agreed, config);
-  compute_on(config.model, options_.device);
+  fed::compute_on(config.model, options_.device);
   agreement_.reset();  // its base goes before another comes
   auto [experiment, test_rows] = experiment_for(offer, std::move(config));
   if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
-  const auto terms = download_terms(experiment.server, self);
+  const auto terms = fed::download_terms(experiment.server, self);
   if (options_.on_agreement) options_.on_agreement(upload_summary(experiment.server, self));
   agreement_ = std::make_shared<Agreement>(
       Agreement{offer, std::move(experiment), self, terms, NodeMemory(options_.folder, offer.run)});
@@ -298,20 +298,21 @@ Envelope NodeClient::consider(const Envelope& envelope) {
 }
 
 Envelope NodeClient::on_reply(const Envelope& envelope) {
-  const auto news = std::get<StateUpdate>(from_parts(envelope.header, envelope.payload_N, "news"));
+  const auto news = std::get<fed::StateUpdate>(fed::from_parts(envelope.header, envelope.payload_N, "news"));
   const auto& server = agreement_->experiment.server;
   if (news.payload.size() > 0)
-    check_download(decode(news.payload.bytes, "news"), server.sites, news_terms(server, news.round), "news");
+    fed::check_download(lora::decode(news.payload.bytes, "news"), server.sites, fed::news_terms(server, news.round),
+                        "news");
   agreement_->experiment.fabric.announce({}, news);
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
-void NodeClient::require_agreed(const Task& task) const {
+void NodeClient::require_agreed(const fed::Task& task) const {
   const auto& [offer, experiment, self, terms, memory] = *agreement_;
   const auto& asked = task.client;
   const auto& server = experiment.server;
   EK_CHECK(asked.id == self.id, kData, "a task for client ", asked.id, ", this is client ", self.id);
-  if (const auto* sum = std::get_if<SumGradients>(&task.ask)) {
+  if (const auto* sum = std::get_if<fed::SumGradients>(&task.ask)) {
     for (const auto& site : sum->sites)
       EK_CHECK(server.config.method.entry().asks_gradients && server.sites.contains(site), kData,
                "asked for the gradient of ", shown(site), ", which was not agreed on");
@@ -319,7 +320,7 @@ void NodeClient::require_agreed(const Task& task) const {
   }
   EK_CHECK(asked.rank <= (asked.trains ? self.rank : server.max_rank()), kData, "a task of rank ", asked.rank,
            ", agreed on: up to ", self.rank);
-  const auto* score = std::get_if<Score>(&task.ask);
+  const auto* score = std::get_if<fed::Score>(&task.ask);
   const bool agreed = scores_clients_rows(server.config);
   EK_CHECK(!score || (agreed && score->own_rows && !score->predictions), kData, "asked to score ", shown(score->task),
            score->predictions ? " and to send its answers" : "",
@@ -330,22 +331,22 @@ void NodeClient::require_agreed(const Task& task) const {
 }
 
 Envelope NodeClient::work(const Envelope& envelope) {
-  const auto message = from_parts(envelope.header, envelope.payload_N, "a task");
-  const auto* task = std::get_if<Task>(&message);
+  const auto message = fed::from_parts(envelope.header, envelope.payload_N, "a task");
+  const auto* task = std::get_if<fed::Task>(&message);
   EK_CHECK(task, kData, "an envelope of kind task that holds none");
   require_agreed(*task);
   auto& fabric = agreement_->experiment.fabric;
-  const bool trains = std::holds_alternative<Train>(task->ask);
+  const bool trains = std::holds_alternative<fed::Train>(task->ask);
   if (trains)
-    check_download(decode(task->payload.bytes, "a task"), agreement_->experiment.server.sites, agreement_->terms,
-                   "a task");
+    fed::check_download(lora::decode(task->payload.bytes, "a task"), agreement_->experiment.server.sites,
+                        agreement_->terms, "a task");
   fabric.memories[task->client.id] = agreement_->memory.before(task->round);
   Envelope answer{envelope.run, kReplyEnvelope, {}};
-  fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const ClientProfile&) { return *task; },
+  fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const methods::ClientProfile&) { return *task; },
                                                 .on_reply =
-                                                    [&](const Reply& reply) {
-                                                      answer.header = header_of(reply);
-                                                      if (const auto* payload = encoded_payload(reply.upload))
+                                                    [&](const fed::Reply& reply) {
+                                                      answer.header = fed::header_of(reply);
+                                                      if (const auto* payload = fed::encoded_payload(reply.upload))
                                                         answer.payload_N = payload->bytes;
                                                       if (trains) agreement_->memory.propose(task->round, reply.memory);
                                                     },
@@ -353,4 +354,4 @@ Envelope NodeClient::work(const Envelope& envelope) {
   return answer;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

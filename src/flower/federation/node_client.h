@@ -15,7 +15,7 @@
 #include "flower/federation/envelope.h"
 #include "flower/federation/node_memory.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// The options of a node's client.
 struct NodeClientOptions {
@@ -32,12 +32,12 @@ struct NodeClientOptions {
   std::filesystem::path agreed{};    ///< a config file: offers with different training settings are refused
   /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
   std::function<void(const std::string& summary)> on_agreement{};
-  OnProgress on_progress{};  ///< may throw Interrupted
+  fed::OnProgress on_progress{};  ///< may throw Interrupted
 };
 
 /// Reads the config that a node agrees to (NodeClientOptions::agreed).
 /// \throws kIo, kConfig when it or its chat template cannot be read
-ExperimentConfig agreed_config(const std::filesystem::path& file);
+fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
 
 /// Answers envelopes of a server. Threads: one at a time.
 class NodeClient {
@@ -61,10 +61,10 @@ class NodeClient {
   Envelope work(const Envelope& envelope);
   Envelope keep(const Envelope& envelope);
   Envelope part(const Envelope& envelope);
-  void require_agreed(const Task& task) const;
+  void require_agreed(const fed::Task& task) const;
 
   NodeClientOptions options_;
   std::shared_ptr<Agreement> agreement_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -9,7 +9,7 @@
 #include "base/plain/sealed.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 /// The file next to a tensor file, with its length and SHA-256.
@@ -79,4 +79,4 @@ void NodeMemory::forget(std::map<int64_t, TensorMap>::iterator known) {
   known_.erase(known);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

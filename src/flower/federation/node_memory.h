@@ -14,7 +14,7 @@
 
 #include "base/format/safetensors.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// The private state of a client in one run. Threads: one.
 class NodeMemory {
@@ -40,4 +40,4 @@ class NodeMemory {
   std::optional<std::pair<int64_t, TensorMap>> proposed_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -7,7 +7,7 @@
 #include "base/plain/files.h"
 #include "base/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 TensorMap three_times(double value) { return {{"rescaler", at::full({3}, value)}}; }
@@ -63,4 +63,4 @@ TEST(NodeMemory, AFlippedBitIsFound) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -7,19 +7,19 @@
 #include "flower/format/flwr_message.h"
 #include "flower/format/record_lines.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
-OrderedJson refusal(const std::string& why, wire::ErrorCode code) {
+OrderedJson refusal(const std::string& why, ErrorCode code) {
   return {{"ok", false}, {"error", why}, {"code", static_cast<int64_t>(code)}};
 }
 
 class ResidentNode {
  public:
-  ResidentNode(const NodeClientOptions& options, const wire::StopWaiting& stop) : client_(options), stop_(stop) {}
+  ResidentNode(const NodeClientOptions& options, const StopWaiting& stop) : client_(options), stop_(stop) {}
 
   /// Serves one request of a ClientApp.
-  void attend(wire::LineSocket lines) {
+  void attend(LineSocket lines) {
     const auto request = lines.receive(stop_);
     if (!request) return;
     const JsonView view(request->json, "a ClientApp", kData);
@@ -30,43 +30,43 @@ class ResidentNode {
 
  private:
   /// Sends an answer or a refusal. \return true for an answer
-  bool answer(wire::LineSocket& lines, const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
+  bool answer(LineSocket& lines, const JsonView& request, const std::shared_ptr<SharedMemory>& memory) {
     try {
       request.require(request.at("op").string() == "answer", ".op is \"", shown(request.at("op").string()),
                       "\", expected answer");
-      request.require(request.at("version").integer() == wire::kAppProtocol, ".version is ",
-                      request.at("version").integer(), ", expected ", wire::kAppProtocol);
+      request.require(request.at("version").integer() == kAppProtocol, ".version is ", request.at("version").integer(),
+                      ", expected ", kAppProtocol);
     } catch (const Error& error) {
-      lines.send(refusal(error.what(), wire::ErrorCode::kPrecondition));
+      lines.send(refusal(error.what(), ErrorCode::kPrecondition));
       return false;
     }
     try {
       const auto envelope = client_.answer(received(request, memory));
       const auto content = EnvelopePacker().content(envelope);
-      lines.send({{"ok", true}, {"records", wire::records_of(content)}}, wire::images_of(content));
+      lines.send({{"ok", true}, {"records", records_of(content)}}, images_of(content));
       return true;
     } catch (const Error& error) {
       log::warning("[node] ", error.what());
-      lines.send(refusal(error.what(), wire::ErrorCode::kRaised));
+      lines.send(refusal(error.what(), ErrorCode::kRaised));
       return false;
     }
   }
 
-  Envelope received(const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
+  Envelope received(const JsonView& request, const std::shared_ptr<SharedMemory>& memory) {
     IncomingEnvelope incoming("the server",
                               [this](const Envelope& envelope, int64_t bytes) { client_.consent(envelope, bytes); });
-    wire::read_records(request.at("records"), memory.get(), incoming.allocator());
+    read_records(request.at("records"), memory.get(), incoming.allocator());
     return incoming.envelope();
   }
 
   NodeClient client_;
-  const wire::StopWaiting& stop_;
+  const StopWaiting& stop_;
 };
 
 }  // namespace
 
-void run_resident_node(const fs::path& socket, const NodeClientOptions& options, const wire::StopWaiting& stop) {
-  wire::LineListener listener(socket);
+void run_resident_node(const fs::path& socket, const NodeClientOptions& options, const StopWaiting& stop) {
+  LineListener listener(socket);
   ResidentNode node(options, stop);
   log::info("[node] listening at ", socket.string());
   while (auto lines = listener.accept(stop)) {
@@ -79,4 +79,4 @@ void run_resident_node(const fs::path& socket, const NodeClientOptions& options,
   log::info("[node] stopped");
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

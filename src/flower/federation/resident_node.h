@@ -5,10 +5,9 @@
 #include "flower/federation/node_client.h"
 #include "flower/format/lines.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// Listens at `socket` and answers one ClientApp after another until `stop` returns true.
-void run_resident_node(const std::filesystem::path& socket, const NodeClientOptions& options,
-                       const wire::StopWaiting& stop);
+void run_resident_node(const std::filesystem::path& socket, const NodeClientOptions& options, const StopWaiting& stop);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

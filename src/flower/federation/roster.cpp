@@ -6,7 +6,7 @@
 #include "base/plain/files.h"
 #include "base/plain/sealed.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 /// Returns a random name of 64 bits.
@@ -29,7 +29,7 @@ struct Page {
 
 }  // namespace
 
-std::string roster_key(const wire::NodeInfo& node) {
+std::string roster_key(const NodeInfo& node) {
   return node.fingerprint.empty() ? concat("node ", node.id) : node.fingerprint;
 }
 
@@ -50,7 +50,7 @@ void Roster::load() {
   for (auto& member : page.members) members_[member.client] = std::move(member);
 }
 
-const Member* Roster::member(const wire::NodeInfo& node) const {
+const Member* Roster::member(const NodeInfo& node) const {
   const auto key = roster_key(node);
   for (const auto& [client, member] : members_)
     if (member.key == key) return &member;
@@ -71,4 +71,4 @@ void Roster::save() const {
   write_sealed(file_, record::write(page), 2);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

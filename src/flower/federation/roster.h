@@ -9,7 +9,7 @@
 
 #include "flower/server/coordinator.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// One client of a run and its node.
 struct Member {
@@ -37,7 +37,7 @@ struct Member {
 
 /// Returns the name under which a node is recognised after a restart: the fingerprint of its key, or "node ID" if the
 /// grid knows no key.
-std::string roster_key(const wire::NodeInfo& node);
+std::string roster_key(const NodeInfo& node);
 
 /// Maps clients to nodes and keeps the mapping in a file. Threads: one.
 class Roster {
@@ -50,7 +50,7 @@ class Roster {
   /// Returns all members, by client.
   const std::map<int64_t, Member>& members() const { return members_; }
   /// Returns the member whose node this is; null if there is none.
-  const Member* member(const wire::NodeInfo& node) const;
+  const Member* member(const NodeInfo& node) const;
   /// Adds or replaces a member and saves the file before it returns. \throws kInternal when the client has another
   /// node.
   void add(Member member);
@@ -64,4 +64,4 @@ class Roster {
   std::map<int64_t, Member> members_;  // by client
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -15,28 +15,28 @@
 #include "fed/run/training_run.h"
 #include "fed/store/manifest.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 constexpr std::string_view kFolder = "federation", kMembers = "members.json", kSessions = "sessions.jsonl";
 
 /// What nodes bring goes before what the config says of them.
-ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
+fed::ExperimentConfig with_budgets(fed::ExperimentConfig config, const Roster& roster) {
   for (const auto& [id, member] : roster.members())
     if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
       config = with_budget(std::move(config), id, member.budget);
   return config;
 }
 
-AnswerKind kind_of(Scoring scoring) {
-  if (scoring == Scoring::kNll) return AnswerKind::kLikelihood;
-  return scoring == Scoring::kChoice ? AnswerKind::kChoice : AnswerKind::kText;
+scoring::AnswerKind kind_of(data::Scoring scoring) {
+  if (scoring == data::Scoring::kNll) return scoring::AnswerKind::kLikelihood;
+  return scoring == data::Scoring::kChoice ? scoring::AnswerKind::kChoice : scoring::AnswerKind::kText;
 }
 
 /// Tasks of clients' rows, where no client has any to be scored on.
-void leave_out_what_nobody_brings(Server& server) {
+void leave_out_what_nobody_brings(fed::Server& server) {
   if (!server.clients_with_test_rows->empty()) return;
-  const auto none = client_tasks(server);
+  const auto none = fed::client_tasks(server);
   if (none.empty()) return;
   log::warning("[serve] ", join(none), ": not scored, no node has test rows (node --test, or held_out)");
   std::erase_if(server.tasks,
@@ -61,12 +61,12 @@ void drop_torn_line(const fs::path& file) {
 }
 
 /// \throws kConfig for a method that begins with the rows of all clients in one place.
-void require_rows_apart(const Server& server) {
+void require_rows_apart(const fed::Server& server) {
   if (!server.config.method.entry().asks_gradients) return;
   struct Asked {};
   try {
-    begun(server, [&](const std::string&, const GradientSample& sample) -> at::Tensor {
-      EK_CHECK(sample.from != SampleFrom::kPooled, kConfig, "method ", server.config.method.name,
+    fed::begun(server, [&](const std::string&, const methods::GradientSample& sample) -> at::Tensor {
+      EK_CHECK(sample.from != methods::SampleFrom::kPooled, kConfig, "method ", server.config.method.name,
                " would begin with the rows of all clients, which nobody holds together here: say method.",
                server.config.method.name, ".init = \"federated\", which asks each client for its own");
       throw Asked();
@@ -76,18 +76,18 @@ void require_rows_apart(const Server& server) {
 }
 
 /// What a server can find out before it lets anybody in: all but what nodes bring, and the weights.
-Experiment prepared(const ServeOptions& options, ExperimentConfig config) {
-  auto e = make_experiment(std::move(config), options.evaluate ? Purpose::kPrepare : Purpose::kServe);
-  check_start(e.server);
+fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig config) {
+  auto e = fed::make_experiment(std::move(config), options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
+  fed::check_start(e.server);
   require_rows_apart(e.server);
-  if (options.evaluate) check_evaluation(e);
+  if (options.evaluate) fed::check_evaluation(e);
   return e;
 }
 
 /// A run in its folder, with its server and the place that it evaluates at.
 struct Served {
-  Experiment experiment;
-  RunFolder folder;
+  fed::Experiment experiment;
+  fed::RunFolder folder;
 };
 
 class Serving {
@@ -103,17 +103,17 @@ class Serving {
   }
 
   /// A new run: its clients first, who bring what its config says of them.
-  Served begin(Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
+  Served begin(fed::Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
     learn_prompts(experiment.fabric.context);
     gather(experiment.server);
     complete(experiment);
-    auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
+    auto folder = fed::RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
     folder.keep_log(std::move(log));
     worked_since_ = std::chrono::steady_clock::now();
     return {std::move(experiment), std::move(folder)};
   }
 
-  Served resume(Experiment experiment, RunFolder folder, std::unique_ptr<log::File> log) {
+  Served resume(fed::Experiment experiment, fed::RunFolder folder, std::unique_ptr<log::File> log) {
     learn_prompts(experiment.fabric.context);
     complete(experiment);
     folder.settle();
@@ -121,18 +121,18 @@ class Serving {
     return {std::move(experiment), std::move(folder)};
   }
 
-  std::vector<TaskScore> play(Served& run) {
+  std::vector<scoring::TaskScore> play(Served& run) {
     const auto& server = run.experiment.server;
     run.experiment.fabric.context.answers = run.folder.answers();
     status_.rounds = server.config.train.rounds;
     status_.clients = server.config.clients.count;
     auto joins = joining(server);
-    for (const auto& task : client_tasks(server))
-      joins.client_tasks.emplace(task, kind_of(find_task(task, server.config.data.rows()).scoring));
+    for (const auto& task : fed::client_tasks(server))
+      joins.client_tasks.emplace(task, kind_of(data::find_task(task, server.config.data.rows()).scoring));
     joins.test_limit = server.config.evaluate.limit;
     joins.seed = server.seed();
     fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
-    auto scores = complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
+    auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     hand_out(run);
     fabric_.part();
     return scores;
@@ -140,12 +140,12 @@ class Serving {
 
  private:
   /// What every node renders conversations with.
-  void learn_prompts(const ClientContext& context) {
-    if (context.config.data.form != PromptTemplate::kChat) return;
+  void learn_prompts(const fed::ClientContext& context) {
+    if (context.config.data.form != data::PromptTemplate::kChat) return;
     prompts_ = {context.tokenizer.chat_template().source(), named_tokens_digest(context.tokenizer)};
   }
 
-  void gather(const Server& server) {
+  void gather(const fed::Server& server) {
     const auto& config = server.config;
     status_.run = config.name;
     status_.method = config.method.name;
@@ -156,22 +156,23 @@ class Serving {
   }
 
   /// With what nodes have brought, and the weights.
-  void complete(Experiment& e) {
+  void complete(fed::Experiment& e) {
     e.server.config = e.fabric.context.config = with_budgets(e.server.config, roster_);
     std::vector<size_t> examples;
     for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
-    e.server.clients = make_clients(e.server.config, e.server.model, examples);
+    e.server.clients = fed::make_clients(e.server.config, e.server.model, examples);
     e.server.clients_with_test_rows = tested();
     leave_out_what_nobody_brings(e.server);
-    if (options_.evaluate) load_weights(e);
+    if (options_.evaluate) fed::load_weights(e);
   }
 
   /// Every organisation has helped to make the adapter, and gets it.
   void hand_out(const Served& run) {
     const auto& server = run.experiment.server;
     const auto last = run.folder.checkpoint().read();
-    const auto state = last.commit.round > 0 ? last.snapshot.state : initial_state(server, fabric_);
-    fabric_.hand_out(encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, server.sites));
+    const auto state = last.commit.round > 0 ? last.snapshot.state : fed::initial_state(server, fabric_);
+    fabric_.hand_out(
+        lora::encode({.adapters = methods::whole_adapter(state)}, lora::TransportDtype::kFloat32, server.sites));
   }
 
   /// Clients whose nodes have test rows.
@@ -183,14 +184,14 @@ class Serving {
   }
 
   /// A deadline of simulated time is the round's own to hold.
-  FleetTerms terms(const ClientsSection& clients) const {
+  FleetTerms terms(const fed::ClientsSection& clients) const {
     FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
     if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
     if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
     return terms;
   }
 
-  Joining joining(const Server& server) {
+  Joining joining(const fed::Server& server) {
     const auto& config = server.config;
     if (base_.empty() && options_.evaluate) base_ = model_digest(server.model_folder);
     Offer offer{
@@ -204,7 +205,7 @@ class Serving {
                   return own;
                 },
             .client_of = [this, clients = config.clients](
-                             const wire::NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
+                             const NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
             .tick =
                 [this](int64_t members) {
                   if (std::exchange(status_.members, members) != members) tell();
@@ -213,7 +214,7 @@ class Serving {
   }
 
   /// Who is named in the config is that client; others are the next that has no name, or no node yet.
-  std::optional<int64_t> place_for(const wire::NodeInfo& node, const ClientsSection& clients,
+  std::optional<int64_t> place_for(const NodeInfo& node, const fed::ClientsSection& clients,
                                    const std::set<int64_t>& taken) const {
     std::optional<int64_t> free;
     for (int64_t id = 0; id < clients.count; ++id) {
@@ -266,15 +267,15 @@ class Serving {
 };
 
 /// The config of a new run, settled.
-ExperimentConfig served_config(const RunRequest& request) {
+fed::ExperimentConfig served_config(const fed::RunRequest& request) {
   auto config = without_rows(request.config());
-  config.settle(machine_choices(config));
+  config.settle(fed::machine_choices(config));
   config.data.files.find_files();
   return config;
 }
 
 /// What a run that goes on has made of its config: no rows of clients, and the budgets that its nodes brought.
-ExperimentConfig as_served(ExperimentConfig config, const fs::path& federation) {
+fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fs::path& federation) {
   return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
 }
 
@@ -282,7 +283,7 @@ using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
 
 /// Runs `play`, and lets whoever drives the grid know how it ended.
 template <typename Play>
-std::vector<TaskScore> played(Grid& grid, const fs::path& folder, const Play& play) {
+std::vector<scoring::TaskScore> played(Grid& grid, const fs::path& folder, const Play& play) {
   try {
     auto scores = play();
     grid.done(folder);
@@ -293,13 +294,13 @@ std::vector<TaskScore> played(Grid& grid, const fs::path& folder, const Play& pl
   }
 }
 
-std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
   const auto federation = path / kFolder;
   auto log = std::make_unique<log::File>();
-  auto folder = RunFolder::open(path, options.from_round);
+  auto folder = fed::RunFolder::open(path, options.from_round);
   if (const auto rounds = options.request.rounds()) folder.extend(*rounds);
-  refuse_changes(options.request, folder,
-                 [&](ExperimentConfig config) { return as_served(std::move(config), federation); });
+  fed::refuse_changes(options.request, folder,
+                      [&](fed::ExperimentConfig config) { return as_served(std::move(config), federation); });
   folder.check_files();
   auto experiment = prepared(options, folder.config());
   folder.check(experiment.server, nullptr);
@@ -311,11 +312,11 @@ std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, 
   });
 }
 
-std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
   auto log = std::make_unique<log::File>();
   auto config = served_config(options.request);
   const bool was_there = path_exists(path);
-  auto lock = RunFolder::prepare(path);
+  auto lock = fed::RunFolder::prepare(path);
   try {
     auto experiment = prepared(options, std::move(config));
     const auto federation = path / kFolder;
@@ -326,7 +327,7 @@ std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, 
       return serving.play(run);
     });
   } catch (...) {
-    if (!was_there && RunFolder::nothing_began(path)) RunFolder::abandon(path, std::move(lock));
+    if (!was_there && fed::RunFolder::nothing_began(path)) fed::RunFolder::abandon(path, std::move(lock));
     throw;
   }
 }
@@ -342,8 +343,8 @@ ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {
   const auto& request = options.request;
   const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
-  const bool goes_on = options.resume && !RunFolder::nothing_began(path);
+  const bool goes_on = options.resume && !fed::RunFolder::nothing_began(path);
   return {path, goes_on ? go_on(options, path, grid_in) : begin(options, path, grid_in)};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

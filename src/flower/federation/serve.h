@@ -18,7 +18,7 @@
 #include "flower/federation/fleet_metrics.h"
 #include "scoring/task_evaluation.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 /// Returns the file of session reports in the federation's folder: sessions.jsonl, or talks.jsonl in a run of an
 /// earlier version.
@@ -26,7 +26,7 @@ std::filesystem::path sessions_file(const std::filesystem::path& federation);
 
 /// The options of serve().
 struct ServeOptions {
-  RunRequest request{};
+  fed::RunRequest request{};
   /// Continues the run in the run folder if it has one; otherwise a new run begins.
   bool resume = false;
   std::optional<int64_t> from_round{};  ///< round to resume from, instead of the last committed one
@@ -43,7 +43,7 @@ struct ServedRun {
   /// The run folder.
   std::filesystem::path folder;
   /// The scores of the last round.
-  std::vector<TaskScore> scores;
+  std::vector<scoring::TaskScore> scores;
 };
 
 /// Runs a served experiment from start to end, and blocks until it is over. It reads rows, encoder and starting adapter
@@ -55,4 +55,4 @@ struct ServedRun {
 ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const std::filesystem::path& folder)>& grid_in);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

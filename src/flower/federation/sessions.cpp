@@ -11,7 +11,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
@@ -32,7 +32,9 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-const char* type_of(const Task& task) { return std::holds_alternative<Score>(task.ask) ? "evaluate" : "train"; }
+const char* type_of(const fed::Task& task) {
+  return std::holds_alternative<fed::Score>(task.ask) ? "evaluate" : "train";
+}
 
 /// Thrown for invalid data from a node. Only that node is lost.
 struct Unfit : std::runtime_error {
@@ -76,24 +78,25 @@ Sessions::~Sessions() {
     if (!session.waiting.empty()) fleet_.grid.forget(session.waiting);
 }
 
-void Sessions::begin(const ClientProfile& client) {
+void Sessions::begin(const methods::ClientProfile& client) {
   sessions_.push_back({.client = client, .name = concat("client ", client.id)});
 }
 
-void Sessions::tell(const ClientProfile& client, const StateUpdate& update) {
-  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(update), update.payload.bytes});
+void Sessions::tell(const methods::ClientProfile& client, const fed::StateUpdate& update) {
+  tell(client, {fleet_.roster.run(), kUpdateEnvelope, fed::header_of(update), update.payload.bytes});
 }
 
-void Sessions::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
+void Sessions::bring(const methods::ClientProfile& client, const lora::EncodedPayload& adapter,
+                     std::function<void()> taken) {
   tell(client, {fleet_.roster.run(), kAdapterEnvelope, "{}", adapter.bytes});
   sessions_.back().taken = std::move(taken);
 }
 
-void Sessions::send_shutdown(const ClientProfile& client) {
+void Sessions::send_shutdown(const methods::ClientProfile& client) {
   tell(client, {fleet_.roster.run(), kShutdownEnvelope, "{}"});
 }
 
-void Sessions::tell(const ClientProfile& client, Envelope envelope) {
+void Sessions::tell(const methods::ClientProfile& client, Envelope envelope) {
   begin(client);
   auto& session = sessions_.back();
   session.is_told = true;
@@ -134,7 +137,7 @@ void Sessions::advance() {
   }
 }
 
-void Sessions::send(Session& session, const wire::NodeInfo& node) {
+void Sessions::send(Session& session, const NodeInfo& node) {
   const auto& envelope = next_envelope(session);
   session.name = node.name;
   session.incoming = std::make_shared<IncomingEnvelope>(
@@ -156,7 +159,7 @@ const Envelope& Sessions::next_envelope(Session& session) {
   if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
     const auto update = exchange_.full_sync();
-    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(update), update.payload.bytes};
+    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, fed::header_of(update), update.payload.bytes};
   }
   if (session.own.kind.empty()) make_task(session);
   return session.own;
@@ -164,19 +167,19 @@ const Envelope& Sessions::next_envelope(Session& session) {
 
 void Sessions::make_task(Session& session) {
   const auto task = exchange_.task_of(session.client);
-  session.own = {fleet_.roster.run(), kTaskEnvelope, header_of(task), task.payload.bytes};
+  session.own = {fleet_.roster.run(), kTaskEnvelope, fed::header_of(task), task.payload.bytes};
   session.type = type_of(task);
   session.round = task.round + 1;
 }
 
-void Sessions::on_reply(const wire::Arrival& arrival) {
+void Sessions::on_reply(const Arrival& arrival) {
   const auto session = std::find_if(sessions_.begin(), sessions_.end(),
                                     [&](const Session& one) { return one.open && one.waiting == arrival.message_id; });
   if (session == sessions_.end()) return;
   session->waiting.clear();
-  using Kind = wire::Arrival::Kind;
+  using Kind = Arrival::Kind;
   if (arrival.kind == Kind::kLost) return;  // the node gets the envelope again when it is back
-  if (arrival.kind != Kind::kReply) return lose(*session, shown(arrival.reason, wire::kMostReason));
+  if (arrival.kind != Kind::kReply) return lose(*session, shown(arrival.reason, kMostReason));
   try {
     on_reply(*session, session->incoming->envelope(), arrival);
   } catch (const Unfit& unfit) {
@@ -185,7 +188,7 @@ void Sessions::on_reply(const wire::Arrival& arrival) {
 }
 
 /// Handles a node's answer. \throws Unfit if it is invalid
-void Sessions::on_reply(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
+void Sessions::on_reply(Session& session, const Envelope& envelope, const Arrival& arrival) {
   require_fit(envelope.run == fleet_.roster.run(), "it answers about another run");
   require_fit(++session.words <= kMostWords, concat("no reply in ", kMostWords, " envelopes"));
   if (envelope.kind == kUnknownRunEnvelope) {
@@ -217,14 +220,14 @@ void Sessions::accept(const Session& session, const Envelope& envelope) {
   fleet_.agreed.insert(session.client.id);
 }
 
-void Sessions::finish(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
+void Sessions::finish(Session& session, const Envelope& envelope, const Arrival& arrival) {
   auto reply = fitting([&] {
-    auto message = from_parts(envelope.header, envelope.payload_N, session.name);
-    const auto* reply = std::get_if<Reply>(&message);
+    auto message = fed::from_parts(envelope.header, envelope.payload_N, session.name);
+    const auto* reply = std::get_if<fed::Reply>(&message);
     EK_CHECK(reply && reply->client == session.client.id, kData, session.name, " sends no reply of client ",
              session.client.id);
     if (exchange_.check) session.moved = exchange_.check(session.client, *reply);
-    return std::move(std::get<Reply>(message));
+    return std::move(std::get<fed::Reply>(message));
   });
   report(session, "reply", &arrival);
   session.open = false;
@@ -243,7 +246,7 @@ void Sessions::lose(Session& session, const std::string& why) {
   exchange_.on_loss(session.client.id, concat(session.name, ": ", why));
 }
 
-void Sessions::report(const Session& session, const std::string& outcome, const wire::Arrival* arrival) const {
+void Sessions::report(const Session& session, const std::string& outcome, const Arrival* arrival) const {
   if (!fleet_.on_report) return;
   const auto size = [](const at::Tensor& payload_N) { return payload_N.defined() ? payload_N.numel() : 0; };
   fleet_.on_report({.round = session.round,
@@ -275,4 +278,4 @@ void Sessions::give_up_the_late() {
   }
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

@@ -12,7 +12,7 @@
 #include "flower/federation/envelope.h"
 #include "flower/federation/fleet.h"
 
-namespace evenkeel {
+namespace evenkeel::flower {
 
 Envelope offer_envelope(const Offer& offer);
 /// Returns the acceptance in an envelope. \throws kData when the envelope is something else.
@@ -23,26 +23,26 @@ void no_payload(const Envelope& envelope, int64_t payload_bytes);
 class Sessions {
  public:
   /// Fleet and exchange are borrowed.
-  Sessions(Fleet& fleet, const Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
+  Sessions(Fleet& fleet, const fed::Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
   ~Sessions();  ///< forgets all open messages
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
   /// Adds a client that gets a task. The task is made when its node is online.
-  void begin(const ClientProfile& client);
+  void begin(const methods::ClientProfile& client);
   /// Adds a client that gets an update. The client is dropped if its node stays offline.
-  void tell(const ClientProfile& client, const StateUpdate& news);
+  void tell(const methods::ClientProfile& client, const fed::StateUpdate& news);
   /// Adds a client that gets the final adapter. `taken` is called when the node has confirmed it.
-  void bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken);
+  void bring(const methods::ClientProfile& client, const lora::EncodedPayload& adapter, std::function<void()> taken);
   /// Adds a client that gets the message that the run is over.
-  void send_shutdown(const ClientProfile& client);
+  void send_shutdown(const methods::ClientProfile& client);
   /// Runs until all clients have replied or are lost.
   void run();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Session {
-    ClientProfile client;
+    methods::ClientProfile client;
     std::string name;      // name of the node, for messages
     bool is_told = false;  // true: it gets a message and the wait for it is short; false: it gets a task
     Envelope own{};        // the message or task for it; a task is empty until it is built
@@ -58,22 +58,22 @@ class Sessions {
   };
 
   void advance();
-  void send(Session& session, const wire::NodeInfo& node);
+  void send(Session& session, const NodeInfo& node);
   const Envelope& next_envelope(Session& session);
   void make_task(Session& session);
-  void tell(const ClientProfile& client, Envelope envelope);
-  void on_reply(const wire::Arrival& arrival);
-  void on_reply(Session& session, const Envelope& envelope, const wire::Arrival& arrival);
+  void tell(const methods::ClientProfile& client, Envelope envelope);
+  void on_reply(const Arrival& arrival);
+  void on_reply(Session& session, const Envelope& envelope, const Arrival& arrival);
   void accept(const Session& session, const Envelope& envelope);
-  void finish(Session& session, const Envelope& envelope, const wire::Arrival& arrival);
+  void finish(Session& session, const Envelope& envelope, const Arrival& arrival);
   void lose(Session& session, const std::string& why);
-  void report(const Session& session, const std::string& outcome, const wire::Arrival* arrival) const;
+  void report(const Session& session, const std::string& outcome, const Arrival* arrival) const;
   void give_up_the_late();
   void tick();
   bool any_open() const;
 
   Fleet& fleet_;
-  const Exchange& exchange_;
+  const fed::Exchange& exchange_;
   EnvelopePacker packer_;
   std::vector<Session> sessions_;
   Envelope offer_{}, whole_{};  // made at first use
@@ -81,4 +81,4 @@ class Sessions {
   int64_t replies_ = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::flower

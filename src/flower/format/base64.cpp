@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 std::string to_base64(std::string_view bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
@@ -30,4 +30,4 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 std::string to_base64(std::string_view bytes);
 /// Decodes `text`; returns nothing unless it is non-empty padded Base64 on one line.
 std::optional<std::string> from_base64(std::string_view text);
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -7,7 +7,7 @@
 
 #include "flower/format/protobuf.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using google::protobuf::io::CodedInputStream;
@@ -395,4 +395,4 @@ std::string encode_message(Metadata metadata, const std::optional<Failure>& fail
 
 Envelope decode_message(std::string_view body) { return envelope_of(parsed<fleet::Message>(body, "Message")); }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

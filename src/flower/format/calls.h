@@ -12,7 +12,7 @@
 #include "flower/format/flwr_message.h"
 #include "flower/format/record_dict.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The paths of the calls. All are POST.
 namespace path {
@@ -158,4 +158,4 @@ Items decode_items(std::string_view body);
 std::string encode_message(Metadata metadata, const std::optional<Failure>& failure);
 Envelope decode_message(std::string_view body);
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

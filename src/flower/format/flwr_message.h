@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The reason in an error reply. The numbers are Flower's.
 enum class ErrorCode : int64_t {
@@ -57,4 +57,4 @@ struct Instruction {
   double arrived_at = 0;  ///< seconds since 1970, clock of this machine
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -22,7 +22,7 @@
 #include "base/plain/text.h"
 #include "flower/format/base64.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr size_t kLongestPem = 4096;
@@ -307,4 +307,4 @@ std::vector<AllowedKey> read_allow_list(const fs::path& file) {
   return parse_allow_list(read_file(file, size_t{16} << 20), file.string());
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// A public key. Keys with the same point are equal, whatever format they were read from.
 class PublicKey {
@@ -136,4 +136,4 @@ class Verifier {
   std::map<std::string, Known> known_;  // by all three headers
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

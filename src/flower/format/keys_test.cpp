@@ -9,11 +9,11 @@
 #include "flower/format/base64.h"
 #include "flower/testing.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
-using evenkeel::testing::refusal;
-using evenkeel::testing::TemporaryFolder;
+using testing::refusal;
+using testing::TemporaryFolder;
 
 bool anybody(const PublicKey&) { return true; }
 
@@ -26,22 +26,22 @@ std::string output_of(const std::string& command) {
 }
 
 TEST(Keys, AreReadableByTheirOwnerOnlyAndDoNotReplaceFiles) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto file = folder.path() / "node.pem";
   const Key key = make_key(file);
   struct stat status {};
   ::stat(file.c_str(), &status);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   EXPECT_EQ(Key::load(file).public_key(), key.public_key());
-  EXPECT_NE(refusal([&] { make_key(file); }).find("never written over"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { make_key(file); }).find("never written over"), std::string::npos);
   EXPECT_EQ(Key::load(file).public_key(), key.public_key());
   ::chmod(file.c_str(), 0644);
-  EXPECT_NE(refusal([&] { Key::load(file); }).find("chmod 600"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { Key::load(file); }).find("chmod 600"), std::string::npos);
 }
 
 TEST(Keys, OpensshLineAndFingerprintEqualSshKeygens) {
   if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const Key key = make_key(folder.path() / "node.pem");
   write_file_atomic(folder.path() / "public.pem", key.public_key().pem());
   const std::string line = output_of("ssh-keygen -i -m PKCS8 -f " + (folder.path() / "public.pem").string());
@@ -53,10 +53,11 @@ TEST(Keys, OpensshLineAndFingerprintEqualSshKeygens) {
 
 TEST(Keys, OpensshPrivateKeysAreRefusedWithAConversionCommand) {
   if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto file = (folder.path() / "key").string();
   output_of("ssh-keygen -q -t ecdsa -b 256 -N '' -C name -f " + file);
-  EXPECT_NE(refusal([&] { Key::load(file); }).find("run: ssh-keygen -p -m PKCS8 -f " + file), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { Key::load(file); }).find("run: ssh-keygen -p -m PKCS8 -f " + file),
+            std::string::npos);
   output_of("ssh-keygen -p -m PKCS8 -N '' -f " + file);
   const auto allowed = read_allow_list(file + ".pub");
   EXPECT_EQ(allowed.at(0).key, Key::load(file).public_key()) << "P-256 is accepted";
@@ -64,17 +65,18 @@ TEST(Keys, OpensshPrivateKeysAreRefusedWithAConversionCommand) {
 }
 
 TEST(Keys, OfOtherTypesAreRefused) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto file = (folder.path() / "key").string();
   for (const std::string command :
        {"openssl genpkey -algorithm ed25519", "openssl ecparam -name secp521r1 -genkey -noout"}) {
     write_file_atomic(file, output_of(command + " 2>/dev/null"));
     ::chmod(file.c_str(), 0600);
-    EXPECT_NE(refusal([&] { Key::load(file); }).find("another kind, allowed: EC on P-384 or P-256"), std::string::npos);
+    EXPECT_NE(testing::refusal([&] { Key::load(file); }).find("another kind, allowed: EC on P-384 or P-256"),
+              std::string::npos);
   }
   write_file_atomic(file, "nothing of the kind");
   ::chmod(file.c_str(), 0600);
-  EXPECT_NE(refusal([&] { Key::load(file); }).find("no private key"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { Key::load(file); }).find("no private key"), std::string::npos);
 }
 
 TEST(AllowList, ErrorsNameFileAndLine) {
@@ -85,7 +87,9 @@ TEST(AllowList, ErrorsNameFileAndLine) {
   EXPECT_EQ(allowed[0].name, "site one");
   EXPECT_EQ(allowed[1].name, allowed[1].key.fingerprint());
 
-  const auto read = [](const std::string& text) { return refusal([&] { parse_allow_list(text, "keys.txt"); }); };
+  const auto read = [](const std::string& text) {
+    return testing::refusal([&] { parse_allow_list(text, "keys.txt"); });
+  };
   EXPECT_EQ(read(a + "\n\n" + a + " again"), "[config] keys.txt, line 3: this key stands twice");
   const std::string same_name = openssh_line(Key::make().public_key(), "site one");
   EXPECT_EQ(read(a + "\n" + same_name), "[config] keys.txt, line 2: the name \"site one\" stands twice");
@@ -159,4 +163,4 @@ TEST(Base64, RoundTrips) {
 }
 
 }  // namespace
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -15,7 +15,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr size_t kMostLine = size_t{64} << 20;
@@ -180,4 +180,4 @@ std::optional<LineSocket> LineListener::accept(const StopWaiting& stop) {
   return std::nullopt;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

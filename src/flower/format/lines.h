@@ -16,7 +16,7 @@
 
 #include "base/plain/json.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The version of the protocol in docs/flower-app.md. Both ends must use the same.
 inline constexpr int64_t kAppProtocol = 1;
@@ -94,4 +94,4 @@ class LineListener {
   int descriptor_ = -1;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

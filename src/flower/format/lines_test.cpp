@@ -13,12 +13,12 @@
 #include "flower/format/npy.h"
 #include "flower/testing.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using testing::Memory, testing::OwnedArray;
 
-std::vector<OwnedArray> arrays_of_a_line() {
+std::vector<testing::OwnedArray> arrays_of_a_line() {
   return {{{"layer.0.A", "float32", {3, 5, 700}}, 1}, {{"layer.0.B", "float32", {3, 700, 5}}, 0},
           {{"layer.1.B", "float32", {3, 700, 5}}, 0}, {{"scalar", "int64", {}}, 2},
           {{"nothing", "uint16", {0, 4}}, 3},         {{"größe \"q\"", "uint16", {9}}, 4}};
@@ -41,7 +41,7 @@ Config every_kind() {
                 {"raws", std::vector<Bytes>{{"\x01"}, {""}}}};
 }
 
-Content content_of(const std::vector<OwnedArray>& arrays) {
+Content content_of(const std::vector<testing::OwnedArray>& arrays) {
   Content content;
   content.add("evenkeel", every_kind());
   content.add("arrays", pack_arrays(testing::data_of(arrays), {.chunk_bytes = 4096}));
@@ -87,8 +87,9 @@ TEST(Lines, RecordsWithEveryKindOfValueRoundTrip) {
     const auto line = right.receive({});
     ASSERT_TRUE(line && line->memory);
     EXPECT_EQ(line->json.at("number"), number);
-    const auto memory = std::make_shared<Memory>();
-    const auto read = read_records({line->json.at("records"), "here"}, line->memory.get(), Memory::into(memory));
+    const auto memory = std::make_shared<testing::Memory>();
+    const auto read =
+        read_records({line->json.at("records"), "here"}, line->memory.get(), testing::Memory::into(memory));
     for (const auto& [name, value] : kinds.entries()) {
       const auto* got = read.config("evenkeel").find(name);
       ASSERT_TRUE(got) << name;
@@ -136,10 +137,10 @@ TEST(Lines, InvalidLinesAreRefusedAndAClosedConnectionGivesNone) {
 TEST(Lines, ContradictoryLinesAreRefused) {
   const auto refused = [](std::string_view records, std::string_view memory = {}) {
     const Json json = Json::parse(records);
-    const auto nowhere = std::make_shared<Memory>();
+    const auto nowhere = std::make_shared<testing::Memory>();
     const auto shared = memory.empty() ? nullptr : SharedMemory::make(memory.size());
     if (shared) std::memcpy(shared->bytes().data(), memory.data(), memory.size());
-    return refusal_of([&] { read_records({json, "here"}, shared.get(), Memory::into(nowhere)); });
+    return refusal_of([&] { read_records({json, "here"}, shared.get(), testing::Memory::into(nowhere)); });
   };
   EXPECT_EQ(refused("[]"), "accepted");
   for (const auto* records :
@@ -162,7 +163,7 @@ TEST(Lines, ContradictoryLinesAreRefused) {
 }
 
 TEST(Lines, AListenersSocketIsPrivateAndRemovedAtTheEnd) {
-  const evenkeel::testing::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto path = folder.path() / "node.sock";
   {
     LineListener door(path);
@@ -174,4 +175,4 @@ TEST(Lines, AListenersSocketIsPrivateAndRemovedAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

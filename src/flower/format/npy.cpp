@@ -7,7 +7,7 @@
 
 #include "base/plain/text.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -226,4 +226,4 @@ void FortranOrder::put_element(const std::byte* element) {
   for (size_t axis = 0; axis < index_.size() && ++index_[axis] == shape_[axis]; ++axis) index_[axis] = 0;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

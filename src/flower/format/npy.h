@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Returns the bytes of an element of a NumPy type by name ("float32"); nothing if the type is unknown.
 std::optional<uint64_t> bytes_of_dtype(std::string_view dtype);
@@ -62,4 +62,4 @@ class FortranOrder {
   std::vector<std::byte> part_;                  // the beginning of an element that was split between two pieces
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -10,7 +10,7 @@
 #include "flower/format/calls.h"
 #include "flower/format/npy.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr size_t kIdDigits = 64;
@@ -349,4 +349,4 @@ Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options) {
   return result;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -15,7 +15,7 @@
 #include "flower/format/flwr_message.h"
 #include "flower/format/record_dict.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Returns the SHA-256 of the concatenation of `head` and `pieces`, in lower-case hex. Cost: 0.2 to 0.3 GB/s per
 /// thread, 1.7 GB/s with SHA instructions.
@@ -118,4 +118,4 @@ std::vector<std::string> check_tree(const Tree& tree, const Limits& limits);
 /// \throws kData when a length differs from that in the head, or two arrays have one name
 Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options = {});
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -9,11 +9,11 @@
 #include "flower/format/npy.h"
 #include "flower/testing.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
-using evenkeel::testing::refusal;
 using testing::OwnedArray;
+using testing::refusal;
 
 constexpr Limits kLimits{};
 
@@ -25,14 +25,14 @@ std::string from_hex(const std::string& hex) {
 }
 
 /// Returns the same values as filled() of tests/flower/vectors.py.
-OwnedArray filled(ArrayHead head, size_t seed) {
-  OwnedArray array(std::move(head), 0);
+testing::OwnedArray filled(ArrayHead head, size_t seed) {
+  testing::OwnedArray array(std::move(head), 0);
   for (size_t i = 0; seed > 0 && i < array.bytes.size(); ++i)
     array.bytes[i] = static_cast<std::byte>((7 * i + seed) % 251);
   return array;
 }
 
-std::vector<OwnedArray> arrays_of_the_vectors() {
+std::vector<testing::OwnedArray> arrays_of_the_vectors() {
   return {filled({"layer.0.A", "float32", {3, 5, 70}}, 1),
           filled({"zeros.a", "float32", {7, 100}}, 0),
           filled({"zeros.b", "float32", {7, 100}}, 0),
@@ -43,7 +43,7 @@ std::vector<OwnedArray> arrays_of_the_vectors() {
           filled({"größe \"q\"\u2028", "float16", {9}}, 5)};
 }
 
-Content content_of_the_vectors(const std::vector<OwnedArray>& arrays) {
+Content content_of_the_vectors(const std::vector<testing::OwnedArray>& arrays) {
   Content content;
   content.add("config", Config{{"round", int64_t{3}},
                                {"negative", -(int64_t{1} << 40)},
@@ -98,7 +98,7 @@ TEST(Objects, AParcelHasEachObjectOfItsTreeOnce) {
 }
 
 TEST(Objects, ObjectsOfPiecesEqualThoseOfOnePiece) {
-  const OwnedArray whole({"a", "float32", {3, 700}}, 7);
+  const testing::OwnedArray whole({"a", "float32", {3, 700}}, 7);
   const std::span<const std::byte> bytes = whole.bytes;
   const ArrayData pieces{.head = whole.head,
                          .pieces = {bytes.first(1), {}, bytes.subspan(1, 5000), bytes.subspan(5001)}};
@@ -120,7 +120,7 @@ TEST(Objects, InvalidObjectsAreRefused) {
   const std::string child(64, 'a');
   const auto parse = [](std::string head, std::string body) {
     head.push_back('\0');
-    return refusal([&] { ObjectView::parse(head + body, kLimits); });
+    return testing::refusal([&] { ObjectView::parse(head + body, kLimits); });
   };
   EXPECT_NE(parse("Array", "").find("is no object"), std::string::npos);
   EXPECT_NE(parse("Array  5", "abc").find("says it is of 5 bytes and is of 3"), std::string::npos);
@@ -128,16 +128,17 @@ TEST(Objects, InvalidObjectsAreRefused) {
   EXPECT_NE(parse("Array  18446744073709551616", "abc").find("says it is of"), std::string::npos);
   EXPECT_NE(parse("Array ../../etc 3", "abc").find("names a child \"../../etc\""), std::string::npos);
   EXPECT_NE(parse("Array " + child + ", 3", "abc").find("ends in a comma"), std::string::npos);
-  EXPECT_NE(refusal([] { ObjectView::parse("", kLimits); }).find("is no object"), std::string::npos);
+  EXPECT_NE(testing::refusal([] { ObjectView::parse("", kLimits); }).find("is no object"), std::string::npos);
 }
 
 TEST(Objects, LimitsDepthAndSizeOfATree) {
   Tree deep{.id = std::string(64, '0')};
   for (int i = 0; i < 5; ++i) deep = {.id = std::string(64, '1'), .children = {deep}};
-  EXPECT_NE(refusal([&] { check_tree(deep, kLimits); }).find("more than 5 deep"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { check_tree(deep, kLimits); }).find("more than 5 deep"), std::string::npos);
   Tree wide{.id = std::string(64, '0')};
   wide.children.resize(100, {.id = std::string(64, '1')});
-  EXPECT_NE(refusal([&] { check_tree(wide, {.objects = 100}); }).find("more than 100 objects"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { check_tree(wide, {.objects = 100}); }).find("more than 100 objects"),
+            std::string::npos);
   EXPECT_EQ(check_tree(wide, kLimits).size(), 2u);
 }
 
@@ -148,14 +149,17 @@ TEST(Objects, ReferencesKeepTheirOrderAndInvalidOnesAreRefused) {
   EXPECT_EQ(found[0].first, "z");
   for (const std::string body :
        {"[]", "{\"a\": 1}", "{\"a\": \"x\"}", "{\"a\": {\"b\": \"c\"}}", "{\"a\"", "", "3", "{\"a\": null}"})
-    EXPECT_NE(refusal([&] { references_from_json(body, kLimits); }), "no error") << body;
-  EXPECT_NE(
-      refusal([&] { references_from_json("{\"a\": \"" + id + "\", \"a\": \"" + id + "\"}", kLimits); }).find("twice"),
-      std::string::npos);
+    EXPECT_NE(testing::refusal([&] { references_from_json(body, kLimits); }), "no error") << body;
+  EXPECT_NE(testing::refusal([&] {
+              references_from_json("{\"a\": \"" + id + "\", \"a\": \"" + id + "\"}", kLimits);
+            }).find("twice"),
+            std::string::npos);
 }
 
 TEST(Objects, InvalidArrayHeadsAreRefused) {
-  const auto read = [](const std::string& body) { return refusal([&] { array_from_json(body, 2, kLimits); }); };
+  const auto read = [](const std::string& body) {
+    return testing::refusal([&] { array_from_json(body, 2, kLimits); });
+  };
   const std::string begin = R"({"dtype": "float32", "stype": "numpy.ndarray", )";
   EXPECT_EQ(read(begin + R"("shape": [2, 3], "arraychunk_ids": [0, 1, 1, 0]})"), "no error");
   EXPECT_NE(read(begin + R"("shape": [2, 3], "arraychunk_ids": [0, 2]})"), "no error");
@@ -166,15 +170,15 @@ TEST(Objects, InvalidArrayHeadsAreRefused) {
 }
 
 TEST(Arrays, AreRefusedIfDataAndHeadDiffer) {
-  OwnedArray array({"a", "float32", {2, 3}}, 1);
+  testing::OwnedArray array({"a", "float32", {2, 3}}, 1);
   auto data = array.data();
   data.head.shape = {2, 4};
-  EXPECT_NE(refusal([&] { pack_arrays({data}); }).find("of 32 bytes comes with 24"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { pack_arrays({data}); }).find("of 32 bytes comes with 24"), std::string::npos);
   data.head.shape = {int64_t{1} << 40, int64_t{1} << 40};
-  EXPECT_NE(refusal([&] { pack_arrays({data}); }).find("more than 2^62 bytes"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { pack_arrays({data}); }).find("more than 2^62 bytes"), std::string::npos);
   data.head.dtype = "object";
-  EXPECT_NE(refusal([&] { pack_arrays({data}); }).find("dtype \"object\""), std::string::npos);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(testing::refusal([&] { pack_arrays({data}); }).find("dtype \"object\""), std::string::npos);
+  EXPECT_NE(testing::refusal([&] {
               pack_arrays({array.data(), array.data()});
             }).find("two arrays are called"),
             std::string::npos);
@@ -192,16 +196,18 @@ TEST(Npy, HeadsOfAllVersionsAreRead) {
 
 TEST(Npy, HeadsThatDifferFromTheAnnouncedOnesAreRefused) {
   const ArrayHead head{"a", "float32", {2, 3}};
-  const auto read = [&](const ArrayHead& other) { return refusal([&] { parse_npy_head(npy_head(other), head); }); };
+  const auto read = [&](const ArrayHead& other) {
+    return testing::refusal([&] { parse_npy_head(npy_head(other), head); });
+  };
   EXPECT_NE(read({"a", "int32", {2, 3}}).find("holds data of <i4, its head says float32"), std::string::npos);
   EXPECT_NE(read({"a", "float32", {3, 2}}).find("holds data of shape (3, 2), its head says (2, 3)"), std::string::npos);
   std::string big = npy_head(head);
   big.replace(big.find("<f4"), 3, ">f4");
-  EXPECT_NE(refusal([&] { parse_npy_head(big, head); }).find("holds data of >f4"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { parse_npy_head(big, head); }).find("holds data of >f4"), std::string::npos);
   std::string torn = npy_head(head);
   torn.replace(torn.find("'shape'"), 7, "'shapf'");
-  EXPECT_NE(refusal([&] { parse_npy_head(torn, head); }), "no error");
-  EXPECT_NE(refusal([&] { npy_head_bytes("not a file at all"); }), "no error");
+  EXPECT_NE(testing::refusal([&] { parse_npy_head(torn, head); }), "no error");
+  EXPECT_NE(testing::refusal([&] { npy_head_bytes("not a file at all"); }), "no error");
 }
 
 TEST(Npy, FortranOrderIsConvertedToCOrderForAnyChunks) {
@@ -228,4 +234,4 @@ TEST(Npy, FortranOrderIsConvertedToCOrderForAnyChunks) {
 }
 
 }  // namespace
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -9,7 +9,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 inline std::string bytes_of(const google::protobuf::MessageLite& message) { return message.SerializeAsString(); }
 
@@ -24,4 +24,4 @@ Message parsed(std::string_view body, std::string_view what) {
   return message;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -6,7 +6,7 @@
 
 #include "base/plain/text.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 template <typename T>
@@ -68,4 +68,4 @@ std::vector<ArrayHead> Content::heads() const {
   return heads;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -20,7 +20,7 @@
 #include "base/plain/error.h"
 #include "flower/format/npy.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Holds a value of Python's type bytes.
 struct Bytes {
@@ -141,4 +141,4 @@ struct Limits {
   uint64_t data = uint64_t{16} << 30;   ///< bytes of all arrays of a message
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -8,7 +8,7 @@
 #include "flower/format/npy.h"
 #include "flower/format/objects.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr uint64_t kAlign = 64;
@@ -218,4 +218,4 @@ Content read_records(const JsonView& records, const SharedMemory* memory, const 
   return content;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

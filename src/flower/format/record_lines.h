@@ -5,7 +5,7 @@
 #include "flower/format/lines.h"
 #include "flower/format/record_dict.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Returns sealed memory with the images of all arrays; null without arrays. Contents with the same arrays may share
 /// it.
@@ -17,4 +17,4 @@ OrderedJson records_of(const Content& content);
 Content read_records(const JsonView& records, const SharedMemory* memory, const BufferAllocator& place,
                      const Limits& limits = {});
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

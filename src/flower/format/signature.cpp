@@ -11,7 +11,7 @@
 #include "flower/format/base64.h"
 #include "flower/format/keys.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr double kSignatureLife = 60, kYoungest = -5, kOldest = 305;
@@ -135,4 +135,4 @@ Verifier::Verdict Verifier::check(const SignedHeaders& headers, const std::funct
   }
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

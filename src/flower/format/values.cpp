@@ -6,7 +6,7 @@
 #include "flower/format/calls.h"
 #include "flower/format/protobuf.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 template <typename T, typename List>
@@ -115,4 +115,4 @@ Items decode_items(std::string_view body) {
   return to;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using namespace std::chrono_literals;
@@ -181,4 +181,4 @@ ssize_t Connection::write(const char* data, size_t size) {
   return static_cast<ssize_t>(done);
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -14,7 +14,7 @@
 
 #include "flower/http/server_limits.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// A non-blocking socket with deadlines. For one thread.
 class Connection {
@@ -67,4 +67,4 @@ class Connection {
   Clock::time_point phase_begin_ = Clock::now(), progress_at_ = phase_begin_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

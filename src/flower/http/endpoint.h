@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Holds a server's address and the means to verify the server.
 struct Endpoint {
@@ -19,4 +19,4 @@ struct Endpoint {
   std::string text() const;  ///< "https://host:port", or "http://..." without ca_file
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

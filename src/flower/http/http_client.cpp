@@ -9,7 +9,7 @@
 #include "base/plain/json.h"
 #include "base/plain/text.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 /// Reads a date such as "Sun, 06 Nov 1994 08:49:37 GMT".
@@ -133,4 +133,4 @@ Answer HttpClient::get(std::string_view path) {
   return parts_->send(request);
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

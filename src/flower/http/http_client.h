@@ -13,7 +13,7 @@
 #include "flower/format/keys.h"
 #include "flower/http/endpoint.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The header in which evenkeel's coordinator gives the reason for not storing an object. Its body remains that of
 /// Flower's protocol.
@@ -52,4 +52,4 @@ class HttpClient {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

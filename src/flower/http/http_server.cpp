@@ -14,7 +14,7 @@
 #include "flower/http/http_client.h"
 #include "flower/http/idle_connections.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr size_t kMostWaiting = 4096;  // limit of connections that wait for a thread
@@ -315,4 +315,4 @@ HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return parts_->bound; }
 const HttpCounts& HttpServer::counts() const { return parts_->counts; }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -16,7 +16,7 @@
 #include "flower/format/keys.h"
 #include "flower/http/server_limits.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// A request whose head has been read.
 struct HttpRequest {
@@ -79,4 +79,4 @@ class HttpServer {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

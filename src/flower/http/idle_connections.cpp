@@ -10,7 +10,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr int kLookMs = 500;  // interval of dropping expired connections
@@ -103,4 +103,4 @@ void IdleConnections::wake() const {
   [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

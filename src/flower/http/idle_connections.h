@@ -13,7 +13,7 @@
 
 #include "flower/http/connection.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Holds idle connections and returns each when data arrives.
 class IdleConnections {
@@ -56,4 +56,4 @@ class IdleConnections {
   std::jthread thread_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

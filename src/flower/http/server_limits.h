@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The PEM files of the server. Nodes are authenticated by their keys, not by certificates.
 struct TlsFiles {
@@ -25,4 +25,4 @@ struct NodeLimits {
   double idle_s = 30;                  ///< seconds that a connection may be idle between requests
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

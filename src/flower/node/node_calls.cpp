@@ -8,7 +8,7 @@
 
 #include "base/plain/log.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using NodeClock = std::chrono::steady_clock;
@@ -94,4 +94,4 @@ void NodeCalls::give_up(const Answer& answer, std::string_view path) const {
   fail(kConfig, server_.text(), path, " was refused: ", described(answer));
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -12,7 +12,7 @@
 #include "flower/http/http_client.h"
 #include "flower/node/node_options.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Flower's error code for a call about a run that is over.
 inline constexpr int kRunNotRunning = 2007;
@@ -50,4 +50,4 @@ class NodeCalls {
   std::vector<HttpClient> clients_{};
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

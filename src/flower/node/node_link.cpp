@@ -18,7 +18,7 @@
 #include "flower/node/node_calls.h"
 #include "flower/server/assembly.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -377,4 +377,4 @@ void NodeLink::refuse(const Instruction& instruction, ErrorCode code, const std:
 bool NodeLink::collected() { return parts_->collected(); }
 void NodeLink::leave(double patience_s) { parts_->leave(patience_s); }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

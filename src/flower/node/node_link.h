@@ -21,7 +21,7 @@
 #include "flower/format/record_dict.h"
 #include "flower/node/node_options.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Connects one node to its server. Calls are retried without limit after transport errors, 502, 503 and 504, with
 /// pauses of up to 20 s, so a server may be restarted. One thread uses a link; heartbeats have their own thread and
@@ -69,4 +69,4 @@ class NodeLink {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

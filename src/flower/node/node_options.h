@@ -9,7 +9,7 @@
 #include "flower/format/record_dict.h"
 #include "flower/http/endpoint.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The options of a node.
 struct NodeOptions {
@@ -42,4 +42,4 @@ class RunOver : public std::exception {
   const char* what() const noexcept override { return "the run is over"; }
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

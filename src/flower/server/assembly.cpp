@@ -6,7 +6,7 @@
 #include "base/plain/text.h"
 #include "flower/format/calls.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 std::span<const std::byte> as_bytes(std::string_view text) {
@@ -294,4 +294,4 @@ uint64_t Assembly::bytes() const {
   return bytes_;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

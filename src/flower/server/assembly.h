@@ -22,7 +22,7 @@
 #include "flower/format/record_dict.h"
 #include "flower/server/spool.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Writes the chunks of one array to its buffer, in order.
 class ArrivingArray {
@@ -141,4 +141,4 @@ class Assembly {
   Spool spool_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

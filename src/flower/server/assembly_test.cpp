@@ -9,11 +9,11 @@
 #include "flower/format/objects.h"
 #include "flower/testing.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
-using evenkeel::testing::refusal;
 using testing::Memory, testing::OwnedArray;
+using testing::refusal;
 
 /// Builds valid and invalid objects and their tree.
 struct Forge {
@@ -46,16 +46,16 @@ struct Forge {
   }
   /// Returns the error of taking all objects in the order of ids.
   std::string outcome(const Tree& tree, const Limits& limits = {}, uint64_t spool = 1 << 20) {
-    return refusal([&] {
-      const evenkeel::testing::TemporaryFolder folder;
-      Assembly assembly(tree, limits, Memory::into(memory), folder.path(), spool);
+    return testing::refusal([&] {
+      const testing::TemporaryFolder folder;
+      Assembly assembly(tree, limits, testing::Memory::into(memory), folder.path(), spool);
       for (const auto& id : assembly.ids()) assembly.take(id, objects.at(id));
       EK_CHECK(assembly.complete(), kData, "not complete");
     });
   }
 
   std::map<std::string, std::string> objects;
-  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  std::shared_ptr<testing::Memory> memory = std::make_shared<testing::Memory>();
 };
 
 std::string image_of(const ArrayHead& head, size_t bytes) { return npy_head(head) + std::string(bytes, 'x'); }
@@ -63,7 +63,7 @@ std::string image_of(const ArrayHead& head, size_t bytes) { return npy_head(head
 const ArrayHead kHead{"a", "float32", {2, 3}};
 
 TEST(Assembly, AcceptsObjectsInAnyOrder) {
-  std::vector<OwnedArray> arrays;
+  std::vector<testing::OwnedArray> arrays;
   for (uint64_t i = 0; i < 6; ++i)
     arrays.push_back({{concat("a", i), "float32", {7, 250 + static_cast<int64_t>(i % 2)}}, i % 3});
   Content content;
@@ -72,9 +72,9 @@ TEST(Assembly, AcceptsObjectsInAnyOrder) {
   const Parcel parcel({}, content);
   std::mt19937 random(5);
   for (int round = 0; round < 20; ++round) {
-    const evenkeel::testing::TemporaryFolder folder;
-    const auto memory = std::make_shared<Memory>();
-    Assembly assembly(parcel.tree(), {}, Memory::into(memory), folder.path(), 1 << 20);
+    const testing::TemporaryFolder folder;
+    const auto memory = std::make_shared<testing::Memory>();
+    Assembly assembly(parcel.tree(), {}, testing::Memory::into(memory), folder.path(), 1 << 20);
     auto ids = assembly.ids();
     std::shuffle(ids.begin(), ids.end(), random);
     for (const auto& id : ids) {
@@ -121,16 +121,16 @@ TEST(Assembly, RefusesDataThatContradictsItsHead) {
 TEST(Assembly, RefusesADamagedObjectAndAcceptsItUndamaged) {
   Forge forge;
   const Tree tree = forge.message(forge.array("float32", "[2, 3]", {image_of(kHead, 24)}));
-  const evenkeel::testing::TemporaryFolder folder;
-  Assembly assembly(tree, {}, Memory::into(forge.memory), folder.path(), 1 << 20);
+  const testing::TemporaryFolder folder;
+  Assembly assembly(tree, {}, testing::Memory::into(forge.memory), folder.path(), 1 << 20);
   std::string damaged = forge.objects.at(tree.id);
   damaged.back() ^= 1;
-  EXPECT_NE(refusal([&] { assembly.take(tree.id, damaged); }).find("is damaged"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { assembly.take(tree.id, damaged); }).find("is damaged"), std::string::npos);
   EXPECT_FALSE(assembly.failed()) << "it may come again";
   for (const auto& id : assembly.ids()) assembly.take(id, forge.objects.at(id));
   EXPECT_TRUE(assembly.complete());
   const std::string stranger(64, 'f');
-  EXPECT_NE(refusal([&] { assembly.take(stranger, "x"); }).find("is not of this message"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { assembly.take(stranger, "x"); }).find("is not of this message"), std::string::npos);
 }
 
 TEST(Assembly, RefusesInvalidStructures) {
@@ -172,17 +172,18 @@ TEST(Assembly, LimitsAMessage) {
 TEST(Assembly, LimitsDataThatArrivesBeforeTheStructure) {
   Forge forge;
   const Tree tree = forge.message(forge.array("float32", "[2, 3]", {image_of(kHead, 24)}));
-  const evenkeel::testing::TemporaryFolder folder;
-  Assembly assembly(tree, {}, Memory::into(forge.memory), folder.path(), 100);
+  const testing::TemporaryFolder folder;
+  Assembly assembly(tree, {}, testing::Memory::into(forge.memory), folder.path(), 100);
   const std::string& chunk = tree.children[0].children[0].children[0].children[0].id;
-  EXPECT_NE(refusal([&] { assembly.take(chunk, forge.objects.at(chunk)); }).find("more than 100 bytes came before"),
-            std::string::npos);
+  EXPECT_NE(
+      testing::refusal([&] { assembly.take(chunk, forge.objects.at(chunk)); }).find("more than 100 bytes came before"),
+      std::string::npos);
   EXPECT_TRUE(assembly.failed());
 }
 
 TEST(Assembly, AFailureHasOnlyACodeAndAReason) {
   const Parcel parcel({}, Failure{ErrorCode::kCrashed, "why"});
-  const evenkeel::testing::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   Assembly assembly(parcel.tree(), {}, {}, folder.path(), 0);
   assembly.take(parcel.tree().id, parcel.find(parcel.tree().id)->head);
   ASSERT_TRUE(assembly.complete());
@@ -190,4 +191,4 @@ TEST(Assembly, AFailureHasOnlyACodeAndAReason) {
 }
 
 }  // namespace
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

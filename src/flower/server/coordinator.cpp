@@ -11,7 +11,7 @@
 #include "flower/server/mailbox.h"
 #include "flower/server/node_registry.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr size_t kSmallBody = size_t{64} << 10, kBytesPerTreeNode = 72;
@@ -345,4 +345,4 @@ std::optional<Arrival> Coordinator::wait(std::chrono::steady_clock::time_point d
 
 void Coordinator::end_run() { parts_->mailbox.end_run(); }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -18,7 +18,7 @@
 #include "flower/format/record_dict.h"
 #include "flower/server/coordinator_options.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// Runs one listening server. Any thread may call; only one thread at a time may be in wait().
 class Coordinator {
@@ -58,4 +58,4 @@ class Coordinator {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -14,7 +14,7 @@
 #include "flower/format/record_dict.h"
 #include "flower/http/server_limits.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The options of a coordinator.
 struct CoordinatorOptions {
@@ -79,4 +79,4 @@ struct Arrival {
   double client_s = 0;  ///< seconds from the node's pull to the announcement of its reply, server clock
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -9,7 +9,7 @@
 #include "base/plain/text.h"
 #include "flower/http/http_server.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr double kTtlSlack = 0.1;
@@ -339,4 +339,4 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   return result;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

@@ -20,7 +20,7 @@
 #include "flower/server/assembly.h"
 #include "flower/server/coordinator_options.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The messages of a coordinator. Thread-safe: any thread may call.
 class Mailbox {
@@ -114,4 +114,4 @@ class Mailbox {
   bool ended_ = false;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

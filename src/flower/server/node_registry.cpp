@@ -9,7 +9,7 @@
 #include "flower/format/base64.h"
 #include "flower/http/http_server.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 constexpr auto kBetweenWords = std::chrono::seconds(10);
@@ -208,4 +208,4 @@ std::vector<NodeInfo> Registry::nodes() const {
   return infos;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

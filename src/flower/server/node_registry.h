@@ -14,7 +14,7 @@
 #include "flower/format/keys.h"
 #include "flower/server/coordinator_options.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// The nodes of a coordinator. Thread-safe: any thread may call.
 class Registry {
@@ -83,4 +83,4 @@ class Registry {
   std::map<std::string, uint64_t> ids_{};  // by key
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

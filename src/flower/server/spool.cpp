@@ -10,7 +10,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 namespace {
 
 int unnamed_file(const fs::path& folder) {
@@ -54,4 +54,4 @@ std::string Spool::get(uint64_t at, size_t length) const {
   return bytes;
 }
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

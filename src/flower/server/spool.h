@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace evenkeel::wire {
+namespace evenkeel::flower {
 
 /// An unnamed temporary file. It is deleted with the object or the process.
 class Spool {
@@ -30,4 +30,4 @@ class Spool {
   int file_ = -1;
 };
 
-}  // namespace evenkeel::wire
+}  // namespace evenkeel::flower

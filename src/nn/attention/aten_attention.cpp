@@ -8,7 +8,7 @@
 #include "base/plain/error.h"
 #include "nn/dense/aten_norm.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -113,4 +113,4 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
   return out.reshape({q_RHP.size(0), -1});
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

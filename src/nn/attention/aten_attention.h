@@ -8,7 +8,7 @@
 #include "nn/attention/aten_layout.h"
 #include "nn/attention/attention.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// Computes x cos + rotate_half(x) sin in float32 or wider. The first term is rounded before the second is added.
 /// \param x  [T, H, P], any float type \return [T, H, P] in the type of x
@@ -25,4 +25,4 @@ at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             const Layout& layout, const AttentionSteps& steps = {});
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -9,7 +9,7 @@
 
 #include "nn/attention/aten_attention.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 /// Sequences of different lengths, whose rows are stored one after the other.
@@ -132,4 +132,4 @@ void CacheWindow::write_back() const {
   for (const auto& piece : added_) rows_of_run(piece.run).copy_(all_.narrow(3, piece.at, piece.run.count));
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

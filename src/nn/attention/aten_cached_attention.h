@@ -13,7 +13,7 @@
 #include "nn/attention/kv_cache.h"
 #include "nn/dense/aten_rows.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// The keys and values of one forward pass.
 class CacheWindow {
@@ -55,4 +55,4 @@ class CacheWindow {
   std::vector<Piece> added_;
 };
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

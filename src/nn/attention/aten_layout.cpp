@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 std::vector<int64_t> first_tokens(std::span<const int64_t> rows_T) {
@@ -40,7 +40,7 @@ std::vector<int64_t> unpadded_positions(std::span<const int64_t> offsets, int64_
 
 }  // namespace
 
-Layout Layout::of(const PackedBatch& batch, c10::Device device) {
+Layout Layout::of(const data::PackedBatch& batch, c10::Device device) {
   Layout layout;
   layout.offsets = batch.offsets;
   layout.longest = longest_of(batch.offsets);
@@ -66,4 +66,4 @@ Layout Layout::of(const PackedBatch& batch, c10::Device device) {
   return layout;
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -11,7 +11,7 @@
 #include "data/example.h"
 #include "nn/dense/aten_rows.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// The layout of a batch of packed sequences.
 struct Layout {
@@ -25,7 +25,7 @@ struct Layout {
   RowIndex unpadded;              ///< T tokens from B L padded positions
 
   /// Builds the layout. \param batch  on the CPU
-  static Layout of(const PackedBatch& batch, c10::Device device);
+  static Layout of(const data::PackedBatch& batch, c10::Device device);
 };
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -15,7 +15,7 @@
 #include "nn/kernels/primitives/vector.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -237,4 +237,4 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
       .view({q_RHP.size(0), -1});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

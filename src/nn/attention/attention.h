@@ -10,7 +10,7 @@
 
 #include "nn/attention/rotary.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Rotates the heads of each token. \param x  [T, H, P] \return [T, H, P] \throws kShape if sizes disagree
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
@@ -44,4 +44,4 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
                             std::span<const int64_t> offsets, const AttentionSteps& steps = {},
                             const at::Tensor& rows_T = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -13,7 +13,7 @@
 #include "nn/dense/norm.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::expect_gradients_match;
@@ -34,11 +34,12 @@ at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Ten
 
 TEST(Attention, PackedSequencesEqualEachSequenceAlone) {
   const std::vector<int64_t> offsets{0, 5, 6, 14};
-  const auto q = random_tensor({14, 6, 4}, 1), k = random_tensor({14, 2, 4}, 2), v = random_tensor({14, 2, 4}, 3);
+  const auto q = testing::random_tensor({14, 6, 4}, 1), k = testing::random_tensor({14, 2, 4}, 2),
+             v = testing::random_tensor({14, 2, 4}, 3);
   const auto packed = packed_attention(q, k, v, offsets);
   for (size_t b = 0; b + 1 < offsets.size(); ++b) {
     const auto rows = [&](const at::Tensor& x) { return x.slice(0, offsets[b], offsets[b + 1]); };
-    EXPECT_LT(max_difference(rows(packed), naive(rows(q), rows(k), rows(v))), 1e-12);
+    EXPECT_LT(testing::max_difference(rows(packed), naive(rows(q), rows(k), rows(v))), 1e-12);
   }
 }
 
@@ -46,9 +47,9 @@ TEST(Attention, SequencesLongerThanABlockOfQueriesEqualTheReference) {
   const std::vector<int64_t> offsets{0, 70, 200};
   for (const auto dtype : {at::kDouble, at::kFloat}) {
     const auto leaf = [&](int64_t heads, int64_t seed) {
-      return random_tensor({200, heads, 10}, seed, dtype).requires_grad_(true);
+      return testing::random_tensor({200, heads, 10}, seed, dtype).requires_grad_(true);
     };
-    const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), flow = random_tensor({200, 40}, 4, dtype);
+    const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), flow = testing::random_tensor({200, 40}, 4, dtype);
     const auto packed = packed_attention(q, k, v, offsets);
     std::vector<at::Tensor> wholes;
     for (size_t b = 0; b + 1 < offsets.size(); ++b) {
@@ -57,16 +58,17 @@ TEST(Attention, SequencesLongerThanABlockOfQueriesEqualTheReference) {
     }
     const auto whole = at::cat(wholes);
     const double tolerance = dtype == at::kDouble ? 1e-12 : 1e-5;
-    EXPECT_LT(max_difference(packed, whole), tolerance);
+    EXPECT_LT(testing::max_difference(packed, whole), tolerance);
     const auto ours = torch::autograd::grad({packed}, {q, k, v}, {flow});
     const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
-    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), tolerance) << i;
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(testing::max_difference(ours[i], theirs[i]), tolerance) << i;
   }
 }
 
 TEST(Attention, ThreadsDoNotChangeBits) {
   const int before = at::get_num_threads();
-  const auto q = random_tensor({150, 4, 16}, 1, at::kFloat), k = random_tensor({150, 2, 16}, 2, at::kFloat);
+  const auto q = testing::random_tensor({150, 4, 16}, 1, at::kFloat),
+             k = testing::random_tensor({150, 2, 16}, 2, at::kFloat);
   std::vector<at::Tensor> by_threads;
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
@@ -80,9 +82,9 @@ TEST(Attention, ThreadsDoNotChangeBits) {
 TEST(Attention, GradientsMatchCentralDifferencesWithSharedKeyHeads) {
   for (const int64_t kv_heads : {1, 2, 4}) {
     const std::vector<int64_t> offsets{0, 3, 4, 9};
-    expect_gradients_match(
-        [&](const auto& in) { return packed_attention(in[0], in[1], in[2], offsets); },
-        {random_tensor({9, 4, 6}, 1), random_tensor({9, kv_heads, 6}, 2), random_tensor({9, kv_heads, 6}, 3)});
+    testing::expect_gradients_match([&](const auto& in) { return packed_attention(in[0], in[1], in[2], offsets); },
+                                    {testing::random_tensor({9, 4, 6}, 1), testing::random_tensor({9, kv_heads, 6}, 2),
+                                     testing::random_tensor({9, kv_heads, 6}, 3)});
   }
 }
 
@@ -91,9 +93,9 @@ TEST(Attention, SharedRowsEqualSeparateRows) {
   const auto rows_T = at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 5, 0, 1, 2, 3, 6, 7, 8}, at::kLong);
   for (const auto dtype : {at::kDouble, at::kFloat}) {
     const auto leaf = [&](int64_t heads, int64_t seed) {
-      return random_tensor({9, heads, 10}, seed, dtype).requires_grad_(true);
+      return testing::random_tensor({9, heads, 10}, seed, dtype).requires_grad_(true);
     };
-    const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), norm = random_tensor({10}, 4, dtype);
+    const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), norm = testing::random_tensor({10}, 4, dtype);
     const auto at =
         rotary_table(at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 2, 4, 5, 6}, at::kLong), 10, {.theta = 100.0});
     const AttentionSteps steps{.q = {.norm = norm, .norm_eps = 1e-5, .rotary = at}, .k = {.rotary = at}};
@@ -102,12 +104,12 @@ TEST(Attention, SharedRowsEqualSeparateRows) {
     const auto each = [&](const at::Tensor& x) { return x.index_select(0, rows_T); };
     const auto shared = packed_attention(q, k, v, offsets, steps, rows_T);
     const auto own = packed_attention(each(q), each(k), each(v), offsets, of_tokens);
-    EXPECT_LT(max_difference(each(shared), own), dtype == at::kDouble ? 1e-14 : 1e-6);
-    const auto flow = random_tensor({15, 40}, 5, dtype);
+    EXPECT_LT(testing::max_difference(each(shared), own), dtype == at::kDouble ? 1e-14 : 1e-6);
+    const auto flow = testing::random_tensor({15, 40}, 5, dtype);
     const auto ours = torch::autograd::grad({each(shared)}, {q, k, v}, {flow});
     const auto theirs = torch::autograd::grad({own}, {q, k, v}, {flow});
     for (size_t i = 0; i < ours.size(); ++i)
-      EXPECT_LT(max_difference(ours[i], theirs[i]), dtype == at::kDouble ? 1e-12 : 1e-5) << i;
+      EXPECT_LT(testing::max_difference(ours[i], theirs[i]), dtype == at::kDouble ? 1e-12 : 1e-5) << i;
   }
 }
 
@@ -134,12 +136,12 @@ const std::vector<StepsCase> kStepsCases{
 /// Returns q, k and v before the steps, then the weights of the norms.
 std::vector<at::Tensor> inputs_of(const StepsCase& one, at::ScalarType dtype) {
   const int64_t tokens = kStepsOffsets.back();
-  std::vector<at::Tensor> inputs{random_tensor({tokens, kStepsHeads, kStepsWidth}, 1, dtype),
-                                 random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 2, dtype),
-                                 random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 3, dtype)};
+  std::vector<at::Tensor> inputs{testing::random_tensor({tokens, kStepsHeads, kStepsWidth}, 1, dtype),
+                                 testing::random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 2, dtype),
+                                 testing::random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 3, dtype)};
   inputs[0][3][2][1] = 0.7;  // a value at the bound passes its gradient on
-  if (one.q_norm > 0) inputs.push_back(random_tensor({one.q_norm}, 4, dtype));
-  if (one.k_norm > 0) inputs.push_back(random_tensor({one.k_norm}, 5, dtype));
+  if (one.q_norm > 0) inputs.push_back(testing::random_tensor({one.q_norm}, 4, dtype));
+  if (one.k_norm > 0) inputs.push_back(testing::random_tensor({one.k_norm}, 5, dtype));
   return inputs;
 }
 
@@ -176,7 +178,7 @@ TEST(AttentionSteps, HaveTheBitsOfSeparateAutogradNodes) {
           packed_attention(in_nodes_of_their_own(inputs[0], steps.q), in_nodes_of_their_own(inputs[1], steps.k),
                            in_nodes_of_their_own(inputs[2], steps.v), kStepsOffsets);
       EXPECT_TRUE(at::equal(ours, separate)) << one.name;
-      const auto flow = random_tensor(ours.sizes(), 6, dtype);
+      const auto flow = testing::random_tensor(ours.sizes(), 6, dtype);
       const auto grads = torch::autograd::grad({ours}, inputs, {flow});
       const auto expected = torch::autograd::grad({separate}, inputs, {flow});
       for (size_t i = 0; i < inputs.size(); ++i) EXPECT_TRUE(at::equal(grads[i], expected[i])) << one.name << ", " << i;
@@ -187,15 +189,16 @@ TEST(AttentionSteps, GradientsMatchCentralDifferences) {
   const std::vector<int64_t> offsets{0, 3, 4, 9};
   const auto table = rotary_table(at::arange(9), 6, {.theta = 100.0});
   for (const bool per_head : {false, true})
-    expect_gradients_match(
+    testing::expect_gradients_match(
         [&](const auto& in) {
           const AttentionSteps steps{.q = {.norm = in[3], .norm_eps = 1e-5, .clip = 0.9, .rotary = table},
                                      .k = {.norm = in[4], .norm_eps = 1e-5, .clip = 0.9, .rotary = table},
                                      .v = {.clip = 0.9}};
           return packed_attention(in[0], in[1], in[2], offsets, steps);
         },
-        {random_tensor({9, 4, 6}, 1), random_tensor({9, 2, 6}, 2), random_tensor({9, 2, 6}, 3),
-         random_tensor({per_head ? 6 : 24}, 4), random_tensor({per_head ? 6 : 12}, 5)});
+        {testing::random_tensor({9, 4, 6}, 1), testing::random_tensor({9, 2, 6}, 2),
+         testing::random_tensor({9, 2, 6}, 3), testing::random_tensor({per_head ? 6 : 24}, 4),
+         testing::random_tensor({per_head ? 6 : 12}, 5)});
 }
 
 TEST(AttentionSteps, OnlyRequestedGradientsAreComputed) {
@@ -221,15 +224,16 @@ TEST(AttentionSteps, OnlyRequestedGradientsAreComputed) {
 }
 
 TEST(AttentionSteps, RejectANormOfAnotherWidth) {
-  const auto x = random_tensor({3, 4, 6}, 1);
-  EXPECT_THROW(apply_steps(x, {.norm = random_tensor({12}, 2)}), Error);
-  EXPECT_THROW(packed_attention(x, x, x, std::vector<int64_t>{0, 3}, {.k = {.norm = random_tensor({12}, 2)}}), Error);
+  const auto x = testing::random_tensor({3, 4, 6}, 1);
+  EXPECT_THROW(apply_steps(x, {.norm = testing::random_tensor({12}, 2)}), Error);
+  EXPECT_THROW(packed_attention(x, x, x, std::vector<int64_t>{0, 3}, {.k = {.norm = testing::random_tensor({12}, 2)}}),
+               Error);
 }
 
 TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
   const auto positions = at::tensor({0, 1, 7}, at::kLong);
   const auto table = rotary_table(positions, 4, {.theta = 100.0});
-  const auto x = random_tensor({3, 2, 4}, 1);
+  const auto x = testing::random_tensor({3, 2, 4}, 1);
   const auto y = apply_rotary(x, table);
   EXPECT_TRUE(at::equal(y[0], x[0]));
   for (int64_t t = 0; t < 3; ++t)
@@ -243,8 +247,9 @@ TEST(Rotary, RotatesPairsByPositionTimesFrequency) {
 
 TEST(Rotary, GradientsMatchCentralDifferences) {
   const auto table = rotary_table(at::tensor({3, 0, 5}, at::kLong), 6, {.theta = 10000.0});
-  expect_gradients_match([&](const auto& in) { return apply_rotary(in[0], table); }, {random_tensor({3, 2, 6}, 1)});
+  testing::expect_gradients_match([&](const auto& in) { return apply_rotary(in[0], table); },
+                                  {testing::random_tensor({3, 2, 6}, 1)});
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

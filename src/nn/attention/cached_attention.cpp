@@ -13,7 +13,7 @@
 #include "nn/kernels/primitives/scratch.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 constexpr int64_t kPieceRows = 64;   // queries per piece: their scores stay in the cache
@@ -258,4 +258,4 @@ at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> of
   return out_NHP.view({q_NHP.size(0), -1});
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -10,7 +10,7 @@
 
 #include "nn/attention/kv_cache.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Writes keys and values to the rows that KvCache::extend() appended. \param k, v  [T, G, P], one sequence after the
 /// other \param offsets  [B + 1], as given to extend() \throws kShape if the types disagree
@@ -23,4 +23,4 @@ void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<cons
 at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
                             int64_t layer);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -4,7 +4,7 @@
 #include "nn/attention/attention.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::max_difference;
@@ -17,9 +17,9 @@ KvShape shape_of(at::ScalarType type) { return {.layers = 2, .heads = kKvHeads, 
 /// A text with its queries, keys and values.
 struct Text {
   Text(int64_t length, uint64_t seed, at::ScalarType type = at::kDouble)
-      : q(random_tensor({length, kHeads, kHeadWidth}, seed, type)),
-        k(random_tensor({length, kKvHeads, kHeadWidth}, seed + 1, type)),
-        v(random_tensor({length, kKvHeads, kHeadWidth}, seed + 2, type)) {}
+      : q(testing::random_tensor({length, kHeads, kHeadWidth}, seed, type)),
+        k(testing::random_tensor({length, kKvHeads, kHeadWidth}, seed + 1, type)),
+        v(testing::random_tensor({length, kKvHeads, kHeadWidth}, seed + 2, type)) {}
   at::Tensor q, k, v;
 
   at::Tensor attention() const { return packed_attention(q, k, v, std::vector<int64_t>{0, q.size(0)}); }
@@ -69,7 +69,7 @@ TEST(CachedAttention, EqualsAttentionOverTheWholeSequence) {
     // Appends prompts of 5 and 2 tokens, then a block of 3 and 1, then all other tokens.
     for (const auto& parts : std::vector<std::vector<Part>>{
              {{&one, 0, 5}, {&other, 0, 2}}, {{&one, 5, 8}, {&other, 2, 3}}, {{&one, 8, 9}, {&other, 3, 4}}})
-      EXPECT_LT(max_difference(append(cache, parts), expected(parts)), tolerance(type));
+      EXPECT_LT(testing::max_difference(append(cache, parts), expected(parts)), tolerance(type));
     EXPECT_EQ(cache.lengths(), (std::vector<int64_t>{9, 4}));
   }
 }
@@ -79,7 +79,7 @@ TEST(CachedAttention, SplitsLongSequencesAndGroupsShortOnes) {
   auto cache = cache_with_capacities({300});
   append(cache, {{&text, 0, 70}});
   const std::vector<Part> rest{{&text, 70, 300}};
-  EXPECT_LT(max_difference(append(cache, rest), expected(rest)), 1e-12);
+  EXPECT_LT(testing::max_difference(append(cache, rest), expected(rest)), 1e-12);
 
   KvCache many(shape_of(at::kDouble));
   std::vector<Text> texts;
@@ -93,7 +93,7 @@ TEST(CachedAttention, SplitsLongSequencesAndGroupsShortOnes) {
     ends.push_back({&texts[b], length - 1, length});
   }
   append(many, starts);
-  EXPECT_LT(max_difference(append(many, ends), expected(ends)), 1e-12);
+  EXPECT_LT(testing::max_difference(append(many, ends), expected(ends)), 1e-12);
 }
 
 /// Returns a text that begins with the first `shared` positions of `other`.
@@ -114,7 +114,7 @@ TEST(CachedAttention, SequencesShareOnlyTheirCommonPrefix) {
   cache.sequences = {prefix.sequences[0].prefix(20), prefix.sequences[0].prefix(20), prefix.sequences[0].prefix(12)};
   for (const size_t b : {0, 1, 2}) cache.open(b, 6);
   const std::vector<Part> parts{{&one, 20, 26}, {&other, 20, 23}, {&shorter, 12, 17}};
-  EXPECT_LT(max_difference(append(cache, parts), expected(parts)), 1e-12);
+  EXPECT_LT(testing::max_difference(append(cache, parts), expected(parts)), 1e-12);
   EXPECT_EQ(prefix.lengths(), std::vector<int64_t>{20});
 }
 
@@ -129,7 +129,7 @@ TEST(CachedAttention, BeamsOfOneBlockAttendToTheirOwnTokens) {
   cache.select(std::vector<int64_t>{2, 0, 0});
   const auto of_c = extended(c, 6, 8, 60), of_a = extended(a, 6, 8, 70), also_of_a = extended(a, 6, 8, 80);
   const std::vector<Part> next{{&of_c, 6, 8}, {&of_a, 6, 8}, {&also_of_a, 6, 8}};
-  EXPECT_LT(max_difference(append(cache, next), expected(next)), 1e-12);
+  EXPECT_LT(testing::max_difference(append(cache, next), expected(next)), 1e-12);
 }
 
 TEST(CachedAttention, LastRowsEqualTheLastRowsOfAllQueries) {
@@ -139,7 +139,7 @@ TEST(CachedAttention, LastRowsEqualTheLastRowsOfAllQueries) {
   const auto all = append(cache, whole);
   const auto last = cached_attention(at::cat({one.q.slice(0, 8), other.q.slice(0, 69)}), std::vector<int64_t>{0, 1, 2},
                                      cache, kLayer);
-  EXPECT_LT(max_difference(last, at::stack({all[8], all[78]})), 1e-12);
+  EXPECT_LT(testing::max_difference(last, at::stack({all[8], all[78]})), 1e-12);
 }
 
 TEST(CachedAttention, ABFloat16CacheRoundsOnlyKeysAndValues) {
@@ -150,7 +150,7 @@ TEST(CachedAttention, ABFloat16CacheRoundsOnlyKeysAndValues) {
   auto cache = cache_with_capacities({40}, at::kBFloat16);
   append(cache, {{&text, 0, 30}});
   const std::vector<Part> end{{&rounded, 30, 40}};
-  EXPECT_LT(max_difference(append(cache, {{&text, 30, 40}}), expected(end)), 1e-5);
+  EXPECT_LT(testing::max_difference(append(cache, {{&text, 30, 40}}), expected(end)), 1e-5);
   EXPECT_EQ(cache.shape().token_bytes() * 2, shape_of(at::kFloat).token_bytes());
 }
 
@@ -174,4 +174,4 @@ TEST(KvCache, PrefixCanEndInsideARun) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

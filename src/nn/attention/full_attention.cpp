@@ -5,7 +5,7 @@
 #include "base/plain/error.h"
 #include "nn/attention/attention.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 // Returns one sequence in the layout of at::scaled_dot_product_attention: [L, H, P] -> [1, H, L, P].
@@ -30,4 +30,4 @@ at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, cons
   return at::cat(parts);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Computes softmax(q k^T / sqrt(P)) v within each sequence. Every token attends to all tokens of its sequence. \param
 /// q, k, v [T, H, P]; offsets B + 1. \return [T, H * P]
@@ -15,4 +15,4 @@ namespace evenkeel {
 at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
                           std::span<const int64_t> offsets);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

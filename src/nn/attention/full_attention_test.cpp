@@ -5,7 +5,7 @@
 #include "base/plain/error.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::max_difference;
@@ -23,32 +23,34 @@ at::Tensor plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) 
 
 TEST(FullAttention, EqualsSoftmaxOverTheWholeSequence) {
   const std::vector<int64_t> offsets{0, 1, 8, 13};
-  const auto q = random_tensor({13, 3, 6}, 1), k = random_tensor({13, 3, 6}, 2), v = random_tensor({13, 3, 6}, 3);
+  const auto q = testing::random_tensor({13, 3, 6}, 1), k = testing::random_tensor({13, 3, 6}, 2),
+             v = testing::random_tensor({13, 3, 6}, 3);
   const auto out = full_attention(q, k, v, offsets);
   ASSERT_EQ(out.sizes(), at::IntArrayRef({13, 18}));
   for (size_t b = 0; b + 1 < offsets.size(); ++b) {
     const auto rows = [&](const at::Tensor& x) { return x.slice(0, offsets[b], offsets[b + 1]); };
-    EXPECT_LT(max_difference(rows(out), plain(rows(q), rows(k), rows(v))), 1e-12) << "sequence " << b;
+    EXPECT_LT(testing::max_difference(rows(out), plain(rows(q), rows(k), rows(v))), 1e-12) << "sequence " << b;
   }
 }
 
 TEST(FullAttention, PermutingASequencePermutesTheOutput) {
-  const auto q = random_tensor({7, 2, 5}, 1), k = random_tensor({7, 2, 5}, 2), v = random_tensor({7, 2, 5}, 3);
+  const auto q = testing::random_tensor({7, 2, 5}, 1), k = testing::random_tensor({7, 2, 5}, 2),
+             v = testing::random_tensor({7, 2, 5}, 3);
   const std::vector<int64_t> offsets{0, 7};
   const auto order = at::tensor({3, 0, 6, 1, 5, 2, 4}, at::kLong);
   const auto moved = [&](const at::Tensor& x) { return x.index_select(0, order); };
-  EXPECT_LT(
-      max_difference(full_attention(moved(q), moved(k), moved(v), offsets), moved(full_attention(q, k, v, offsets))),
-      1e-12);
+  EXPECT_LT(testing::max_difference(full_attention(moved(q), moved(k), moved(v), offsets),
+                                    moved(full_attention(q, k, v, offsets))),
+            1e-12);
 }
 
 TEST(FullAttention, RejectsInconsistentShapes) {
-  const auto x = random_tensor({5, 2, 3}, 1);
+  const auto x = testing::random_tensor({5, 2, 3}, 1);
   const std::vector<int64_t> whole{0, 5}, too_short{0, 4}, with_empty{0, 2, 2, 5};
-  EXPECT_THROW(full_attention(x, x, random_tensor({5, 2, 4}, 2), whole), Error);
+  EXPECT_THROW(full_attention(x, x, testing::random_tensor({5, 2, 4}, 2), whole), Error);
   EXPECT_THROW(full_attention(x, x, x, too_short), Error);
   EXPECT_THROW(full_attention(x, x, x, with_empty), Error);
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

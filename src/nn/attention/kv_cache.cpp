@@ -6,7 +6,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 KvBlock::KvBlock(const KvShape& shape, int64_t tokens)
     : all(at::empty({shape.layers, 2, shape.heads, tokens, shape.width}, at::device(shape.device).dtype(shape.type))),
@@ -66,4 +66,4 @@ std::vector<int64_t> KvCache::lengths() const {
   return all;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

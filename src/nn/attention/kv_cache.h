@@ -18,7 +18,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// The type of cached keys and values.
 enum class KvType {
@@ -89,4 +89,4 @@ class KvCache {
   KvShape shape_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

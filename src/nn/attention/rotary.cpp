@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 /// Computes the frequencies of a scaling from the reciprocals of plain frequencies, [P / 2]. In Python, a number over a
@@ -79,4 +79,4 @@ RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, cons
   return {both.cos() * spec.attention_factor, both.sin() * spec.attention_factor};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <variant>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Divides all frequencies by `factor`. Source: position interpolation, Chen et al. 2023.
 struct LinearRope {
@@ -52,4 +52,4 @@ struct RotaryTable {
 /// Computes the table for `positions` on their device. \param head_width  P
 RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, const RopeSpec& spec);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

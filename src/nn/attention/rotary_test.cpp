@@ -9,7 +9,7 @@
 #include <numbers>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 constexpr int64_t kWidth = 16, kTrained = 64;
@@ -73,4 +73,4 @@ TEST(RotaryTable, HasTheFactorOfAttentionInBothParts) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -8,7 +8,7 @@
 #include "base/system/parallel.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 int64_t width_of(const at::Tensor& x) { return x.numel() / x.size(0); }
@@ -91,4 +91,4 @@ at::Tensor SharedRows::sum_by_row(const at::Tensor& x_T) const {
   return out;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Converts between rows and tokens. Without shared rows all functions return their argument. No function records
 /// autograd operations. Threads: any.
@@ -32,4 +32,4 @@ class SharedRows {
   std::vector<int64_t> tokens_;  // of each row, in order
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

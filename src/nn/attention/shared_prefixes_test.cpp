@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::random_tensor;
@@ -17,19 +17,19 @@ const std::vector<int64_t> kRows{0, 1, 2, 0, 1, 3, 0, 1, 2};  // nine tokens tha
 const std::vector<int64_t> kFirsts{0, 1, 2, 5};
 
 TEST(SharedRows, ExpandCopiesTheRowOfEachToken) {
-  const auto x_R = random_tensor({4, 3, 5}, 1);
+  const auto x_R = testing::random_tensor({4, 3, 5}, 1);
   EXPECT_TRUE(at::equal(SharedRows(rows_of(kRows)).expand(x_R), x_R.index_select(0, rows_of(kRows))));
 }
 
 TEST(SharedRows, RepresentativesInvertExpand) {
   const SharedRows shared(rows_of(kRows));
-  const auto x_R = random_tensor({4, 7}, 1, at::kFloat);
+  const auto x_R = testing::random_tensor({4, 7}, 1, at::kFloat);
   EXPECT_TRUE(at::equal(shared.representatives(shared.expand(x_R)), x_R));
 }
 
 TEST(SharedRows, SumByRowAndScatterAreTransposes) {
   const SharedRows shared(rows_of(kRows));
-  const auto x_R = random_tensor({4, 7}, 1), y_T = random_tensor({9, 7}, 2);
+  const auto x_R = testing::random_tensor({4, 7}, 1), y_T = testing::random_tensor({9, 7}, 2);
   const auto dot = [](const at::Tensor& x, const at::Tensor& y) { return (x * y).sum().item<double>(); };
   EXPECT_NEAR(dot(shared.expand(x_R), y_T), dot(x_R, shared.sum_by_row(y_T)), 1e-12);
   EXPECT_NEAR(dot(shared.representatives(y_T), x_R), dot(y_T, shared.scatter_to_representatives(x_R)), 1e-12);
@@ -38,7 +38,7 @@ TEST(SharedRows, SumByRowAndScatterAreTransposes) {
 
 TEST(SharedRows, WithoutSharedRowsAllOperationsReturnTheirInput) {
   const SharedRows none;
-  const auto x = random_tensor({4, 7}, 1);
+  const auto x = testing::random_tensor({4, 7}, 1);
   EXPECT_TRUE(none.expand(x).is_same(x) && none.representatives(x).is_same(x) &&
               none.scatter_to_representatives(x).is_same(x) && none.sum_by_row(x).is_same(x));
 }
@@ -49,4 +49,4 @@ TEST(SharedRows, RejectsRowsNotNumberedInOrderOfAppearance) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -10,7 +10,7 @@
 #include "base/format/config_table.h"
 #include "nn/compute/matmul_table.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// The implementation of the layers.
 enum class Engine : uint8_t {
@@ -34,4 +34,4 @@ struct Compute {
   bool operator==(const Compute&) const = default;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -9,7 +9,7 @@
 
 #include "base/format/config_table.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Computes a product of float32 activations with a weight that is stored in 16 or 8 bits. The kernels round
 /// differently, so the choice changes results in the last bits.
@@ -89,4 +89,4 @@ class MatmulTable {
   std::array<MatmulKernel, kCells> cells_{};
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

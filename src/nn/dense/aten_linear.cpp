@@ -5,7 +5,7 @@
 
 #include "nn/dense/gradients.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -81,4 +81,4 @@ at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LinearFa
   return LinearNode::apply(at::TensorList(tensors), adapter.scaling, type);
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -5,7 +5,7 @@
 
 #include "nn/compute/compute.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// Returns the type of the matrix products: `compute.inner`, or the type of `x` if that is kFloat.
 at::ScalarType inner_type(const at::Tensor& x, const Compute& compute);
@@ -22,4 +22,4 @@ struct LinearFactors {
 at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LinearFactors& adapter,
                   const LinearFactors& change, at::ScalarType type);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

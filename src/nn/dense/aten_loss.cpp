@@ -8,7 +8,7 @@
 
 #include "nn/dense/logits_memory.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -96,4 +96,4 @@ at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_V
   return in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, false).logprobs_N;
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -9,7 +9,7 @@
 
 #include "nn/compute/compute.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// Computes h W^T with operands in `type`. \return [N, V], float32 or wider
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);
@@ -23,4 +23,4 @@ at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_V
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
                            at::ScalarType type);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -59,4 +59,4 @@ at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double e
   return RmsNormNode::apply(x_TD.contiguous(), weight_D.to(x_TD.scalar_type()).contiguous(), eps);
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

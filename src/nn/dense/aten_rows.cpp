@@ -7,7 +7,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -76,4 +76,4 @@ std::span<const int64_t> numbers(const at::Tensor& index) {
   return {index.const_data_ptr<int64_t>(), static_cast<size_t>(index.numel())};
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

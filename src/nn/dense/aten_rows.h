@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// An index of rows and the data of its transpose, int64 on one device.
 struct RowIndex {
@@ -54,4 +54,4 @@ at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);
 /// Returns the elements of a contiguous int64 tensor on the CPU. \throws kInternal for any other tensor
 std::span<const int64_t> numbers(const at::Tensor& index);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

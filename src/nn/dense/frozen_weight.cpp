@@ -11,7 +11,7 @@
 #include "nn/kernels/primitives/vector.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using kernels::MatmulScratch;
@@ -23,7 +23,8 @@ void multiply(Direction direction, const at::Tensor& x, const FrozenWeight& w, c
   const kernels::ActivationsOf<T> from{x.const_data_ptr<T>(), x.size(0), x.stride(0)};
   const kernels::ResultOf<T> to{out.mutable_data_ptr<T>(), out.stride(0)};
   const auto stored = kernels::StoredMatrix::of(w.values_OI, w.scales_O);
-  const kernels::WorkspaceLease<MatmulScratch<T>> scratch(kernels::workspace_pool<MatmulScratch<T>>());
+  const kernels::WorkspaceLease<kernels::MatmulScratch<T>> scratch(
+      kernels::workspace_pool<kernels::MatmulScratch<T>>());
   if (direction == Direction::kForward)
     kernels::matmul_nt<T>(kernel, from, stored, to, *scratch);
   else
@@ -88,4 +89,4 @@ at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const Matmu
   return dx_TI;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -7,7 +7,7 @@
 
 #include "nn/compute/matmul_table.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// A weight [out, in] in float32, bfloat16, float16 (float64 in tests), or int8 with one scale per row. The value of an
 /// int8 element is scales[o] * values[o, i].
@@ -38,4 +38,4 @@ void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeigh
 /// Computes dY W. \param dy  [T, O], contiguous \return [T, I]
 at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const MatmulTable& products = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

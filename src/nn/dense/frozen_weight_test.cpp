@@ -3,7 +3,7 @@
 #include "nn/kernels/matmul/matmul.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::max_difference;
@@ -17,8 +17,8 @@ double difference_from(const at::Tensor& x, const at::Tensor& exact) {
 }
 
 TEST(FrozenWeight, ProductsUseTheStoredNumbersInEveryFormat) {
-  const auto x = random_tensor({9, 33}, 1, at::kFloat), dy = random_tensor({9, 70}, 3, at::kFloat);
-  const auto wide = random_tensor({70, 33}, 2);
+  const auto x = testing::random_tensor({9, 33}, 1, at::kFloat), dy = testing::random_tensor({9, 70}, 3, at::kFloat);
+  const auto wide = testing::random_tensor({70, 33}, 2);
   for (const auto& w : {FrozenWeight(wide.to(at::kFloat)), FrozenWeight(wide.to(at::kBFloat16)),
                         FrozenWeight(wide.to(at::kHalf)), quantized(wide)})
     for (const auto kernel : kAllKernels) {
@@ -29,22 +29,25 @@ TEST(FrozenWeight, ProductsUseTheStoredNumbersInEveryFormat) {
 }
 
 TEST(FrozenWeight, Float64WeightsAreMultipliedInFloat64) {
-  const auto x = random_tensor({9, 33}, 1), w = random_tensor({70, 33}, 2);
-  EXPECT_LT(max_difference(matmul_nt(x, w), at::mm(x, w.t())), 1e-12);
-  EXPECT_LT(max_difference(matmul_nn(random_tensor({9, 70}, 3), w), at::mm(random_tensor({9, 70}, 3), w)), 1e-12);
+  const auto x = testing::random_tensor({9, 33}, 1), w = testing::random_tensor({70, 33}, 2);
+  EXPECT_LT(testing::max_difference(matmul_nt(x, w), at::mm(x, w.t())), 1e-12);
+  EXPECT_LT(testing::max_difference(matmul_nn(testing::random_tensor({9, 70}, 3), w),
+                                    at::mm(testing::random_tensor({9, 70}, 3), w)),
+            1e-12);
 }
 
 TEST(FrozenWeight, WeightsLargerThanAPanelAreUpcastInParts) {
-  const auto x = random_tensor({2, 4100}, 1, at::kFloat), dy = random_tensor({2, 1100}, 3, at::kFloat);
-  const FrozenWeight w(random_tensor({1100, 4100}, 2, at::kBFloat16));
+  const auto x = testing::random_tensor({2, 4100}, 1, at::kFloat),
+             dy = testing::random_tensor({2, 1100}, 3, at::kFloat);
+  const FrozenWeight w(testing::random_tensor({1100, 4100}, 2, at::kBFloat16));
   const auto exact = w.widened(at::kDouble);
   EXPECT_LT(difference_from(matmul_nt(x, w, MatmulKernel::kUpcast), at::mm(x.to(at::kDouble), exact.t())), 1e-6);
   EXPECT_LT(difference_from(matmul_nn(dy, w, MatmulKernel::kUpcast), at::mm(dy.to(at::kDouble), exact)), 1e-6);
 }
 
 TEST(FrozenWeight, RoundsActivationsOnlyForLargeWeightsInASupportedFormat) {
-  const auto x = random_tensor({5, 512}, 1, at::kFloat);
-  const FrozenWeight large(random_tensor({600, 512}, 2, at::kBFloat16));
+  const auto x = testing::random_tensor({5, 512}, 1, at::kFloat);
+  const FrozenWeight large(testing::random_tensor({600, 512}, 2, at::kBFloat16));
   const FrozenWeight small(large.values_OI.narrow(0, 0, 64)), half(large.values_OI.to(at::kHalf)),
       int8 = quantized(large.values_OI);
   const auto is_rounded = [&](const FrozenWeight& w, MatmulKernel kernel) {
@@ -62,8 +65,8 @@ TEST(FrozenWeight, RoundsActivationsOnlyForLargeWeightsInASupportedFormat) {
 
 // On a processor with AMX both kernels use the tile registers. Neither may disturb the other's results.
 TEST(FrozenWeight, TileKernelAndVendorLibraryDoNotDisturbEachOther) {
-  const auto x = random_tensor({70, 512}, 1, at::kFloat);
-  const FrozenWeight w(random_tensor({600, 512}, 2, at::kBFloat16));
+  const auto x = testing::random_tensor({70, 512}, 1, at::kFloat);
+  const FrozenWeight w(testing::random_tensor({600, 512}, 2, at::kBFloat16));
   const auto tiles = matmul_nt(x, w, MatmulKernel::kBf16Tile), native = matmul_nt(x, w, MatmulKernel::kBf16Vendor);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(at::equal(matmul_nt(x, w, MatmulKernel::kBf16Tile), tiles));
@@ -73,7 +76,7 @@ TEST(FrozenWeight, TileKernelAndVendorLibraryDoNotDisturbEachOther) {
 }
 
 TEST(FrozenWeight, Int8ErrorIsAtMostHalfAStepOfTheRowScale) {
-  auto w = random_tensor({7, 40}, 2, at::kBFloat16);
+  auto w = testing::random_tensor({7, 40}, 2, at::kBFloat16);
   w[3].zero_();
   w[5].mul_(1e-4);
   const auto q = quantized(w);
@@ -98,4 +101,4 @@ TEST(MatmulTable, StoresAKernelPerContextDirectionAndRowBucket) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 template <typename T>
@@ -58,4 +58,4 @@ std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD) {
   return at::tensor(live, at::kLong);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

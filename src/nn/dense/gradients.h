@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Returns the memory to which a node adds the gradient of `leaf`. This is leaf.grad() itself if it exists, which saves
 /// a second tensor and its addition. It is possible only in a plain backward() for all leaves without create_graph.
@@ -24,4 +24,4 @@ at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, d
 /// covers answers only. \param dy  [T, width], contiguous \return [n] int64
 std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -9,7 +9,7 @@
 #include "nn/kernels/layers/lora_product.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using kernels::LoraView;
@@ -32,7 +32,7 @@ using LinearSettingsPointer = c10::intrusive_ptr<LinearSettings>;
 
 template <typename T>
 struct LinearWorkspace {
-  MatmulScratch<T> product;
+  kernels::MatmulScratch<T> product;
   kernels::LoraScratch<T> lora;
   kernels::Scratch<T> change_xa, dy_b, change_dy_b;
 };
@@ -43,8 +43,8 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
   const auto& x_TI = tensors[kLinearX];
   const int64_t rows = x_TI.size(0);
   const kernels::WorkspaceLease<LinearWorkspace<T>> workspace(kernels::workspace_pool<LinearWorkspace<T>>());
-  const auto lora = LoraView<T>::of(tensors[kLinearA], tensors[kLinearB], settings.scaling),
-             change = LoraView<T>::of(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
+  const auto lora = kernels::LoraView<T>::of(tensors[kLinearA], tensors[kLinearB], settings.scaling),
+             change = kernels::LoraView<T>::of(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
   T* xa = xa_TR.mutable_data_ptr<T>();
   T* change_xa = workspace->change_xa.at_least(rows * change.rank);
   const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
@@ -63,8 +63,8 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
 
 // Computes dx = dy W + LoRA branches, and scaling dy B of the adapter in workspace.dy_b.
 template <typename T>
-void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const LoraView<T>& lora,
-                    const LoraView<T>& change, const at::Tensor& dy_TO, at::Tensor& dx_TI,
+void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const kernels::LoraView<T>& lora,
+                    const kernels::LoraView<T>& change, const at::Tensor& dy_TO, at::Tensor& dx_TI,
                     LinearWorkspace<T>& workspace) {
   const int64_t rows = dy_TO.size(0);
   const T* dy = dy_TO.const_data_ptr<T>();
@@ -115,10 +115,10 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto live = nonzero_rows(dy_TO);
     if (live)
       for (auto* rows : {&dy_TO, &x_TI, &xa_TR}) *rows = rows->index_select(0, *live);
-    auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], settings->scaling);
+    auto lora = kernels::LoraView<T>::of(saved[kLinearA], saved[kLinearB], settings->scaling);
     if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_buffer<T>(saved[kLinearA], out[kLinearA]);
     if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_buffer<T>(saved[kLinearB], out[kLinearB]);
-    const auto change = LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1);
+    const auto change = kernels::LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1);
     const kernels::WorkspaceLease<LinearWorkspace<T>> workspace(kernels::workspace_pool<LinearWorkspace<T>>());
     at::Tensor dx_TI;
     if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
@@ -146,7 +146,7 @@ void check_shapes(const at::Tensor& x, const at::Tensor& w) {
            ", the weight ", w.sizes());
 }
 
-void check_shapes(const LoraFactors& lora, const at::Tensor& w) {
+void check_shapes(const lora::LoraFactors& lora, const at::Tensor& w) {
   EK_CHECK(lora.a.dim() == 2 && lora.b.dim() == 2 && lora.a.size(1) == w.size(1) && lora.b.size(0) == w.size(0) &&
                lora.a.size(0) == lora.b.size(1),
            kShape, "linear: adapter a has sizes ", lora.a.sizes(), " and b ", lora.b.sizes(), " beside a weight of ",
@@ -161,13 +161,13 @@ struct Prepared {
 
 Prepared none(const at::Tensor& x) { return {at::empty({0}, x.options()), at::empty({0}, x.options())}; }
 
-Prepared prepared_change(const LoraFactors* change, const at::Tensor& x, const at::Tensor& w) {
+Prepared prepared_change(const lora::LoraFactors* change, const at::Tensor& x, const at::Tensor& w) {
   if (!change) return none(x);
   check_shapes(*change, w);
   return {kernels::frozen_factor(change->a, x.scalar_type()), kernels::frozen_factor(change->b, x.scalar_type())};
 }
 
-Prepared prepared_adapter(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
+Prepared prepared_adapter(const lora::LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
   if (!lora) return none(x);
   check_shapes(*lora, w);
   const auto dtype = x.scalar_type();
@@ -175,13 +175,14 @@ Prepared prepared_adapter(const LoraFactors* lora, const at::Tensor& x, const at
   return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
 }
 
-aten::LinearFactors factors_for_aten(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
+aten::LinearFactors factors_for_aten(const lora::LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
   if (!lora) return {at::empty({0}, x.options()), at::empty({0}, x.options())};
   check_shapes(*lora, w);
   return {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
 }
 
-at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& factors, const Compute& compute) {
+at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors,
+                   const Compute& compute) {
   EK_CHECK(!w.scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
   auto change = factors_for_aten(factors.change, x_TI, w.values_OI);
   change.scaling = 1;
@@ -191,7 +192,8 @@ at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFact
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& factors, const Compute& compute) {
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors,
+                  const Compute& compute) {
   check_shapes(x_TI, w.values_OI);
   if (compute.engine == Engine::kAten) return by_aten(x_TI, w, factors, compute);
   const auto x = x_TI.contiguous();
@@ -201,4 +203,4 @@ at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFacto
                            c10::make_intrusive<LinearSettings>(lora.scaling, w.scales_O, compute.products));
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -8,7 +8,7 @@
 #include "nn/compute/compute.h"
 #include "nn/dense/frozen_weight.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Applies the layer. Gradients of the factors are accumulated in place (nn/dense/gradients.h). Saved for backward: x
 /// and x A^T.
@@ -19,7 +19,7 @@ namespace evenkeel {
 /// \param compute  selects the engine and the kernels
 /// \return      [T, out] in the type of x; engine aten: in the type of the products
 /// \throws Error{kShape} if sizes disagree; kConfig for an int8 weight with engine aten
-at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& factors = {},
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors = {},
                   const Compute& compute = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// The largest size of float32 logits that are held at once, in bytes. 16 rows are always allowed. Rows are divided
 /// into the smallest number of chunks of nearly equal size. All other buffers of the loss take a quarter of this size.
 constexpr int64_t kLogitsBytes = int64_t{1} << 27;
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

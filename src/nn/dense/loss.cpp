@@ -17,7 +17,7 @@
 #include "nn/kernels/primitives/vector.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -196,4 +196,4 @@ at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head
   return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), compute.products, {}).logprobs_N;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

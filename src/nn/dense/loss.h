@@ -12,7 +12,7 @@
 #include "nn/dense/frozen_weight.h"
 #include "nn/dense/logits_memory.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// A summed loss and the number of its targets. The mean is sum / count; it is computed where it is reported.
 struct LossSum {
@@ -39,4 +39,4 @@ at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const C
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                            const Compute& compute = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

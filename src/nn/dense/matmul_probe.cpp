@@ -12,7 +12,7 @@
 #include "nn/dense/frozen_weight.h"
 #include "nn/kernels/matmul/matmul.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using kernels::MatmulScratch;
@@ -34,11 +34,13 @@ std::vector<FrozenWeight> cold_weights(GemmContext context, at::ScalarType store
   return weights;
 }
 
-StoredMatrix stored(const FrozenWeight& weight) { return StoredMatrix::of(weight.values_OI, weight.scales_O); }
+kernels::StoredMatrix stored(const FrozenWeight& weight) {
+  return kernels::StoredMatrix::of(weight.values_OI, weight.scales_O);
+}
 
 struct ProbeOperands {
   at::Tensor x, y;
-  MatmulScratch<float> scratch;
+  kernels::MatmulScratch<float> scratch;
 };
 
 struct ProbeCell {
@@ -164,4 +166,4 @@ MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured) {
   return table;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

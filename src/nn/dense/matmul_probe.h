@@ -10,7 +10,7 @@
 
 #include "nn/compute/matmul_table.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// The measurement of one cell of a MatmulTable: a context, a direction and a range of row counts.
 struct MeasuredMatmul {
@@ -39,4 +39,4 @@ MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured);
 /// A model without a weight of this size uses kFp32Exact.
 constexpr int64_t kMinMeasuredWeight = int64_t{1} << 20;
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -4,7 +4,7 @@
 
 #include "base/system/dispatch.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 TEST(ProductProbe, ChoosesALibraryKernelOnlyIfClearlyFaster) {
@@ -39,4 +39,4 @@ TEST(ProductProbe, MeasuresOnlyKernelsThatSupportInt8) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

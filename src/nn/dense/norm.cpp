@@ -10,7 +10,7 @@
 #include "nn/dense/aten_norm.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -116,4 +116,4 @@ at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const 
   return at::layer_norm(x_TD, {x_TD.size(1)}, in_dtype_of_x(weight_D), in_dtype_of_x(bias_D), eps);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -5,7 +5,7 @@
 
 #include "nn/compute/compute.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Computes w * x / sqrt(mean(x^2) + eps). \param x  [T, D] \param weight  [D] \return [T, D]
 /// \throws Error{kShape} if sizes disagree. Source: Zhang and Sennrich 2019.
@@ -24,4 +24,4 @@ RmsNormGradients rms_norm_backward(const at::Tensor& dy_TD, const at::Tensor& x_
 /// undefined: 1 and 0, as in OLMo \throws Error{kShape} if sizes disagree. Source: Ba, Kiros and Hinton 2016.
 at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -6,7 +6,7 @@
 #include "nn/dense/gradients.h"
 #include "nn/moe/aten_grouped.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -200,4 +200,4 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Ten
   return ExpertsNode::apply(at::TensorList(inputs), scalings, type);
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -10,7 +10,7 @@
 #include "nn/moe/aten_packed_factors.h"
 #include "nn/moe/routing.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// The LoRA factors of one projection of all experts. Undefined tensors: no factors.
 struct ProjectionFactors {
@@ -24,4 +24,4 @@ struct ProjectionFactors {
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
                    const std::array<ProjectionFactors, 3>& factors, at::ScalarType type);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

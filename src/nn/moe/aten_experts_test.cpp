@@ -9,7 +9,7 @@
 #include "nn/moe/aten_grouped.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::apart_by_norm;
@@ -30,18 +30,18 @@ struct Shape {
 struct Call {
   explicit Call(const Shape& s) : shape(s) {
     const auto& [tokens, hidden, width, experts, top_k, rank] = s.sizes;
-    x = random_tensor({tokens, hidden}, 1);
-    weights = random_tensor({tokens, top_k}, 2).abs();
-    chosen = std::get<1>(random_tensor({tokens, experts - 1}, 3).topk(top_k));
-    gate_up = random_tensor({experts, 2 * width, hidden}, 4) * 0.3;
-    down = random_tensor({experts, hidden, width}, 5) * 0.3;
+    x = testing::random_tensor({tokens, hidden}, 1);
+    weights = testing::random_tensor({tokens, top_k}, 2).abs();
+    chosen = std::get<1>(testing::random_tensor({tokens, experts - 1}, 3).topk(top_k));
+    gate_up = testing::random_tensor({experts, 2 * width, hidden}, 4) * 0.3;
+    down = testing::random_tensor({experts, hidden, width}, 5) * 0.3;
     for (int64_t p = 0; p < 3; ++p) {
       const int64_t in = p == 2 ? width : hidden, out = p == 2 ? hidden : width;
       const auto seed = static_cast<uint64_t>(10 + 4 * p);
-      factors.push_back(random_tensor({experts, rank, in}, seed) * 0.3);
-      factors.push_back(random_tensor({experts, out, rank}, seed + 1) * 0.3);
-      changes.push_back(random_tensor({1, 3, in}, seed + 2).expand({experts, 3, in}) * 0.2);
-      changes.push_back(random_tensor({experts, out, 3}, seed + 3) * 0.2);
+      factors.push_back(testing::random_tensor({experts, rank, in}, seed) * 0.3);
+      factors.push_back(testing::random_tensor({experts, out, rank}, seed + 1) * 0.3);
+      changes.push_back(testing::random_tensor({1, 3, in}, seed + 2).expand({experts, 3, in}) * 0.2);
+      changes.push_back(testing::random_tensor({experts, out, 3}, seed + 3) * 0.2);
     }
   }
 
@@ -70,19 +70,19 @@ Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c
     weights.up.emplace_back(weights.gate_up_stack[e].narrow(0, width, width));
     weights.down.emplace_back(weights.down_stack[e]);
   }
-  std::vector<LoraFactors> lora, change;
+  std::vector<lora::LoraFactors> lora, change;
   for (size_t p = 0; p < 3; ++p) {
     lora.push_back({leaves[2 + 2 * p], leaves[3 + 2 * p], {}, 0.5 + 0.1 * static_cast<double>(p)});
     const auto part = [&](size_t i) { return call.changes[i].to(stored).to(device, type); };
     change.push_back({part(2 * p), part(2 * p + 1)});
   }
   const auto factors_of = [&](size_t p, bool adapted) {
-    return SiteFactors{adapted ? &lora[p] : nullptr, call.shape.change ? &change[p] : nullptr};
+    return lora::SiteFactors{adapted ? &lora[p] : nullptr, call.shape.change ? &change[p] : nullptr};
   };
   const auto& s = call.shape;
   const auto y = experts(leaves[0], {call.chosen.to(device), leaves[1]}, weights,
                          {factors_of(0, s.gate), factors_of(1, s.up), factors_of(2, s.down)}, compute);
-  const auto direction = random_tensor(y.sizes(), 99).to(stored).to(y.options());
+  const auto direction = testing::random_tensor(y.sizes(), 99).to(stored).to(y.options());
   auto gradients = torch::autograd::grad({y}, leaves, {direction}, {}, false, /*allow_unused=*/true);
   for (auto& gradient : gradients)
     if (!gradient.defined()) gradient = at::zeros({1}, at::kDouble);
@@ -92,11 +92,11 @@ Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c
 void expect_alike(const Shape& shape, at::ScalarType type, const Compute& compute, double tolerance) {
   const Call call(shape);
   const auto stored = compute.inner == at::kBFloat16 ? at::kBFloat16 : type;
-  const auto ours = result_of(call, type, stored, test_device(), compute),
+  const auto ours = result_of(call, type, stored, testing::test_device(), compute),
              theirs = result_of(call, at::kDouble, stored == at::kBFloat16 ? stored : at::kDouble, at::kCPU, {});
-  EXPECT_LT(apart_by_norm(ours.y, theirs.y), tolerance);
+  EXPECT_LT(testing::apart_by_norm(ours.y, theirs.y), tolerance);
   for (size_t i = 0; i < ours.gradients.size(); ++i)
-    EXPECT_LT(apart_by_norm(ours.gradients[i], theirs.gradients[i]), tolerance) << "gradient " << i;
+    EXPECT_LT(testing::apart_by_norm(ours.gradients[i], theirs.gradients[i]), tolerance) << "gradient " << i;
 }
 
 const Compute kAtenWide{.engine = Engine::kAten, .products = {}, .inner = at::kFloat};
@@ -143,19 +143,19 @@ TEST(AtenExperts, AccumulateIntoExistingGradients) {
     weights.up.emplace_back(call.gate_up[e].narrow(0, 8, 8));
     weights.down.emplace_back(call.down[e]);
   }
-  LoraFactors gate{a, b, {}, 0.5}, up{call.factors[2], call.factors[3], {}, 0.6},
+  lora::LoraFactors gate{a, b, {}, 0.5}, up{call.factors[2], call.factors[3], {}, 0.6},
       down{call.factors[4], call.factors[5], {}, 0.7};
   const auto y = experts(call.x, {call.chosen, call.weights}, weights, {{&gate}, {&up}, {&down}}, kAtenWide);
   const auto* address = a.grad().const_data_ptr();
-  (y * random_tensor(y.sizes(), 99)).sum().backward();
+  (y * testing::random_tensor(y.sizes(), 99)).sum().backward();
   EXPECT_EQ(a.grad().const_data_ptr(), address);
-  EXPECT_LT(apart_by_norm(a.grad() - 1, once.gradients[2]), 1e-11);
-  EXPECT_LT(apart_by_norm(b.grad() - 1, once.gradients[3]), 1e-11);
+  EXPECT_LT(testing::apart_by_norm(a.grad() - 1, once.gradients[2]), 1e-11);
+  EXPECT_LT(testing::apart_by_norm(b.grad() - 1, once.gradients[3]), 1e-11);
   EXPECT_EQ(b.grad()[3].min().item<double>(), 1) << "an idle expert has a gradient of zero";
 }
 
 TEST(AtenSlots, AreStableAndInverse) {
-  const auto experts_TK = at::tensor({3, 1, 0, 3, 1, 3, 3, 0}, at::kLong).view({4, 2}).to(test_device());
+  const auto experts_TK = at::tensor({3, 1, 0, 3, 1, 3, 3, 0}, at::kLong).view({4, 2}).to(testing::test_device());
   for (const int64_t groups : {5, 300}) {
     const auto slots = aten::slots_of(experts_TK, groups);
     const auto host = [](const at::Tensor& t) {
@@ -183,4 +183,4 @@ TEST(AtenExperts, RejectWeightsThatAreNotStacked) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

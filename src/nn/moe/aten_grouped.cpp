@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes
@@ -81,4 +81,4 @@ at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int
   return std::get<0>(at::_embedding_bag_forward_only(y_SD, place_S, begins_T, false, kSum, false, weights));
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// Token-choices sorted by expert. The choices of one expert keep the order of their tokens.
 struct Slots {
@@ -35,4 +35,4 @@ at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int
 /// Returns how many elements 16 bytes hold. Row strides must be multiples of it for the fast path.
 int64_t alignment(at::ScalarType type);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

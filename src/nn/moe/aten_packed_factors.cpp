@@ -4,7 +4,7 @@
 
 #include "nn/moe/aten_grouped.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 /// Writes `parts` into the packed pair, from rank `at` on.
@@ -51,4 +51,4 @@ at::Tensor part_of_b(const at::Tensor& db_EOR, const LoraPair& part, int64_t fir
   return db_EOR.narrow(1, part.first_out, part.b.size(1)).narrow(2, first_rank, part.a.size(1));
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// One pair of LoRA factors. It adds scaling B A to W from row first_out on.
 struct LoraPair {
@@ -35,4 +35,4 @@ int64_t packed_ranks(std::span<const LoraPair> parts, at::ScalarType type);
 at::Tensor part_of_a(const at::Tensor& da_ERI, const LoraPair& part, int64_t first_rank);
 at::Tensor part_of_b(const at::Tensor& db_EOR, const LoraPair& part, int64_t first_rank);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

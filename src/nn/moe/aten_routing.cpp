@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -97,4 +97,4 @@ at::Tensor counts_of(const at::Tensor& experts_TK, int64_t experts) {
   return is_chosen(experts_TK, experts).flatten(0, 1).sum(0);
 }
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

@@ -6,7 +6,7 @@
 
 #include "nn/moe/router_options.h"
 
-namespace evenkeel::aten {
+namespace evenkeel::nn::aten {
 
 /// Computes evenkeel::route() without the output scale. \param phi  [E] in the type of the logits; undefined: no
 /// modulation \param over_selected  true: gate weights are a softmax over the selected experts; false: over all
@@ -15,4 +15,4 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
 /// Counts the token-choices of each expert. \param experts  [T, K] \return [E] int64
 at::Tensor counts_of(const at::Tensor& experts_TK, int64_t experts);
 
-}  // namespace evenkeel::aten
+}  // namespace evenkeel::nn::aten

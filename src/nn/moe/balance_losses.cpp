@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 /// Computes E sum_i f_i P_i from router scores. \param choices_E  how many token-choices each expert has, out of
@@ -49,4 +49,4 @@ at::Tensor router_z_loss(const RoutingByLayer& routing) {
                           [](const RoutingStats& stats) { return stats.router_logits.logsumexp(-1).square().mean(); });
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -6,7 +6,7 @@
 
 #include "nn/moe/routing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Computes E sum_i f_i P_i for each layer and returns the mean over layers. f_i is the fraction of token-choices of
 /// expert i, and P_i = mean over t of softmax(s_t)_i. A balanced router has loss 1 for every K. Source: Fedus et al.
@@ -20,4 +20,4 @@ at::Tensor pooled_load_balance_loss(const RoutingByLayer& routing);
 /// Returns the mean of logsumexp(s)^2 over tokens and layers. Source: Zoph et al. 2022, eq. 5.
 at::Tensor router_z_loss(const RoutingByLayer& routing);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 RoutingByLayer one_layer(const at::Tensor& logits_TE, const at::Tensor& counts_E) {
@@ -49,4 +49,4 @@ TEST(LoadBalanceLoss, PoolsTheCountsOfAllLayers) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -12,7 +12,7 @@
 #include "nn/kernels/layers/expert_batch.h"
 #include "nn/moe/aten_experts.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using kernels::ExpertBatch;
@@ -53,26 +53,27 @@ struct Settings : torch::CustomClassHolder {
 };
 using SettingsPointer = c10::intrusive_ptr<Settings>;
 
-ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
+kernels::ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
   return {std::span(experts_TK.const_data_ptr<int64_t>(), static_cast<size_t>(experts_TK.numel())), experts_TK.size(1),
           num_experts};
 }
 
 // Builds the operands. \param inputs  the tensors in the order of Input, then 3 E matrices
 template <typename T>
-ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings) {
+kernels::ExpertBatch<T> make_batch(const kernels::ExpertSlots& slots, const variable_list& inputs,
+                                   const Settings& settings) {
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
-  ExpertBatch<T> batch{.slots = slots,
-                       .products = settings.products,
-                       .top_k = inputs[kWeights].size(1),
-                       .hidden = inputs[kX].size(1),
-                       .width = inputs[kFirstMatrix].size(0),
-                       .x = inputs[kX].const_data_ptr<T>(),
-                       .weights = inputs[kWeights].const_data_ptr<T>(),
-                       .saved = {},
-                       .lora = {},
-                       .matrices = {},
-                       .live = {}};
+  kernels::ExpertBatch<T> batch{.slots = slots,
+                                .products = settings.products,
+                                .top_k = inputs[kWeights].size(1),
+                                .hidden = inputs[kX].size(1),
+                                .width = inputs[kFirstMatrix].size(0),
+                                .x = inputs[kX].const_data_ptr<T>(),
+                                .weights = inputs[kWeights].const_data_ptr<T>(),
+                                .saved = {},
+                                .lora = {},
+                                .matrices = {},
+                                .live = {}};
   for (size_t p = 0; p < kProjections; ++p) {
     for (size_t e = 0; e < experts; ++e) {
       const size_t i = p * experts + e;
@@ -87,7 +88,7 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
 }
 
 template <typename T>
-void set_saved(ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
+void set_saved(kernels::ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
   batch.saved = {saved[kSavedG].mutable_data_ptr<T>(), saved[kSavedU].mutable_data_ptr<T>(),
                  saved[kSavedXA].mutable_data_ptr<T>()};
 }
@@ -95,11 +96,11 @@ void set_saved(ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
 // Results by slot, before they are summed by token. Not used with one expert per token.
 template <typename T>
 struct SlotRows {
-  Scratch<T> memory;
+  kernels::Scratch<T> memory;
 };
 
 template <typename T>
-at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings,
+at::Tensor forward_as(const kernels::ExpertSlots& slots, const variable_list& inputs, const Settings& settings,
                       variable_list& saved) {
   const auto& x_TD = inputs[kX];
   auto batch = make_batch<T>(slots, inputs, settings);
@@ -110,9 +111,10 @@ at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, con
     set_saved<T>(batch, saved);
   }
   auto y_TD = at::empty_like(x_TD);
-  const WorkspaceLease<SlotRows<T>> by_slot(kernels::workspace_pool<SlotRows<T>>());
-  const TokenRows<T> y{y_TD.template mutable_data_ptr<T>(),
-                       batch.top_k > 1 ? by_slot->memory.at_least(total * batch.hidden) : nullptr, batch.weights};
+  const kernels::WorkspaceLease<SlotRows<T>> by_slot(kernels::workspace_pool<SlotRows<T>>());
+  const kernels::TokenRows<T> y{y_TD.template mutable_data_ptr<T>(),
+                                batch.top_k > 1 ? by_slot->memory.at_least(total * batch.hidden) : nullptr,
+                                batch.weights};
   experts_forward(batch, y);
   return y_TD;
 }
@@ -127,9 +129,9 @@ std::vector<uint8_t> live_tokens(const at::Tensor& dy_TD) {
 }
 
 template <typename T>
-ExpertBatchGradients<T> gradients_of_matrices(const AutogradContext* ctx, const ExpertSlots& slots,
-                                              const variable_list& inputs, variable_list& out) {
-  ExpertBatchGradients<T> grads;
+kernels::ExpertBatchGradients<T> gradients_of_matrices(const AutogradContext* ctx, const kernels::ExpertSlots& slots,
+                                                       const variable_list& inputs, variable_list& out) {
+  kernels::ExpertBatchGradients<T> grads;
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
   for (size_t p = 0; p < kProjections; ++p)
     for (size_t e = 0; e < experts; ++e) {
@@ -143,7 +145,7 @@ ExpertBatchGradients<T> gradients_of_matrices(const AutogradContext* ctx, const 
 }
 
 template <typename T>
-variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, const variable_list& inputs,
+variable_list backward_as(const AutogradContext* ctx, const kernels::ExpertSlots& slots, const variable_list& inputs,
                           const Settings& settings, std::span<const at::Tensor> saved, const at::Tensor& dy_TD) {
   variable_list out(inputs.size());
   auto batch = make_batch<T>(slots, inputs, settings);
@@ -152,7 +154,7 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
   const bool frozen =
       std::all_of(grads.matrices.begin(), grads.matrices.end(), [](const auto& m) { return m.empty(); });
   if (frozen) batch.live = live_tokens(dy_TD);
-  const WorkspaceLease<SlotRows<T>> by_slot(kernels::workspace_pool<SlotRows<T>>());
+  const kernels::WorkspaceLease<SlotRows<T>> by_slot(kernels::workspace_pool<SlotRows<T>>());
   if (ctx->needs_input_grad(kX)) {
     out[kX] = batch.live.empty() ? at::empty_like(inputs[kX]) : at::zeros_like(inputs[kX]);
     grads.dx.by_token = out[kX].template mutable_data_ptr<T>();
@@ -217,7 +219,7 @@ void check(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& 
            "experts: routing of ", routing.experts.sizes(), " for x of ", x_TD.sizes());
 }
 
-void check(const LoraFactors& lora, std::string_view projection, int64_t experts, int64_t in, int64_t out) {
+void check(const lora::LoraFactors& lora, std::string_view projection, int64_t experts, int64_t in, int64_t out) {
   const int64_t rank = lora.rank();
   EK_CHECK(
       lora.a.sizes() == at::IntArrayRef({experts, rank, in}) && lora.b.sizes() == at::IntArrayRef({experts, out, rank}),
@@ -226,7 +228,8 @@ void check(const LoraFactors& lora, std::string_view projection, int64_t experts
 }
 
 // Writes the LoRA factors of a projection into the inputs of the node.
-void take_factors(variable_list& inputs, size_t p, const SiteFactors& factors, int64_t count, int64_t in, int64_t out) {
+void take_factors(variable_list& inputs, size_t p, const lora::SiteFactors& factors, int64_t count, int64_t in,
+                  int64_t out) {
   constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
   const auto dtype = inputs[kX].scalar_type();
   if (const auto* lora = factors.adapter) {
@@ -242,7 +245,7 @@ void take_factors(variable_list& inputs, size_t p, const SiteFactors& factors, i
   }
 }
 
-aten::ProjectionFactors factors_for_aten(const SiteFactors& factors, std::string_view projection, int64_t experts,
+aten::ProjectionFactors factors_for_aten(const lora::SiteFactors& factors, std::string_view projection, int64_t experts,
                                          int64_t in, int64_t out) {
   aten::ProjectionFactors result;
   if (const auto* lora = factors.adapter) {
@@ -303,4 +306,4 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   return ExpertsNode::apply(at::TensorList(inputs), settings);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

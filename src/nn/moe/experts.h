@@ -12,7 +12,7 @@
 #include "nn/dense/frozen_weight.h"
 #include "nn/moe/routing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// The weights of all experts: [E] x [F, D], [F, D], [D, F]. Each can be a view of the memory-mapped checkpoint. Engine
 /// aten requires them to be views of two stacks.
@@ -24,7 +24,7 @@ struct ExpertWeights {
 /// The LoRA factors of each projection, stacked: a [E, r, in], b [E, out, r]. The factors of a change of the base may
 /// be in 16 bits, and may be shared by all experts (a stride of 0).
 struct ExpertFactors {
-  SiteFactors gate{}, up{}, down{};
+  lora::SiteFactors gate{}, up{}, down{};
 };
 
 /// Computes y_t = sum over k of weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)) with e = experts[t, k].
@@ -37,4 +37,4 @@ struct ExpertFactors {
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const ExpertFactors& factors, const Compute& compute = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -5,7 +5,7 @@
 #include "base/plain/error.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::expect_gradients_match;
@@ -18,35 +18,43 @@ ExpertWeights make_weights(int64_t experts, int64_t width, int64_t hidden, at::S
   ExpertWeights weights;
   for (int64_t e = 0; e < experts; ++e) {
     const auto seed = static_cast<uint64_t>(100 + 3 * e);
-    weights.gate.push_back(random_tensor({width, hidden}, seed, dtype));
-    weights.up.push_back(random_tensor({width, hidden}, seed + 1, dtype));
-    weights.down.push_back(random_tensor({hidden, width}, seed + 2, dtype));
+    weights.gate.push_back(testing::random_tensor({width, hidden}, seed, dtype));
+    weights.up.push_back(testing::random_tensor({width, hidden}, seed + 1, dtype));
+    weights.down.push_back(testing::random_tensor({hidden, width}, seed + 2, dtype));
   }
   return weights;
 }
 
 struct StackedFactors {
-  LoraFactors gate, up, down;
+  lora::LoraFactors gate, up, down;
   ExpertFactors view() const { return {{&gate}, {&up}, {&down}}; }
 };
 
 StackedFactors make_factors(int64_t experts, int64_t width, int64_t hidden, int64_t rank,
                             at::ScalarType dtype = at::kDouble) {
-  return {
-      {random_tensor({experts, rank, hidden}, 31, dtype), random_tensor({experts, width, rank}, 32, dtype), {}, 0.5},
-      {random_tensor({experts, rank, hidden}, 33, dtype), random_tensor({experts, width, rank}, 34, dtype), {}, 0.6},
-      {random_tensor({experts, rank, width}, 35, dtype), random_tensor({experts, hidden, rank}, 36, dtype), {}, 0.7}};
+  return {{testing::random_tensor({experts, rank, hidden}, 31, dtype),
+           testing::random_tensor({experts, width, rank}, 32, dtype),
+           {},
+           0.5},
+          {testing::random_tensor({experts, rank, hidden}, 33, dtype),
+           testing::random_tensor({experts, width, rank}, 34, dtype),
+           {},
+           0.6},
+          {testing::random_tensor({experts, rank, width}, 35, dtype),
+           testing::random_tensor({experts, hidden, rank}, 36, dtype),
+           {},
+           0.7}};
 }
 
 // Routes token t to experts t and t + 1 modulo E - 1, so the last expert is idle.
 Routing cyclic_routing(int64_t tokens, int64_t experts, int64_t top_k, at::ScalarType dtype = at::kDouble) {
-  Routing routing{at::empty({tokens, top_k}, at::kLong), random_tensor({tokens, top_k}, 41, dtype).abs()};
+  Routing routing{at::empty({tokens, top_k}, at::kLong), testing::random_tensor({tokens, top_k}, 41, dtype).abs()};
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t k = 0; k < top_k; ++k) routing.experts[t][k] = (t + k) % (experts - 1);
   return routing;
 }
 
-at::Tensor merged(const at::Tensor& w, const LoraFactors* lora, int64_t e) {
+at::Tensor merged(const at::Tensor& w, const lora::LoraFactors* lora, int64_t e) {
   return lora ? w + lora->scaling * at::mm(lora->b[e], lora->a[e]) : w;
 }
 
@@ -70,36 +78,37 @@ TEST(Experts, A16BitOrSharedChangeIsUsedWithoutConversion) {
   const auto weights = make_weights(kExperts, kWidth, kHidden, at::kFloat);
   const auto factors = make_factors(kExperts, kWidth, kHidden, kRank, at::kBFloat16);
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK, at::kFloat);
-  const LoraFactors dense{at::eye(kHidden).expand({kExperts, kHidden, kHidden}),
-                          random_tensor({kExperts, kWidth, kHidden}, 51, at::kFloat),
-                          {},
-                          1};
+  const lora::LoraFactors dense{at::eye(kHidden).expand({kExperts, kHidden, kHidden}),
+                                testing::random_tensor({kExperts, kWidth, kHidden}, 51, at::kFloat),
+                                {},
+                                1};
   const auto run = [&](bool widened) {
-    std::array<LoraFactors, 3> changes{factors.gate, dense, factors.down};
+    std::array<lora::LoraFactors, 3> changes{factors.gate, dense, factors.down};
     for (auto& change : changes) {
       if (widened) change = {change.a.to(at::kFloat).contiguous(), change.b.to(at::kFloat).contiguous(), {}, 1};
       change.scaling = 1;
     }
     const ExpertFactors changed{{.change = &changes[0]}, {.change = &changes[1]}, {.change = &changes[2]}};
-    const auto x = random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
+    const auto x = testing::random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
     const auto y = experts(x, routing, weights, changed);
     y.pow(2).sum().backward();
     return std::pair{y.detach(), x.grad()};
   };
   const auto stored = run(false), widened = run(true);
   EXPECT_TRUE(at::equal(stored.first, widened.first) && at::equal(stored.second, widened.second));
-  const auto without = experts(random_tensor({kTokens, kHidden}, 1, at::kFloat), routing, weights, {});
-  EXPECT_GT(max_difference(stored.first, without), 0.1);
+  const auto without = experts(testing::random_tensor({kTokens, kHidden}, 1, at::kFloat), routing, weights, {});
+  EXPECT_GT(testing::max_difference(stored.first, without), 0.1);
 }
 
 TEST(Experts, EqualOneTokenAtATimeWithMergedWeights) {
-  const auto x = random_tensor({kTokens, kHidden}, 1);
+  const auto x = testing::random_tensor({kTokens, kHidden}, 1);
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   const auto factors = make_factors(kExperts, kWidth, kHidden, kRank);
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
-  EXPECT_LT(max_difference(experts(x, routing, weights, factors.view()), naive(x, routing, weights, factors.view())),
-            1e-12);
-  EXPECT_LT(max_difference(experts(x, routing, weights, {}), naive(x, routing, weights, {})), 1e-12);
+  EXPECT_LT(
+      testing::max_difference(experts(x, routing, weights, factors.view()), naive(x, routing, weights, factors.view())),
+      1e-12);
+  EXPECT_LT(testing::max_difference(experts(x, routing, weights, {}), naive(x, routing, weights, {})), 1e-12);
 }
 
 TEST(Experts, GradientsOfInputGatesAndAdaptersMatchCentralDifferences) {
@@ -107,12 +116,12 @@ TEST(Experts, GradientsOfInputGatesAndAdaptersMatchCentralDifferences) {
   for (const int64_t k : {1, 2}) {
     const auto routing = cyclic_routing(kTokens, kExperts, k);
     const auto f = make_factors(kExperts, kWidth, kHidden, kRank);
-    expect_gradients_match(
+    testing::expect_gradients_match(
         [&](const std::vector<at::Tensor>& in) {
           const StackedFactors factors{{in[2], in[3], {}, 0.5}, {in[4], in[5], {}, 0.6}, {in[6], in[7], {}, 0.7}};
           return experts(in[0], {routing.experts, in[1]}, weights, factors.view());
         },
-        {random_tensor({kTokens, kHidden}, 1), routing.weights, f.gate.a, f.gate.b, f.up.a, f.up.b, f.down.a,
+        {testing::random_tensor({kTokens, kHidden}, 1), routing.weights, f.gate.a, f.gate.b, f.up.a, f.up.b, f.down.a,
          f.down.b});
   }
 }
@@ -120,10 +129,10 @@ TEST(Experts, GradientsOfInputGatesAndAdaptersMatchCentralDifferences) {
 TEST(Experts, GradientsOfTheExpertWeightsMatchCentralDifferences) {
   const auto routing = cyclic_routing(7, 4, 2);
   const auto base = make_weights(4, 3, 5);
-  std::vector<at::Tensor> inputs{random_tensor({7, 5}, 1)};
+  std::vector<at::Tensor> inputs{testing::random_tensor({7, 5}, 1)};
   for (const auto* matrices : {&base.gate, &base.up, &base.down})
     for (const auto& weight : *matrices) inputs.push_back(weight.values_OI);
-  expect_gradients_match(
+  testing::expect_gradients_match(
       [&](const std::vector<at::Tensor>& in) {
         const ExpertWeights weights{
             {in.begin() + 1, in.begin() + 5}, {in.begin() + 5, in.begin() + 9}, {in.begin() + 9, in.end()}};
@@ -136,13 +145,13 @@ TEST(Experts, ACoreBetweenTheFactorsGetsItsGradient) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   const auto f = make_factors(kExperts, kWidth, kHidden, kRank);
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
-  const auto x = random_tensor({kTokens, kHidden}, 1);
-  expect_gradients_match(
+  const auto x = testing::random_tensor({kTokens, kHidden}, 1);
+  testing::expect_gradients_match(
       [&](const std::vector<at::Tensor>& in) {
-        const LoraFactors up{f.up.a, f.up.b, in[0], 0.9};
+        const lora::LoraFactors up{f.up.a, f.up.b, in[0], 0.9};
         return experts(x, routing, weights, {{}, {&up}, {}});
       },
-      {random_tensor({kExperts, kRank, kRank}, 51)});
+      {testing::random_tensor({kExperts, kRank, kRank}, 51)});
 }
 
 TEST(Experts, AnIdleExpertGetsAZeroGradient) {
@@ -152,7 +161,8 @@ TEST(Experts, AnIdleExpertGetsAZeroGradient) {
     lora->b.requires_grad_(true);
   }
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
-  experts(random_tensor({kTokens, kHidden}, 1), routing, make_weights(kExperts, kWidth, kHidden), factors.view())
+  experts(testing::random_tensor({kTokens, kHidden}, 1), routing, make_weights(kExperts, kWidth, kHidden),
+          factors.view())
       .sum()
       .backward();
   for (const auto* lora : {&factors.gate, &factors.up, &factors.down})
@@ -173,7 +183,7 @@ TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
   const int64_t tokens = 300, hidden = 48, width = 40, count = 9;
   const auto weights = make_weights(count, width, hidden, at::kBFloat16);
   const auto factors = make_factors(count, width, hidden, 4, at::kFloat);
-  const auto x = random_tensor({tokens, hidden}, 1, at::kFloat);
+  const auto x = testing::random_tensor({tokens, hidden}, 1, at::kFloat);
   for (const int64_t top_k : {1, 3}) {
     const auto routing = cyclic_routing(tokens, count, top_k, at::kFloat);
     const auto run = [&](int threads) {
@@ -196,9 +206,9 @@ TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
       const auto again = run(threads);
       for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], again[i])) << threads << " threads, " << i;
     }
-    EXPECT_LT(
-        max_difference(one[0], naive(x, routing, widened(weights), factors.view())) / one[0].abs().max().item<double>(),
-        1e-5);
+    EXPECT_LT(testing::max_difference(one[0], naive(x, routing, widened(weights), factors.view())) /
+                  one[0].abs().max().item<double>(),
+              1e-5);
   }
 }
 
@@ -212,7 +222,7 @@ TEST(Experts, BitsDoNotDependOnThreadsWhenOneExpertHasMostTokens) {
   const auto run = [&](int threads) {
     const int before = at::get_num_threads();
     at::set_num_threads(threads);
-    const auto x = random_tensor({tokens, hidden}, 1, at::kFloat).requires_grad_(true);
+    const auto x = testing::random_tensor({tokens, hidden}, 1, at::kFloat).requires_grad_(true);
     const auto y = experts(x, routing, weights, factors.view());
     y.pow(2).sum().backward();
     at::set_num_threads(before);
@@ -229,13 +239,13 @@ TEST(Experts, Int8WeightsEqualTheirDequantisedWeights) {
   const auto factors = make_factors(kExperts, kWidth, kHidden, kRank, at::kFloat);
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK, at::kFloat);
   const auto run = [&](const ExpertWeights& of) {
-    const auto x = random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
+    const auto x = testing::random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
     const auto y = experts(x, routing, of, factors.view());
     y.pow(2).sum().backward();
     return at::cat({y.detach(), x.grad()});
   };
   const auto exact = run(widened(weights));
-  EXPECT_LT(max_difference(run(weights), exact) / exact.abs().max().item<double>(), 1e-5);
+  EXPECT_LT(testing::max_difference(run(weights), exact) / exact.abs().max().item<double>(), 1e-5);
 }
 
 // Most rows of dy are zero, as in a last layer whose loss covers answers only.
@@ -243,12 +253,12 @@ TEST(Experts, SkippingTokensWithoutAGradientDoesNotChangeResults) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   for (const int64_t k : {1, 2}) {
     const auto routing = cyclic_routing(kTokens, kExperts, k);
-    auto dy = random_tensor({kTokens, kHidden}, 8);
+    auto dy = testing::random_tensor({kTokens, kHidden}, 8);
     for (int64_t t = 0; t < kTokens; ++t)
       if (t % 4 != 2) dy[t].zero_();
     const auto gradients = [&](const at::Tensor& tail) {  // a term far below rounding gives every row a gradient
       auto f = make_factors(kExperts, kWidth, kHidden, kRank);
-      const auto x = random_tensor({kTokens, kHidden}, 1).requires_grad_(true);
+      const auto x = testing::random_tensor({kTokens, kHidden}, 1).requires_grad_(true);
       const auto gates = routing.weights.clone().requires_grad_(true);
       std::vector<at::Tensor> leaves{x, gates};
       for (auto* lora : {&f.gate, &f.up, &f.down})
@@ -259,7 +269,8 @@ TEST(Experts, SkippingTokensWithoutAGradientDoesNotChangeResults) {
       return all;
     };
     const auto some = gradients(at::zeros({})), all = gradients(at::full({}, 1e-200));
-    for (size_t i = 0; i < some.size(); ++i) EXPECT_LT(max_difference(some[i], all[i]), 1e-13) << k << " " << i;
+    for (size_t i = 0; i < some.size(); ++i)
+      EXPECT_LT(testing::max_difference(some[i], all[i]), 1e-13) << k << " " << i;
     EXPECT_EQ(some[0][0].abs().max().item<double>(), 0.0);
   }
 }
@@ -270,22 +281,22 @@ TEST(Experts, AccumulateIntoExistingGradients) {
   f.up.a.requires_grad_(true);
   const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
   const auto step = [&] {
-    experts(random_tensor({kTokens, kHidden}, 1), routing, weights, f.view()).sum().backward();
+    experts(testing::random_tensor({kTokens, kHidden}, 1), routing, weights, f.view()).sum().backward();
     return std::pair{f.up.a.grad().clone(), f.up.a.grad().const_data_ptr()};
   };
   const auto [once, address] = step();
   const auto [twice, same_address] = step();
   EXPECT_EQ(address, same_address);
-  EXPECT_LT(max_difference(twice, 2 * once), 1e-12);
+  EXPECT_LT(testing::max_difference(twice, 2 * once), 1e-12);
 }
 
 TEST(Experts, RejectAdaptersOfAnotherShape) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   const auto factors = make_factors(kExperts, kHidden, kWidth, kRank);
-  EXPECT_THROW(
-      experts(random_tensor({kTokens, kHidden}, 1), cyclic_routing(kTokens, kExperts, kTopK), weights, factors.view()),
-      Error);
+  EXPECT_THROW(experts(testing::random_tensor({kTokens, kHidden}, 1), cyclic_routing(kTokens, kExperts, kTopK), weights,
+                       factors.view()),
+               Error);
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -11,7 +11,7 @@
 #include "base/format/config_table.h"
 #include "base/format/safetensors.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Selects the experts whose scores are modulated by phi (docs/ambiguities.md, R1).
 enum class ModulationMode {
@@ -64,4 +64,4 @@ struct Routing {
   at::Tensor weights;  ///< [T, K] float32, differentiable with respect to logits and phi
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -11,7 +11,7 @@
 #include "nn/kernels/primitives/vector.h"
 #include "nn/moe/aten_routing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -214,4 +214,4 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
   return {outputs[1], scaled(outputs[0])};
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

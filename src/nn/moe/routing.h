@@ -7,7 +7,7 @@
 #include "nn/compute/compute.h"
 #include "nn/moe/router_options.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Routes T tokens. The scores are s = logits. m is s + phi for the experts that the mode selects, and s for the
 /// others. The top K experts of m are selected, and the gate weights are computed from m (docs/methods.md).
@@ -16,4 +16,4 @@ namespace evenkeel {
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob,
               const Compute& compute = {});
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -6,7 +6,7 @@
 #include "base/plain/error.h"
 #include "nn/testing.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 using testing::expect_gradients_match;
@@ -31,7 +31,7 @@ std::vector<int64_t> selected(const Routing& routing) {
 }
 
 void expect_weights(const Routing& routing, std::vector<double> expected) {
-  EXPECT_LT(max_difference(routing.weights.flatten(), at::tensor(expected, at::kDouble)), 1e-7);
+  EXPECT_LT(testing::max_difference(routing.weights.flatten(), at::tensor(expected, at::kDouble)), 1e-7);
 }
 
 TEST(Route, CandidateModulationMatchesTheWorkedExample) {
@@ -74,7 +74,7 @@ TEST(Route, TiesGoToTheLowestIndex) {
 }
 
 TEST(Route, ZeroPhiRoutesAsPlainTopK) {
-  const auto scores = random_tensor({50, 7}, 3, at::kFloat);
+  const auto scores = testing::random_tensor({50, 7}, 3, at::kFloat);
   const auto unmodulated = route(scores, plain(3), {}, false);
   for (const auto mode : {ModulationMode::kCandidate, ModulationMode::kPreserve}) {
     const auto zero = route(scores, modulated(3, mode, GateNorm::kCheckpoint), at::zeros({7}), false);
@@ -84,13 +84,13 @@ TEST(Route, ZeroPhiRoutesAsPlainTopK) {
 }
 
 TEST(Route, SelectsWhatSoftmaxAndTopKSelect) {
-  const auto scores = random_tensor({200, 13}, 5, at::kFloat);
+  const auto scores = testing::random_tensor({200, 13}, 5, at::kFloat);
   for (const bool norm : {false, true}) {
     const auto routing = route(scores, plain(5), {}, norm);
     auto [top, index] = at::topk(at::softmax(scores, 1), 5, 1);
     if (norm) top = top / top.sum(1, true);
     EXPECT_TRUE(at::equal(routing.experts, index));
-    EXPECT_LT(max_difference(routing.weights, top), 1e-6);
+    EXPECT_LT(testing::max_difference(routing.weights, top), 1e-6);
   }
 }
 
@@ -98,23 +98,23 @@ TEST(Route, GradientsOfLogitsAndPhiMatchCentralDifferences) {
   for (const auto mode : {ModulationMode::kCandidate, ModulationMode::kPreserve})
     for (const auto norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected})
       for (const int64_t k : {1, 3})
-        expect_gradients_match(
+        testing::expect_gradients_match(
             [&](const auto& in) { return route(in[0], modulated(k, mode, norm), in[1], false).weights; },
-            {random_tensor({9, 5}, 7), random_tensor({5}, 8)});
+            {testing::random_tensor({9, 5}, 7), testing::random_tensor({5}, 8)});
 }
 
 TEST(Route, OneRenormalisedExpertGivesExactlyZeroGradient) {
-  const auto scores = random_tensor({20, 6}, 9, at::kFloat).requires_grad_(true);
-  const auto phi = random_tensor({6}, 10, at::kFloat).requires_grad_(true);
+  const auto scores = testing::random_tensor({20, 6}, 9, at::kFloat).requires_grad_(true);
+  const auto phi = testing::random_tensor({6}, 10, at::kFloat).requires_grad_(true);
   const auto routing = route(scores, modulated(1, ModulationMode::kCandidate), phi, false);
   EXPECT_TRUE(at::equal(routing.weights, at::ones({20, 1})));
-  (routing.weights * random_tensor({20, 1}, 11, at::kFloat)).sum().backward();
+  (routing.weights * testing::random_tensor({20, 1}, 11, at::kFloat)).sum().backward();
   EXPECT_EQ(scores.grad().abs().max().item<float>(), 0.0f);
   EXPECT_EQ(phi.grad().abs().max().item<float>(), 0.0f);
 }
 
 TEST(Route, GateNormOverridesTheCheckpoint) {
-  const auto scores = random_tensor({17, 6}, 15);
+  const auto scores = testing::random_tensor({17, 6}, 15);
   const auto all = [&](GateNorm norm, bool flag) { return route(scores, plain(3, norm), {}, flag).weights; };
   EXPECT_TRUE(at::equal(all(GateNorm::kSoftmaxAll, true), all(GateNorm::kCheckpoint, false)));
   EXPECT_TRUE(at::equal(all(GateNorm::kRenormSelected, false), all(GateNorm::kCheckpoint, true)));
@@ -122,14 +122,15 @@ TEST(Route, GateNormOverridesTheCheckpoint) {
 }
 
 TEST(Route, AConstantOnAllScoresDoesNotChangeRenormalisedGates) {
-  const auto scores = random_tensor({30, 6}, 12);
+  const auto scores = testing::random_tensor({30, 6}, 12);
   const auto options = plain(3, GateNorm::kRenormSelected);
-  EXPECT_LT(max_difference(route(scores, options, {}, false).weights, route(scores + 3.5, options, {}, false).weights),
+  EXPECT_LT(testing::max_difference(route(scores, options, {}, false).weights,
+                                    route(scores + 3.5, options, {}, false).weights),
             1e-12);
 }
 
 TEST(Route, ANonFiniteScoreStillSelectsKDifferentExperts) {
-  auto scores = random_tensor({1, 6}, 13, at::kFloat);
+  auto scores = testing::random_tensor({1, 6}, 13, at::kFloat);
   scores[0][0] = std::numeric_limits<float>::quiet_NaN();
   scores[0][3] = std::numeric_limits<float>::infinity();
   auto experts = selected(route(scores, modulated(4, ModulationMode::kPreserve), at::zeros({6}), false));
@@ -138,13 +139,13 @@ TEST(Route, ANonFiniteScoreStillSelectsKDifferentExperts) {
 }
 
 TEST(Route, AnOutputScaleMultipliesTheGatesAndGetsAGradient) {
-  const auto scores = random_tensor({9, 6}, 14);
+  const auto scores = testing::random_tensor({9, 6}, 14);
   auto options = plain(2, GateNorm::kRenormSelected);
   const auto unscaled = route(scores, options, {}, false);
   options.output_scale = at::full({1}, 1.5, scores.options()).requires_grad_(true);
   const auto scaled = route(scores, options, {}, false);
   EXPECT_TRUE(scaled.experts.equal(unscaled.experts));
-  EXPECT_LT(max_difference(scaled.weights, unscaled.weights * 1.5), 1e-12);
+  EXPECT_LT(testing::max_difference(scaled.weights, unscaled.weights * 1.5), 1e-12);
   scaled.weights.sum().backward();
   EXPECT_NEAR(options.output_scale.grad().item<double>(), 9.0, 1e-12);  // renormalised gates sum to one per token
 }
@@ -157,4 +158,4 @@ TEST(Route, RejectsATopKOutsideOneToE) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -4,7 +4,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 double sum_of(const at::Tensor& u) { return u.sum().item<double>(); }
@@ -52,4 +52,4 @@ int64_t nearly_dead_experts(const at::Tensor& u) {
   return ((wide == 0) | (wide < balanced / 10)).sum().item<int64_t>();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

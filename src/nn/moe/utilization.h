@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace evenkeel {
+namespace evenkeel::nn {
 
 /// Computes u_i = sum over c of p_c a_{c,i} / n_c for one layer. u sums to the mean K.
 /// \param counts  one [E] per client; \param tokens  n_c > 0 \param weights  p_c \return [E] float64
@@ -26,4 +26,4 @@ double gini(const at::Tensor& u);
 int64_t dead_experts(const at::Tensor& u);
 int64_t nearly_dead_experts(const at::Tensor& u);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -7,7 +7,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel {
+namespace evenkeel::nn {
 namespace {
 
 at::Tensor row(std::initializer_list<double> values) { return at::tensor(std::vector<double>(values), at::kDouble); }
@@ -77,4 +77,4 @@ TEST(Utilization, WithoutRoutedTokensMetricsAreZero) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::nn

@@ -51,7 +51,7 @@ struct ArmResult {
 
 /// The scores of one way of serving: the run itself, or an exported adapter.
 struct ServedResult {
-  ServedBy served_by = ServedBy::kRun;
+  scoring::ServedBy served_by = scoring::ServedBy::kRun;
   std::vector<std::string> tasks;          ///< that have the endpoint
   std::vector<std::string> without;        ///< tasks that do not have it
   std::vector<double> budgets;             ///< ascending

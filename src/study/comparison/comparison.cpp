@@ -20,10 +20,10 @@ struct Inputs {
 };
 
 /// Returns the tasks that have a measure, in order of appearance.
-std::vector<std::string> tasks_with(const std::vector<TaskScore>& scores, const Measure& measure) {
+std::vector<std::string> tasks_with(const std::vector<scoring::TaskScore>& scores, const Measure& measure) {
   auto having = scores;
-  std::erase_if(having, [&](const TaskScore& score) { return !measure.of(score); });
-  return distinct(having, &TaskScore::task);
+  std::erase_if(having, [&](const scoring::TaskScore& score) { return !measure.of(score); });
+  return report::distinct(having, &scoring::TaskScore::task);
 }
 
 std::vector<std::string> without(std::vector<std::string> all, const std::vector<std::string>& some) {
@@ -31,18 +31,18 @@ std::vector<std::string> without(std::vector<std::string> all, const std::vector
   return all;
 }
 
-std::vector<double> budgets_of(const std::vector<TaskScore>& scores) {
-  auto budgets = distinct(scores, &TaskScore::budget);
+std::vector<double> budgets_of(const std::vector<scoring::TaskScore>& scores) {
+  auto budgets = report::distinct(scores, &scoring::TaskScore::budget);
   std::sort(budgets.begin(), budgets.end());
   return budgets;
 }
 
 /// Returns the rank evaluation modes of an arm. Adapters that are cut to a budget's rank (mode a) are not exported.
-std::vector<std::string> readings_of(const Inputs& in, const std::string& arm, ServedBy served_by) {
+std::vector<std::string> readings_of(const Inputs& in, const std::string& arm, scoring::ServedBy served_by) {
   const auto scores = in.scores.of_arm(arm);
-  auto readings = distinct(scores, &TaskScore::reading);
+  auto readings = report::distinct(scores, &scoring::TaskScore::reading);
   if (readings.empty()) readings.emplace_back();
-  if (served_by != ServedBy::kRun) std::erase(readings, "a");
+  if (served_by != scoring::ServedBy::kRun) std::erase(readings, "a");
   return readings;
 }
 
@@ -166,7 +166,7 @@ TaskRecord task_record(const Inputs& in, const Aspect& arm, const Aspect& refere
   return record;
 }
 
-Aspect aspect_of(const ArmResult& arm, ServedBy served_by) { return {arm.arm, arm.reading, served_by}; }
+Aspect aspect_of(const ArmResult& arm, scoring::ServedBy served_by) { return {arm.arm, arm.reading, served_by}; }
 
 void compare_arm(const Inputs& in, const ServedResult& result, const ArmResult& reference, ArmResult& arm) {
   const auto mine = aspect_of(arm, result.served_by), other = aspect_of(reference, result.served_by);
@@ -214,14 +214,14 @@ void add_arms(const Inputs& in, ServedResult& result) {
     }
 }
 
-ServedResult served_result(const Inputs& in, ServedBy served_by) {
+ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {
   const auto scores = in.scores.all();
   ServedResult result{.served_by = served_by,
                       .tasks = tasks_with(scores, in.endpoint),
                       .without = {},
                       .budgets = budgets_of(scores),
                       .arms = {}};
-  result.without = without(distinct(scores, &TaskScore::task), result.tasks);
+  result.without = without(report::distinct(scores, &scoring::TaskScore::task), result.tasks);
   add_arms(in, result);
   for (auto& arm : result.arms) {
     const auto* reference = reference_for(result, in.study.reference, arm);
@@ -316,7 +316,7 @@ Comparison compare(const StudyRuns& study) {
   result.beside = measures_beside(scores, endpoint);
   const Inputs in{study, scores, endpoint, result.beside};
   const auto all = scores.all();
-  auto served = distinct(all, &TaskScore::served_by);
+  auto served = report::distinct(all, &scoring::TaskScore::served_by);
   std::sort(served.begin(), served.end());
   for (const auto by : served) result.served.push_back(served_result(in, by));
   result.missing = missing_lines(in, result.served.front());

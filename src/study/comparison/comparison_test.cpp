@@ -13,8 +13,8 @@ namespace {
 
 const std::vector<double> kBudgets{0.5, 1};
 
-TaskScore score_of(const std::string& task, double budget, double log_likelihood, double accuracy) {
-  TaskScore score;
+scoring::TaskScore score_of(const std::string& task, double budget, double log_likelihood, double accuracy) {
+  scoring::TaskScore score;
   score.task = task;
   score.budget = budget;
   score.rows = score.questions = 40;
@@ -26,11 +26,11 @@ TaskScore score_of(const std::string& task, double budget, double log_likelihood
 
 /// A run whose tasks "a" and "b" have log-likelihoods `level` - budget and twice that, after two rounds.
 ArmRun run_of(const std::string& arm, int64_t seed, double level) {
-  ArmRun run{.arm = arm, .seed = seed, .records = RunRecords()};
+  ArmRun run{.arm = arm, .seed = seed, .records = report::RunRecords()};
   run.records->seed = seed;
   run.records->label = arm;
   for (int64_t round = 1; round <= 2; ++round) {
-    RoundRecord record;
+    fed::RoundRecord record;
     record.round = round;
     record.bytes_up = 1000, record.bytes_down = 500 * round, record.tokens = 30, record.flops = 1e9;
     record.seconds.round = 1.25;
@@ -189,14 +189,14 @@ TEST(Comparison, AnArmThatServesAsItRunsStandsForItsExport) {
     if (run.arm != "ub-smoe") continue;
     const auto own = run.records->evaluations;
     for (auto evaluation : own) {
-      evaluation.score.served_by = ServedBy::kNativeGates;
+      evaluation.score.served_by = scoring::ServedBy::kNativeGates;
       *evaluation.score.log_likelihood -= 1;
       run.records->evaluations.push_back(evaluation);
     }
   }
   const auto compared = compare(study);
   ASSERT_EQ(compared.served.size(), 2u);
-  EXPECT_EQ(compared.served[1].served_by, ServedBy::kNativeGates);
+  EXPECT_EQ(compared.served[1].served_by, scoring::ServedBy::kNativeGates);
   EXPECT_NEAR(compared.served[1].arms[1].differences[0].mean.value(), -1, 1e-12);
   EXPECT_NEAR(compared.served[1].arms[0].budgets[0].mean.value(), compared.served[0].arms[0].budgets[0].mean.value(),
               1e-12);
@@ -248,7 +248,7 @@ TEST(Comparison, LatexEscapesNamesAndMarksTheBestOfEachBudget) {
 }
 
 TEST(Comparison, RunsThatDifferInTheirSeedsAloneAreOneArm) {
-  std::vector<RunRecords> runs;
+  std::vector<report::RunRecords> runs;
   for (const auto& [method, seed] : {std::pair{"fedit", 3}, {"fedit", 1}, {"ub-smoe", 1}}) {
     auto run = *run_of(method, seed, -1).records;
     run.method = method;

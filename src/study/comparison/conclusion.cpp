@@ -64,13 +64,13 @@ std::string capitalised(std::string text) {
 }  // namespace
 
 std::string value_text(double value, const Measure& measure, int decimals) {
-  return fixed(measure.is_share ? 100 * value : value, decimals);
+  return report::fixed(measure.is_share ? 100 * value : value, decimals);
 }
 
 std::string size_text(double value, const Measure& measure) {
   const double scaled = measure.is_share ? 100 * value : value;
   const int digits = scaled == 0 ? 1 : 1 - static_cast<int>(std::floor(std::log10(std::abs(scaled))));
-  return fixed(scaled, std::clamp(digits, 0, 6)) + (measure.is_share ? " points" : "");
+  return report::fixed(scaled, std::clamp(digits, 0, 6)) + (measure.is_share ? " points" : "");
 }
 
 std::string conclusion(const ArmResult& arm, const std::string& reference, const Measure& measure) {

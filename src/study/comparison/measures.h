@@ -18,9 +18,9 @@ struct Measure {
   bool higher_is_better = true;
   bool is_share = true;
   /// Returns the measure, or nothing if the kind of the task or an older record does not have it.
-  std::optional<double> (*of)(const TaskScore&);
+  std::optional<double> (*of)(const scoring::TaskScore&);
   /// Returns the values of single rows, whose mean is the measure; null: they are not recorded.
-  std::vector<double> (*items)(const ItemScores&) = nullptr;
+  std::vector<double> (*items)(const scoring::ItemScores&) = nullptr;
 };
 
 /// Returns all measures, the default endpoint first.
@@ -28,7 +28,7 @@ std::span<const Measure> measures();
 /// Returns a measure. \throws kConfig listing the names when it is unknown
 const Measure& find_measure(std::string_view name);
 /// Returns the measures that at least one of the scores has.
-std::vector<std::string_view> measures_in(std::span<const TaskScore> scores);
+std::vector<std::string_view> measures_in(std::span<const scoring::TaskScore> scores);
 
 /// What the rounds of a run cost, from rounds.jsonl.
 struct Cost {
@@ -38,7 +38,7 @@ struct Cost {
   double seconds = 0;                   ///< measured, of all rounds, without evaluations
   std::optional<double> simulated;      ///< seconds at the end of the last round; set if clients have machine profiles
 };
-Cost cost_of(const RunRecords& run);
+Cost cost_of(const report::RunRecords& run);
 
 /// A cost by name.
 struct CostMeasure {

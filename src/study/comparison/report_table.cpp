@@ -55,7 +55,7 @@ std::vector<std::string> pieces(std::string name, size_t width) {
 std::string text_part(const ReportTable& table, size_t from, size_t to, size_t name_width) {
   std::vector<std::string> head{table.head[0]};
   head.insert(head.end(), table.head.begin() + from, table.head.begin() + to);
-  TextGrid grid(head);
+  report::TextGrid grid(head);
   for (const auto& row : table.rows) {
     auto names = pieces(plain_text(row[0]), name_width);
     std::vector<std::string> cells{names[0]};

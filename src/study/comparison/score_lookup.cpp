@@ -7,7 +7,8 @@
 namespace evenkeel::study {
 namespace {
 
-bool is_at(const auto& score, const Aspect& aspect, ServedBy served_by, double budget, const std::string& task) {
+bool is_at(const auto& score, const Aspect& aspect, scoring::ServedBy served_by, double budget,
+           const std::string& task) {
   return score.task == task && score.budget == budget && score.reading == aspect.reading &&
          score.served_by == served_by;
 }
@@ -17,18 +18,18 @@ bool is_at(const auto& score, const Aspect& aspect, ServedBy served_by, double b
 ScoreLookup::ScoreLookup(const StudyRuns& study) {
   for (const auto& run : study.runs) {
     if (!run.missing.empty() || !run.records) continue;
-    runs_.push_back({&run, run.scores(), read_items(run.records->folder, run.records->last_evaluated())});
+    runs_.push_back({&run, run.scores(), fed::read_items(run.records->folder, run.records->last_evaluated())});
   }
 }
 
-std::vector<TaskScore> ScoreLookup::all() const {
-  std::vector<TaskScore> scores;
+std::vector<scoring::TaskScore> ScoreLookup::all() const {
+  std::vector<scoring::TaskScore> scores;
   for (const auto& run : runs_) scores.insert(scores.end(), run.scores.begin(), run.scores.end());
   return scores;
 }
 
-std::vector<TaskScore> ScoreLookup::of_arm(const std::string& arm) const {
-  std::vector<TaskScore> scores;
+std::vector<scoring::TaskScore> ScoreLookup::of_arm(const std::string& arm) const {
+  std::vector<scoring::TaskScore> scores;
   for (const auto& run : runs_)
     if (run.run->arm == arm) scores.insert(scores.end(), run.scores.begin(), run.scores.end());
   return scores;
@@ -71,11 +72,11 @@ const ScoreLookup::Run* ScoreLookup::find(const std::string& arm, int64_t seed) 
   return found == runs_.end() ? nullptr : &*found;
 }
 
-ServedBy ScoreLookup::served_in(const Run& run, const Aspect& aspect) {
-  const bool exported = std::any_of(run.scores.begin(), run.scores.end(), [&](const TaskScore& score) {
+scoring::ServedBy ScoreLookup::served_in(const Run& run, const Aspect& aspect) {
+  const bool exported = std::any_of(run.scores.begin(), run.scores.end(), [&](const scoring::TaskScore& score) {
     return score.reading == aspect.reading && score.served_by == aspect.served_by;
   });
-  return exported ? aspect.served_by : ServedBy::kRun;
+  return exported ? aspect.served_by : scoring::ServedBy::kRun;
 }
 
 }  // namespace evenkeel::study

@@ -14,7 +14,7 @@ namespace evenkeel::study {
 /// An arm as it is evaluated and served.
 struct Aspect {
   std::string arm, reading;
-  ServedBy served_by = ServedBy::kRun;
+  scoring::ServedBy served_by = scoring::ServedBy::kRun;
 };
 
 /// The scores of the last evaluated round of every run, read once. A run without scores of an exported adapter is
@@ -25,8 +25,8 @@ class ScoreLookup {
   explicit ScoreLookup(const StudyRuns& study);
 
   /// Returns the scores of all runs, or of those of one arm.
-  std::vector<TaskScore> all() const;
-  std::vector<TaskScore> of_arm(const std::string& arm) const;
+  std::vector<scoring::TaskScore> all() const;
+  std::vector<scoring::TaskScore> of_arm(const std::string& arm) const;
   /// Returns a measure of a task; nothing if it is not measured or if rows of some clients are missing.
   std::optional<double> value(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
                               const Measure& measure) const;
@@ -40,11 +40,11 @@ class ScoreLookup {
  private:
   struct Run {
     const ArmRun* run;
-    std::vector<TaskScore> scores;
-    std::vector<ItemRecord> items;
+    std::vector<scoring::TaskScore> scores;
+    std::vector<fed::ItemRecord> items;
   };
   const Run* find(const std::string& arm, int64_t seed) const;
-  static ServedBy served_in(const Run& run, const Aspect& aspect);
+  static scoring::ServedBy served_in(const Run& run, const Aspect& aspect);
 
   std::vector<Run> runs_;
 };

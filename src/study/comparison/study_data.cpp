@@ -33,12 +33,12 @@ std::string quoted(const std::string& text) {
 }
 
 /// Returns the measures of the score, and its numbers of rows and different questions.
-std::vector<std::pair<std::string_view, double>> numbers_of(const TaskScore& score) {
+std::vector<std::pair<std::string_view, double>> numbers_of(const scoring::TaskScore& score) {
   std::vector<std::pair<std::string_view, double>> numbers;
   for (const auto& measure : measures())
     if (const auto value = measure.of(score)) numbers.emplace_back(measure.name, *value);
-  if (score.kind == AnswerKind::kChoice) numbers.emplace_back("chance", score.chance);
-  if (score.kind == AnswerKind::kChoice) numbers.emplace_back("majority", score.majority);
+  if (score.kind == scoring::AnswerKind::kChoice) numbers.emplace_back("chance", score.chance);
+  if (score.kind == scoring::AnswerKind::kChoice) numbers.emplace_back("majority", score.majority);
   numbers.emplace_back("rows", static_cast<double>(score.rows));
   numbers.emplace_back("questions", static_cast<double>(score.questions));
   return numbers;

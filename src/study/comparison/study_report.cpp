@@ -16,7 +16,7 @@ std::string design(const StudyRuns& study) {
 /// Returns the differences between runs other than their settings, because they may affect figures; empty if none.
 std::string unlike_runs(const StudyRuns& study) {
   std::vector<std::string> names;
-  for (const auto& difference : differences(study.records()))
+  for (const auto& difference : report::differences(study.records()))
     if (difference.what != "seeds" && difference.what != "gating") names.push_back(difference.what);
   if (names.empty()) return {};
   return concat("NOT ALIKE: the runs differ in ", join(names), "; `evenkeel report` of two run folders shows how");
@@ -32,7 +32,7 @@ std::vector<std::string> preface(const StudyRuns& study, const Comparison& compa
 }
 
 std::string served_prefix(const ServedResult& result) {
-  return result.served_by == ServedBy::kRun ? "" : concat('(', served_title(result.served_by), ") ");
+  return result.served_by == scoring::ServedBy::kRun ? "" : concat('(', served_title(result.served_by), ") ");
 }
 
 std::string text_of_served(const StudyRuns& study, const Comparison& comparison, const ServedResult& result) {

@@ -29,11 +29,11 @@ std::string why_missing(const StudyRun& run) {
 
 /// Reads the records of a run, or sets `run.missing` to the reason why there are none.
 void read_records(const fs::path& folder, ArmRun& run) try {
-  if (!RunFolder::holds_run(folder)) {
+  if (!fed::RunFolder::holds_run(folder)) {
     run.missing = concat(folder.string(), " holds no run");
     return;
   }
-  run.records = load_run(folder);
+  run.records = report::load_run(folder);
   if (run.records->last_evaluated() < 0) run.missing = concat(folder.string(), " holds no score");
 } catch (const Error& error) {
   run.missing = error.what();
@@ -52,7 +52,7 @@ ArmRun loaded(const fs::path& folder, const StudyRun& planned) {
 }
 
 /// Returns the settled config without what differs between runs of one arm: name, seed and folder.
-std::string config_of_arm(const RunRecords& run) {
+std::string config_of_arm(const report::RunRecords& run) {
   std::istringstream lines(run.config);
   std::string text, section;
   for (std::string line; std::getline(lines, line);) {
@@ -64,7 +64,7 @@ std::string config_of_arm(const RunRecords& run) {
 }
 
 /// Returns the index of each run's arm, in order of appearance.
-std::vector<size_t> arm_indices(std::span<const RunRecords> runs) {
+std::vector<size_t> arm_indices(std::span<const report::RunRecords> runs) {
   std::vector<std::string> configs;
   std::vector<size_t> indices;
   for (const auto& run : runs) {
@@ -77,8 +77,8 @@ std::vector<size_t> arm_indices(std::span<const RunRecords> runs) {
 }
 
 /// Returns the names of arms: the method, or the label of the first run if the method has several arms or is unknown.
-std::vector<std::string> arm_names(std::span<const RunRecords> runs, std::span<const size_t> arm_of_run) {
-  std::vector<const RunRecords*> firsts;
+std::vector<std::string> arm_names(std::span<const report::RunRecords> runs, std::span<const size_t> arm_of_run) {
+  std::vector<const report::RunRecords*> firsts;
   for (size_t i = 0; i < runs.size(); ++i)
     if (arm_of_run[i] == firsts.size()) firsts.push_back(&runs[i]);
   std::map<std::string, int64_t> arms_of_method;
@@ -101,8 +101,8 @@ void add_missing_runs(StudyRuns& study) {
 
 }  // namespace
 
-std::vector<TaskScore> ArmRun::scores() const {
-  return records ? records->scores(records->last_evaluated()) : std::vector<TaskScore>();
+std::vector<scoring::TaskScore> ArmRun::scores() const {
+  return records ? records->scores(records->last_evaluated()) : std::vector<scoring::TaskScore>();
 }
 
 const ArmRun* StudyRuns::find(const std::string& arm, int64_t seed) const {
@@ -111,8 +111,8 @@ const ArmRun* StudyRuns::find(const std::string& arm, int64_t seed) const {
   return found == runs.end() ? nullptr : &*found;
 }
 
-std::vector<RunRecords> StudyRuns::records() const {
-  std::vector<RunRecords> all;
+std::vector<report::RunRecords> StudyRuns::records() const {
+  std::vector<report::RunRecords> all;
   for (const auto& run : runs)
     if (run.records) all.push_back(*run.records);
   return all;
@@ -132,7 +132,7 @@ StudyRuns load_study(const fs::path& folder) {
   return study;
 }
 
-StudyRuns arms_of(std::span<const RunRecords> runs) {
+StudyRuns arms_of(std::span<const report::RunRecords> runs) {
   const auto indices = arm_indices(runs);
   StudyRuns study{
       .name = "runs", .reference = {}, .endpoint = {}, .arms = arm_names(runs, indices), .seeds = {}, .runs = {}};

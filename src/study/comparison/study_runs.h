@@ -16,11 +16,11 @@ namespace evenkeel::study {
 struct ArmRun {
   std::string arm;
   int64_t seed = 0;
-  std::optional<RunRecords> records{};  ///< set unless the run is missing
-  std::string missing{};                ///< why it is missing; empty: it is there
+  std::optional<report::RunRecords> records{};  ///< set unless the run is missing
+  std::string missing{};                        ///< why it is missing; empty: it is there
 
   /// Returns the scores of the last evaluated round, without those of single clients.
-  std::vector<TaskScore> scores() const;
+  std::vector<scoring::TaskScore> scores() const;
 };
 
 /// The runs of a comparison.
@@ -33,7 +33,7 @@ struct StudyRuns {
   /// Returns the run of an arm and a seed, or null. The pointer refers into `runs`.
   const ArmRun* find(const std::string& arm, int64_t seed) const;
   /// Returns the records of all runs that are not missing, labelled "ARM/seed-SEED".
-  std::vector<RunRecords> records() const;
+  std::vector<report::RunRecords> records() const;
 };
 
 /// Reads the runs of a study's folder. A run is missing if study.json says that it is not done, or if its folder holds
@@ -44,6 +44,6 @@ StudyRuns load_study(const std::filesystem::path& folder);
 /// Groups runs into arms: runs are of one arm if their configs differ in nothing but name, seed and folder. An arm has
 /// the name of its method, or of its first run if several arms have that method. The first arm is the reference.
 /// \throws kData if two runs of one arm have the same seed
-StudyRuns arms_of(std::span<const RunRecords> runs);
+StudyRuns arms_of(std::span<const report::RunRecords> runs);
 
 }  // namespace evenkeel::study

@@ -95,12 +95,12 @@ std::optional<double> best_mean(const ServedResult& result, size_t budget, const
 std::string title_of(const Comparison& comparison, const ServedResult& result) {
   const size_t tasks = result.tasks.size();
   return concat(comparison.endpoint->title, "; mean over ", tasks, tasks == 1 ? " task" : " tasks", ", then over seeds",
-                result.served_by == ServedBy::kRun ? "" : concat("; ", served_title(result.served_by)));
+                result.served_by == scoring::ServedBy::kRun ? "" : concat("; ", served_title(result.served_by)));
 }
 
 Cell p_cell(const std::optional<double>& p) {
   if (!p) return {kNoValue};
-  return {*p < 0.001 ? "<0.001" : fixed(*p, 3)};
+  return {*p < 0.001 ? "<0.001" : report::fixed(*p, 3)};
 }
 
 Cell size_cell(const std::optional<double>& size, const Form& form) { return {form(size)}; }
@@ -126,7 +126,7 @@ std::string difference_note(int64_t comparisons) {
 
 }  // namespace
 
-std::string served_title(ServedBy served_by) { return served_name(served_by); }
+std::string served_title(scoring::ServedBy served_by) { return report::served_name(served_by); }
 
 ReportTable means_by_line(const Comparison& comparison, const ServedResult& result) {
   const auto form = form_of_means(comparison);
@@ -226,7 +226,8 @@ ReportTable costs(const Comparison& comparison) {
   for (const auto& arm : comparison.costs) {
     auto& row = table.rows.emplace_back();
     row = {name(arm.arm), {concat(arm.runs)}};
-    for (const auto& mean : arm.means) row.push_back({.text = mean ? compact(*mean) : kNoValue, .is_number = false});
+    for (const auto& mean : arm.means)
+      row.push_back({.text = mean ? report::compact(*mean) : kNoValue, .is_number = false});
   }
   return table;
 }

@@ -9,7 +9,7 @@
 namespace evenkeel::study {
 
 /// Returns the name of a way of serving in titles: "in the run", "exported: transformers".
-std::string served_title(ServedBy served_by);
+std::string served_title(scoring::ServedBy served_by);
 
 /// The endpoint: one line per arm and budget, with the other measures beside it.
 ReportTable means_by_line(const Comparison& comparison, const ServedResult& result);

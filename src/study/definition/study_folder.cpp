@@ -43,7 +43,7 @@ void write_study_file(const fs::path& folder, const StudyState& state) {
 }
 
 void check_same(const PlannedRun& asked, const PlannedRun& run, const fs::path& folder) {
-  const auto changes = differences(asked.config, run.config);
+  const auto changes = fed::differences(asked.config, run.config);
   EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a study whose ", run.arm, ":", run.seed,
            " has another config: ", join(changes, "; "), "; choose another --out");
 }
@@ -160,7 +160,7 @@ StudyState update_state(const fs::path& folder, const std::function<void(StudySt
   const auto lock = lock_state(folder);
   auto state = read_state(folder);
   change(state);
-  remove_parts(folder, {std::string(kStateFile), std::string(kStudyFile), std::string(kBaseFile)});
+  fed::remove_parts(folder, {std::string(kStateFile), std::string(kStudyFile), std::string(kBaseFile)});
   write_state(folder, state);
   write_study_file(folder, state);
   return state;

@@ -54,7 +54,7 @@ std::vector<std::string> joined(std::vector<std::string> settings, const std::ve
 std::string who(const std::string& arm) { return concat("arm ", arm); }
 
 /// Loads the config of an arm as requested, without pinned settings and seed.
-ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
+fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
   refuse_seed(arm.set, who(arm.name));
   try {
     return read_config(request.file.base, joined(request.common, arm.set));
@@ -63,9 +63,9 @@ ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm
   }
 }
 
-void check_arm(const ArmSection& arm, const ExperimentConfig& asked, const ExperimentConfig& reference,
+void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const fed::ExperimentConfig& reference,
                const StudySection& study) {
-  for (const auto& [key, value, other] : changed_keys(asked, reference)) {
+  for (const auto& [key, value, other] : fed::changed_keys(asked, reference)) {
     const bool pinned = lies_in_any(key, kPinned);
     const bool free = (lies_in_any(key, kFree) && key != kEqualInTrain) || lies_in_any(key, study.free);
     EK_CHECK(!pinned && free, kConfig, who(arm.name), ": ", key, " is ", shown(value.value_or("not there")),
@@ -95,7 +95,7 @@ bool is_known(const std::string& name, const std::string& text) {
   return is_known(outer, text) && table_at(table, outer).contains(name.substr(dot + 1));
 }
 
-void check_free(const StudySection& study, const ExperimentConfig& config) {
+void check_free(const StudySection& study, const fed::ExperimentConfig& config) {
   const std::string text = config.text();
   for (const auto& name : study.free) {
     EK_CHECK(is_known(name, text), kConfig, "study.free holds \"", shown(name),
@@ -109,7 +109,7 @@ std::string quoted_setting(std::string_view key, const std::string& value) {
   return concat(key, "=", Json(value).dump());
 }
 
-void pin_products(std::vector<std::string>& settings, const ProductsSection& products) {
+void pin_products(std::vector<std::string>& settings, const fed::ProductsSection& products) {
   const auto pin = [&](std::string_view key, const std::vector<std::string>& kernels) {
     settings.push_back(concat("model.products.", key, "=[\"", join(kernels, "\",\""), "\"]"));
   };
@@ -137,24 +137,24 @@ PlannedRun planned_run(const StudyRequest& request, const std::vector<std::strin
 
 }  // namespace
 
-ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
+fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
   auto table = config::Table::load(base);
   for (const auto& setting : settings) table.set(setting);
-  return ExperimentConfig::read(table);
+  return fed::ExperimentConfig::read(table);
 }
 
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
-  auto config = ExperimentConfig::load(request.file.base, request.common);
+  auto config = fed::ExperimentConfig::load(request.file.base, request.common);
   if (config.threads == 0)
     config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (jobs * config.clients.parallel));
   const bool by_date = !config.data.date.empty();
-  config.settle(machine_choices(config));
+  config.settle(fed::machine_choices(config));
   std::vector<std::string> settings = {
       concat("threads=", config.threads), quoted_setting("model.device", config.model.device),
       quoted_setting("model.engine", std::string(config::name_of(config.model.engine))),
       quoted_setting("model.compute_dtype", std::string(config::name_of(config.model.compute_dtype)))};
   if (config.model.products.given()) pin_products(settings, config.model.products);
-  if (config.model.base_format == BaseFormat::kInt8 && config.model.base_cache.empty())
+  if (config.model.base_format == models::BaseFormat::kInt8 && config.model.base_cache.empty())
     settings.push_back(quoted_setting("model.base_cache", (folder.parent_path() / ".evenkeel-cache").string()));
   if (by_date) settings.push_back(quoted_setting("data.date", config.data.date));
   return settings;
@@ -177,7 +177,7 @@ std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector
   return runs;
 }
 
-std::string config_digest(ExperimentConfig config) {
+std::string config_digest(fed::ExperimentConfig config) {
   config.output.dir.clear();
   return sha256(config.text());
 }

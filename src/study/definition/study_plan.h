@@ -26,12 +26,12 @@ struct PlannedRun {
   std::string arm;
   int64_t seed = 0;
   std::vector<std::string> settings;  ///< on top of the base config
-  ExperimentConfig config;            ///< settled, with the files that its patterns find now; output.dir is empty
+  fed::ExperimentConfig config;       ///< settled, with the files that its patterns find now; output.dir is empty
 };
 
 /// Loads the base config with settings. Unlike ExperimentConfig::load() it does not warn about keys with earlier names,
 /// which would be said once per run. \throws kIo, kConfig
-ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
+fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
 
 /// Returns threads, device, engine and arithmetic of a study on this machine, and the date of its chat template, as
 /// settings. What the base config and the common settings leave open is measured here, once for all runs.
@@ -51,7 +51,7 @@ void check_arms(const StudyRequest& request);
 std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned);
 
 /// Returns the sha256 of the config's text without output.dir.
-std::string config_digest(ExperimentConfig config);
+std::string config_digest(fed::ExperimentConfig config);
 
 /// Returns the request that a study was made by, from its state. \param base  the study's base.toml
 StudyRequest request_of(const StudyState& state, const std::filesystem::path& base);

@@ -21,13 +21,13 @@ class StudyValues {
  public:
   StudyValues(const PaperTable& table, const StudyRuns& study) : table_(table), study_(study), scores_(study) {
     const auto all = scores_.all();
-    budgets_ = table.budget ? std::vector{*table.budget} : distinct(all, &TaskScore::budget);
+    budgets_ = table.budget ? std::vector{*table.budget} : report::distinct(all, &scoring::TaskScore::budget);
     cost_ = budget_cost(table.measure);
     if (cost_) return;
     measure_ = &find_measure(table.measure);
     auto having = all;
-    std::erase_if(having, [&](const TaskScore& score) { return !measure_->of(score); });
-    tasks_ = distinct(having, &TaskScore::task);
+    std::erase_if(having, [&](const scoring::TaskScore& score) { return !measure_->of(score); });
+    tasks_ = report::distinct(having, &scoring::TaskScore::task);
   }
 
   const StudyRuns& study() const { return study_; }
@@ -200,8 +200,8 @@ void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agree
 }
 
 std::string number(const PaperTable& table, double value) {
-  if (table.unit == "fraction") return fixed(value, 4);
-  return table.unit == "count" ? compact(value) : fixed(value, 2);
+  if (table.unit == "fraction") return report::fixed(value, 4);
+  return table.unit == "count" ? report::compact(value) : report::fixed(value, 2);
 }
 
 Cell our_cell(const PaperTable& table, const PaperCell& cell) {

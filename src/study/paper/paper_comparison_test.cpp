@@ -13,11 +13,11 @@ namespace evenkeel::study {
 namespace {
 
 /// A run with one accuracy per (task, budget): base + task index / 100 + budget / 10.
-RunRecords run_with(double base, const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
-  RunRecords run;
+report::RunRecords run_with(double base, const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
+  report::RunRecords run;
   for (size_t i = 0; i < tasks.size(); ++i)
     for (const double budget : budgets) {
-      EvaluationRecord record;
+      fed::EvaluationRecord record;
       record.round = 2;
       record.score.task = tasks[i];
       record.score.budget = budget;
@@ -168,9 +168,9 @@ TEST(PaperComparison, AStudyWithoutOneOfTheArmsIsRefused) {
 }
 
 TEST(PaperCosts, AreMeansOverTheClientsOfABudget) {
-  RunRecords run;
-  RoundRecord round;
-  ClientOfRound client;
+  report::RunRecords run;
+  fed::RoundRecord round;
+  fed::ClientOfRound client;
   client.budget = 0.5;
   client.bytes_up = 3 << 20;
   client.bytes_down = 5 << 20;

@@ -14,32 +14,33 @@ constexpr double kBytesPerMiB = 1 << 20;
 constexpr double kPassTokens = 256;  // the paper's sequence length
 
 /// Returns the clients of a budget in all rounds.
-std::vector<ClientOfRound> clients_of(const RunRecords& run, double budget) {
-  std::vector<ClientOfRound> found;
+std::vector<fed::ClientOfRound> clients_of(const report::RunRecords& run, double budget) {
+  std::vector<fed::ClientOfRound> found;
   for (const auto& round : run.rounds)
     for (const auto& client : round.clients)
       if (client.budget == budget) found.push_back(client);
   return found;
 }
 
-std::optional<double> mean_of_clients(const RunRecords& run, double budget, int64_t RoundMeasures::*measure) {
+std::optional<double> mean_of_clients(const report::RunRecords& run, double budget,
+                                      int64_t fed::RoundMeasures::*measure) {
   const auto clients = clients_of(run, budget);
   double sum = 0;
   for (const auto& client : clients) sum += static_cast<double>(client.*measure);
   return clients.empty() ? std::nullopt : std::optional(sum / static_cast<double>(clients.size()));
 }
 
-std::optional<double> mib_up(const RunRecords& run, double budget) {
-  const auto bytes = mean_of_clients(run, budget, &RoundMeasures::bytes_up);
+std::optional<double> mib_up(const report::RunRecords& run, double budget) {
+  const auto bytes = mean_of_clients(run, budget, &fed::RoundMeasures::bytes_up);
   return bytes ? std::optional(*bytes / kBytesPerMiB) : std::nullopt;
 }
 
-std::optional<double> mib_down(const RunRecords& run, double budget) {
-  const auto bytes = mean_of_clients(run, budget, &RoundMeasures::bytes_down);
+std::optional<double> mib_down(const report::RunRecords& run, double budget) {
+  const auto bytes = mean_of_clients(run, budget, &fed::RoundMeasures::bytes_down);
   return bytes ? std::optional(*bytes / kBytesPerMiB) : std::nullopt;
 }
 
-std::optional<double> pass_flops(const RunRecords& run, double budget) {
+std::optional<double> pass_flops(const report::RunRecords& run, double budget) {
   double flops = 0, tokens = 0;
   for (const auto& client : clients_of(run, budget)) {
     flops += client.flops;
@@ -48,18 +49,18 @@ std::optional<double> pass_flops(const RunRecords& run, double budget) {
   return tokens > 0 ? std::optional(flops / tokens * kPassTokens) : std::nullopt;
 }
 
-std::optional<double> parameters(const RunRecords& run, double budget) {
+std::optional<double> parameters(const report::RunRecords& run, double budget) {
   const auto clients = clients_of(run, budget);
   if (clients.empty()) return std::nullopt;
-  const auto model = load_shape(resolve_model_path(run.model));
-  const auto sites = run_config(run.folder).lora.sites(*model);
-  return static_cast<double>(activated_parameters(sites, clients.front().rank, clients.front().top_k));
+  const auto model = models::load_shape(models::resolve_model_path(run.model));
+  const auto sites = fed::run_config(run.folder).lora.sites(*model);
+  return static_cast<double>(models::activated_parameters(sites, clients.front().rank, clients.front().top_k));
 }
 
 }  // namespace
 
 BudgetCost budget_cost(std::string_view name) {
-  static const std::map<std::string_view, std::optional<double> (*)(const RunRecords&, double)> kCosts{
+  static const std::map<std::string_view, std::optional<double> (*)(const report::RunRecords&, double)> kCosts{
       {"bytes_up", mib_up}, {"bytes_down", mib_down}, {"pass_flops", pass_flops}, {"activated_parameters", parameters}};
   const auto found = kCosts.find(name);
   return found == kCosts.end() ? BudgetCost() : BudgetCost(found->second);

@@ -10,7 +10,7 @@
 namespace evenkeel::study {
 
 /// Computes a cost of the clients of one budget of a run.
-using BudgetCost = std::function<std::optional<double>(const RunRecords& run, double budget)>;
+using BudgetCost = std::function<std::optional<double>(const report::RunRecords& run, double budget)>;
 
 /// Returns the cost of that name, or an empty function if the name is not one of a cost:
 ///

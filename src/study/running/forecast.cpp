@@ -41,57 +41,57 @@ struct Speeds {
   double seconds_per_row = 0, seconds_to_start = 0;
 };
 
-double tokens_of(const Experiment& e, const ClientProfile& client) {
+double tokens_of(const fed::Experiment& e, const methods::ClientProfile& client) {
   const auto& rows = e.fabric.shards.examples.at(static_cast<size_t>(client.id));
   double tokens = 0;
   for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
   const auto& train = e.server.config.train;
-  const auto steps = local_steps(train, static_cast<int64_t>(rows.size()));
+  const auto steps = train::local_steps(train, static_cast<int64_t>(rows.size()));
   const double trained = static_cast<double>(steps * train.batch_size * train.accumulation);
   return tokens / static_cast<double>(std::max<size_t>(1, rows.size())) * trained;
 }
 
-std::map<int64_t, double> trained_tokens(const Experiment& e) {
+std::map<int64_t, double> trained_tokens(const fed::Experiment& e) {
   const auto& config = e.server.config;
   std::map<int64_t, double> of_client, of_k;
   for (const auto& client : e.server.clients) of_client[client.id] = tokens_of(e, client);
   for (int64_t round = 0; round < config.train.rounds; ++round)
     for (const auto& client :
-         draw_round(e.server.clients, config.clients.participation, e.server.seed(), round).participants)
+         fed::draw_round(e.server.clients, config.clients.participation, e.server.seed(), round).participants)
       of_k[client.top_k] += of_client.at(client.id);
   return of_k;
 }
 
-double test_row_count(const ExperimentConfig& config) {
+double test_row_count(const fed::ExperimentConfig& config) {
   double rows = 0;
   const auto options = config.rows_to_score(std::nullopt, config.evaluate.limit);
   for (const auto& task : config.tasks_here())
-    rows += static_cast<double>(test_rows(find_task(task, options), options).rows.size());
+    rows += static_cast<double>(data::test_rows(data::find_task(task, options), options).rows.size());
   return rows;
 }
 
-double evaluations(const ExperimentConfig& config) {
+double evaluations(const fed::ExperimentConfig& config) {
   double count = 0;
   for (int64_t round = 0; round <= config.train.rounds; ++round) count += config.evaluates_after(round) ? 1 : 0;
   return count;
 }
 
 /// Bytes of the uploads of the largest round: every participant sends at most its whole adapter.
-int64_t upload_bytes(const Experiment& e) {
+int64_t upload_bytes(const fed::Experiment& e) {
   std::vector<int64_t> all;
-  for (const auto& client : e.server.clients) all.push_back(4 * lora_parameters(e.server.sites, client.rank));
+  for (const auto& client : e.server.clients) all.push_back(4 * models::lora_parameters(e.server.sites, client.rank));
   std::sort(all.rbegin(), all.rend());
-  const auto drawn = drawn_clients(static_cast<int64_t>(all.size()), e.server.config.clients.participation);
+  const auto drawn = fed::drawn_clients(static_cast<int64_t>(all.size()), e.server.config.clients.participation);
   return std::accumulate(all.begin(), all.begin() + drawn, int64_t{0});
 }
 
-RunNeeds needs_of(const Experiment& e, const ServerState& state) {
+RunNeeds needs_of(const fed::Experiment& e, const methods::ServerState& state) {
   const auto& config = e.server.config;
-  const int64_t adapter = 4 * lora_parameters(e.server.sites, e.server.max_rank());
-  const auto points = evaluation_points(e.server, state).size() + client_points(e.server).size();
+  const int64_t adapter = 4 * models::lora_parameters(e.server.sites, e.server.max_rank());
+  const auto points = fed::evaluation_points(e.server, state).size() + fed::client_points(e.server).size();
   return {.tokens = trained_tokens(e),
           .scored_rows = test_row_count(config) * static_cast<double>(points) * evaluations(config),
-          .memory = memory_plan(e).needed(),
+          .memory = fed::memory_plan(e).needed(),
           .kept = 3 * adapter,
           .passing = adapter + 2 * upload_bytes(e)};
 }
@@ -100,28 +100,28 @@ double seconds_between(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-ExperimentConfig config_of(const StudyTask& task, size_t run) {
+fed::ExperimentConfig config_of(const StudyTask& task, size_t run) {
   auto config = task.study.runs[run].config;
   config.output.dir = (task.study.folder / task.study.state.runs[run].folder).string();
   return config;
 }
 
-double seconds_per_row(Experiment& e, const ServerState& state) {
+double seconds_per_row(fed::Experiment& e, const methods::ServerState& state) {
   e.server.config.evaluate.limit = e.fabric.context.config.evaluate.limit = kMeasuredRows;
   const auto begin = std::chrono::steady_clock::now();
   double rows = 0;
-  for (const auto& score : evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);
+  for (const auto& score : fed::evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);
   return rows > 0 ? seconds_between(begin) / rows : 0;
 }
 
 Speeds measured_speeds(const StudyTask& task, size_t run) {
   const auto begin = std::chrono::steady_clock::now();
-  auto e = make_experiment(config_of(task, run), Purpose::kTrain, check_evaluation);
+  auto e = fed::make_experiment(config_of(task, run), fed::Purpose::kTrain, fed::check_evaluation);
   Speeds speeds{.tokens_per_second = {}, .seconds_to_start = seconds_between(begin)};
-  const auto top_ks = measured_top_ks(e);
-  const auto profile = measured_profile(e, top_ks, kMeasuredSeconds);
+  const auto top_ks = fed::measured_top_ks(e);
+  const auto profile = fed::measured_profile(e, top_ks, kMeasuredSeconds);
   for (size_t i = 0; i < top_ks.size(); ++i) speeds.tokens_per_second[top_ks[i]] = profile.tokens_per_second[i];
-  speeds.seconds_per_row = seconds_per_row(e, before_first_round(e.server, e.fabric).state);
+  speeds.seconds_per_row = seconds_per_row(e, fed::before_first_round(e.server, e.fabric).state);
   return speeds;
 }
 
@@ -143,8 +143,8 @@ std::map<std::string, RunNeeds> needs_by_arm(const StudyTask& task, const std::v
   for (const size_t run : left) {
     const auto& arm = task.study.state.runs[run].arm;
     if (needs.contains(arm)) continue;
-    auto e = make_experiment(config_of(task, run), Purpose::kTrain);
-    needs[arm] = needs_of(e, before_first_round(e.server, e.fabric).state);
+    auto e = fed::make_experiment(config_of(task, run), fed::Purpose::kTrain);
+    needs[arm] = needs_of(e, fed::before_first_round(e.server, e.fabric).state);
   }
   return needs;
 }
@@ -204,7 +204,7 @@ std::string forecast_text(const StudyCommand& command, const StudyTask& task, co
   if (forecast.runs == 0) return text.str();
   const auto bytes = [](int64_t count) { return machine::bytes_text(count); };
   const int64_t tasks = command.shard.count > 1 ? command.shard.count : forecast.runs;
-  text << "time    about " << readable_duration(forecast.seconds) << " with --jobs " << command.jobs
+  text << "time    about " << fed::readable_duration(forecast.seconds) << " with --jobs " << command.jobs
        << ", measured with arm " << state.reference << '\n'
        << "memory  " << bytes(forecast.memory) << " a run, "
        << bytes(forecast.memory * std::min(command.jobs, forecast.runs)) << " at once; available "

@@ -24,22 +24,22 @@ void check_unused(const fs::path& folder) {
 
 /// Refuses a folder that has files but no run.
 void check_whole(const fs::path& folder) {
-  EK_CHECK(RunFolder::holds_run(folder) || RunFolder::nothing_began(folder), kIo, folder.string(),
+  EK_CHECK(fed::RunFolder::holds_run(folder) || fed::RunFolder::nothing_began(folder), kIo, folder.string(),
            ": manifest.json is missing and other files are there; put it back, or move the folder away to make the run "
            "again");
 }
 
 void check_config(const Study& study, const PlannedRun& run, const fs::path& folder) {
-  const auto in_folder = run_config(folder);
+  const auto in_folder = fed::run_config(folder);
   const auto asked = read_config(study.folder / kBaseFile, run.settings);
-  const auto changes = differences(resolved_like(asked, in_folder), in_folder);
+  const auto changes = fed::differences(fed::resolved_like(asked, in_folder), in_folder);
   EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a run of another study: ", join(changes, "; "),
            "; move it away");
 }
 
 /// Checks a run that is done according to study.json.
 void check_done(const fs::path& folder, int64_t rounds) {
-  const auto there = static_cast<int64_t>(read_rounds(folder).whole().lines.size());
+  const auto there = static_cast<int64_t>(fed::read_rounds(folder).whole().lines.size());
   EK_CHECK(there == rounds, kCheckpoint, (folder / "rounds.jsonl").string(), " holds ", there, " rounds of ", rounds,
            ", but the run is done; put the file back, or move the folder away to make the run again");
   for (const auto* file : {"checkpoint/commit.json", "evaluations.jsonl", "adapter/adapter_model.safetensors"})
@@ -56,7 +56,7 @@ void check_run(const Study& study, size_t index, bool again) {
   try {
     check_unused(folder);
     check_whole(folder);
-    const bool there = RunFolder::holds_run(folder);
+    const bool there = fed::RunFolder::holds_run(folder);
     EK_CHECK(there || again || !done, kIo, folder.string(),
              " is gone, but the run is done; put it back, or make it again by --resume --only ", state.label());
     if (!there) return;

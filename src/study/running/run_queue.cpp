@@ -34,7 +34,7 @@ RunQueue::RunQueue(Study study, std::vector<size_t> mine, int64_t jobs)
 std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto folder = study_.folder / study_.state.runs[run].folder;
   std::vector<std::string> words{"--quiet", "train", (study_.folder / kBaseFile).string(), "--out", folder.string()};
-  if (RunFolder::holds_run(folder))  // resuming needs no settings
+  if (fed::RunFolder::holds_run(folder))  // resuming needs no settings
     words.emplace_back("--resume");
   else
     for (const auto& setting : study_.runs[run].settings) words.insert(words.end(), {"--set", setting});
@@ -87,7 +87,7 @@ void RunQueue::ended(size_t run, const Worker& worker, int code) {
   progress_.end(run, code == 0 ? now.seconds : std::nullopt);
   if (!error.empty()) log::error("[study] ", now.label(), " failed: ", error);
   if (!stopped)
-    log::info("[study] ", now.label(), code == 0 ? " done in " : " ended after ", readable_duration(seconds), "; ",
+    log::info("[study] ", now.label(), code == 0 ? " done in " : " ended after ", fed::readable_duration(seconds), "; ",
               progress_.text());
   if (::isatty(STDERR_FILENO) == 1) line_.update(progress_.text());  // instead of its last round
 }

@@ -80,15 +80,15 @@ std::vector<size_t> runs_to_check(const StudyTask& task) {
 }
 
 /// Checks that several runs fit into memory together. A single run is checked by itself.
-void check_memory(const Experiment& e, int64_t jobs) {
+void check_memory(const fed::Experiment& e, int64_t jobs) {
   const auto memory = machine::memory();
-  const int64_t each = memory_plan(e).needed();
+  const int64_t each = fed::memory_plan(e).needed();
   EK_CHECK(jobs == 1 || each * jobs <= memory.available, kConfig, "--jobs is ", jobs, ", each run needs ",
            machine::bytes_text(each), ", available are ", machine::bytes_text(memory.available), ", allowed: up to ",
            std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
 }
 
-void check_device(const ExperimentConfig& config, int64_t jobs) {
+void check_device(const fed::ExperimentConfig& config, int64_t jobs) {
   EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
            ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
 }
@@ -98,11 +98,11 @@ void check_inputs(const StudyTask& task, size_t index, int64_t jobs) {
   auto config = task.study.runs[index].config;
   config.output.dir = (task.study.folder / run.folder).string();
   try {
-    const auto check = [](const Experiment& e) {
-      check_start(e.server);
-      check_evaluation(e);
+    const auto check = [](const fed::Experiment& e) {
+      fed::check_start(e.server);
+      fed::check_evaluation(e);
     };
-    check_memory(make_experiment(std::move(config), Purpose::kDryRun, check), jobs);
+    check_memory(fed::make_experiment(std::move(config), fed::Purpose::kDryRun, check), jobs);
   } catch (const Error& error) {
     throw error.with_context(run.label());
   }

@@ -114,7 +114,7 @@ std::string StudyProgress::text() const {
   const auto left = seconds_left();
   const auto* how = finished_.empty() ? "at least " : "about ";
   return concat(join(runs), runs.empty() ? "" : "; ", done_, " of ", all_, " runs done",
-                left ? concat(", ", how, readable_duration(*left), " left") : "");
+                left ? concat(", ", how, fed::readable_duration(*left), " left") : "");
 }
 
 }  // namespace evenkeel::study

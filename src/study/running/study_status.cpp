@@ -20,7 +20,7 @@ std::string_view word_for(const StudyRun& run, const fs::path& folder) {
 std::string run_line(const StudyRun& run, const fs::path& folder) {
   std::ostringstream line;
   line << run.label() << "  " << word_for(run, folder);
-  if (run.state == RunState::kDone && run.seconds) line << " in " << readable_duration(*run.seconds);
+  if (run.state == RunState::kDone && run.seconds) line << " in " << fed::readable_duration(*run.seconds);
   if (run.state == RunState::kFailed) line << ": " << run.error.value_or("");
   const int64_t rounds = rounds_done(folder);
   if (run.state != RunState::kDone && rounds > 0) line << ", round " << rounds;

@@ -6,7 +6,7 @@
 #include "nn/kernels/layers/lora_product.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kQueries = 64;  // queries per block: their scores with 1,000 tokens take 256 KiB
@@ -117,4 +117,4 @@ EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -8,7 +8,7 @@
 
 #include "nn/kernels/matmul/matmul.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// Buffers of one call.
 template <typename T>
@@ -43,4 +43,4 @@ template <typename T>
 void causal_attention_backward(const CausalAttention<T>& of, const CausalAttentionGradients<T>& grads,
                                AttentionScratch<T>& scratch);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

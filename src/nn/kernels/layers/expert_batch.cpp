@@ -6,7 +6,7 @@
 #include "base/system/parallel.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 // Writes the slots of an expert with a live token to workspace.slots and returns them.
@@ -165,4 +165,4 @@ EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -9,7 +9,7 @@
 #include "nn/kernels/layers/expert_pass.h"
 #include "nn/kernels/layers/expert_slots.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// The operands of a pass over all experts.
 template <typename T>
@@ -54,4 +54,4 @@ struct ExpertBatchGradients {
 template <typename T>
 void experts_backward(const ExpertBatch<T>& batch, const T* dy_TD, const ExpertBatchGradients<T>& grads);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

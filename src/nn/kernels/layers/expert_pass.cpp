@@ -6,7 +6,7 @@
 #include "nn/kernels/matmul/blas_gemm.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 // Returns the first column of a projection in [N, R].
@@ -156,4 +156,4 @@ EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -8,7 +8,7 @@
 
 #include "nn/kernels/layers/lora_product.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 enum Projection : size_t { kGate, kUp, kDown, kProjections };
 /// The LoRA branches of a projection. kAdapter is trained. kChange is the change of the base and gets no gradient.
@@ -70,4 +70,4 @@ void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, c
                      const T* row_weights, int64_t rows, const SavedActivations<T>& saved,
                      const ExpertGradients<T>& grads, ExpertWorkspace<T>& workspace);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

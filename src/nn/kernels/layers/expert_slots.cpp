@@ -5,7 +5,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kLittleWork = int64_t{1} << 20;  // multiply-adds of all experts
@@ -65,4 +65,4 @@ int64_t ExpertSlots::data_parallel_experts(int64_t threads, int64_t work_per_slo
   return best;
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

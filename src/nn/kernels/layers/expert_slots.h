@@ -11,7 +11,7 @@
 
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// The token-choices of a routing, sorted by expert. A slot is one token-choice. The slots of an expert are adjacent,
 /// in the order of (token, choice). Dimension names: T tokens, K selected, S = T K slots, E experts.
@@ -56,4 +56,4 @@ void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f
   });
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kWork = 3 * 2048 * 1024;  // multiply-adds per row of an expert of OLMoE
@@ -40,4 +40,4 @@ TEST(ExpertSlots, OneThreadOrLittleWorkMakesAllExpertsDataParallel) {
 }
 
 }  // namespace
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -6,7 +6,7 @@
 
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 StoredMatrix first_matrix(const at::Tensor& factors) {
@@ -101,4 +101,4 @@ EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -6,7 +6,7 @@
 
 #include "nn/kernels/matmul/matmul.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// A view of the LoRA factors of one linear layer, or of one expert.
 template <typename T>
@@ -85,4 +85,4 @@ template <typename T>
 void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScratch<T>& scratch,
                       MatmulScratch<T>& product);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -10,7 +10,7 @@ void dgemm_(const char*, const char*, const int*, const int*, const int*, const 
             const double*, const int*, const double*, double*, const int*);
 }
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 template <typename T>
 void blas_gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b,
@@ -31,4 +31,4 @@ template void blas_gemm<float>(Op, Op, int64_t, int64_t, int64_t, float, const f
 template void blas_gemm<double>(Op, Op, int64_t, int64_t, int64_t, double, const double*, int64_t, const double*,
                                 int64_t, double, double*, int64_t);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 enum class Op : char { kNone = 'N', kTranspose = 'T' };
 
@@ -14,4 +14,4 @@ template <typename T>
 void blas_gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b,
                int64_t ldb, T beta, T* c, int64_t ldc);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -29,7 +29,7 @@
 
 #include "nn/kernels/matmul/matmul_operands.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// Computes y (+)= x W^T for each weight of the group. x is [rows, in], W is [out, in], y is [rows, out]. x is packed
 /// once for the whole group.
@@ -49,4 +49,4 @@ void gemm_nn(const Activations& x, const StoredMatrix& w, const Result& y, GemmS
 /// The arithmetic is always kFp32. \throws Error{kShape} if x and W have different numbers of rows
 void gemm_tn(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y, GemmScratch& scratch);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -14,7 +14,7 @@
 #include "base/system/dispatch.h"
 #include "nn/kernels/matmul/kernel_dispatcher.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 constexpr int64_t kBlockSteps = 128;                       ///< steps summed from 0 before the sum is added to y
 constexpr int64_t kMaxUnpackedVectors = 3;                 ///< vectors per row of a panel for multiply_unpacked()
@@ -203,4 +203,4 @@ class AmxTileScope {
   const GemmKernels& kernels_;
 };
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

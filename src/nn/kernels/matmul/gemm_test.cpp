@@ -13,7 +13,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 // A weight in a storage format, and the same numbers in float64. Its rows are farther apart than they are long.
@@ -493,4 +493,4 @@ TEST(Gemm, RejectsEpiloguesOfOtherShapes) {
 }
 
 }  // namespace
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -2,7 +2,7 @@
 
 #include "nn/kernels/matmul/isa/kernel_tables.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 const GemmKernels& gemm_kernels([[maybe_unused]] Isa isa, Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::kBf16Tiles) return gemm_kernels_tiles(isa);
@@ -15,4 +15,4 @@ const GemmKernels& gemm_kernels([[maybe_unused]] Isa isa, Arithmetic arithmetic)
   return pairs ? gemm_kernels_portable_pairs() : gemm_kernels_portable();
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

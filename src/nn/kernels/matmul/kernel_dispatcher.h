@@ -5,7 +5,7 @@
 
 #include "base/system/dispatch.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 struct GemmKernels;
 
@@ -21,4 +21,4 @@ enum class Arithmetic : uint8_t {
 /// AMX) are emulated by slower loops with the same results. Threads: any.
 const GemmKernels& gemm_kernels(Isa isa, Arithmetic arithmetic);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

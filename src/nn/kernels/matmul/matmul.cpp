@@ -15,7 +15,7 @@
 #include "nn/kernels/matmul/gemm.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kMinRoundedWeight = int64_t{1} << 18;
@@ -211,4 +211,4 @@ EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -13,7 +13,7 @@
 #include "nn/kernels/matmul/matmul_operands.h"
 #include "nn/kernels/primitives/scratch.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// Buffers of one product. Keep one between products. Threads: one product at a time.
 template <typename T>
@@ -52,4 +52,4 @@ void matmul_tn(const ActivationsOf<T>& x, int64_t width, const StoredMatrix& w, 
 /// kBf16Tile for bfloat16 and int8. kUpcast supports bfloat16 and float16.
 MatmulKernel supported_kernel(const StoredMatrix& w, MatmulKernel requested);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -9,7 +9,7 @@
 #include "nn/kernels/matmul/stored_matrix.h"
 #include "nn/kernels/primitives/scratch.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// The left operand of a product: `rows` rows that begin `stride` elements apart.
 template <typename T>
@@ -58,4 +58,4 @@ struct GroupedOperandOf {
 };
 using GroupedOperand = GroupedOperandOf<float>;
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -12,7 +12,7 @@
 #include "nn/kernels/matmul/gemm_kernels.h"
 #include "nn/kernels/matmul/unpacked_gemm.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kMaxPackedElements = int64_t{1} << 22;  // elements of x that are packed at once (16 MiB)
@@ -456,4 +456,4 @@ void gemm_tn(const Activations& x, int64_t width, const StoredMatrix& w, const R
            scratch);
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

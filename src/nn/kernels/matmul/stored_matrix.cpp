@@ -2,7 +2,7 @@
 
 #include "base/plain/error.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 StoredMatrix StoredMatrix::of(const at::Tensor& w_OI, const at::Tensor& scales_O) {
   EK_CHECK(w_OI.dim() == 2 && w_OI.is_contiguous(), kShape, "a stored weight must be a contiguous matrix, got sizes ",
@@ -16,4 +16,4 @@ StoredMatrix StoredMatrix::of(const at::Tensor& w_OI, const at::Tensor& scales_O
   return w;
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// A row-major matrix [out, in] of float64, float32, float16, bfloat16, or int8 with one scale per row. It does not own
 /// its memory.
@@ -21,4 +21,4 @@ struct StoredMatrix {
   static StoredMatrix of(const at::Tensor& w_OI, const at::Tensor& scales_O = {});
 };
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

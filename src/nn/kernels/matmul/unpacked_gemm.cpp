@@ -8,7 +8,7 @@
 #include "base/system/parallel.h"
 #include "nn/kernels/matmul/gemm_kernels.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kMaxLanes = 16;               // of all instruction sets
@@ -334,4 +334,4 @@ bool gemm_nn_unpacked(const Activations& x, const GroupedOperand& product, GemmS
   return true;
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -10,7 +10,7 @@
 
 #include "nn/kernels/matmul/matmul_operands.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// Computes gemm_nt() of gemm.h if one of the two cases applies to the whole group. \return whether the product was
 /// computed; if false, nothing was written
@@ -18,4 +18,4 @@ bool gemm_nt_unpacked(const Activations& x, std::span<const GroupedOperand> grou
 /// Computes gemm_nn() of gemm.h if the weight is narrow. \return as gemm_nt_unpacked()
 bool gemm_nn_unpacked(const Activations& x, const GroupedOperand& operand, GemmScratch& scratch);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

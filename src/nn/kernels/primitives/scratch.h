@@ -8,7 +8,7 @@
 
 #include "base/system/huge_pages.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// A reusable buffer of numbers of type T. The memory begins at a cache line (64 bytes): the BLAS library may sum in
 /// another order when its operands are aligned differently, and runs must repeat to the bit. Buffers of two huge pages
@@ -45,4 +45,4 @@ class Scratch {
   int64_t capacity_ = 0;
 };
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

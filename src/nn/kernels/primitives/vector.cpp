@@ -11,7 +11,7 @@
 #include "base/plain/error.h"
 #include "base/system/dispatch.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int kLanes = 16;
@@ -394,4 +394,4 @@ EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// Returns how many rows of `width` numbers make one piece of a parallel loop: about 16,384 numbers, at least one row.
 constexpr int64_t row_grain(int64_t width) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)); }
@@ -84,4 +84,4 @@ T max_of(const T* x, int64_t n);
 template <typename T>
 void rotate(const T* x, const float* cos, const float* sin, T sign, T* out, int64_t width);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

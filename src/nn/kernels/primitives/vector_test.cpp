@@ -7,7 +7,7 @@
 
 #include "nn/testing.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 using testing::random_tensor;
@@ -17,7 +17,7 @@ template <typename T>
 void for_each_shape(at::ScalarType dtype, const auto& see) {
   for (const int64_t width : {1, 16, 37, 128})
     for (const int64_t count : {1, 3, 4, 11}) {
-      const auto rows = random_tensor({count, width}, 1, dtype);
+      const auto rows = testing::random_tensor({count, width}, 1, dtype);
       see(count, width, rows.template const_data_ptr<T>());
     }
 }
@@ -25,7 +25,7 @@ void for_each_shape(at::ScalarType dtype, const auto& see) {
 template <typename T>
 void expect_dots_of_rows(at::ScalarType dtype) {
   for_each_shape<T>(dtype, [&](int64_t count, int64_t width, const T* rows) {
-    const auto x = random_tensor({width}, 2, dtype);
+    const auto x = testing::random_tensor({width}, 2, dtype);
     std::vector<T> out(static_cast<size_t>(count));
     dots(x.template const_data_ptr<T>(), rows, count, width, out.data());
     for (int64_t j = 0; j < count; ++j)
@@ -37,8 +37,8 @@ void expect_dots_of_rows(at::ScalarType dtype) {
 template <typename T>
 void expect_sums_of_rows(at::ScalarType dtype) {
   for_each_shape<T>(dtype, [&](int64_t count, int64_t width, const T* rows) {
-    const auto alphas = random_tensor({count}, 2, dtype);
-    auto together = random_tensor({width}, 3, dtype), one_by_one = together.clone();
+    const auto alphas = testing::random_tensor({count}, 2, dtype);
+    auto together = testing::random_tensor({width}, 3, dtype), one_by_one = together.clone();
     add_rows(alphas.template const_data_ptr<T>(), rows, count, width, together.template mutable_data_ptr<T>());
     for (int64_t j = 0; j < count; ++j)
       axpy(alphas.template const_data_ptr<T>()[j], rows + j * width, one_by_one.template mutable_data_ptr<T>(), width);
@@ -57,4 +57,4 @@ TEST(Vector, AddingSeveralRowsEqualsAddingThemOneByOne) {
 }
 
 }  // namespace
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

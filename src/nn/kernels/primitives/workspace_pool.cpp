@@ -1,6 +1,6 @@
 #include "nn/kernels/primitives/workspace_pool.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 struct AllPools {
@@ -25,4 +25,4 @@ void release_workspaces() {
   for (auto* pool : all_pools().pools) pool->release();
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

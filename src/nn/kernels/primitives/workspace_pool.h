@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// Frees the workspaces of all pools that are not leased. Call it when the model of a run is destroyed. Threads: any.
 void release_workspaces();
@@ -77,4 +77,4 @@ WorkspacePool<W>& workspace_pool() {
 template <typename W>
 using WorkspaceLease = typename WorkspacePool<W>::Lease;
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -13,7 +13,7 @@
 #include "nn/kernels/matmul/isa/kernel_tables.h"
 #include "nn/kernels/primitives/vector.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 constexpr int64_t kSide = 16;  // rows, columns and steps (of two terms) of a tile register
@@ -308,4 +308,4 @@ const GemmKernels& gemm_kernels_tiles([[maybe_unused]] Isa isa) {
   return TileKernels<pairs<Isa::kBaseline>, PortableTiles>::table();
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -17,7 +17,7 @@
 
 #define EK_TARGET __attribute__((target("avx2,fma")))
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace avx2 {
 
 struct Simd {
@@ -138,6 +138,6 @@ static_assert(PairSimdTraits<Simd>);
 const GemmKernels& gemm_kernels_avx2() { return avx2::kTable; }
 const GemmKernels& gemm_kernels_avx2_pairs() { return avx2_pairs::kTable; }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels
 #undef EK_TARGET
 #endif

@@ -21,7 +21,7 @@
 #endif
 #define EK_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")))
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace avx512 {
 
 struct Simd {
@@ -224,7 +224,7 @@ static_assert(PairSimdTraits<Simd>);
 const GemmKernels& gemm_kernels_avx512() { return avx512::kTable; }
 const GemmKernels& gemm_kernels_avx512_pairs() { return avx512_pairs::kTable; }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels
 #undef EK_TARGET
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

@@ -4,7 +4,7 @@
 
 #include "base/system/dispatch.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 struct GemmKernels;
 
@@ -19,4 +19,4 @@ const GemmKernels& gemm_kernels_portable_pairs();
 /// Returns AMX kernels if the processor has AMX, else loops with the same results. \param isa  of the packing functions
 const GemmKernels& gemm_kernels_tiles(Isa isa);
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels

@@ -14,7 +14,7 @@
 
 #define EK_TARGET
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 namespace {
 
 // Outside the namespaces of the loops: both include the loops, and argument-dependent lookup of a function that takes a
@@ -123,5 +123,5 @@ static_assert(PairSimdTraits<Simd>);
 const GemmKernels& gemm_kernels_portable() { return portable::kTable; }
 const GemmKernels& gemm_kernels_portable_pairs() { return portable_pairs::kTable; }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels
 #undef EK_TARGET

@@ -14,7 +14,7 @@
 
 #include "nn/kernels/matmul/gemm_kernels.h"
 
-namespace evenkeel::kernels {
+namespace evenkeel::nn::kernels {
 
 /// The constants of an instruction set.
 template <typename S>
@@ -73,4 +73,4 @@ concept PairSimdTraits = SimdTraits<S> && S::kTermsPerStep == 2 && requires(type
   i = S::narrow_pair(f, f);  // two consecutive vectors rounded to bfloat16, as words
 };
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel::nn::kernels
