@@ -1,5 +1,5 @@
-/// \file  Formats commands that messages suggest, with the program's path as it was called and with quotes for a shell.
-/// Example:  concat("go on with: ", command_line({"train", config, "--resume"}))
+/// \file  Formats commands that messages suggest, with the program's path from argv[0] and with quotes for a shell.
+/// Example:  concat("resume with: ", command_line({"train", config, "--resume"}))
 #pragma once
 
 #include <span>

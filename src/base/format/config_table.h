@@ -13,10 +13,14 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// The type of a field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a
-/// nested struct with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key
-/// is absent), or a struct that TOML may give as a list (ListOrTable). Sub-tables with names that the file chooses are
-/// a map: `field.tables(sets, defaults)`.
+/// The type of a field may be
+/// - int64_t, double, bool, std::string, a vector of these, or Names
+/// - an enum with `names()`
+/// - a nested struct with visit(), or a vector of such structs (`[[section.key]]`)
+/// - an optional of any scalar; empty: the key is absent
+/// - a struct that TOML may give as a list (ListOrTable)
+///
+/// A map holds sub-tables whose names the file chooses: `field.tables(sets, defaults)`.
 ///
 /// An unknown key is an error that names its path and lists the known keys. The error for a value of the wrong type
 /// names the expected type. A struct may have `resolve(const config::Table&)`, which is called after its fields were
@@ -42,7 +46,7 @@
 
 namespace evenkeel::config {
 
-/// One name of an enumerator. `constexpr auto names(E)` next to the enum returns a std::array of these.
+/// One name of an enumerator. `constexpr auto names(E)` next to the enum returns a std::array of EnumNames.
 template <typename E>
 struct EnumName {
   std::string_view name;
@@ -69,9 +73,8 @@ struct Names : std::vector<std::string> {
   Names(std::initializer_list<std::string> several) : std::vector<std::string>(several) {}
 };
 
-/// True for structs that TOML may give as a list instead of a table: `budgets = [0.5, 1.0]` or `budgets = { values =
-/// ... }`. A list is read into `list`, a table through visit(). `listed()` returns true when the value is written as a
-/// list.
+/// Matches structs that TOML may give as a list or as a table, e.g. `budgets = [0.5, 1.0]` or `budgets = { values =
+/// [0.5, 1.0] }`. A list is read into `list`, a table through visit(). Writer writes a list if `listed()` returns true.
 template <typename S>
 concept ListOrTable = requires(const S& value) {
   value.list;
@@ -91,11 +94,12 @@ class Table {
   static Table load(const std::filesystem::path& file);
   static Table parse(std::string_view text, std::string_view origin);
 
-  /// Applies `--set a.b=value`. The value is TOML, or a bare word or a list of bare words, which are read as strings.
-  /// Call it before sub-tables are taken, because it may replace them. \throws kConfig for any other value.
+  /// Applies an assignment of `--set`, "a.b=value". The value is TOML; a bare word, or a list of bare words, is read as
+  /// strings. Call it before table() and tables(), because it may replace sub-tables. \throws kConfig for any other
+  /// value.
   void set(std::string_view assignment);
 
-  /// Renames keys that have an earlier name. Call it before sub-tables are taken.
+  /// Renames keys that are written under an earlier name. Call it before table() and tables().
   /// \return  one line per renamed key: "train.share_prefixes is called share_prefixes now (run.toml, line 7)"
   /// \throws kConfig when a table has a key under both names.
   std::vector<std::string> rename(std::span<const RenamedKey> keys);
@@ -109,11 +113,11 @@ class Table {
   /// anything else; the message names `expected`.
   Table table(std::string_view key, std::string_view expected = "a table") const;
   /// Returns the tables of a list, with the paths "path.key[0]" and so on; none when the key is absent. \throws kConfig
-  /// for any other value.
+  /// when the key holds anything else.
   std::vector<Table> tables(std::string_view key) const;
 
-  /// The next functions return the value of `key`, or nothing when it is absent. \throws kConfig when it has another
-  /// type or is not finite.
+  /// The next functions return the value of `key`, or nothing when the key is absent. \throws kConfig when the value
+  /// has another type or is not finite.
   std::optional<int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;  ///< an integer is a number too
   std::optional<bool> boolean(std::string_view key) const;
@@ -127,7 +131,7 @@ class Table {
   std::string full_key(std::string_view key) const;
   /// Returns the place of a key: " (demo.toml, line 12)" or " (from --set)"; " (demo.toml)" when the key is absent.
   std::string place_of(std::string_view key) const;
-  /// Throws kConfig "<full key> is <value>, allowed: <allowed>" with the place, unless `good`.
+  /// Throws kConfig "<full key> is <value>, allowed: <allowed>" with the place, unless `good` is true.
   template <typename T>
   void check(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " is ", value, ", allowed: ", allowed, place_of(key));
@@ -137,7 +141,8 @@ class Table {
   void check_entry(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " holds ", value, ", allowed: ", allowed, place_of(key));
   }
-  /// The next functions call those of base/format/limits.h with the full key and the place.
+  /// The next functions call those of base/format/limits.h with the full key and the place: [least, most], above 0, 0
+  /// or more, and above 0 up to 1.
   void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
     limits::check_integer(full_key(key), value, least, most, place_of(key));
   }
@@ -292,7 +297,8 @@ class Writer {
     for (const auto& [key, value] : values) nested(key, value);
   }
 
-  /// Returns the TOML text. With `comments`, the help text of each key follows it, as `--help-config` prints it.
+  /// Returns the TOML text. With `comments`, a comment with its help text follows each key, as `--help-config` prints
+  /// it.
   std::string text(bool comments = false) const;
 
   /// Writes the fields of `value` as a sub-table.
@@ -317,7 +323,7 @@ class Writer {
   void scalar(std::string_view key, const Names& value, std::string_view help);
 
   std::string path_;
-  bool entry_ = false;  // of a list of tables
+  bool entry_ = false;  // true: this table is an entry of a list of tables, `[[key]]`
   std::vector<Line> lines_;
   std::vector<Writer> children_;
 };

@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// A number of one step.
+/// A named value. The ScalarEvent has its step.
 struct Scalar {
   std::string tag;
   double value = 0;  ///< stored in single precision
@@ -31,9 +31,10 @@ std::string event_file_head(double wall_time);
 /// Returns an event as a record.
 std::string event_record(const ScalarEvent& event);
 
-/// Reads an event file that this program wrote. A cut last record is left out.
-/// \param whole_bytes  receives the length of the whole records; may be null
-/// \throws kCheckpoint when a checksum is wrong or a record is no event of this program
+/// Reads an event file that this program wrote. An incomplete last record is ignored.
+/// \param whole_bytes  receives the length of the complete records; may be null
+/// \throws kCheckpoint when a checksum is wrong or a record is not an event of this program; kIo when the file cannot
+/// be read
 std::vector<ScalarEvent> read_event_file(const std::filesystem::path& file, uint64_t* whole_bytes = nullptr);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  Computes and caches content hashes of files. The first hash of a large file is one parallel pass over it. The
-/// result is stored in the user's cache folder, so that a resumed run does not read a checkpoint of 14 GB again
+/// \file  Computes and caches content hashes of files. A large file is hashed in one parallel pass. The result is
+/// stored in the user's cache folder, so that a resumed run does not read a checkpoint of 14 GB again
 /// (docs/decisions/0051-start.md). The cache detects changed and exchanged files. It does not protect against a person
 /// who can write to the cache folder.
 #pragma once
@@ -36,8 +36,8 @@ Fingerprint fingerprint_of(const std::filesystem::path& file);
 std::string tree_digest(const std::filesystem::path& file);
 
 /// Returns true when the last change of a file is at least two seconds before `now`. Timestamps of some file systems
-/// have a resolution of two seconds, so a later change may not be visible in them. Facts about younger files are not
-/// cached.
+/// have a resolution of two seconds, so a further change within that time may not be visible. Results for files that
+/// changed more recently are not cached.
 /// \param now  nanoseconds since the epoch
 bool is_settled(const FileIdentity& file, int64_t now);
 

@@ -1,6 +1,6 @@
 /// \file  Defines upper bounds of numbers in user input, and range checks that throw. The bounds prevent overflow of
-/// products, narrowing conversions and float32 arithmetic. Each is far above any sensible value. Whether a run fits
-/// this machine is checked separately (models/memory_plan.h).
+/// products, of narrowing conversions and of float32 arithmetic. Each is far above any sensible value. Whether a run
+/// fits this machine is checked separately (models/memory_plan.h).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ constexpr int64_t kTokens = int64_t{1} << 28;  ///< tokens of one sequence, and 
 constexpr int64_t kSteps = 1'000'000'000;      ///< rounds, optimiser steps, steps between two events
 constexpr int64_t kBeams = 1024;               ///< beams of a search; each has its own cache
 constexpr int64_t kLayers = 100'000;           ///< layers of a model
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  ///< no bound, e.g. for a seed
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  ///< no bound, for example for a seed
 constexpr double kScale = 1e6;  ///< scales, rates and coefficients; their float32 products stay finite
 
 /// Checks that `value` is in [least, most]. \throws kConfig "KEY is VALUE, allowed: LEAST or more, up to MOST",

@@ -18,8 +18,8 @@
 /// type needs to_json(value) and from_json(view, value).
 ///
 /// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged. A
-/// group of fields that are all present or all absent is read and written inside `if (field.holds("layers",
-/// use.has_value()))`. When reading, holds() returns whether the object has that key; when writing, it returns its
+/// group of fields may be present or absent together. visit() lists it inside `if (field.holds("layers",
+/// use.has_value()))`. When reading, holds() returns true if the object has that key; when writing, it returns its
 /// second argument.
 #pragma once
 
@@ -44,13 +44,13 @@ at::Tensor tensor_of(const std::vector<int64_t>& numbers);
 class Writer;
 class Reader;
 
-/// True for structs with visit().
+/// Matches structs with visit().
 template <typename T>
 concept Visited = requires(T& value, Writer& writer) {
   value.visit(writer);
 };
 
-/// True for types with their own to_json() and from_json().
+/// Matches types with their own to_json() and from_json().
 template <typename T>
 concept Custom = requires(const T& value, T& place, const JsonView& view) {
   { to_json(value) } -> std::same_as<OrderedJson>;

@@ -1,6 +1,6 @@
 /// \file  Reads and writes the safetensors format: an 8-byte little-endian header length, a JSON header, then the raw
 /// bytes of the tensors. Reading maps the file. The tensors are views of the mapping and keep it alive; they must not
-/// be written to.
+/// be written to. A tensor whose address is not a multiple of its element size is copied instead.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -50,26 +50,28 @@ SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string&
 /// dtype, and byte ranges that overlap, leave gaps, exceed the file or disagree with dtype and shape; kIo when the file
 /// cannot be opened.
 Safetensors load_safetensors(const std::filesystem::path& file);
-/// Reads the format from memory. `bytes` is [N] uint8; the tensors are views of it and keep it alive. A tensor whose
-/// address is not a multiple of its element size is copied.
+/// Reads the format from memory. `bytes` is [N] uint8; the tensors are views of it and keep it alive, with the same
+/// exception.
 /// \param place  the name of the source, for errors
 /// \throws kCheckpoint as load_safetensors().
 Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place);
 
 /// Writes `file` atomically and returns the number of bytes written. Tensors are made contiguous on the CPU one at a
 /// time. They are sorted by element size (largest first), then by name; the data begins at a multiple of 64 bytes. The
-/// same content gives the same bytes. \throws kIo.
+/// same content gives the same bytes. \throws kIo; kInternal for a dtype that the format does not have, as all
+/// functions below.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
 
-/// Returns a key by which tensors of the same element size are sorted; ties are sorted by name.
+/// Returns the sort key of a tensor among those of the same element size. Equal keys are sorted by name.
 using SortKey = std::function<std::string(const std::string& name, const at::Tensor& tensor)>;
 
-/// Returns the bytes of a file with these tensors, [N] uint8. \param key  the order of tensors; empty: by name, as
+/// Returns the bytes of a file with these tensors, [N] uint8.
+/// \param key  sorts tensors of equal element size; empty: by name. Larger elements come first, as in
 /// save_safetensors()
 at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {}, const SortKey& key = {});
 /// Works as encode_safetensors(), but stores each tensor with the dtype and shape that `shapes` has under its name.
 /// Tensors are converted while they are written.
-/// \param shapes  meta tensors with the same names as `tensors`
+/// \param shapes  meta tensors with the same names as `tensors`; a name that `tensors` lacks is a std::out_of_range
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);
 

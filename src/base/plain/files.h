@@ -1,5 +1,5 @@
-/// \file  Reads, hashes and writes files, and creates folders. Writes are atomic: readers see the old content or the
-/// new. Does not depend on LibTorch. Memory mappings are in base/plain/mapped_files.h.
+/// \file  Reads, hashes and writes files, and creates folders. Most writes are atomic: readers see the old content or
+/// the new. append_line() is not. Does not depend on LibTorch. Memory mappings are in base/plain/mapped_files.h.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ void remove_path(const fs::path& path);
 /// \param who  the flag or key that the path came from, for the message
 void check_path_text(std::string_view path, std::string_view who);
 
-/// Returns the whole content of a file, a pipe or a file of /proc. \throws kIo naming the file, when it cannot be read
-/// or is longer than `most` bytes.
+/// Returns the whole content of a file, which may be a pipe or a file of /proc. \throws kIo naming the file when it
+/// cannot be read or is longer than `most` bytes.
 std::string read_file(const fs::path& file, size_t most = size_t{1} << 32);
 
 /// Writes a file that appears whole or not at all. write() appends to a temporary file in the same folder. commit()
@@ -58,8 +58,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   /// Appends bytes to the temporary file. \throws kIo naming the file, e.g. when the disk is full.
   void write(std::string_view bytes);
-  /// Flushes the file and its folder to disk and renames it. \throws kIo; the old file is unchanged when the flush or
-  /// the rename failed.
+  /// Flushes the temporary file to disk, renames it, and flushes the folder. \throws kIo. The old file is unchanged if
+  /// the first flush or the rename fails; the new file is in place if only the folder cannot be opened.
   void commit();
   /// Renames the temporary file into place without fsync. Other processes see the new content at once. The content
   /// survives a power failure only after flush_files() was called with this path; until then the file may hold
@@ -71,9 +71,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Flushes files and their folders to disk, for files that AtomicFile::place() renamed. One call for many files is
-/// faster than one call per file, because all writes are started before the first one is awaited. \throws kIo naming
-/// the file.
+/// Flushes files that AtomicFile::place() renamed, and their folders, to disk. One call for many files is faster than
+/// one call per file, because all writes are started before the first one is awaited. \throws kIo naming the file.
 void flush_files(std::span<const fs::path> files);
 
 /// Writes a file atomically: to a temporary file, which is flushed to disk and renamed. \throws kIo (not writable, disk
@@ -108,12 +107,13 @@ class AtomicFolder {
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   /// Returns the folder to write into.
   const fs::path& path() const { return part_; }
-  /// Renames the ".part" folder to its final name. \throws kIo when the rename fails.
+  /// Renames the ".part" folder to its final name, and flushes its entries and those of its parent. Files are flushed
+  /// only if the caller wrote them by write_file_atomic() or AtomicFile::commit(). \throws kIo when the rename fails.
   void commit();
 
  private:
   fs::path folder_, part_;
-  int descriptor_ = -1;  // of the ".part" folder; it holds a lock that ends with the process
+  int descriptor_ = -1;  // of the ".part" folder, locked by flock(2) until closed
 };
 
 /// Returns the SHA-256 of a file as 64 hex digits. Reads the file in blocks of 1 MiB. \throws kIo naming the file.
@@ -121,9 +121,9 @@ std::string sha256_file(const fs::path& file);
 /// Returns the SHA-256 of bytes in memory as 64 hex digits.
 std::string sha256(std::string_view bytes);
 
-/// Returns the folder that holds the shipped files (assets/, configs/): `share/evenkeel` of the installation the
-/// program is part of, `_share` of the Python package, or the source tree of the build. \throws kIo when all are
-/// missing.
+/// Returns the folder of the files that are shipped with the program (assets/, configs/): the first that exists of
+/// `share/evenkeel` of the installation, `_share` of the Python package, and the source tree of the build. \throws kIo
+/// when none exists.
 fs::path shipped_folder();
 
 /// Returns the version of the program, e.g. "0.1.0".

@@ -1,4 +1,5 @@
-/// \file  Checks names of repositories on the Hugging Face hub, by the rules of huggingface_hub's validate_repo_id.
+/// \file  Checks names of repositories on the Hugging Face hub. The rules are those of huggingface_hub's
+/// validate_repo_id, a little stricter: it allows longer owners and letters outside ASCII.
 #pragma once
 
 #include <string_view>
@@ -6,7 +7,7 @@
 namespace evenkeel {
 
 /// Returns true if `text` is "name" or "owner/name". Each part has 1 to 96 ASCII letters, digits, -, _ and ., and
-/// begins and ends with a letter, a digit or _. It must not contain -- or .., and must not end in .git.
+/// begins and ends with a letter, a digit or _. The whole text must not contain -- or .., and must not end in .git.
 bool is_hub_name(std::string_view text);
 
 }  // namespace evenkeel

@@ -42,8 +42,8 @@ template <typename J = Json>
 J load_json(const std::filesystem::path& file, ErrorKind kind = kData, const JsonLimits& limits = {});
 
 /// Returns a value as text for a message: `"abc"`, `[1,2]`. Long or deep values are shortened to about `limit` bytes.
-/// The template accepts only Json, so that a string is not converted: text has its own shown() (base/plain/text.h).
-template <std::same_as<Json> J>  // nothing is turned into JSON on the way: text has its own (base/plain/text.h)
+/// A string is not converted to Json here; shown() of base/plain/text.h takes strings.
+template <std::same_as<Json> J>  // accepts no type that converts to Json
 std::string shown(const J& value, size_t limit = 60);
 
 /// Refers to a value inside a document and knows its place for errors: "config.json: rope.theta is "x", expected a
@@ -65,7 +65,7 @@ class JsonView {
 
   /// Returns the value.
   const Json& json() const { return *value_; }
-  /// Returns "file: a.b[2]"; for the whole document, the origin alone.
+  /// Returns "ORIGIN: a.b[2]", or only the origin for the whole document.
   std::string place() const;
   /// Throws an error with the place followed by `parts`.
   template <typename... Parts>
@@ -79,7 +79,8 @@ class JsonView {
       refuse(parts...);
   }
 
-  /// Access to members of an object and entries of a list. \throws when the value has the other type.
+  /// The next functions access members of an object and entries of a list. \throws when this value is not an object or
+  /// not a list.
   bool has(std::string_view key) const { return find(key).has_value(); }  ///< true when the key is present and not null
   std::optional<JsonView> find(std::string_view key) const;               ///< empty when the key is absent or null
   JsonView at(std::string_view key) const;  ///< \throws when the key is absent; null is returned
@@ -120,7 +121,8 @@ class JsonView {
   /// Refers to a value within `outer`: a member with `key`, or entry `index` of a list.
   JsonView(const Json& value, std::shared_ptr<const JsonView> outer, const std::string* key, size_t index)
       : value_(&value), document_(outer->document_), outer_(std::move(outer)), key_(key), index_(index) {}
-  /// Returns a copy of this view for its members to point to. The text of a path is built only when an error needs it.
+  /// Returns a copy of this view, to which the views of its members point. The text of a path is built only when an
+  /// error needs it.
   std::shared_ptr<const JsonView> as_outer() const { return std::make_shared<JsonView>(*this); }
   std::string path() const;
   [[noreturn]] void expected(std::string_view what) const;

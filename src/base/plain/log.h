@@ -33,7 +33,7 @@ void error(const Parts&... parts) {
 }
 
 /// Copies every log line, whatever its level, to a file with the UTC date and time. At most one File may exist at a
-/// time. Errors of writing are ignored, because a run must not stop for its log.
+/// time. A file that cannot be opened or written is ignored, because a run must not stop for its log.
 class File {
  public:
   /// Starts to collect lines in memory until open() is called.
@@ -42,7 +42,7 @@ class File {
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
-  /// Appends the collected lines to `file`, and from then on each line as it is written.
+  /// Appends the collected lines to `file`, and from now on each new line.
   void open(const std::filesystem::path& file);
   /// Writes a line to the file only, not to stderr.
   void note(Level level, std::string_view line);
@@ -56,7 +56,7 @@ class Progress {
   /// \param label  text in front of every update
   /// \param seconds_between_lines  minimum time between two plain log lines
   explicit Progress(std::string label, double seconds_between_lines = 10.0);
-  /// Writes the newest text if no log line has it yet, and ends the line on the terminal.
+  /// Writes the newest text as a log line if that was not done yet, and ends the line on the terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

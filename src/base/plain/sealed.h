@@ -2,7 +2,7 @@
 /// can also record the length and SHA-256 of binary files in the same folder. Any changed byte is detected, and the
 /// JSON stays readable for every tool. Example:
 ///   append_sealed(file, {{"round", 1}});
-///   const auto read = read_sealed_lines(file);  // needs a name: the lines must outlive the loop
+///   const auto read = read_sealed_lines(file);  // a variable, because the lines must outlive the loop
 ///   for (const auto& line : read.whole().lines) ...
 ///
 ///   {"round":1,"loss":2.25,"checksum":"<first 16 hex digits of the SHA-256 of everything before this key>"}
@@ -28,7 +28,7 @@ std::string sealed(const OrderedJson& object, int indent = -1);
 /// the checksum does not match.
 Json unsealed(std::string_view text, const std::string& place);
 
-/// Writes a file atomically that holds one sealed object and a line break. \throws kIo.
+/// Writes one sealed object and a line break to a file, atomically. \throws kIo.
 void write_sealed(const std::filesystem::path& file, const OrderedJson& object, int indent = -1);
 /// Reads a file of write_sealed(). \throws kCheckpoint when it is damaged, kIo when it cannot be read.
 Json read_sealed(const std::filesystem::path& file);
@@ -46,14 +46,14 @@ struct SealedLines {
   std::vector<SealedLine> lines;  ///< all lines before the first damaged one
   std::optional<Error> damage;    ///< error of the first damaged line; empty when there is none
 
-  /// Returns this object. \throws the error in `damage` if there is one.
+  /// Returns *this. \throws the error in `damage` if there is one.
   const SealedLines& whole() const;
   /// Returns the length in bytes of the undamaged lines.
   int64_t bytes() const { return lines.empty() ? 0 : lines.back().end; }
 };
 
 /// Reads the lines of a file that append_sealed() wrote; returns none when the file does not exist. An incomplete last
-/// line is ignored, because another process may be writing it or may have been killed while it did. \throws kIo.
+/// line is ignored, because another process may still write it or was killed while writing. \throws kIo.
 SealedLines read_sealed_lines(const std::filesystem::path& file);
 /// Appends one sealed line and flushes the file to disk. \throws kIo.
 void append_sealed(const std::filesystem::path& file, const OrderedJson& object);
@@ -74,8 +74,8 @@ struct FileSeal {
   std::string name;  ///< file name without its path
   int64_t bytes = 0;
   std::string sha256;
-  /// The identity at the time of hashing, set by of() and not stored on disk. check() does not read a file again whose
-  /// identity is unchanged.
+  /// The identity at the time of hashing, set by of() and not stored on disk. If it is unchanged, check() does not read
+  /// the file again.
   std::optional<FileIdentity> hashed{};
 
   /// Hashes a file. \throws kIo.

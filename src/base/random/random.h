@@ -1,6 +1,7 @@
 /// \file  Provides counter-based random streams. A stream is identified by its purpose, so reordering clients, resuming
-/// a run or adding a thread does not change any draw: the same (seed, purpose, keys) give the same numbers on every
-/// machine.
+/// a run or adding a thread does not change any draw. For the same (seed, purpose, keys), integers and uniform numbers
+/// are equal on every machine. normal(), gamma(), dirichlet() and fill_normal() may differ in the last bits where the C
+/// library or the instruction set differs.
 /// Example:  RandomStream order(seed, "batches", round, client);  order.shuffle(rows);
 #pragma once
 
@@ -26,8 +27,8 @@ class RandomStream {
 
   /// Returns 64 random bits; takes two draws of 32 bits.
   uint64_t next_u64();
-  /// Skips `words` draws of 32 bits in constant time, for example those that another thread makes. fill_uniform() takes
-  /// one draw per value, fill_normal() two per pair of values.
+  /// Skips `words` draws of 32 bits in constant time, for example the draws of another thread. fill_uniform() takes one
+  /// draw per value, fill_normal() two per pair of values.
   void skip(uint64_t words);
   /// Returns a number of U[0, 1) with 53 random bits.
   double uniform();
@@ -54,7 +55,7 @@ class RandomStream {
   std::vector<int64_t> permutation(int64_t n);
   /// Fills `out` with U[low, high), 24 random bits per value.
   void fill_uniform(std::span<float> out, double low, double high);
-  /// Fills `out` with scale * N(0, 1). Values beyond 6.7 scale do not occur.
+  /// Fills `out` with scale * N(0, 1). No value is beyond 6.77 scale.
   void fill_normal(std::span<float> out, double scale);
 
  private:

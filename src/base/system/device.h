@@ -1,5 +1,5 @@
-/// \file  Selects and describes the compute device: the CPU or a GPU behind LibTorch's accelerator interface. Only this
-/// file uses that interface; it compiles the same against LibTorch with and without CUDA.
+/// \file  Selects and describes the compute device: the CPU or a GPU, through LibTorch's accelerator interface. No
+/// other file uses that interface. The file compiles with a LibTorch with or without CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,7 +42,7 @@ struct DeviceMemory {
 };
 /// Returns the memory use of a device; all zero for the CPU.
 DeviceMemory device_memory(c10::Device device);
-/// Restarts the measurement of DeviceMemory::peak.
+/// Restarts the measurement of DeviceMemory::peak. Does nothing for the CPU.
 void reset_peak(c10::Device device);
 
 /// Describes a GPU. Fields that the driver does not report are empty.
@@ -65,13 +65,14 @@ std::string out_of_device_memory(const std::exception& error);
 
 /// Copies tensors between devices, one storage at a time. Tensors that share memory share it in the copy too, and
 /// copying the same tensor twice returns the same copy. The object keeps sources and copies alive, so that an address
-/// is not reused. A copy of the object starts with everything it has copied. Not thread-safe.
+/// is not reused. A copied StorageCopies remembers all tensors that the original has copied. Not thread-safe.
 class StorageCopies {
  public:
   /// Copies the bytes of a storage, [N] uint8.
   using CopyBytes = std::function<at::Tensor(const at::Tensor& bytes_N)>;
   explicit StorageCopies(CopyBytes copy) : copy_(std::move(copy)) {}
-  /// Returns an object that copies to `device`. Tensors that are already there are returned as they are.
+  /// Returns an object that copies to `device`. Tensors that are on `device` already share their memory with the
+  /// result.
   static StorageCopies to(c10::Device device);
 
   /// Returns the copy of `tensor` with the same sizes, strides and dtype and without an autograd graph. An undefined

@@ -1,6 +1,8 @@
-/// \file  Runs a loop with the widest vector instructions of this processor. The loop is written once, in plain C++
-/// with a fixed summation order; the compiler vectorises one copy per instruction set, and vectorised() selects one at
-/// run time.
+/// \file  Runs a loop with the widest vector instructions of this processor. The loop is written once, in plain C++.
+/// The compiler makes one copy per instruction set and may not reorder its sums; vectorised() selects a copy at run
+/// time. The AVX2 and AVX-512 copies use fused multiply-add where the compiler finds one, so their last bits may differ
+/// from those of the baseline. Loop::run() must be `static EK_INLINE`, or all copies may call one function that was
+/// compiled for the baseline.
 /// Example:  struct Scale { static EK_INLINE void run(float* x, int64_t n) { for (int64_t i = 0; i < n; ++i) x[i] *= 2;
 /// } };
 ///           vectorised<Scale>(x, n);
@@ -62,7 +64,7 @@ __attribute__((target("avx2,fma"))) auto run_avx2(Args... args) {
 }
 #endif
 
-/// Calls Loop::run(args...) in the copy for isa(). Arguments are passed by value.
+/// Calls the copy of Loop::run(args...) for isa(). Arguments are passed by value.
 template <typename Loop, typename... Args>
 auto vectorised(Args... args) {
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
-/// \file  Progress of a command as JSON lines on standard output, for programs that drive this one. One object per
-/// line; docs/json-lines.md lists the events and their keys. The first is "start", with the version, the program's
-/// version, the command and the process id. Nothing is written before begin(). All functions may be called from any
-/// thread.
+/// \file  Writes the progress of a command as JSON lines on standard output, for programs that drive this one. Each
+/// line is an object, an event; docs/json-lines.md lists the events and their keys. The first event is "start", with
+/// the version of the events, the program's version, the command and the process id. Nothing is written before begin().
+/// All functions may be called from any thread.
 #pragma once
 
 #include <string_view>
@@ -15,19 +15,20 @@ inline constexpr int kVersion = 1;
 
 /// Turns events on.
 void begin(std::string_view command);
-/// Turns events off again, before any was written: in processes that share the stdout of another.
+/// Turns events off again. Call it before the first event, in a process whose stdout belongs to another process, as in
+/// ranks other than 0.
 void leave_off();
-/// Returns true after begin().
+/// Returns true after begin(), false after leave_off().
 bool wanted();
-/// Writes "start" with `fields`, unless it was written. Does nothing before begin().
+/// Writes "start" with `fields`, unless "start" was written already. Does nothing before begin().
 void start(const OrderedJson& fields = OrderedJson::object());
-/// Writes {"event": name} with `fields`, after "start". Does nothing before begin().
+/// Writes {"event": name} with `fields`. Writes "start" first if it was not written. Does nothing before begin().
 /// \throws std::ios_base::failure when stdout cannot be written (apps/output.h)
 void write(std::string_view name, const OrderedJson& fields);
-/// Works as write(), for the last event of a command that failed: an event that cannot be written is not reported.
+/// Works as write(), for the last event of a command that failed. An event that cannot be written is ignored.
 void write_last(std::string_view name, const OrderedJson& fields) noexcept;
-/// Returns true when events are on and no "progress" event was written in the last tenth of a second. The caller writes
-/// one then.
+/// Returns true at most once in a tenth of a second, and only when events are on. The caller then writes a "progress"
+/// event: the call that returns true starts the next pause.
 bool progress_due();
 
 }  // namespace evenkeel::events

@@ -18,8 +18,8 @@ bool interrupt_requested();
 /// the work never stops early.
 using StopRequest = std::function<bool()>;
 
-/// Thrown after the state was saved. what() is the line that explains how to resume. The program then exits with code
-/// 130.
+/// Ends interrupted work. Inner functions throw it with the place at which they stopped. The outermost throws it after
+/// the state was saved, and what() is then the line that explains how to resume. The program exits with code 130.
 class Interrupted : public std::exception {
  public:
   explicit Interrupted(std::string how_to_resume) : text_(std::move(how_to_resume)) {}

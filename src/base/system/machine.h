@@ -21,7 +21,7 @@ struct Memory {
   std::string limited_by;  ///< the source of `available`: "free memory" or "control group"
 };
 
-/// Reads the current memory limits. Values that the system does not report count as unlimited.
+/// Reads the current memory limits. Limits that the system does not report count as unlimited; `physical` is then 0.
 /// \param root  the folder that contains /proc and /sys; tests pass another one
 Memory memory(const std::filesystem::path& root = "/");
 
@@ -31,14 +31,14 @@ int64_t processors(const std::filesystem::path& root = "/");
 /// Returns the first value of `key` in /proc/cpuinfo, e.g. of "model name"; empty when the key is missing.
 std::string processor_field(std::string_view key, const std::filesystem::path& root = "/");
 
-/// Returns how many bytes this user can still write into `folder`. If the folder does not exist, its nearest existing
-/// parent is used.
+/// Returns how many bytes this user can still write into `folder`, or the largest int64 when the system does not
+/// answer. If the folder does not exist, its nearest existing parent is used.
 int64_t free_disk(const std::filesystem::path& folder);
 
 /// Checks that `bytes` fit on the disk of `folder`. \throws kIo "FOLDER: WHAT needs 13.1 GiB, 2.0 GiB are free".
 void require_disk(const std::filesystem::path& folder, int64_t bytes, std::string_view what);
 
-/// Returns a number of bytes as text for messages, e.g. "13.1 GiB", "0.4 GiB", "812 MiB".
+/// Returns a number of bytes as text for messages, e.g. "13.1 GiB", "0.4 GiB", "81 MiB".
 std::string bytes_text(int64_t bytes);
 
 }  // namespace evenkeel::machine

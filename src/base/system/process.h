@@ -6,15 +6,15 @@ namespace evenkeel {
 /// Configures the process. Call it first in main(), before threads exist. It may restart the program once with execv(),
 /// because the OpenMP library reads its settings when it is loaded.
 ///
-/// Freed memory stays with the process. By default glibc maps each block above 32 MiB anew, which cost a training step
-/// of 2,048 tokens a fourteenth of its time in page faults (docs/performance.md).
+/// First setting: malloc keeps freed memory. By default glibc maps each block above 32 MiB anew, and page faults take a
+/// fourteenth of the time of a training step of 2,048 tokens (docs/performance.md).
 ///
-/// Waiting threads sleep. By default they spin for milliseconds and so use up their share of a processor that another
-/// process needs. With one other busy process a step took 2.2 times its usual time with spinning and takes 1.7 times
+/// Second setting: waiting OpenMP threads sleep. By default they spin for milliseconds and use time of a processor that
+/// another process needs. With one other busy process a step takes 2.2 times its usual time with spinning and 1.7 times
 /// with sleeping (docs/performance.md). This setting is skipped when the environment has OMP_WAIT_POLICY or
 /// GOMP_SPINCOUNT, or OMP_NUM_THREADS=1.
 ///
-/// It also sets the environment variable that deterministic GPU products need (base/system/device.h).
+/// Third setting: the environment variable that deterministic GPU products need (settle_device_environment()).
 void settle_process(char** argv);
 
 /// Returns freed memory to the system (malloc_trim). Call it at most once a round, because later allocations then cause

@@ -1,20 +1,22 @@
 /// \file  Reports the state of this process to a service manager, in the protocol of sd_notify(3): one datagram to the
-/// socket that $NOTIFY_SOCKET names. Without that variable every function does nothing. libsystemd is not needed.
-/// Threads: any.
+/// socket that $NOTIFY_SOCKET names. Nothing is sent unless the variable begins with / or @. Failures are ignored.
+/// libsystemd is not needed. Threads: any.
 #pragma once
 
 #include <string_view>
 
 namespace evenkeel {
 
-/// Reports that start-up is complete. The first call counts.
+/// Reports that start-up is complete. Later calls do nothing.
 void notify_ready();
 /// Reports what the process does, as `systemctl status` shows it. Control characters are replaced by spaces.
 void notify_status(std::string_view text);
-/// Reports that the process works. Long work calls it after every step. It sends a datagram at most every quarter of
-/// the watchdog's time ($WATCHDOG_USEC, of this process as $WATCHDOG_PID says), and none without a watchdog.
+/// Reports to the watchdog that the process is alive. Long work calls it after every step. It sends at most one
+/// datagram in a quarter of $WATCHDOG_USEC, the time limit of the watchdog. Without that variable, or if $WATCHDOG_PID
+/// names another process, it does nothing.
 void notify_alive();
-/// Works as interrupt_requested(), and reports that the process works, or that it stops. For use as a StopRequest.
+/// Returns interrupt_requested(). Before an interrupt it calls notify_alive(); after an interrupt it reports once that
+/// the process is stopping. For use as a StopRequest.
 bool alive_or_interrupted();
 
 }  // namespace evenkeel

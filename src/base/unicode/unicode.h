@@ -1,6 +1,7 @@
 /// \file  Implements the parts of Unicode that tokenizers need: classes of code points of Unicode 16 (the version of
-/// the regular expressions of the `tokenizers` library), the canonical forms NFC and NFD as that library computes them,
-/// and UTF-8. The data come from utf8proc. Where utf8proc and the library differ in version, unicode_tables.h decides.
+/// the regular expressions of the `tokenizers` library), the normal forms NFC, NFD, NFKC and NFKD as that library
+/// computes them, and UTF-8. The data come from utf8proc. unicode_tables.h lists the differences between the versions
+/// of utf8proc and of the library.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ inline constexpr uint8_t kLetter = 1;  ///< \p{L}
 inline constexpr uint8_t kNumber = 2;  ///< \p{N}
 inline constexpr uint8_t kSpace = 4;   ///< White_Space, 25 code points
 inline constexpr uint8_t kWord = 8;    ///< alphabetic, mark, decimal digit, connector, join control
-/// NFC does not change the code point, and it neither composes with nor moves before the code point in front of it.
+/// NFC never changes this code point, never joins it with the one before it, and never reorders the two.
 inline constexpr uint8_t kComposed = 16;
 inline constexpr uint8_t kFrozen = 32;  ///< newer than the NFC data of the library, which leaves it unchanged
 
@@ -59,7 +60,7 @@ std::string_view nfc(std::string_view text, std::string& storage);
 /// REQUIRES valid UTF-8.
 std::string_view nfd(std::string_view text, std::string& storage);
 
-/// Return `text` in NFKD or NFKC; otherwise as nfd().
+/// Work as nfd(), for NFKD and NFKC.
 std::string_view nfkd(std::string_view text, std::string& storage);
 std::string_view nfkc(std::string_view text, std::string& storage);
 

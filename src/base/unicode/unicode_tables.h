@@ -71,8 +71,8 @@ struct Range {
   uint32_t first, last;
 };
 
-/// Marks and composites that Unicode added after version 9, the version of the library's normalizer. The normalizer
-/// treats them as unassigned: they neither move nor compose.
+/// Combining marks and composites that Unicode added after version 9, the version of the library's normalizer. The
+/// normalizer treats them as unassigned: it neither reorders nor composes them.
 inline constexpr Range kFrozenRanges[] = {
     // clang-format off
     {0x007FD, 0x007FD}, {0x00897, 0x0089F}, {0x008CA, 0x008D3}, {0x009FE, 0x009FE}, {0x00C3C, 0x00C3C},
