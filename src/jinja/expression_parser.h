@@ -28,10 +28,11 @@ class TokenStream {
   bool is_name(std::string_view word, size_t ahead = 0) const {
     return peek(ahead).type == TokenType::kName && peek(ahead).text == word;
   }
-  /// Advances if the current token is the operator `op`; returns whether it did. skip_name() does the same for a name.
+  /// Advances and returns true if the current token is the operator `op`; otherwise returns false. skip_name() does the
+  /// same for a name.
   bool skip(std::string_view op) { return is(op) && (next(), true); }
   bool skip_name(std::string_view word) { return is_name(word) && (next(), true); }
-  /// Advances over an operator. \throws kData if the current token is another one, as do the functions below.
+  /// Advances over an operator. Like the functions below it \throws kData if the current token is another one.
   void expect(std::string_view op) {
     if (!skip(op)) refuse("expected ", op);
   }
@@ -79,7 +80,7 @@ class TokenStream {
 /// ...".
 class ExpressionParser {
  public:
-  /// Borrows both. Nodes are added to `syntax`, which owns them.
+  /// Borrows both arguments. Nodes are added to `syntax`, which owns them.
   ExpressionParser(TokenStream& tokens, Syntax& syntax) : tokens_(tokens), syntax_(syntax) {}
 
   const Node* expression();           ///< one expression, with `if` and `else`
@@ -87,7 +88,7 @@ class ExpressionParser {
   const Node* unconditional_tuple();  ///< a tuple without `if`, because `if` after a loop's iterable belongs to the
                                       ///< loop
 
-  /// Returns the Extra bits of the names parsed since the last call, and starts again with `extras`.
+  /// Returns the Extra bits (jinja/syntax.h) of the names parsed since the last call, and starts again with `extras`.
   uint8_t exchange_extras(uint8_t extras) { return std::exchange(extras_, extras); }
 
  private:

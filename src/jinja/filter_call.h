@@ -16,7 +16,7 @@ struct FilterCall {
   Budget& budget;
 };
 
-/// Returns the value at a path such as "a.b.0" in `value`. \param otherwise  replaces each part that is missing; null:
+/// Returns the value at a path such as "a.b.0" in `value`. \param otherwise  the value of a part that is missing; null:
 /// the result is undefined.
 Value looked_up(const Value& value, const Value& path, Budget& budget, const Value* otherwise = nullptr);
 

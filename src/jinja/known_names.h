@@ -5,8 +5,9 @@
 
 namespace evenkeel::jinja {
 
-/// Checks that all filters and tests are known. As in Jinja's compiler, an unknown name inside {% if %} or `x if y else
-/// z` is an error only when it is evaluated, unless it is in a loop, macro or block there. \throws kData "line N: ..."
+/// Checks that all filters and tests are known to Jinja. As in Jinja's compiler, names inside {% if %} or `x if y else
+/// z` are not checked, because they are an error only when they are evaluated. Names in a loop, macro or block inside
+/// an {% if %} are checked. \throws kData "line N: ..."
 void check_names(const Syntax& syntax);
 
 }  // namespace evenkeel::jinja

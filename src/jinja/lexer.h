@@ -1,5 +1,5 @@
-/// \file  Splits a Jinja template into tokens. White space is removed as by trim_blocks and lstrip_blocks, which
-/// transformers sets, and the last newline of the template is removed.
+/// \file  Splits a Jinja template into tokens. White space is removed as with Jinja's options trim_blocks and
+/// lstrip_blocks, which transformers sets. The last newline of the template is removed.
 #pragma once
 
 #include <string>

@@ -52,7 +52,7 @@ class Renderer {
   int line() const { return line_; }
 
  private:
-  /// The end of a statement: normal, or by break or continue.
+  /// The way a statement ended: normally, or by break or continue.
   enum class Flow { kOn, kBreak, kContinue };
   /// Counts one level of recursion during its lifetime. \throws kData beyond kDeepest.
   class Deeper {
@@ -69,6 +69,7 @@ class Renderer {
     static constexpr int kDeepest = 400;
     Renderer& renderer_;
   };
+  // One function for each kind of statement and expression.
   using Body = std::vector<const Node*>;
 
   Flow body(const Body& nodes, Scope& scope);

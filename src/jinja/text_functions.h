@@ -10,7 +10,7 @@
 
 namespace evenkeel::jinja {
 
-/// Returns Python's str.isspace() of one character, which equals \s of its regular expressions.
+/// Returns Python's str.isspace() of one character, which equals \s of Python's regular expressions.
 bool is_space(uint32_t code_point);
 
 /// Returns the number of bytes of leading white space.
@@ -35,7 +35,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
 /// \throws kData for a character that is not in Unicode 14, and for a capital sigma in lowered().
 std::string lowered(std::string_view text, std::string_view what);
 std::string uppered(std::string_view text, std::string_view what);
-/// Implements str.title() (`each_word`) and str.capitalize(). \throws as lowered().
+/// Implements str.title() if `each_word` is true, otherwise str.capitalize(). \throws as lowered().
 std::string titled(std::string_view text, bool each_word, std::string_view what);
 /// Returns true if repr() shows the character unescaped. \throws kData for a character that is not in Unicode 14.
 bool is_printable(uint32_t code_point);

@@ -22,8 +22,8 @@ class Scope;
 using ScopeLink = std::weak_ptr<const Scope* const>;
 struct Loop;
 
-/// The result of looking up a missing name or key. It prints as an empty string and is false; looking up a key in it is
-/// an error.
+/// The result of looking up a missing name or key. It prints as an empty string and is false. Looking up a key in an
+/// undefined value is an error.
 struct Undefined {
   std::string name;  ///< the name or key that was looked up
 };
@@ -142,7 +142,7 @@ class Value {
   Held held_;
 };
 
-/// The variable `loop`: the items of a loop and its position.
+/// The variable `loop`: the items of a loop and its position (`index`, from 0). `depth` is as in List.
 struct Loop {
   std::vector<Value> items;
   size_t index = 0;
@@ -172,7 +172,7 @@ struct JsonForm {
   std::string between = ", ", colon = ": ";  ///< separators of items, and of a key and its value
   bool sort_keys = false;
 };
-/// Returns the value as json.dumps writes it. \throws kData for a value without a JSON form.
+/// Returns the value as Python's json.dumps writes it. \throws kData for a value without a JSON form.
 std::string json_text(const Value& value, const JsonForm& form = {});
 
 /// Returns true if Python can hash the value, so that it can be a key of a dict.

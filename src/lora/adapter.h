@@ -31,8 +31,8 @@ struct LoraFactors {
 };
 
 /// Maps site names to factors, in name order. Examples of names: "model.layers.0.self_attn.q_proj",
-/// "model.layers.0.mlp.gate", and "model.layers.0.mlp.experts.gate_proj" for the stacked experts of a layer. The part
-/// after the last dot is the target that `lora.targets` names. Site describes what a name refers to.
+/// "model.layers.0.mlp.gate", and "model.layers.0.mlp.experts.gate_proj" for the stacked experts of a layer.
+/// `lora.targets` selects sites by the part after the last dot. Site describes the linear that a name refers to.
 using AdapterState = std::map<std::string, LoraFactors>;
 
 /// The function of a linear in its block. The model family sets it; it is never derived from a name.
@@ -44,15 +44,15 @@ struct FusedPlace {
   std::string module{};         ///< the owner of the parameter: "model.layers.0.mlp.experts"
   std::string parameter{};      ///< as in PEFT's target_parameters: "mlp.experts.gate_up_proj"
   int64_t part = 0, parts = 1;  ///< the linear is share `part` of `parts` equal shares of the parameter's outputs
-  int64_t order = 0;            ///< index of the parameter among those of the module
-  std::string stored{};         ///< name of the tensor in older checkpoints that held all experts too, otherwise empty
+  int64_t order = 0;            ///< index of the parameter among the parameters of the module
+  std::string stored{};         ///< name of the tensor in older checkpoints if it held all experts too; else empty
 };
 
 /// Position of a linear or stack in llama.cpp's format; empty when the model family does not give it.
 struct GgufPlace {
   std::string tensor{};  ///< "blk.3.attn_q.weight"
   int64_t interleaved_heads =
-      0;  ///< heads whose output rows it holds as (0, h/2, 1, h/2 + 1, ...); 0: rows as they are
+      0;  ///< heads, if the h output rows of each are in the order 0, h/2, 1, h/2 + 1, ...; 0: normal order
 };
 
 /// Describes one adaptable linear, or one stack of E of them.
@@ -78,7 +78,7 @@ constexpr auto names(LoraScaleMode) {
                     config::EnumName<LoraScaleMode>{"const_scale", LoraScaleMode::kConstScale}};
 }
 
-/// Computes the scale s(r) of B A at rank r.
+/// The settings of the scale s(r) of B A at rank r.
 struct LoraScale {
   double alpha = 20;
   int64_t rank = 20;  ///< r_max, the divisor of const_scale at every rank
@@ -101,7 +101,7 @@ struct LoraScale {
 /// not own the factors.
 struct SiteFactors {
   const LoraFactors* adapter = nullptr;
-  const LoraFactors* change = nullptr;  ///< frozen term that base-changing methods have accumulated; no core
+  const LoraFactors* change = nullptr;  ///< frozen term that some methods add to the base; no core
 };
 
 /// Creates initial factors as PEFT does, in float32: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw depends only on

@@ -16,7 +16,7 @@ using AddTensor = std::function<void(std::string name, const at::Tensor& tensor)
 /// Calls add("<site>/<factor>", tensor) for the factors of one site. \param site  the site name with the file's prefix
 void add_factors(std::string_view site, const LoraFactors& factors, const AddTensor& add);
 
-/// Stores the tensor named "<site>/<factor>" in `adapters`. Returns false when there is no such factor.
+/// Stores the tensor named "<site>/<factor>" in `adapters`. Returns false when the name does not end in a known factor.
 bool insert_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor);
 
 }  // namespace evenkeel::lora

@@ -13,15 +13,15 @@
 
 namespace evenkeel::lora {
 
-/// Returns weight * scaling * B A as factors with scaling 1 and without a core. The weight is multiplied into A only.
-/// Factors that do not change are not copied.
+/// Returns weight * scaling * B A as factors with scaling 1 and without a core. Weight and scaling are multiplied into
+/// A, a core into B. Factors that do not change are not copied.
 LoraFactors weighted(const LoraFactors& factors, double weight);
 
 /// Returns part i of a sum, with scaling 1 and without a core.
 using PartAt = std::function<LoraFactors(size_t i)>;
 
 /// Returns factors of the sum of the parts' B A, in the dtype of the first part: the B are concatenated along columns,
-/// the A along rows. Each part is requested once and then released, so only one part is in memory besides the result.
+/// the A along rows. Each part is requested once and then released, so only the result and one part are in memory.
 /// \param ranks  the rank of each part
 LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at);
 
@@ -62,16 +62,16 @@ using HeldAs = std::function<LoraFactors(const LoraFactors& factors)>;
 using RankChoice = std::function<int64_t(const at::Tensor& s)>;
 
 /// Returns the best low-rank factors of sum_i weights[i] scaling_i B_i A_i for each site: A = V^T[:p], B = U[:, :p]
-/// diag(S[:p]), scaling 1, in the parts' dtype but at least float32. `choose_rank` chooses p for each matrix. The
-/// factors of a stack have zeros beyond the p of an expert, and `ranks` holds p.
+/// diag(S[:p]), scaling 1, in the parts' dtype but at least float32. `held_as` then converts them. `choose_rank`
+/// chooses p for each matrix. The factors of a stack have zeros beyond the p of an expert, and `ranks` holds p.
 ///
 /// If the ranks of a matrix add up to 96 or more and every kept triplet is at least 1e-4 of the largest, Gram matrices
 /// are used. Values and B A then agree with product_svd() to 1e-7 of the largest value. The bits do not depend on the
 /// number of threads.
 ///
-/// Memory besides the result: the parts of one stack of experts, or of as many other matrices, and one matrix's parts
-/// in float64 per thread. Pages of mapped parts are released afterwards. Neither the product nor all of U and V is
-/// formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
+/// Memory in addition to the result: the parts of one stack of experts, or of as many other matrices, and for each
+/// thread the parts of one matrix in float64. Pages of mapped parts are released afterwards. Neither the product nor
+/// all of U and V is formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
 AdapterState best_factors(
     const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
     const RankChoice& choose_rank, const HeldAs& held_as = [](const LoraFactors& made) { return made; });

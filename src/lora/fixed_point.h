@@ -12,8 +12,8 @@
 
 namespace evenkeel::lora {
 
-/// Reduces values over all processes that hold terms of the same sum. All processes make the same calls in the same
-/// order, with equally many values.
+/// Reduces values over all processes that hold terms of the same sum. All processes must make the same calls in the
+/// same order, with equally many values.
 class Reduction {
  public:
   virtual ~Reduction() = default;
@@ -41,7 +41,8 @@ struct Terms {
 
 /// Returns sum_i weight_i values_i, in float64 if the values are float64, otherwise in float32; undefined when all
 /// terms are. With M the largest magnitude of a term and n = `global_term_count`, the scale is 2^e <= 2^62 / (n M): no
-/// sum can overflow. The error before the result is rounded to its dtype is at most n^2 M 2^-61, or n 2^-960.
+/// sum can overflow. Before the result is rounded to its dtype, its error is at most n^2 M 2^-61, or n 2^-960 for very
+/// small M.
 /// \throws kNumeric naming the owner of a term that is not finite, kShape for a term of another shape.
 /// Cost: one read of each term from memory, in blocks that fit a cache. Blocks that were summed before the largest
 /// magnitude was known are summed again.

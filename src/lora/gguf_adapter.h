@@ -11,8 +11,8 @@
 namespace evenkeel::lora {
 
 /// Writes the file atomically. llama.cpp adds alpha / r B A, with one alpha per file and r of each tensor. alpha is
-/// scaling * r of the first site; a site with another product has the ratio multiplied into its B, so ranks and
-/// scalings may differ. REQUIRES at least one site, no core, and rank and scaling other than 0 (\throws kInternal).
+/// scaling * r of the first site. If scaling * r of another site differs, the ratio is multiplied into its B; so ranks
+/// and scalings may differ. \throws kInternal without a site, for a core, and for a rank or scaling of 0.
 /// \param architecture  the architecture name of the base's GGUF, e.g. "olmoe"
 /// \throws kConfig naming a site for which llama.cpp has no tensor.
 void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& adapters, const Sites& sites,

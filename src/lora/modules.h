@@ -14,7 +14,7 @@ namespace evenkeel::lora {
 /// One linear of a site.
 struct SitePart {
   std::string site;
-  int64_t expert = -1;  ///< -1: the site is no stack
+  int64_t expert = -1;  ///< -1: the site is not a stack
 };
 
 /// Maps each module name to its site and expert. \throws kInternal when a site does not have one module per linear.

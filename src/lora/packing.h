@@ -1,15 +1,15 @@
-/// \file  Divides a payload into few large arrays, for transports with named arrays and a cost per array. There is
-/// one array per layer and factor (A, B, core), with the experts of a layer stacked, and one per dtype for small
+/// \file  Divides a payload into few large arrays, for transports that send named arrays at a cost per array. There is
+/// one array per layer and factor (A, B, core), with the experts of a layer stacked, and one array per dtype for small
 /// tensors. A payload stores its tensors array by array (lora/payload.h), so the arrays are views of its bytes and
 /// nothing is converted. The head of a payload describes everything but the numbers.
 ///
 ///   "adapter/model.layers.3/a"      every A of layer 3, site by site in name order
-///   "base_delta/model.layers.3/b"   likewise
+///   "base_delta/model.layers.3/b"   every B of the change of the base in layer 3
 ///   "extra/model.layers.3/pseudo_grad_a"   extras of two and more axes
 ///   "vectors/Float"                 all tensors of fewer than two axes and of that dtype
 ///
-/// Names depend only on the sites and the method, not on the client or the round: an expert that was not trained is
-/// sent as it was received.
+/// Names depend only on the sites and the method, not on the client or the round. Experts that were not trained are
+/// sent too, as they were received.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,7 +46,7 @@ struct Packing {
 
 /// Divides a payload into arrays.
 /// \param beginning  the payload's first bytes, at least its head; the rest is ignored
-/// \param place  the name of the source, for errors
+/// \param source  the name of the source, for errors
 /// \throws kCheckpoint when the bytes are not a payload, or it is not stored array by array.
 Packing pack_payload(std::string_view beginning, const std::string& source);
 

@@ -1,7 +1,7 @@
 /// \file  Encodes the messages between server and clients: one safetensors file per direction and client, in memory or
 /// on disk.
 ///
-/// Tensors are stored in the order of lora/packing.h. Names are "adapter/" or "base_delta/" followed by those of
+/// Tensors are stored in the order of lora/packing.h. Names are "adapter/" or "base_delta/" followed by a name of
 /// lora/adapter_tensors.h, and "extra/<name>". Scalings are metadata: "scaling" and "base_scaling" hold {"<site>": s}
 /// as JSON. A stack whose experts differ in rank is sent without its zero rows, concatenated over the experts: a is
 /// [sum of ranks, in], b is [sum of ranks, out].
@@ -27,8 +27,8 @@ struct Payload {
   AdapterState base_delta{};  ///< from the server only: every receiver adds it to its base permanently
 };
 
-/// Precision of floating-point tensors with two or more axes in a message. Integers, vectors and scalars keep theirs.
-/// kAsTheyAre keeps the precision of every tensor, for payloads that were received and are stored.
+/// Precision of floating-point tensors with two or more axes in a message. Integers, vectors and scalars keep their
+/// type. kAsTheyAre keeps the precision of every tensor, for payloads that were received and are stored.
 enum class TransportDtype { kFloat32, kBFloat16, kAsTheyAre };
 /// A config cannot choose kAsTheyAre.
 constexpr auto names(TransportDtype) {
@@ -61,7 +61,7 @@ struct DeferredPayload {
 
 /// Reads a payload from bytes, [N] uint8. Factors are views of the bytes in their transport precision; received()
 /// widens them. Stacks whose experts differ in rank are copied, and extras are widened to float32.
-/// \param place  the name of the source, for errors
+/// \param source  the name of the source, for errors
 /// \throws kCheckpoint when the bytes are not a payload.
 Payload decode(const at::Tensor& bytes, const std::string& source);
 /// Maps a file and reads its payload as decode() does.
@@ -70,8 +70,8 @@ Payload load_payload(const std::filesystem::path& file);
 /// Returns the factors in transport precision.
 LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
 
-/// Return what a receiver computes with: 16-bit floats widened to float32, other types unchanged. `base_delta` of a
-/// payload keeps its dtype, so that receivers store two bytes per value.
+/// Widen 16-bit floats to float32, in which a receiver computes. Other types are unchanged. `base_delta` of a payload
+/// keeps its dtype, so that receivers store two bytes per value.
 LoraFactors received(const LoraFactors& sent);
 AdapterState received(const AdapterState& sent);
 Payload received(const Payload& sent);
@@ -80,7 +80,7 @@ Payload received(const Payload& sent);
 int64_t payload_size(const Payload& payload, TransportDtype dtype);
 
 /// Returns the bytes of an encoded payload by content: "adapters" and "base_delta"; "router_adapters" and
-/// "router_base_delta" for routers, which published sizes leave out; "ranks" of stacks whose experts differ in rank;
+/// "router_base_delta" for routers, which sizes in papers leave out; "ranks" of stacks whose experts differ in rank;
 /// one entry per noun of the extras ("phi", "counts"); "header" for names, shapes and scalings. Meta tensors suffice.
 std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites);
 

@@ -17,9 +17,8 @@ namespace evenkeel::lora {
 /// 1.
 PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
 
-/// Writes the plain layout into `folder`, which is created if missing. Each file is written atomically. REQUIRES no
-/// core, and scaling = alpha / rank for every site, because PEFT has one scaling per rank (\throws kInternal). \throws
-/// kIo.
+/// Writes the plain layout into `folder`, which is created if missing. Each file is written atomically. \throws
+/// kInternal for a core, or if the scaling of a site is not alpha / rank, because PEFT has one scaling per rank; kIo.
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                        const PeftInfo& info);
 
@@ -30,9 +29,9 @@ void save_joined_peft_adapter(const std::filesystem::path& folder, const Joined&
 
 /// Writes the fused layout (transformers 5 + PEFT 0.21, `target_parameters`) with exactly the same effect. A parameter
 /// that holds several linears (gate_up_proj) has one A, so the ranks are stacked: A = [A_gate; A_up], B = diag(B_gate,
-/// B_up), with rank_pattern and alpha_pattern multiplied. lora_A is [E * r, in] with the expert as the slowest index,
-/// lora_B is [out, r * E] with the expert as the fastest. The router is a parameter too. Site::fused gives the
-/// parameter of each linear. REQUIRES as save_peft_adapter().
+/// B_up), and rank_pattern and alpha_pattern hold rank and alpha times the number of linears. lora_A is [E * r, in]
+/// with the expert as the slowest index, lora_B is [out, r * E] with the expert as the fastest. The router is a
+/// parameter too. Site::fused gives the parameter of each linear. \throws as save_peft_adapter().
 void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                              const PeftInfo& info);
 
@@ -48,7 +47,8 @@ AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
 /// Reads a PEFT folder of either layout and stacks the experts. rank_pattern and alpha_pattern are matched as PEFT
 /// does, in their order; rsLoRA gives a scaling of alpha / sqrt(r). If the experts of a stack differ, lower ranks are
 /// padded with zeros and scalings are multiplied into B. If the two linears of a fused gate_up_proj share one A, both
-/// get it. A linear that the targets name but the file lacks causes a warning and stays without an adapter, as in PEFT.
+/// get this A. If the targets name a linear that the file lacks, a warning is logged and the linear stays without an
+/// adapter, as in PEFT.
 /// \throws kCheckpoint on an unexpected tensor or shape, on a missing A or B of a pair, on config keys or values that
 /// may not mean plain LoRA, and on sites that the model lacks or the targets exclude.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);

@@ -27,10 +27,11 @@ class NamePattern {
   std::optional<Regex> regex_;  // unset for a literal text
 };
 
-/// Values by pattern. The first pattern that matches decides.
+/// Values by pattern. The value of the first pattern that matches counts.
 template <typename T>
 using Patterns = std::vector<std::pair<NamePattern, T>>;
 
+/// The content of an adapter_config.json.
 struct AdapterConfig {
   int64_t rank = 0;
   double alpha = 0;
@@ -44,6 +45,7 @@ struct AdapterConfig {
   int64_t rank_of(std::string_view name) const;
   /// Returns alpha / r, or alpha / sqrt(r) with rsLoRA.
   double scaling_of(std::string_view name) const;
+  /// Returns true if the file names this parameter among its target_parameters.
   bool adapts_parameter(std::string_view name) const;
 };
 

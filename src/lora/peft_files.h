@@ -27,7 +27,7 @@ at::Tensor take_factor(TensorMap& left, const std::string& name, at::IntArrayRef
 
 /// Removes the experts of the fused layout from `left` and splits each parameter into its linears. If B is
 /// block-diagonal, each linear gets its own rank. Otherwise each linear gets all of A and its rows of B, which is exact
-/// too; a linear with only zeros in B is then left out, unless all are zero.
+/// too. A linear with only zeros in B is then left out, unless B is zero for all linears.
 AdapterState take_fused(TensorMap& left, const Sites& sites, const AdapterConfig& config, const std::string& file);
 
 /// Writes the two files of an adapter into a folder, which is created if missing. The tensors are written first, so a

@@ -7,7 +7,7 @@
 namespace evenkeel::lora {
 
 struct PeftInfo {
-  std::string base_model;  ///< written as base_model_name_or_path; empty: null, which names none
+  std::string base_model;  ///< written as base_model_name_or_path; empty: written as null
   double alpha = 20;       ///< lora_alpha
   int64_t rank = 20;       ///< r
 };

@@ -22,7 +22,9 @@ class NameList {
   /// \param origin  the file and key of the value, for error messages
   NameList(const OrderedJson& value, const std::string& origin);
   bool empty() const { return names_.empty() && !pattern_; }
+  /// Returns true if a name, or the regular expression, matches the module.
   bool has(std::string_view module) const;
+  /// Returns true if the whole module name is in the list.
   bool has_whole(std::string_view module) const { return names_.contains(module); }
 
  private:
@@ -39,6 +41,7 @@ class ModuleTargets {
   /// Returns false when the file has no target_modules. Then only the names of its tensors show which modules are
   /// adapted.
   bool known() const { return known_; }
+  /// Returns true if the file adapts this module. Only if known().
   bool has(std::string_view module) const;
 
  private:
@@ -47,7 +50,7 @@ class ModuleTargets {
 
   bool known_ = false, everything_ = false;
   NameList names_, excluded_;
-  std::optional<std::set<int64_t>> layers_{};  // none: all
+  std::optional<std::set<int64_t>> layers_{};  // unset: all layers
   std::vector<Regex> layer_patterns_{};        // the pattern of the name before the layer number
 };
 

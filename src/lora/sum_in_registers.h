@@ -21,8 +21,8 @@ struct Addend {
 bool has_sum_in_registers();
 
 /// Computes sum[j] = sum_i round(factor_i x_ij), rounded to nearest, ties to even, and each term's largest magnitude in
-/// one pass. A few sums stay in registers while all terms are added, and values half a page ahead are prefetched.
-/// Products beyond 2^63 and values that are not finite give undefined sums, so check `largest` first.
+/// one pass. A few sums stay in registers while all terms are added, and values half a page ahead are prefetched. Sums
+/// are undefined if a product is beyond 2^63 or a value is not finite, so check `largest` before using them.
 /// \param sum  a multiple of kRegisterStep values, as many as each addend has
 void sum_in_registers(std::span<Addend<uint16_t>> addends, std::span<int64_t> sum);
 void sum_in_registers(std::span<Addend<uint32_t>> addends, std::span<int64_t> sum);
