@@ -11,16 +11,19 @@
 
 namespace evenkeel::data {
 
-/// The bytes [begin, end) of a context that must be kept. If empty, the context is shortened at its end only.
+/// The bytes [begin, end) of a context that must be kept. The empty span at 0 keeps the first word; the context is then
+/// shortened only at its end.
 struct KeptSpan {
   size_t begin = 0, end = 0;
 };
 
-/// Returns a run of whole words of `context` around `required` with tokens_with(run) <= `limit`. Words are added
-/// alternately on both sides, by their own token counts. If the whole text then exceeds `limit`, words are removed from
-/// the edges again. \param tokens_with  counts the tokens of the whole text with the given context.
-/// \return nothing if the required words (without any: the first word) do not fit.
-/// Cost: one pass over the context, and two or three calls of `tokens_with`.
+/// Returns a run of whole words of `context` around `required` with tokens_with(run) <= `limit`. First, words are added
+/// alternately on both sides while the sum of their token counts, each encoded alone, fits. Then words are removed from
+/// the edges until the whole prompt fits, because tokens may differ at joins. REQUIRES a non-empty context.
+/// \param tokens_with  counts the tokens of the whole prompt with the given context
+/// \return nothing if even the required words do not fit.
+/// Cost: one pass over the context, one encoding of each word that is tried, and two calls of `tokens_with`, plus one
+/// for each word that is removed (usually none or one).
 std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const tokenizer::Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with);

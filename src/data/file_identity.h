@@ -1,5 +1,5 @@
-/// \file  Finds files that are the same file under several names, links or copies. Files are compared by device and
-/// inode, or by content, never by path.
+/// \file  Finds files that are given twice: under several names, as links or as copies. Files are compared by device
+/// and inode, or by content, never by path.
 #pragma once
 
 #include <cstdint>

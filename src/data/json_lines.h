@@ -1,4 +1,4 @@
-/// \file  Splits the text of a file of JSON lines into its values, and says what is wrong with a file that is none.
+/// \file  Splits the text of a file of JSON lines into its values, and reports why a file is not JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ struct JsonLine {
   int64_t last = 0;   ///< number of its last line; greater than `first` if the value was written over several lines
 };
 
-/// Goes over the lines of a text that are not blank. A byte order mark in front is skipped. A value that is written
-/// over several lines, which is wrong, is one JsonLine, so that one error is told of it. Cost: linear in the text.
+/// Iterates over the non-blank lines of a text. A byte order mark at the beginning is skipped. A value that is wrongly
+/// written over several lines is one JsonLine, so that it gives one error. Cost: linear in the text.
 /// Example:  JsonLines lines(text);  while (const auto line = lines.next()) use(*line);
 class JsonLines {
  public:
   /// \param text  must outlive this object
   explicit JsonLines(std::string_view text);
+  /// Returns the next value, or nothing at the end of the text.
   std::optional<JsonLine> next();
 
  private:
@@ -29,7 +30,7 @@ class JsonLines {
 
   std::string_view rest_;
   int64_t number_ = 0;
-  bool looks_ahead_ = true;  // until a value did not end
+  bool looks_ahead_ = true;  // false after a value that did not end
 };
 
 /// Returns true if a JSON value begins in the text but does not end there.

@@ -114,7 +114,7 @@ struct TokenizeOptions {
   int64_t cutoff = 256;
   bool mask_prompt = true;  ///< true: the loss covers the answers only; false: every position
   /// Id appended to rows that were not truncated and do not end with an end-of-turn token; -1: none. It comes from the
-  /// model, so it is no config key.
+  /// model and is not a config key.
   int64_t eos = -1;
 
   void visit(auto& field) {
@@ -137,8 +137,8 @@ struct TokenizedRows {
 };
 
 /// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
-/// the context around the answer. \throws kData naming the row (0 = the first) that the template refuses; kConfig for a
-/// cutoff below 2.
+/// the context around the answer. \throws kData naming the row (0 is the first) that the template refuses; kConfig for
+/// a cutoff below 2.
 TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
                             const TokenizeOptions& options);
 

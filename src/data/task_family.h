@@ -36,7 +36,7 @@ struct RowOptions {
   int64_t limit = 0;             ///< largest number of rows; 0: all (generated training rows: the default number)
   uint64_t seed = 42;            ///< seed of the draw for `limit` and of the order of generated test rows
   std::string label = "label";   ///< what Row::label holds: one of label_keys()
-  TelequadConfig telequad{};     ///< split of TeleQuAD
+  TelequadConfig telequad{};     ///< settings of the task family telequad
   FilesConfig files{};           ///< the user's own files
   /// Prompt template that the rows are for. kChat keeps conversations as turns (FileRows::conversations).
   PromptTemplate form = PromptTemplate::kPaper;
@@ -54,8 +54,8 @@ struct TaskFamily {
   TaskRows (*test_rows)(const TaskInfo& task, const RowOptions& from) = nullptr;
   std::vector<std::string_view> label_keys = {"label"};  ///< accepted values of RowOptions::label
   bool in_folder = false;  ///< true: rows are read from files in `path`, which the user must set
-  /// True: rows are generated. training_rows() makes as many rows as the limit; of the test rows a limit keeps the
-  /// first.
+  /// True: rows are generated. training_rows() makes as many rows as the limit; test_rows() makes all, and the registry
+  /// keeps the first ones up to the limit.
   bool generates = false;
   bool in_context = false;  ///< true: test prompts contain documents and may be longer than any training row
   /// Returns the files of a task's test rows, for the manifest. If null, the registry uses TaskInfo::file.

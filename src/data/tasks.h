@@ -80,11 +80,11 @@ TaskRows training_rows(std::span<const std::string> families, const RowOptions& 
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase);
 /// Returns the option of `row` that occurs first in `text` as a whole word (data/option_places.h), or an empty string
 /// if there is none. At the same position the longest option wins. With `lowercase`, the text and the options are
-/// lower-cased before the search; the result keeps the option's case. A row without options is handled by the function
+/// lower-cased before the search; the result keeps the option's case. For a row without options it calls the function
 /// above.
 std::string extract_answer(const TaskInfo& task, const Row& row, std::string_view text, bool lowercase);
 
-/// Returns the share of the most frequent correct answer, 0 to 1; 0 without rows.
+/// Returns the share of rows with the most frequent correct answer, 0 to 1; 0 without rows.
 double majority_rate(std::span<const Row> rows);
 /// Returns the accuracy of uniform guessing: the mean over rows of 1 / (number of options). The options are those of
 /// the row, or else of its "Answer format" line, or else the answers of the task. Returns 0 without rows.

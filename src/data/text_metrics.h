@@ -27,8 +27,8 @@ struct TextMatch {
 
 /// Returns the best score over all references, each measure separately. References without words after normalisation
 /// are ignored (SQuAD 2.0). If no reference has words, e.g. "A" or "*", both scores are 1 if the output equals a
-/// reference up to case and surrounding white space, else 0. (SQuAD's scripts would accept an empty output and "the".)
-/// An empty output scores 0. REQUIRES at least one reference (kInternal).
+/// reference up to case and surrounding white space, else 0. (SQuAD's scripts would count an empty output, or "the", as
+/// a match.) An empty output scores 0. REQUIRES at least one reference (kInternal).
 TextMatch best_match(std::string_view output, std::span<const std::string> references);
 
 }  // namespace evenkeel::data

@@ -26,7 +26,7 @@ std::string token_of_bytes(std::string_view bytes);
 
 /// Options of the BPE model, as in tokenizer.json.
 struct BpeOptions {
-  std::string unk_token;       ///< token for an unknown byte or character; empty: it is dropped
+  std::string unk_token;       ///< token for an unknown byte or character; empty: unknown ones are dropped
   bool fuse_unk = false;       ///< true: a run of unknown characters gives one unk_token
   bool ignore_merges = false;  ///< true: a word in the vocabulary becomes one token, without merging
   bool byte_level = true;      ///< true: tokens are bytes in the alphabet; false: tokens are text

@@ -18,14 +18,14 @@ CodeSet with_all_cases(const CodeSet& set);
 /// sets, one per character; shorter sequences come first.
 std::vector<std::vector<CodeSet>> folded_sequences(const CodeSet& set);
 
-/// Returns how many code points at the front of `codes` match one character together: 3, 2, or 1 for none. Oniguruma
-/// tries the longest sequence only, and goes on behind it. \param codes  one or more
+/// Returns how many code points at the front of `codes` match one character together: 3 or 2; 1 if no sequence does.
+/// Oniguruma tries only the longest sequence and then continues after it. \param codes  one or more
 size_t folded_together(std::span<const uint32_t> codes);
 
 /// Returns the characters whose case folding is that of the sequence `codes`.
 CodeSet characters_of(std::span<const uint32_t> codes);
 
-/// Returns true if `codes` begin the case folding of a character, or are all of it. \param codes  two or more
+/// Returns true if `codes` are the case folding of a character or the beginning of one. \param codes  two or more
 bool begin_a_folding(std::span<const uint32_t> codes);
 
 }  // namespace evenkeel::tokenizer

@@ -11,7 +11,7 @@ namespace evenkeel::tokenizer {
 
 /// The Metaspace pre-tokenizer.
 struct Metaspace {
-  /// Selects which texts get a replacement prepended: all, only the beginning of the whole text, or none.
+  /// Selects the texts to which the replacement is prepended: all, only the first of the whole text, or none.
   enum Scheme { kAlways, kFirst, kNever };
 
   std::string replacement;  ///< one character

@@ -25,7 +25,7 @@ class PatternCursor {
   char peek() const { return done() ? '\0' : pattern_[at_]; }
   bool starts(std::string_view text) const { return rest().starts_with(text); }
   void skip(size_t bytes) { at_ += bytes; }
-  /// Skips so many bytes and returns them.
+  /// Skips `bytes` bytes and returns them. REQUIRES that as many are left.
   std::string_view take_bytes(size_t bytes) {
     at_ += bytes;
     return pattern_.substr(at_ - bytes, bytes);

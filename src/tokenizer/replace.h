@@ -16,7 +16,7 @@ SplitPattern pattern_of(const JsonView& json);
 /// Replaces every match of a pattern, including empty matches, by a fixed text. Immutable and thread-safe.
 class Replacement {
  public:
-  /// Reads pattern and text. \throws kData with the position of an invalid value.
+  /// Reads pattern and text. \throws kData with the position of an invalid value, or of a text above 256 bytes.
   explicit Replacement(const JsonView& json);
 
   /// Returns the text with replacements, or nothing if there is no match. REQUIRES valid UTF-8.

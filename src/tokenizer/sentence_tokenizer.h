@@ -2,9 +2,10 @@
 /// special token is added at each end. Byte-level BPE gets a leading space, so that the first word is encoded like any
 /// other; WordPiece gets NFC.
 ///
-/// The ids equal those of the bert_score package with transformers' slow tokenizers, with two exceptions where the
-/// `tokenizers` library differs. If tokenizer.json itself adds spaces, words after a special token inside a text get
-/// one too. An uncased WordPiece converts a capital sigma at the end of a Greek word to the letter used inside words.
+/// The ids equal those of the bert_score package with transformers' slow tokenizers. In two cases they equal those of
+/// the `tokenizers` library instead. If tokenizer.json adds a space before words, it also adds one after a special
+/// token inside a text. An uncased WordPiece converts a capital sigma at the end of a Greek word to the letter used
+/// inside words.
 #pragma once
 
 #include <cstdint>

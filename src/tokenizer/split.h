@@ -39,7 +39,7 @@ class PreTokenizer {
 
   /// Returns true if the last step is ByteLevel.
   bool has_byte_level() const { return has_byte_level_; }
-  /// Returns true if the words depend on `first` of split().
+  /// Returns true if the words depend on the argument `first` of split().
   bool asks_for_first() const { return asks_for_first_; }
 
  private:

@@ -21,7 +21,8 @@ class TokenDecoder {
   /// tokens.
   std::string decode(std::vector<std::string> tokens) const;
 
-  /// Returns true if ByteLevel is the only step. The text is then the concatenation of the tokens' bytes.
+  /// Returns true if ByteLevel is the only step. The text is then the concatenation of the tokens' bytes, with invalid
+  /// UTF-8 replaced by U+FFFD.
   bool is_byte_level() const { return is_byte_level_; }
 
  private:

@@ -61,13 +61,14 @@ class Tokenizer {
   /// Returns true for WordPiece. Its tokens do not preserve white space.
   bool is_word_piece() const;
 
-  /// Reads the chat template of the folder, or the file given to use_chat_template(). It is read at every call.
+  /// Reads the chat template of the folder, or the file given to use_chat_template(). The file is read at every call.
   /// \throws kData if there is none or it is invalid (tokenizer/chat_template.h).
   ChatTemplate chat_template() const;
-  /// Reads the tokens that the folder's files name: bos_token, eos_token, ... They are read at every call.
+  /// Reads the tokens that the folder's files name, e.g. bos_token: the result maps each name to its text. The files
+  /// are read at every call.
   std::map<std::string, std::string> named_tokens() const;
   /// Makes chat_template() read `file` from now on. Not thread-safe. \throws kIo if it cannot be read; kData if it is
-  /// no valid template.
+  /// not a valid template.
   void use_chat_template(const std::filesystem::path& file);
   /// Makes the chat template's strftime_now return this date from now on. Not thread-safe.
   void use_date(const jinja::Date& date);

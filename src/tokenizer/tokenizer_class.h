@@ -32,6 +32,7 @@ std::vector<DefaultToken> default_tokens(TokenizerClass kind);
 /// Replaces the model options, normalizer, pre-tokenizer and decoder of `tokenizer` by those of the class, and removes
 /// its added tokens. kGptNeoX also removes the post-processor. kAsWritten changes nothing.
 /// \param config  tokenizer_config.json
+/// \param unk_token  the unknown token that the folder's files name, if any
 /// \throws kData if the model is not BPE or a key is not supported.
 void apply_class(TokenizerClass kind, const JsonView& config, const std::optional<std::string>& unk_token,
                  Json& tokenizer);

@@ -25,8 +25,8 @@ class WordPieceEncoder {
   /// Creates an encoder. \throws kData if unk_token is not in the vocabulary.
   WordPieceEncoder(const Vocabulary& vocabulary, const WordPieceOptions& options);
 
-  /// Appends the ids of one word to `out`; only the id of unk_token if a part of the word is no piece. REQUIRES a
-  /// non-empty word in valid UTF-8. Cost: at most one hash look-up per possible piece.
+  /// Appends the ids of one word to `out`; if a part of the word is not in the vocabulary, only the id of unk_token.
+  /// REQUIRES a non-empty word in valid UTF-8. Cost: at most one hash look-up per possible piece.
   void encode(std::string_view word, std::vector<int64_t>& out) const;
 
  private:
