@@ -5,14 +5,14 @@
 
 namespace evenkeel::methods {
 
-/// Returns factors A and B for every site with the server's rank and scale. At a site of `server.start`, its rows of A
-/// and columns of B come first and fresh ones follow. Fresh columns of B are zero, so the product equals the start, and
-/// all rows are trained.
+/// Returns factors A and B for every site with the server's rank and scale. At a site of `server.start`, the start's
+/// rows of A and columns of B come first and fresh ones follow. Fresh columns of B are zero, so the product equals the
+/// start's product. All rows are trained.
 /// \throws kConfig when the start has a higher rank than the server
 lora::AdapterState first_adapters(const ServerView& server);
 
-/// Returns such factors with scale 1 and with the start cut to its largest singular triplets, for methods whose server
-/// cuts by SVD.
+/// Works as first_adapters(), with scale 1 and with the start cut to its largest singular triplets. Methods whose
+/// server cuts by SVD use it.
 lora::AdapterState first_best_adapters(const ServerView& server);
 
 /// Returns the start as a change of the base, for methods whose clients train fresh factors in every round. It is empty

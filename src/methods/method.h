@@ -29,8 +29,8 @@ class FederatedMethod {
   /// Returns the client's adapters, the tensors to train and the router options for a round or an evaluation.
   virtual LocalSetup prepare(const lora::Payload& download, const ClientView& view) const;
   /// Returns a scalar that is added to the task loss of the last micro-batch in `step`, or an undefined tensor for
-  /// none. router_logits of that micro-batch are part of the graph until its backward pass. Both losses are divided by
-  /// the accumulation.
+  /// none. router_logits of that micro-batch are part of the graph until its backward pass. Task loss and extra loss
+  /// are divided by the number of micro-batches per step.
   virtual at::Tensor extra_loss(const StepView& step) const;
   /// Edits the gradients after the last backward pass of a step, before the optimiser runs. `step.micro_batches` is
   /// empty if no row of the step has a target.

@@ -1,4 +1,5 @@
-/// \file  Declares the registry of methods: the properties of each, and how it is constructed from its config table.
+/// \file  Declares the registry of methods. An entry has the properties of a method and constructs the method from its
+/// config table.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,17 @@ struct MethodEntry {
   std::string_view title;  ///< printed name, as in "UB-SMoE"
   std::string_view paper;  ///< one-line citation
   MethodFamily family;
-  bool exact;                                          ///< whether the aggregate equals sum_c p_c delta W_c
-  bool needs_experts;                                  ///< whether the method rejects dense models
+  bool exact;                                          ///< true: the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;                                  ///< true: the method rejects dense models
   nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
-  bool changes_base = false;       ///< whether the method returns base deltas; the rank of the change grows every round
-  bool needs_individuals = false;  ///< whether aggregate() reads single uploads; otherwise sums over clients suffice
+  bool changes_base = false;       ///< true: the method returns base deltas; the rank of the change grows every round
+  bool needs_individuals = false;  ///< true: aggregate() reads single uploads; false: sums over clients suffice
   /// Describes what a client uploads in a round besides its report (train/local_training.h). A node's operator reads it
   /// before agreeing to the run.
   std::string_view sends = "A and B of every adapted weight";
-  /// Whether `[lora] init` is supported; false: the factorisation cannot represent every adapter.
+  /// True: `[lora] init` is supported. False: the factorisation cannot represent every adapter.
   bool starts_from_adapter = true;
-  /// Whether clients compute sums of gradients over some of their rows before the first round.
+  /// True: clients compute sums of gradients over some of their rows before the first round.
   bool asks_gradients = false;
   /// Creates the method from its config table, which may be empty.
   /// \throws kConfig on an unknown key or a bad value
@@ -51,11 +52,11 @@ struct MethodEntry {
   /// Returns the default r_c for a budget. For a rank method it is round(r_max (0.2 + 0.8 beta)), at least 1, which
   /// gives the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22). For other methods it is r_max.
   int64_t rank(double budget, int64_t max_rank) const;
-  /// Returns whether clients may have different ranks.
+  /// Returns true if clients may have different ranks.
   bool takes_unequal_ranks() const { return family == MethodFamily::kRank; }
-  /// Returns the rank evaluation modes to use out of `asked` (docs/ambiguities.md, R25). A rank method has mode "a",
-  /// the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense model has only
-  /// "a". Other methods have one mode without a name, "".
+  /// Returns those of the `asked` rank evaluation modes that apply (docs/ambiguities.md, R25). A rank method has mode
+  /// "a", the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense model has
+  /// only "a". Other methods have one mode without a name, "".
   std::vector<std::string> rank_eval_modes(std::span<const std::string> asked, bool has_experts) const;
 };
 

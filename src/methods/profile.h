@@ -1,4 +1,4 @@
-/// \file  Defines what the server knows of a client.
+/// \file  Defines the data that the server has about a client.
 #pragma once
 
 #include <cstdint>

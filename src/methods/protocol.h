@@ -61,7 +61,7 @@ struct ServerView {
   /// Adapter that replaces fresh factors at some or all sites ([lora] init); null: none.
   const lora::AdapterState* start = nullptr;
   lora::TransportDtype transport =
-      lora::TransportDtype::kFloat32;  ///< number type to which a change of the base is always rounded
+      lora::TransportDtype::kFloat32;  ///< number type to which a change of the base is rounded
 };
 
 /// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum. Both
@@ -114,7 +114,7 @@ class Metrics {
     sum += value * weight;
     total += weight;
   }
-  /// Adds a scalar tensor on any device without synchronising. It counts after the next read().
+  /// Adds a scalar tensor on any device without synchronising. means() includes it after the next read().
   void add(const std::string& name, const at::Tensor& value) { add_sum(name, value, {}); }
   /// Adds a weighted sum of several values and the sum of their weights, both scalar tensors.
   /// \param weight  undefined: the weight is 1

@@ -133,7 +133,7 @@ struct Options {
                 "gradient");
   }
 
-  /// Returns whether phi is added to the scores of any expert.
+  /// Returns true if phi is added to the scores of any expert.
   bool modulates() const { return num_candidates > 0 || dmr_mode == DmrMode::kPreserve; }
 };
 

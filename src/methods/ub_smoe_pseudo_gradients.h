@@ -1,6 +1,6 @@
 /// \file  Computes UB-SMoE's universal pseudo-gradient (Algorithm 3), which updates experts that no token of a client
-/// chose. Gt is the server's last update of the expert tensors. ub_smoe.cpp gives the equations.
-/// Private to UB-SMoE. Dimension names: E experts.
+/// chose. Gt is the server's last update of the expert tensors, divided as PseudoGradients::set() says. ub_smoe.cpp
+/// gives the equations. Private to UB-SMoE. Dimension names: E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ constexpr const char* kRhoReference = "rho.reference";
 struct Injection {
   at::Tensor share_E, scale_E{};  // float64
   double bound = std::numeric_limits<double>::infinity();
-  at::Tensor clipped_E{};  // bool: whether the bound reduced the expert's pseudo-gradient
+  at::Tensor clipped_E{};  // bool, true: the bound reduced the expert's pseudo-gradient
 };
 
 /// Returns the key of the norms of a layer's pseudo-gradients, [E], in LocalSetup::notes and ServerState::memory.
@@ -34,7 +34,7 @@ at::Tensor idle_share_E(PgActivity activity, std::span<const nn::RoutingByLayer>
                         const std::string& layer);
 /// Returns the gradients of all trained tensors. Undefined gradients are omitted.
 std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
-/// Returns which experts have an element whose absolute value is above `bound`.
+/// Returns, for each expert, true if the absolute value of an element is above `bound`.
 /// \return [E] bool
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
 
@@ -49,11 +49,11 @@ at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors);
 at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_E, std::span<const at::Tensor> g,
                             std::span<const at::Tensor> targets, double factor);
 /// Records the metrics of all layers together, [L, E] each, with the weights of PseudoGradients::report().
-/// \param clips  whether clipping is recorded
+/// \param clips  true: clipping is recorded
 void report_by_operators(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE,
                          const at::Tensor& clipped_LE, bool clips);
-/// Scales the gradients of all trained tensors so that their total norm is at most `limit`, and records whether it was
-/// above.
+/// Scales the gradients of all trained tensors so that their total norm is at most `limit`, and records whether the
+/// norm was above.
 void clip_by_operators(const StepView& step, double limit);
 ///@}
 

@@ -52,13 +52,12 @@ struct UploadShare {
 /// Sums are enough for most methods. They are the same to the bit on any number of processes and in any order
 /// (lora/fixed_point.h). Mapped files are released during summation: at most 64 MiB, or one site of all clients, is in
 /// memory.
-/// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers release mapped pages
-/// themselves.
-/// The argument `weights` always holds p_c of all clients of the round, in the order of the round.
+/// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must release mapped pages. The
+/// argument `weights` always holds p_c of all clients of the round, in the order of the round.
 class Uploads {
  public:
   /// Wraps the uploads of all clients of a round, in the order of the round.
-  /// \param one_by_one  whether each() is allowed
+  /// \param one_by_one  true: each() is allowed
   explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one);
   /// Wraps the uploads of all clients and allows each(). The conversion is implicit on purpose.
   Uploads(const std::vector<ClientUpdate>& updates) : Uploads(updates, true) {}  // NOLINT(google-explicit-constructor)

@@ -27,16 +27,17 @@ namespace evenkeel::models {
 /// Describes how a family computes the gate weights of the selected experts. They are entries of the softmax over all
 /// experts, either unchanged or renormalised to a sum of 1.
 struct GateRule {
-  bool renormalise = false;  ///< whether the weights are renormalised to a sum of 1
+  bool renormalise = false;  ///< true: the weights are renormalised to a sum of 1
   std::string key{};         ///< key of config.json that sets `renormalise`; empty: the family fixes it
-  /// The value of `renormalise` that llama.cpp, vLLM and SGLang always use; nullopt: they follow the key.
+  /// The value of `renormalise` that llama.cpp, vLLM and SGLang use for the family, whatever the key says; nullopt:
+  /// they follow the key.
   std::optional<bool> servers{};
 };
 
 /// Describes how llama.cpp stores a family in GGUF files.
 struct GgufRule {
   std::string architecture{};  ///< value of general.architecture; empty: llama.cpp does not support the family
-  /// Whether query and key rows are permuted, because llama.cpp rotates adjacent pairs.
+  /// True: query and key rows are permuted, because llama.cpp rotates adjacent pairs.
   bool interleaves_heads = false;
 };
 
@@ -44,7 +45,8 @@ struct GgufRule {
 struct TokenWork {
   /// Multiply-adds of a forward pass. `scores` counts one attended position, `experts` one selected expert.
   double attention = 0, scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
-  /// float32 values that the backward pass needs. `kept_by_expert` counts one selected expert, `kept` all the rest.
+  /// float32 values that the forward pass saves for the backward pass. `kept_by_expert` counts one selected expert,
+  /// `kept` all the rest.
   double kept = 0, kept_by_expert = 0;
   double widest = 0;  ///< the largest inner width of a feed-forward block
 };
@@ -79,8 +81,8 @@ struct ForwardOptions {
 };
 
 /// A causal language model.
-/// Threads: several threads may call any function on one model at once. Calls only read the base. What a call changes
-/// (cache, routing) belongs to its own options.
+/// Threads: several threads may call any function on one model at once. Calls only read the base. A call changes only
+/// the cache and the routing of its own options.
 class CausalLm {
  public:
   virtual ~CausalLm() = default;
@@ -207,7 +209,7 @@ class TensorSource;  // models/tensor_source.h
 /// Describes a model family: one entry of the registry (models/model_registry.cpp).
 struct ModelEntry {
   std::string_view family;  ///< `model_type` of its config.json
-  /// Whether the family has mixture layers.
+  /// True: the family has mixture layers.
   bool has_experts;
   std::string_view source;  ///< source that `evenkeel list models` prints
   /// JSON object with the config.json keys that a very small model of the family needs besides the usual ones. The

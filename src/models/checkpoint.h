@@ -26,7 +26,7 @@ class ModelConfig {
   const std::string& origin() const { return origin_; }
   /// Returns the whole document.
   JsonView view() const { return JsonView(json_, origin_, kCheckpoint); }
-  bool has(std::string_view key) const;  ///< whether the key is present and not null
+  bool has(std::string_view key) const;  ///< true: the key is present and not null
 
   int64_t integer(std::string_view key) const;  ///< value of a required key, 1 to 2^28
   /// Returns the value of `key`, or `otherwise` if config.json does not have the key.
@@ -50,16 +50,17 @@ class ModelConfig {
   Json json_;
 };
 
-/// Returns the type that `dtype` selects; nullopt for kCheckpoint, where each tensor keeps its own type.
+/// Returns the type that `dtype` selects; nullopt for BaseDtype::kCheckpoint, where each tensor keeps its own type.
 std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 
-/// Opens the tensors of a folder, memory-mapped (kCheckpoint) or converted. Each tensor is checked for values that are
-/// not finite when it is taken, unless an earlier run has checked the same unchanged file (base/format/fingerprint.h).
+/// Opens the tensors of a folder: memory-mapped for BaseDtype::kCheckpoint, else converted. Each tensor is checked for
+/// values that are not finite when it is taken, unless an earlier run has checked the same unchanged file
+/// (base/format/fingerprint.h).
 /// \param sites  sites of the model, which locate its matrices in fused tensors (models/expert_layout.h)
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage,
                                             const lora::Sites& sites = {});
 
-/// Returns a source for engine aten that copies each tensor of `from` to `device`.
+/// Returns a source for engine aten. It takes each tensor from `from` and copies it to `device`.
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device);
 
 /// Returns a source of random tensors: matrices from N(0, scale), vectors of ones, biases of zeros. The draw of a

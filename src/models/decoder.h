@@ -17,7 +17,8 @@
 
 namespace evenkeel::models {
 
-/// Module names outside attention and feed-forward blocks. Those of a layer begin with `layers` and its number.
+/// Module names outside attention and feed-forward blocks. Names of modules of a layer begin with `layers` and the
+/// layer's number.
 struct DecoderNames {
   std::string embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm", head = "lm_head";
   std::string input_norm = "input_layernorm", attention = "self_attn";
@@ -38,7 +39,7 @@ struct DecoderScales {
 struct DecoderSpec {
   ModelSpec model;
   nn::RopeSpec rope{};
-  bool tied = false;  ///< whether the head is the embedding
+  bool tied = false;  ///< true: the head is the embedding
   NormSpec norm{};
   AttentionSpec attention{};
   /// Block of each layer; all mixtures must have the same E and k.

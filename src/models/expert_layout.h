@@ -26,8 +26,8 @@ struct FusedTensor {
 };
 using FusedTensors = std::map<std::string, FusedTensor>;
 
-/// Returns the fused tensors of a checkpoint in `layout`, by name. It is empty if the layout has only the model's own
-/// matrices.
+/// Returns the fused tensors of a checkpoint in `layout`, by name. The result is empty if the layout has no fused
+/// tensors.
 FusedTensors fused_tensors(const lora::Sites& sites, ExpertLayout layout);
 
 /// Replaces every fused tensor of either layout by views of its matrices.

@@ -35,8 +35,8 @@ class ModelBuilder {
   nn::FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
                              const std::string& name, at::IntArrayRef sizes);
   nn::Engine engine() const { return source_.engine(); }
-  /// Returns the counter of the multiply-adds of frozen linears with this role: per token, for experts per selected
-  /// expert.
+  /// Returns the counter of the multiply-adds of frozen linears with this role. It counts one token, and for experts
+  /// one selected expert of a token.
   double& work_of(lora::SiteRole role);
   /// Returns the name under which llama.cpp stores a linear of the current layer.
   /// \param name   llama.cpp's name of the linear, as in "attn_q"
@@ -95,7 +95,7 @@ class FrozenLinear {
   at::Tensor bias_O_;
 };
 
-/// Returns the adapter's factors and those of the change of the base at a site.
+/// Returns the factors of the adapter and of the change of the base at a site.
 lora::SiteFactors factors_at(const ForwardOptions& options, const std::string& site);
 
 /// Selects the normalisation of hidden states.

@@ -31,7 +31,7 @@ struct MemoryPlan {
 /// Result of comparing an estimate with a machine.
 enum class MemoryVerdict {
   kFits,
-  kTight,  ///< less than a tenth of the memory is left, or mapped pages will be read repeatedly
+  kTight,  ///< less than a tenth of the memory is left, or pages of mapped files will be dropped and read again
   kTooLarge,
 };
 /// Compares an estimate with the available memory and address space.
@@ -42,6 +42,7 @@ MemoryVerdict verdict(const MemoryPlan& plan, const machine::Memory& memory);
 std::string memory_report(const MemoryPlan& plan, const machine::Memory& memory);
 
 /// Logs a warning when memory is tight.
+/// \param who  beginning of the message, e.g. "pre-training"
 /// \throws kConfig with the line of memory_report() when the estimate does not fit
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who);
 
@@ -57,7 +58,7 @@ struct PassShape {
 /// inputs, projected queries, keys and values, the attention output, and two inner rows for each of the K experts
 /// (TokenWork::kept).
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass);
-/// Returns these bytes for engine aten, which also saves gathered inputs and products of each expert.
+/// Works as kept_bytes() for engine aten, which also saves gathered inputs and products of each expert.
 int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
 /// Returns the bytes of temporary buffers of a pass: rows sent to and from experts, workspaces of threads, and logits
 /// in chunks.

@@ -28,7 +28,7 @@ struct MixtureNames {
 /// Describes a shared expert.
 struct SharedExpert {
   int64_t width = 0;
-  bool gated = false;  ///< whether its output is multiplied by sigmoid(x w)
+  bool gated = false;  ///< true: its output is multiplied by sigmoid(x w)
 };
 
 /// Describes a mixture.
@@ -46,7 +46,7 @@ struct MixtureKeys {
   std::string_view experts_too = "num_local_experts";  ///< alternative key of `experts`
 };
 /// Reads the sizes of a mixture and checks that hidden_act is silu.
-/// \throws kCheckpoint when k is larger than E, the two keys of E differ, or the activation is another
+/// \throws kCheckpoint when k is larger than E, the two keys of E differ, or the activation is not silu
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {});
 
 /// Computes y = sum_k gate_k expert_k(x) (+ sigmoid(x w) shared(x)). The gates are the top k entries of softmax(x R^T),

@@ -6,7 +6,7 @@
 
 namespace evenkeel::models {
 
-/// Holds what RoPE needs besides its own settings.
+/// Sizes and defaults of the model that RoPE needs.
 struct RopeSizes {
   double theta;           ///< the family's theta, used if config.json has none
   int64_t max_positions;  ///< value of max_position_embeddings
@@ -17,8 +17,8 @@ struct RopeSizes {
 /// are read from the object `rope_scaling` if it is not empty, or else from `rope_parameters`. Missing settings are
 /// read from the top level, where transformers 4 writes `rope_theta` and `partial_rotary_factor`. In the object, `type`
 /// is an older name of `rope_type`. A top-level `original_max_position_embeddings` replaces that of the object.
-/// Type dynamic has the frequencies of texts up to max_position_embeddings; models refuse longer texts.
-/// Source: convert_rope_params_to_dict() and the functions of ROPE_INIT_FUNCTIONS of transformers 5.23.
+/// Type dynamic gets the frequencies that it has for texts of up to max_position_embeddings; models refuse longer
+/// texts. Source: convert_rope_params_to_dict() and the functions of ROPE_INIT_FUNCTIONS of transformers 5.23.
 /// \throws kCheckpoint on partial RoPE, another type, an unknown key of the object, null, a value out of range, or two
 /// objects that differ
 nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes);

@@ -20,9 +20,9 @@ class TensorSource {
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
   /// Returns a weight of matrix products, in the format in which the source stores such weights.
   virtual nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
-  /// Returns whether the tensor `name` exists and was not taken.
+  /// Returns true if the tensor `name` exists and was not taken.
   virtual bool has(const std::string& name) const = 0;
-  /// Discards every tensor whose name begins with `prefix`, as for layers that are not run.
+  /// Discards every tensor whose name begins with `prefix`, for example of a layer that the model does not run.
   virtual void leave(std::string_view prefix) = 0;
   /// Returns the engine that will compute with the tensors. With kAten, the experts of a layer belong in one stack.
   virtual nn::Engine engine() const { return nn::Engine::kKernels; }

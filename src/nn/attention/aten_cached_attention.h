@@ -1,7 +1,7 @@
 /// \file  Implements nn/attention/cached_attention.h with LibTorch's operators, for any device. For one forward pass
 /// the cached keys and values of its sequences are concatenated, layer by layer. New keys and values are written there,
-/// and are copied back to the cache at the end. Dimension names: L layers, B sequences, M cached tokens of all of them,
-/// N new ones or queries, H query heads, G key/value heads, P head width.
+/// and are copied back to the cache at the end. Dimension names: L layers, B sequences, M cached tokens of all
+/// sequences, N new tokens or queries, H query heads, G key/value heads, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,10 +15,10 @@
 
 namespace evenkeel::nn::aten {
 
-/// The keys and values of one forward pass.
+/// Holds the keys and values of one forward pass. Call put() and attend() layer by layer, then write_back().
 class CacheWindow {
  public:
-  /// Concatenates the cached keys and values. Memory: another copy of them. \param cache  after KvCache::extend()
+  /// Concatenates the cached keys and values. Memory: a second copy of them. \param cache  after KvCache::extend()
   /// \param offsets  [B + 1], as given to extend() \param last_only  true: attend() may be called for the last token of
   /// each sequence only
   CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only);

@@ -1,5 +1,5 @@
-/// \file  The index tensors of a batch on the compute device. They are built once per batch and sent with one copy.
-/// Dimension names: B sequences, T tokens, R rows, L tokens of the longest sequence.
+/// \file  Defines the index tensors of a batch on the compute device. They are built once per batch and sent with one
+/// copy. Dimension names: B sequences, T tokens, R rows, L tokens of the longest sequence.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-/// \file  Rotary embedding and causal attention over packed sequences. nn/attention/cached_attention.h is the
+/// \file  Computes rotary embeddings and causal attention over packed sequences. nn/attention/cached_attention.h is the
 /// counterpart for generation. Dimension names: T tokens, R rows, H query heads, G key/value heads, P head width.
 #pragma once
 
@@ -18,7 +18,7 @@ at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
 /// The per-token operations on heads before attention, in this order. Empty members are skipped.
 struct HeadSteps {
   at::Tensor norm{};             ///< weight of an RMSNorm: [H P] over all heads, or [P] over each head
-  double norm_eps = 0;           ///< of that norm
+  double norm_eps = 0;           ///< epsilon of the norm
   std::optional<double> clip{};  ///< clamps to [-clip, clip]
   RotaryTable rotary{};          ///< RoPE at the positions of the tokens
 };

@@ -1,6 +1,6 @@
-/// \file  Attention of new tokens to the cached keys and values of their sequences (nn/attention/kv_cache.h). Queries
-/// that attend to the same cached rows are one matrix product per head, so a prefix that many sequences share is read
-/// once. There are no gradients.
+/// \file  Computes attention of new tokens to the cached keys and values of their sequences (nn/attention/kv_cache.h).
+/// All queries that attend to the same cached rows are computed in one matrix product per head, so a prefix that many
+/// sequences share is read once. There are no gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-/// \file  Bidirectional attention of encoders over packed sequences.
-/// Dimension names: T tokens, H heads, P head width.
+/// \file  Computes the bidirectional attention of encoders over packed sequences. Dimension names: T tokens, H heads, P
+/// head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>

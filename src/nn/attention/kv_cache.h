@@ -1,10 +1,11 @@
-/// \file  The key/value cache of generation. A sequence is a list of runs of rows in blocks of memory. Sequences share
-/// the runs of a common prefix without a copy: a template before all prompts, a prompt before its answers, the beams of
-/// a search. Dimension names: G key/value heads, P head width.
+/// \file  Defines the key/value cache of generation. A sequence is a list of runs of rows in blocks of memory.
+/// Sequences share the runs of a common prefix without a copy. Such prefixes are a template before all prompts, a
+/// prompt before its answers, and the common part of the beams of a search. Dimension names: G key/value heads, P head
+/// width.
 ///
 /// Example:  KvCache cache(shape);
 ///           cache.sequences.resize(2);
-///           cache.open(0, 40);  cache.open(1, 25);   // memory for so many tokens; a forward pass fills it
+///           cache.open(0, 40);  cache.open(1, 25);   // memory for 40 and 25 tokens; a forward pass fills it
 ///           cache.select({1, 1, 0});                 // the first two share the rows of sequence 1
 #pragma once
 
@@ -74,7 +75,7 @@ class KvCache {
   /// Allocates memory for `tokens` more tokens of a sequence: tokens * shape().token_bytes() bytes. Pages are touched
   /// when tokens are written.
   void open(size_t sequence, int64_t tokens);
-  /// Allocates one block to which several sequences append: the beams of a search.
+  /// Allocates one block to which several sequences append, for the beams of a search.
   void open(std::span<const size_t> sequence_ids, int64_t tokens);
   /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kInternal if the block of a
   /// sequence is full

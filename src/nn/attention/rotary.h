@@ -31,7 +31,7 @@ struct YarnRope {
   double factor = 1;
   double beta_fast = 32, beta_slow = 1;  ///< turns
   int64_t trained_length = 1;            ///< tokens of the longest text before scaling
-  bool truncate = true;                  ///< whether the bounds are rounded to whole indices
+  bool truncate = true;                  ///< true: the bounds are rounded to whole indices
 };
 
 /// Describes the rotary positions of a model.

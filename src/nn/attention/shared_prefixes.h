@@ -1,5 +1,5 @@
-/// \file  Prefix sharing within a batch: tokens that follow the same tokens share one row. Operations on single tokens
-/// are computed once per row. Attention needs one copy per token. Dimension names: T tokens, R rows.
+/// \file  Implements prefix sharing within a batch: tokens that follow the same tokens share one row. Operations on
+/// single tokens are computed once per row. Attention needs one copy per token. Dimension names: T tokens, R rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ class SharedRows {
 
   /// Copies each row to all its tokens: [R, ...] -> [T, ...].
   at::Tensor expand(const at::Tensor& x_R) const;
-  /// Returns the first token of each row: [T, ...] -> [R, ...]. The tokens of a row are equal up to rounding.
+  /// Returns the first token of each row: [T, ...] -> [R, ...]. All tokens of a row have equal values up to rounding.
   at::Tensor representatives(const at::Tensor& x_T) const;
   /// Writes each row to its first token and 0 to the others: [R, ...] -> [T, ...]. Transpose of representatives().
   at::Tensor scatter_to_representatives(const at::Tensor& x_R) const;
@@ -28,8 +28,8 @@ class SharedRows {
 
  private:
   at::Tensor rows_T_, first_R_;
-  std::vector<int64_t> begins_;  // R + 1, into tokens_
-  std::vector<int64_t> tokens_;  // of each row, in order
+  std::vector<int64_t> begins_;  // [R + 1], first token of each row in tokens_
+  std::vector<int64_t> tokens_;  // the tokens of row 0, then of row 1, ...
 };
 
 }  // namespace evenkeel::nn

@@ -1,5 +1,6 @@
 /// \file  Selects the engine that computes a forward pass and its settings. A Compute is part of ForwardOptions and is
-/// passed down with every forward call. There is no global setting: two models of one process may use different ones.
+/// passed down with every forward call. There is no global setting: two models of one process may use different
+/// engines.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -29,7 +30,7 @@ struct Compute {
   /// Engine kKernels: selects the kernel of each matrix product with a frozen weight.
   MatmulTable products{};
   /// Engine kAten: the type of the matrix products inside blocks, kBFloat16 or kFloat. kFloat means the type of the
-  /// activations. The residual stream, the router and sums of losses are float32 for both values.
+  /// activations. The residual stream, the router and sums of losses are float32 in both cases.
   c10::ScalarType inner = c10::ScalarType::Float;
   bool operator==(const Compute&) const = default;
 };

@@ -26,8 +26,8 @@ enum class MatmulKernel : uint8_t {
   /// Rounds activations to bfloat16 and uses the processor's dot-product instructions (nn/kernels/matmul/gemm.h). Sums
   /// are float32, in a fixed order that does not depend on the number of threads.
   kBf16Dot,
-  /// Like kBf16Dot with the processor's tile instructions (AMX), 32 terms at a time. The order is fixed as well, but it
-  /// is another one.
+  /// Like kBf16Dot with the processor's tile instructions (AMX), 32 terms at a time. The order is fixed too, but
+  /// differs from that of kBf16Dot.
   kBf16Tile,
 };
 /// Returns the names of the kernels in config files.
@@ -56,8 +56,8 @@ class MatmulTable {
     cells_.fill(everywhere);
   }
 
-  /// Returns one typical number of rows for each bucket: its middle, and 256 for the last bucket. The middle is used
-  /// because a kernel may change its algorithm at the smallest number of a bucket.
+  /// Returns one typical number of rows for each bucket: the middle of the bucket, and 256 for the last. The smallest
+  /// number is not used, because a kernel may change its algorithm there.
   static constexpr std::array<int64_t, kRows.size()> typical_rows() {
     auto rows = kRows;
     for (size_t i = 0; i + 1 < kRows.size(); ++i) rows[i] = (kRows[i] + kRows[i + 1]) / 2;

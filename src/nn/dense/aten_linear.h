@@ -7,7 +7,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Returns the type of the matrix products: `compute.inner`, or the type of `x` if that is kFloat.
+/// Returns the type of the matrix products: `compute.inner`, or the type of `x` if `compute.inner` is kFloat.
 at::ScalarType inner_type(const at::Tensor& x, const Compute& compute);
 
 /// A pair of LoRA factors. Empty tensors: no factors.

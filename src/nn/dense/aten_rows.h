@@ -1,5 +1,5 @@
-/// \file  Gathers rows by an index, with gradients that need no atomics: they are summed in the order of the index,
-/// which is the same in every run. Any device. Dimension names: R source rows, N gathered rows.
+/// \file  Gathers rows by an index, on any device. Gradients are summed in the order of the index, without atomics, so
+/// they are the same in every run. Dimension names: R source rows, N gathered rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace evenkeel::nn::aten {
 /// An index of rows and the data of its transpose, int64 on one device.
 struct RowIndex {
   at::Tensor from_N;     ///< the source row of each gathered row
-  at::Tensor order_N;    ///< the gathered rows sorted by source row; undefined: they are sorted
+  at::Tensor order_N;    ///< the gathered rows sorted by source row; undefined: from_N is sorted
   at::Tensor lengths_R;  ///< how often each source row is gathered
   bool repeats = false;  ///< true if some source row is gathered more than once
   bool defined() const { return from_N.defined(); }

@@ -1,4 +1,5 @@
-/// \file  A frozen weight in its stored type, and its two matrix products. Dimension names: T rows, I in, O out.
+/// \file  Defines a frozen weight in its stored type, and its two matrix products. Dimension names: T rows, I in, O
+/// out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +24,7 @@ struct FrozenWeight {
   int64_t in() const { return values_OI.size(1); }
   /// Returns the size of values and scales in bytes.
   int64_t bytes() const;
-  /// Returns a copy in `dtype`, with scales applied. It is used by tests and where single rows are read.
+  /// Returns a copy in `dtype`, with scales applied. Use it only in tests and to read single rows.
   at::Tensor widened(at::ScalarType dtype) const;
 };
 

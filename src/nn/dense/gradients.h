@@ -1,4 +1,4 @@
-/// \file  Helpers of autograd nodes: accumulate gradients in place, and skip rows without a gradient.
+/// \file  Provides helpers of autograd nodes, which accumulate gradients in place and skip rows without a gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,10 +7,10 @@
 
 namespace evenkeel::nn {
 
-/// Returns the memory to which a node adds the gradient of `leaf`. This is leaf.grad() itself if it exists, which saves
-/// a second tensor and its addition. It is possible only in a plain backward() for all leaves without create_graph.
-/// Otherwise `out` is set to a tensor of zeros, and the node returns it to autograd. REQUIRES a call from a node's
-/// backward().
+/// Returns the memory to which a node adds the gradient of `leaf`. If leaf.grad() exists, this is its memory, which
+/// saves a second tensor and an addition. That is possible only in a plain backward() for all leaves without
+/// create_graph. Otherwise `out` is set to a tensor of zeros, and the node returns it to autograd. REQUIRES a call from
+/// a node's backward().
 template <typename T>
 T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out);
 
@@ -20,8 +20,8 @@ T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out);
 at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale);
 
 /// Returns the indices of the rows of dy that have a non-zero element, in order, if at most 3/4 of the rows have one.
-/// Otherwise returns nothing: skipping rows would not pay. In the last layer, rows of prompts are zero if the loss
-/// covers answers only. \param dy  [T, width], contiguous \return [n] int64
+/// Otherwise returns nothing, because skipping rows would cost more than it saves. In the last layer, rows of prompts
+/// are zero if the loss covers answers only. \param dy  [T, width], contiguous \return [n] int64
 std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD);
 
 }  // namespace evenkeel::nn

@@ -1,5 +1,5 @@
-/// \file  A linear layer with a frozen weight and LoRA: y = x W^T + scaling (x A^T) core^T B^T. A change of the base
-/// adds a second term of this form. W + BA is never materialised. Source: LoRA (Hu et al. 2021), eq. 3.
+/// \file  Computes a linear layer with a frozen weight and LoRA: y = x W^T + scaling (x A^T) core^T B^T. A change of
+/// the base adds a second term of this form. W + BA is never materialised. Source: LoRA (Hu et al. 2021), eq. 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-/// \file  The memory limit of the logits in a loss.
+/// \file  Defines the memory limit of the logits in a loss.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// \file  Cross-entropy over a large vocabulary. Logits are computed in chunks and are never all in memory.
-/// Dimension names: N target positions, D hidden, V vocabulary.
+/// \file  Computes the cross-entropy over a large vocabulary. Logits are computed in chunks and are never all in
+/// memory. Dimension names: N target positions, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,13 +14,14 @@
 
 namespace evenkeel::nn {
 
-/// A summed loss and the number of its targets. The mean is sum / count; it is computed where it is reported.
+/// A summed loss and the number of its targets. The caller computes the mean, sum / count.
 struct LossSum {
   at::Tensor sum;     ///< scalar float32 (float64 in tests), natural logarithm, differentiable
   int64_t count = 0;  ///< number of targets in the sum
 };
 
-/// Computes the sum over n of -log softmax(h_n W^T)[target_n]. The gradient of the logits overwrites them.
+/// Computes the sum over n of -log softmax(h_n W^T)[target_n]. The gradient of the logits overwrites the logits in
+/// memory.
 /// \param hidden  [N, D] \param head  [V, D]; gets a gradient only if its values require one \param targets  [N] int64,
 /// on the device of `hidden` or on the CPU; on the CPU they are checked \throws Error{kShape} if sizes disagree or a
 /// target is not in the vocabulary

@@ -1,4 +1,4 @@
-/// \file  Normalisation over the last dimension. Statistics are float32 or wider.
+/// \file  Computes normalisations over the last dimension. Statistics are float32 or wider.
 #pragma once
 
 #include <ATen/core/Tensor.h>

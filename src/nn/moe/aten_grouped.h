@@ -1,7 +1,7 @@
-/// \file  Grouped matrix products: each group of rows is multiplied with its own matrix. No atomics are used. On GPUs
-/// of sm_90 and sm_100, bfloat16 with row strides of multiples of 16 bytes runs without synchronising with the host.
-/// Other types and strides give correct results more slowly. Dimension names: T tokens, K selected, S = T K slots, E
-/// groups, I in, O out.
+/// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. No atomics are used.
+/// On GPUs of sm_90 and sm_100, bfloat16 with row strides of multiples of 16 bytes runs without synchronising with the
+/// host. Other types and strides give correct results more slowly. Dimension names: T tokens, K selected, S = T K
+/// slots, E groups, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@ at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const a
 at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int64_t top_k,
                           const at::Tensor& weights_TK = {});
 
-/// Returns how many elements 16 bytes hold. Row strides must be multiples of it for the fast path.
+/// Returns how many elements 16 bytes hold. On the fast path, row strides must be multiples of this number.
 int64_t alignment(at::ScalarType type);
 
 }  // namespace evenkeel::nn::aten

@@ -1,5 +1,5 @@
-/// \file  Load-balancing losses of routers, from Switch Transformers and ST-MoE. They are differentiable with respect
-/// to the router logits; the counts are constants. The result is undefined if `routing` has no layer.
+/// \file  Computes load-balancing losses of routers, from Switch Transformers and ST-MoE. They are differentiable with
+/// respect to the router logits; the counts are constants. The result is undefined if `routing` has no layer.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,5 @@
-/// \file  The experts of a sparse MoE layer as one autograd node: SwiGLU experts with LoRA on each projection, and the
-/// weighted sum of their outputs. Dimension names: T tokens, K selected, D hidden, F expert width, E
-/// experts.
+/// \file  Computes the experts of a sparse MoE layer as one autograd node: SwiGLU experts with LoRA on each projection,
+/// and the weighted sum of their outputs. Dimension names: T tokens, K selected, D hidden, F expert width, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>

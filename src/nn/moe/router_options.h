@@ -1,5 +1,5 @@
-/// \file  Options, results and statistics of routers as plain data.
-/// Dimension names: T tokens, E experts, K selected, N candidates.
+/// \file  Defines options, results and statistics of routers as plain data. Dimension names: T tokens, E experts, K
+/// selected, N candidates.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,10 @@ namespace evenkeel::nn {
 
 /// Selects the experts whose scores are modulated by phi (docs/ambiguities.md, R1).
 enum class ModulationMode {
-  kCandidate,  ///< phi is added to the raw top N_p; the top K of the result are selected
-  kPreserve,   ///< the raw top-N_p are kept as they are; phi is added to the others, which fill the remaining K - N_p
-               ///< places
+  kCandidate,  ///< phi is added to the N_p largest scores; then the top K experts are selected
+  /// The N_p experts with the largest scores are selected. phi is added to the scores of the others, which fill the
+  /// remaining K - N_p places.
+  kPreserve,
 };
 /// Selects how gate weights are computed from scores (docs/ambiguities.md, R5).
 enum class GateNorm {
@@ -30,7 +31,7 @@ constexpr auto names(GateNorm) {
                     config::EnumName<GateNorm>{"renorm_selected", GateNorm::kRenormSelected},
                     config::EnumName<GateNorm>{"softmax_all", GateNorm::kSoftmaxAll}};
 }
-/// Returns whether the gate weights of a token sum to one. \param norm_topk_prob  the checkpoint's flag
+/// Returns true if the gate weights of a token sum to one. \param norm_topk_prob  the checkpoint's flag
 constexpr bool renormalises(GateNorm norm, bool norm_topk_prob) {
   return norm == GateNorm::kRenormSelected || (norm == GateNorm::kCheckpoint && norm_topk_prob);
 }
@@ -51,7 +52,7 @@ struct RoutingStats {
   at::Tensor counts;         ///< [E] int64, token-choices in this forward: real tokens only, each once
   int64_t tokens = 0;        ///< tokens routed in this forward
 
-  void visit(auto& field) {  // base/format/record.h; what is in a graph is not recorded
+  void visit(auto& field) {  // base/format/record.h; router_logits is not recorded
     field("tokens", tokens);
     field("counts", counts);
   }

@@ -1,4 +1,4 @@
-/// \file  Expert selection and gating of a sparse MoE layer, with UB-SMoE's dynamic modulated routing.
+/// \file  Selects experts and computes gate weights of a sparse MoE layer, with UB-SMoE's dynamic modulated routing.
 /// Dimension names: T tokens, E experts, K selected, N candidates.
 #pragma once
 

@@ -1,6 +1,6 @@
-/// \file  Measures of how evenly experts are used. Logarithms are natural. u is [M], non-negative, with any sum. For
-/// several layers, concatenate their u: all have the same sum, so the joint entropy is ln L + the mean of the layers'
-/// entropies.
+/// \file  Measures how evenly experts are used. Logarithms are natural. u is [M], the utilisation of M experts,
+/// non-negative, with any sum. For L layers, concatenate their u. All layers have the same sum, so the entropy is ln L
+/// + the mean of the layers' entropies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +21,9 @@ double entropy_unnormalized(const at::Tensor& u);
 /// Returns sum_ij |u_i - u_j| / (2 M sum u): 0 if all are equal, (M-1)/M if one expert has all, 0 if nothing was
 /// routed.
 double gini(const at::Tensor& u);
-/// Count the experts without any token, and those with less than a tenth of the balanced share sum u / M, dead ones
-/// included.
+/// Returns the number of experts without any token.
 int64_t dead_experts(const at::Tensor& u);
+/// Returns the number of experts with less than a tenth of the balanced share (sum u) / M. Dead experts are included.
 int64_t nearly_dead_experts(const at::Tensor& u);
 
 }  // namespace evenkeel::nn

@@ -1,6 +1,6 @@
-/// \file  Causal attention of one sequence and one key/value head on raw memory. Queries are processed in blocks of 64:
-/// the scores of a block with all tokens that it sees are computed at once. So memory grows linearly with the length.
-/// Products use nn/kernels/matmul/gemm.h, so the order of summation depends only on the sequence. Threads: the
+/// \file  Computes the causal attention of one sequence and one key/value head on raw memory. Queries are processed in
+/// blocks of 64. The scores of a block with all tokens up to it are computed at once, so memory grows linearly with the
+/// length. Products use nn/kernels/matmul/gemm.h, so the order of summation depends only on the sequence. Threads: the
 /// caller's. Dimension names: L tokens, M query heads that share the key head, P head width.
 #pragma once
 

@@ -1,5 +1,5 @@
-/// \file  The forward and backward pass of all experts of a layer on raw memory. Dimension names: T tokens, K selected,
-/// S = T K slots, D hidden, F width, R sum of the adapter ranks of the three projections, E experts.
+/// \file  Computes the forward and backward pass of all experts of a layer on raw memory. Dimension names: T tokens, K
+/// selected, S = T K slots, D hidden, F width, R sum of the adapter ranks of the three projections, E experts.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ struct ExpertBatch {
   ExpertView<T> expert(int64_t e) const;
 };
 
-/// A result with one row per token: the sum over the choices of the token of weight * (row of the slot). Tokens that
-/// are not live get zeros. With one expert per token, rows are written to the tokens directly.
+/// A result with one row per token. It is the sum, over the token's choices, of weight * (row of the choice's slot).
+/// Tokens that are not live get zeros. With one expert per token, rows are written to the tokens directly.
 template <typename T>
 struct TokenRows {
   T* by_token = nullptr;       ///< [T, D]
@@ -42,7 +42,7 @@ struct TokenRows {
 template <typename T>
 void experts_forward(const ExpertBatch<T>& batch, const TokenRows<T>& y);
 
-/// The gradients of a backward pass, apart from those in `lora`. Null: not wanted.
+/// The gradients of a backward pass, except those that ExpertBatch::lora points to. Null: not wanted.
 template <typename T>
 struct ExpertBatchGradients {
   TokenRows<T> dx{};

@@ -1,5 +1,5 @@
-/// \file  The forward and backward pass of one expert (SwiGLU with LoRA on each projection) on raw memory. Dimension
-/// names: N rows of the expert, D hidden, F width, R sum of the adapter ranks of the three projections.
+/// \file  Computes the forward and backward pass of one expert (SwiGLU with LoRA on each projection) on raw memory.
+/// Dimension names: N rows of the expert, D hidden, F width, R sum of the adapter ranks of the three projections.
 #pragma once
 
 #include <array>
@@ -47,9 +47,11 @@ struct ExpertWorkspace {
   std::vector<T> row_weights;
 };
 
-/// Computes y = down(silu(gate(x)) * up(x)), without the routing weight. Gate and up are one grouped product with x,
-/// and so are the factors A. \param x  [N, D] \param saved  g and u are written, and xa if there is an adapter \param y
-///  [N, D]
+/// Computes y = down(silu(gate(x)) * up(x)), without the routing weight. Gate and up are one grouped product with x, and
+/// their factors A are another.
+/// \param x  [N, D]
+/// \param saved  g and u are written, and xa if there is an adapter
+/// \param y  [N, D]
 template <typename T>
 void expert_forward(const ExpertView<T>& expert, const MatmulTable& products, const T* x, int64_t rows,
                     const SavedActivations<T>& saved, T* y, ExpertWorkspace<T>& workspace);

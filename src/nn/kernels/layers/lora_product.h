@@ -1,5 +1,5 @@
-/// \file  The LoRA term y += scaling (x A^T) B^T and its backward pass on raw memory. Linear layers and experts share
-/// it. Dimension names: N rows, R rank, I in, O out.
+/// \file  Computes the LoRA term y += scaling (x A^T) B^T and its backward pass on raw memory, for linear layers and
+/// experts. Dimension names: N rows, R rank, I in, O out.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ StoredMatrix dense_matrix(const T* data, int64_t out, int64_t in, int64_t stride
   return w;
 }
 
-/// Returns the operand for xa = x A^T, one product of a group with x. \param xa  [N, R], rows `stride` elements apart
+/// Returns the operand for xa = x A^T, to be computed in one group with other products of x. \param xa  [N, R], rows
+/// `stride` elements apart
 template <typename T>
 GroupedOperandOf<T> lora_a_operand(const LoraView<T>& lora, T* xa, int64_t stride) {
   return {lora.a, {xa, stride}};

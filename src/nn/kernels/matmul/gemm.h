@@ -1,6 +1,6 @@
-/// \file  GEMM of float32 activations with a weight that stays in its stored type: float32, bfloat16, float16, or int8
-/// with one scale per row. The weight is converted to float32 block by block while it is packed. There is no separate
-/// pass over the whole weight or the whole result.
+/// \file  Multiplies float32 activations with a weight that stays in its stored type: float32, bfloat16, float16, or
+/// int8 with one scale per row. The weight is converted to float32 block by block while it is packed. There is no
+/// separate pass over the whole weight or the whole result.
 ///
 /// Layers call matmul.h, which selects between these functions and those of libraries. docs/kernels.md explains
 /// packing, tiling and the order of summation.
@@ -31,8 +31,8 @@
 
 namespace evenkeel::nn::kernels {
 
-/// Computes y (+)= x W^T for each weight of the group. x is [rows, in], W is [out, in], y is [rows, out]. x is packed
-/// once for the whole group.
+/// Computes y (+)= x W^T for each weight of the group; (+)= means = or +=, as Result::add says. x is [rows, in], W is
+/// [out, in], y is [rows, out]. x is packed once for the whole group.
 /// \throws Error{kInternal} if the arithmetic does not support the type of a weight
 /// \throws Error{kShape} if the weights have different numbers of columns, or an epilogue has another shape
 void gemm_nt(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch);

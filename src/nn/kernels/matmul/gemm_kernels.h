@@ -1,9 +1,10 @@
-/// \file  The interface between the GEMM drivers (packed_gemm.cpp, unpacked_gemm.cpp) and the loops of one instruction
-/// set and arithmetic. Each source file in isa/ provides a GemmKernels table; kernel_dispatcher.h selects one.
+/// \file  Defines the interface between the GEMM drivers (packed_gemm.cpp, unpacked_gemm.cpp) and the loops of one
+/// instruction set and arithmetic. Each source file in isa/ provides a GemmKernels table; kernel_dispatcher.h selects
+/// one.
 ///
-/// Terms. A *step* is what one multiply-add consumes of a row of x and a column of the weight: one float32 term, or a
-/// pair of bfloat16 terms in the same 32 bits. A *block* is kBlockSteps steps of the summation index k. A *tile* is
-/// some rows of x, and a *panel* is the columns of y that a tile updates at once. docs/kernels.md has a picture.
+/// Terms. A *step* is the 32 bits of a row of x, and of a column of the weight, that one multiply-add reads: one
+/// float32 term, or a pair of bfloat16 terms. A *block* is kBlockSteps steps of the summation index k. A *tile* is some
+/// rows of x, and a *panel* is the columns of y that a tile updates at once. docs/kernels.md has a picture.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -30,7 +31,7 @@ struct SubMatrix {
 
   /// Returns the size of `elements` elements in bytes.
   int64_t bytes(int64_t elements) const { return elements * static_cast<int64_t>(c10::elementSize(dtype)); }
-  /// Returns the part of this part that begins at (row, column).
+  /// Returns the part with `row_count` rows and `column_count` columns that begins at (row, column) of this one.
   SubMatrix part(int64_t row, int64_t column, int64_t row_count, int64_t column_count) const {
     return {static_cast<const char*>(data) + bytes(row * stride + column), dtype, stride, row_count, column_count};
   }
@@ -46,7 +47,7 @@ SubMatrix as_sub_matrix(const StoredMatrix& w);
 struct Prefetcher {
   const char* row = nullptr;  ///< the row that is being fetched
   int64_t row_bytes = 0, fetched = 0, stride_bytes = 0, rows = 0;
-  int64_t bytes_per_call = 0;  ///< set by spread_over(); 0: no prefetching, the hardware is faster by itself
+  int64_t bytes_per_call = 0;  ///< set by spread_over(); 0: no prefetching
 
   Prefetcher() = default;
   explicit Prefetcher(const SubMatrix& w)
@@ -54,8 +55,8 @@ struct Prefetcher {
         row_bytes(w.bytes(w.columns)),
         stride_bytes(w.bytes(w.stride)),
         rows(w.rows) {}
-  /// Divides all rows by `calls` calls of fetch(bytes_per_call). If that is more than 8 lines per call, prefetching is
-  /// switched off: the calls would wait for memory.
+  /// Divides all rows by `calls` calls of fetch(bytes_per_call). If that is more than 8 cache lines per call,
+  /// prefetching is switched off, because the calls would wait for memory.
   void spread_over(int64_t calls) {
     constexpr int64_t kLine = 64, kMaxLines = 8;
     const int64_t bytes = std::max<int64_t>(calls, 1) * kLine, lines = (rows * row_bytes + bytes - 1) / bytes;
@@ -106,8 +107,8 @@ struct UnpackedRows {
   float scale = 1;  ///< multiplies the elements; float32 only
 };
 
-/// A packed panel [steps][width] for multiply_unpacked(). The width is at most unpacked_vectors whole vectors, of which
-/// the first `columns` columns are used.
+/// A packed panel [steps][width] for multiply_unpacked(). The width is a whole number of vectors, at most
+/// unpacked_vectors. Only the first `columns` columns are used.
 struct PanelView {
   const float* steps = nullptr;
   int64_t width = 0, columns = 0;
@@ -123,15 +124,15 @@ struct RowRange {
 /// The kernels of one instruction set and arithmetic, and their sizes.
 struct GemmKernels {
   int64_t terms_per_step;       ///< 1 (float32) or 2 (bfloat16)
-  int64_t step_multiple;        ///< blocks are padded with zeros to a multiple of so many steps
+  int64_t step_multiple;        ///< blocks are padded with zeros to a multiple of this many steps
   int64_t tile_rows;            ///< largest number of rows of a tile
-  int64_t row_multiple;         ///< tiles have a multiple of so many rows, except the last; a power of two
+  int64_t row_multiple;         ///< tiles have a multiple of this many rows, except the last; a power of two
   int64_t panel_width;          ///< columns of a panel
-  int64_t max_streamed_rows;    ///< up to so many rows of x, stream() is used and the weight is not packed
+  int64_t max_streamed_rows;    ///< up to this many rows of x, stream() is used and the weight is not packed
   int64_t lanes;                ///< float32 lanes of a vector
-  int64_t unpacked_rows;        ///< largest number of rows for multiply_unpacked(); divides `lanes` or is a multiple
+  int64_t unpacked_rows;        ///< largest number of rows for multiply_unpacked(); a divisor or multiple of `lanes`
   int64_t unpacked_terms;       ///< largest number of terms for multiply_unpacked()
-  int64_t unpacked_vectors;     ///< vectors of its panel, at most kMaxUnpackedVectors
+  int64_t unpacked_vectors;     ///< vectors per row of its panel, at most kMaxUnpackedVectors
   int64_t unpacked_piece;       ///< largest number of rows that a thread takes at once
   RowRange unpacked_bf16_rows;  ///< numbers of rows of x for which a bfloat16 weight is best read in place
 
@@ -143,7 +144,8 @@ struct GemmKernels {
   /// Returns the number of terms of a block.
   int64_t block_terms() const { return kBlockSteps * terms_per_step; }
 
-  /// Called by a thread before and after it uses the functions below, packing excepted. Null: nothing to do.
+  /// A thread calls enter() before and leave() after it uses the functions below, except the packing functions. Null:
+  /// nothing to do.
   void (*enter)();
   void (*leave)();
 
@@ -176,7 +178,8 @@ struct GemmKernels {
                  float* sums);
 
   /// Computes sums [rows][panel.width] = rows * panel, or += with `add`, for at most unpacked_rows rows and
-  /// unpacked_terms terms. Columns from panel.columns on may be left unchanged. Prefetches as many bytes as it reads.
+  /// unpacked_terms terms. Columns from panel.columns on may be left unchanged. It prefetches as many bytes as it
+  /// reads.
   void (*multiply_unpacked)(const UnpackedRows& rows, const PanelView& panel, float* sums, bool add,
                             Prefetcher& prefetcher);
 

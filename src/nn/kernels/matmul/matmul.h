@@ -1,9 +1,9 @@
-/// \file  The entry point for matrix products with a frozen weight and with LoRA factors. There are three forms, named
-/// as in BLAS: NT (x W^T), NN (x W) and TN (x^T W). The caller names a MatmulKernel; nn/compute/matmul_table.h explains
-/// the kernels. T is float, or double in tests; float64 products always use the BLAS library.
+/// \file  Computes matrix products with a frozen weight or a LoRA factor. There are three forms, named as in BLAS: NT
+/// (x W^T), NN (x W) and TN (x^T W). The caller names a MatmulKernel; nn/compute/matmul_table.h explains the kernels. T
+/// is float, or double in tests; float64 products always use the BLAS library.
 ///
-/// Threads: as gemm.h for the kernels of this program, as the library decides for the others. A parallel region runs on
-/// one thread.
+/// Threads: as in gemm.h for the kernels of this program; the library decides for the others. Inside a parallel region
+/// all run on one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,9 @@ struct MatmulScratch {
   Scratch<uint16_t> bf16_in, bf16_out;  // kBf16Vendor: operand and result in bfloat16
 };
 
-/// NT: computes y (+)= x W^T for each weight of the group. x is [rows, in], W is [out, in], y is [rows, out]. Each
-/// weight uses supported_kernel(w, kernel). Epilogues always use kFp32Exact. \throws as gemm_nt() of gemm.h
+/// NT: computes y (+)= x W^T for each weight of the group; (+)= means = or +=, as ResultOf::add says. x is [rows, in],
+/// W is [out, in], y is [rows, out]. Each weight uses supported_kernel(w, kernel). Epilogues always use kFp32Exact.
+/// \throws as gemm_nt() of gemm.h
 template <typename T>
 void matmul_nt(MatmulKernel kernel, const ActivationsOf<T>& x, std::span<const GroupedOperandOf<T>> group,
                MatmulScratch<T>& scratch);

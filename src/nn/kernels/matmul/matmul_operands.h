@@ -1,4 +1,4 @@
-/// \file  Operands, results and scratch memory of the matrix products in this folder.
+/// \file  Defines operands, results and scratch memory of the matrix products in this folder.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ template <typename T>
 struct ResultOf {
   T* data = nullptr;
   int64_t stride = 0;
-  bool add = false;  ///< true: the product is added to the present content; false: it overwrites it
+  bool add = false;  ///< true: the product is added to the content; false: the content is overwritten
 };
 using Result = ResultOf<float>;
 

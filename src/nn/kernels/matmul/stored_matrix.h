@@ -1,4 +1,4 @@
-/// \file  A view of a weight matrix in the type in which it is stored.
+/// \file  Defines a view of a weight matrix in the type in which it is stored.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-/// \file  GEMM in which one operand is read in place instead of being packed. gemm.h calls these functions first. They
-/// handle two cases in which packing costs more than it saves:
+/// \file  Implements GEMM with one operand read in place instead of being packed. The functions of gemm.h call these
+/// first. They handle two cases in which packing costs more than it saves:
 /// - Narrow weights (LoRA factors): the activations are read in place and the weight is packed.
 /// - Few rows of activations (an expert's part of a small batch), or kBf16Tiles with any number of rows: the weight is
 ///   read in place and the activations are packed.

@@ -1,4 +1,4 @@
-/// \file  A growing buffer that one thread reuses from call to call.
+/// \file  Defines a growing buffer that one thread reuses from call to call.
 #pragma once
 
 #include <cstddef>

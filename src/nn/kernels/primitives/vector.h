@@ -1,6 +1,7 @@
-/// \file  Loops over contiguous arrays: conversion, SwiGLU, softmax parts, row statistics. T is float or double. All
-/// functions run in the calling thread; callers split the work. Every sum has a fixed order (16 interleaved partial
-/// sums, added up at the end), so results do not depend on threads or on the width of the vector instructions.
+/// \file  Provides loops over contiguous arrays: conversion, SwiGLU, softmax parts, row statistics. T is float or
+/// double. All functions run in the calling thread; callers split the work. Every sum has a fixed order (16 interleaved
+/// partial sums, added up at the end), so results do not depend on threads or on the width of the vectors. Processors
+/// without FMA round twice per multiply-add, so their last bits may differ.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -1,5 +1,5 @@
-/// \file  Pools of workspaces. A function takes a workspace from the pool of its type and gives it back when it
-/// returns, so later calls reuse the memory instead of faulting in fresh pages. Any thread may take any workspace.
+/// \file  Provides pools of workspaces. A function takes a workspace from the pool of its type and gives it back when
+/// it returns, so later calls reuse the memory and cause no page faults. Any thread may take any workspace.
 ///
 /// Example:  const WorkspaceLease<MyBuffers> buffers(workspace_pool<MyBuffers>());
 ///           float* x = buffers->x.at_least(n);

@@ -1,5 +1,5 @@
-/// \file  The kernel tables of this folder, one function per source file and arithmetic. Only kernel_dispatcher.cpp and
-/// amx.cpp call them. A new instruction set adds its functions here (docs/kernels.md).
+/// \file  Declares the kernel tables of this folder, one function per source file and arithmetic. Only
+/// kernel_dispatcher.cpp and amx.cpp call them. A new instruction set adds its functions here (docs/kernels.md).
 #pragma once
 
 #include "base/system/dispatch.h"
@@ -16,7 +16,8 @@ const GemmKernels& gemm_kernels_avx2_pairs();    ///< REQUIRES Isa::kAvx2 or kAv
 #endif
 const GemmKernels& gemm_kernels_portable();
 const GemmKernels& gemm_kernels_portable_pairs();
-/// Returns AMX kernels if the processor has AMX, else loops with the same results. \param isa  of the packing functions
+/// Returns AMX kernels if the processor has AMX, else loops with the same results. \param isa  instruction set of the
+/// packing functions
 const GemmKernels& gemm_kernels_tiles(Isa isa);
 
 }  // namespace evenkeel::nn::kernels

@@ -1,5 +1,6 @@
-/// \file  What an instruction set provides for the loops in loops/. A source file in isa/ defines one `struct Simd`
-/// with these members, checks it with static_assert, and includes loops/all.inc. docs/kernels.md shows how to add one.
+/// \file  Defines what an instruction set provides for the loops in loops/. A source file in isa/ defines one `struct
+/// Simd` with these members, checks it with static_assert, and includes loops/all.inc. docs/kernels.md shows how to add
+/// one.
 ///
 /// F is a vector of kLanes float32, I a vector of kLanes 32-bit words. A word holds one float32, two bfloat16 or four
 /// int8. float16 has no word form: functions that load words of float16 convert them to float32 first. "First n" means
@@ -23,7 +24,7 @@ concept SimdConstants = requires {
   requires S::kLanes >= 4;                                  // float32 lanes of a vector
   requires S::kTileRows >= 1;             // rows of a tile: as many as the registers hold sums for, two vectors per row
   requires S::kUnrolledSteps >= 1;        // steps that the compiler unrolls in a tile
-  requires S::kMaxStreamedRows >= 1;      // up to so many rows of x, the weight is streamed through registers
+  requires S::kMaxStreamedRows >= 1;      // up to this many rows of x, the weight is streamed through registers
   requires S::kMaxUnpackedTileRows >= 1;  // rows per call of multiply_unpacked()
   RowRange(S::kUnpackedBf16Rows);         // numbers of rows for which a bfloat16 weight is read in place; may be empty
 };
