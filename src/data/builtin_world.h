@@ -24,6 +24,7 @@ int64_t value_of(int64_t animal, int64_t relation);
 /// Returns the animal's rank by size. Ranks are distinct, and a larger rank is a larger animal.
 int64_t size_of(int64_t animal);
 
+/// A tool and the work it is used for.
 struct Tool {
   std::string_view name, purpose;  ///< "saw", "cut the wood"
 };

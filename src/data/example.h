@@ -83,7 +83,9 @@ struct PackedBatch {
   at::Tensor targets;  ///< [N] int64, token ids
   /// End of each micro-batch, in order. Empty if the batch is a single micro-batch.
   std::vector<MicroBatchEnd> ends{};
+  /// Returns T.
   int64_t tokens() const { return offsets.empty() ? 0 : offsets.back(); }
+  /// Returns B.
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
   /// Returns `ends`, or the end of the batch if `ends` is empty.
   std::vector<MicroBatchEnd> micro_batch_ends() const;

@@ -91,6 +91,7 @@ class Value {
   Value() = default;  ///< undefined
   explicit Value(Held held) : held_(std::move(held)) {}
 
+  /// Create values of single types.
   static Value none() { return Value(Held(None{})); }
   static Value undefined(std::string_view name) { return Value(Held(Undefined{std::string(name)})); }
   static Value boolean(bool value) { return Value(Held(value)); }

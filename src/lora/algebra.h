@@ -97,6 +97,7 @@ AdapterState joined(const AdapterState& base_change, const AdapterState& adapter
 /// outlive the object.
 class Joined {
  public:
+  /// Determines sites and rank; computes no factors yet.
   Joined(const AdapterState& base_change, AdapterState adapters);
 
   const std::vector<std::string>& sites() const { return sites_; }

@@ -56,6 +56,7 @@ struct DeferredPayload {
 
   DeferredPayload() = default;
   explicit DeferredPayload(EncodedPayload payload);  ///< a payload that is encoded already
+  /// Keeps the tensors of `payload` until encode() is called. The arguments are those of encode().
   DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites);
 };
 

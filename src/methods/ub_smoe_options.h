@@ -117,6 +117,7 @@ struct Options {
     field("rho_fn", rho_fn, "rho: sqrt(x), 1, x, sqrt(1 / x), ln(x + 1)");
   }
 
+  /// Checks the values and sets the default of num_candidates. \throws kConfig naming the key.
   void resolve(const config::Table& table) {
     if (dmr_mode == DmrMode::kCandidateWide && !table.contains("num_candidates")) num_candidates = kWideCandidates;
     table.check(num_candidates >= 0, "num_candidates", num_candidates, "0 .. the model's experts");

@@ -20,9 +20,12 @@ namespace evenkeel::models {
 /// Reads config.json. Every error is kCheckpoint and names the file and the key.
 class ModelConfig {
  public:
+  /// Reads config.json.
   static ModelConfig load(const std::filesystem::path& file);
 
+  /// Returns the text of the file, unchanged.
   const std::string& text() const { return text_; }
+  /// Returns the path of the file, for errors.
   const std::string& origin() const { return origin_; }
   /// Returns the whole document.
   JsonView view() const { return JsonView(json_, origin_, kCheckpoint); }

@@ -85,6 +85,7 @@ struct LinearSpec {
 class FrozenLinear {
  public:
   FrozenLinear() = default;
+  /// Takes weight and bias from `model` and adds the site.
   FrozenLinear(const LinearSpec& spec, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_TI, const ForwardOptions& options) const;
 

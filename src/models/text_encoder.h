@@ -40,6 +40,7 @@ class TextEncoder {
   /// load_model().
   static TextEncoder load(const std::filesystem::path& folder, int64_t layer, BaseDtype dtype = BaseDtype::kCheckpoint);
 
+  /// Returns the description of the encoder.
   const EncoderSpec& spec() const { return spec_; }
 
   /// Computes the hidden states of the layer, without a graph. The sequences follow each other in the result.

@@ -31,6 +31,7 @@ class AddedTokenMatcher {
   /// Adds a token. \param pattern  text to find: the content, normalised if token.normalized is set. If two tokens have
   /// equal patterns, the first is kept.
   void add(std::string_view pattern, const AddedToken& token);
+  /// Returns true if no token was added.
   bool empty() const { return nodes_.size() == 1; }
 
   /// A part of a text: a token (id >= 0), or text between tokens (id < 0).

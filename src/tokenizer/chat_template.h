@@ -56,7 +56,9 @@ class ChatTemplate {
   /// Returns true if the template has {% generation %} blocks. Rendered::generated then holds the byte ranges of the
   /// answers.
   bool marks_answers() const { return template_.marks_generation(); }
+  /// Returns the prefix of error messages.
   const std::string& origin() const { return origin_; }
+  /// Returns the text of the template.
   const std::string& source() const { return source_; }
   const SpecialTokens& special_tokens() const { return special_; }
 

@@ -58,6 +58,7 @@ concept NamedEnum = std::is_enum_v<E> && requires {
   names(E{});
 };
 
+/// Returns the name of an enumerator, or "?" for a value without a name.
 template <NamedEnum E>
 std::string_view name_of(E value) {
   for (const auto& entry : names(E{}))
@@ -92,6 +93,7 @@ class Table {
  public:
   /// Parses a file of at most 16 MiB. \throws kConfig naming file, line and column of a syntax error; kIo.
   static Table load(const std::filesystem::path& file);
+  /// Parses a text. \param origin  the name of the source, for errors \throws kConfig as load().
   static Table parse(std::string_view text, std::string_view origin);
 
   /// Applies an assignment of `--set`, "a.b=value". The value is TOML; a bare word, or a list of bare words, is read as
@@ -104,9 +106,12 @@ class Table {
   /// \throws kConfig when a table has a key under both names.
   std::vector<std::string> rename(std::span<const RenamedKey> keys);
 
+  /// Returns the path of the table; empty for the root.
   const std::string& path() const { return path_; }
+  /// Returns the keys of the table, sub-tables included.
   std::vector<std::string> keys() const;
   bool contains(std::string_view key) const;
+  /// Return true if `key` is present and holds a list, or a table.
   bool holds_list(std::string_view key) const;
   bool holds_table(std::string_view key) const;
   /// Returns the sub-table under `key`, or an empty one when the key is absent. \throws kConfig when the key holds
@@ -292,6 +297,7 @@ class Writer {
     }
   }
 
+  /// Writes every entry of `values` as a sub-table.
   template <typename S>
   void tables(const std::map<std::string, S>& values, const S& /*defaults*/) {
     for (const auto& [key, value] : values) nested(key, value);

@@ -1,4 +1,4 @@
-/// \file  Read-only memory mappings of whole files. A registry of all mappings of the process lets the handler of
+/// \file  Maps whole files into memory, read-only. A registry of all mappings of the process lets the handler of
 /// SIGBUS name the file whose page could not be read.
 #pragma once
 

@@ -37,6 +37,7 @@ Json read_sealed(const std::filesystem::path& file);
 struct SealedLine {
   Json json;
   std::string place;  ///< "rounds.jsonl, line 3", for messages
+  /// Returns a view of the object, with kCheckpoint as the kind of errors. REQUIRES that this object outlives it.
   JsonView view() const { return {json, place, kCheckpoint}; }
   int64_t end = 0;  ///< offset of the byte after the line break, from the beginning of the file
 };

@@ -36,6 +36,7 @@ void settle_device(c10::Device device);
 /// Call it before cuBLAS is loaded.
 void settle_device_environment();
 
+/// The memory use of a device.
 struct DeviceMemory {
   int64_t total = 0, free = 0;  ///< bytes of the device; bytes that no process uses
   int64_t peak = 0;             ///< most bytes in tensors of this process since reset_peak()

@@ -11,6 +11,7 @@
 
 namespace evenkeel::machine {
 
+/// The memory of the machine and of this process.
 struct Memory {
   int64_t physical = 0;  ///< installed memory in bytes
   /// Bytes that this process can still allocate and fill: the smaller of MemAvailable and what the control groups

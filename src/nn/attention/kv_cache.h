@@ -36,6 +36,7 @@ struct KvShape {
   int64_t layers = 0, heads = 0, width = 0;  ///< heads are G, width P
   at::ScalarType type = at::kFloat;          ///< kFloat, kDouble or kBFloat16
   c10::Device device = c10::kCPU;            ///< others are supported by engine aten only
+  /// Returns the bytes of the keys and values of one token in all layers.
   int64_t token_bytes() const { return 2 * layers * heads * width * static_cast<int64_t>(at::elementSize(type)); }
 };
 

@@ -23,9 +23,12 @@ struct ExpertBatch {
   std::array<std::vector<StoredMatrix>, kProjections> matrices;           ///< [E] each
   std::vector<uint8_t> live;  ///< [T], 0: the token has no gradient; empty: all tokens have one
 
+  /// Returns true if the token has a gradient.
   bool is_live(int64_t token) const { return live.empty() || live[static_cast<size_t>(token)]; }
 
+  /// Returns R.
   int64_t ranks() const { return lora[kGate][kAdapter].rank + lora[kUp][kAdapter].rank + lora[kDown][kAdapter].rank; }
+  /// Returns the weights and factors of expert e.
   ExpertView<T> expert(int64_t e) const;
 };
 

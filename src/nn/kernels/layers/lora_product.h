@@ -76,6 +76,7 @@ struct LoraPass {
   const T* row_weights = nullptr;  ///< [N], multiplies the rows of dy in dA and dB; null: 1
 };
 
+/// Buffers of factor_gradients().
 template <typename T>
 struct LoraScratch {
   Scratch<T> xa, db;
