@@ -33,7 +33,7 @@ class Window {
     return run.substr(std::min(run.find_first_not_of(kBlank), run.size()));
   }
 
-  /// Adds words from both sides in turn while they fit into `room` tokens.
+  /// Adds words from both sides in turn while they fit into `capacity` tokens.
   void grow(const tokenizer::Tokenizer& tokenizer, int64_t capacity) {
     const auto fits = [&](size_t word) {
       const auto piece = text_.substr(starts_[word], starts_[word + 1] - starts_[word]);

@@ -28,6 +28,7 @@ enum class Side { kBoth, kLeft, kRight };
 std::string_view stripped(std::string_view text, Side side, const std::string* unwanted = nullptr);
 
 /// Implements str.split() without and with a separator. \param most  largest number of splits; below 0: no limit
+/// \throws kData for an empty separator
 std::vector<std::string> split_at_space(std::string_view text, int64_t most = -1);
 std::vector<std::string> split_at(std::string_view text, std::string_view separator, int64_t most = -1);
 

@@ -59,7 +59,8 @@ struct Dict {
   const Value* find(std::string_view key) const;
   /// Returns the value of a key, or null. As in Python, 1, 1.0 and true are the same key.
   const Value* find(const Value& key) const;
-  /// Sets the value of a key, and keeps the position of an existing key.
+  /// Sets the value of a key, and keeps the position of an existing key. \throws kData if Python cannot hash the key,
+  /// and for NaN.
   void put(Value key, Value value);
 };
 
@@ -153,7 +154,7 @@ struct Loop {
   const Scope* scope = nullptr;
 };
 
-/// Returns x == y by Python's rules.
+/// Returns x == y by Python's rules. \throws kData for two generators, ranges or views of dicts.
 bool equal(const Value& x, const Value& y);
 /// Returns -1, 0 or 1 if x is less than, equal to or greater than y. The result is exact beyond 2^53. REQUIRES numbers
 /// that are not NaN.
@@ -163,7 +164,7 @@ bool less(const Value& x, const Value& y);
 
 /// Returns Python's str(), which a template prints. \throws kData for values without a reproducible text.
 std::string printed(const Value& value);
-/// Returns Python's repr(). It also accepts undefined values.
+/// Returns Python's repr(). It also accepts undefined values. \throws kData for the result of the filter `safe`.
 std::string representation(const Value& value);
 
 /// Options of json_text(). The defaults are those of transformers' tojson.

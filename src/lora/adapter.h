@@ -105,7 +105,7 @@ struct SiteFactors {
 };
 
 /// Creates initial factors as PEFT does, in float32: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw depends only on
-/// the seed and the site name; each expert of a stack has its own draw.
+/// the seed and the site name; each expert of a stack has its own draw. \throws kConfig for a rank below 1.
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed);
 /// Calls make_lora() for all sites.
 AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed);

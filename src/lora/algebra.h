@@ -26,7 +26,7 @@ using PartAt = std::function<LoraFactors(size_t i)>;
 LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at);
 
 /// Returns factors of sum_i weights[i] scaling_i B_i A_i by concatenation, in the widest dtype of the parts. Source:
-/// FLoRA (Wang et al. 2024), eq. 5.
+/// FLoRA (Wang et al. 2024), eq. 5. \throws kShape without parts, or if there is not one weight per part.
 LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> weights);
 
 /// Returns the first `rank` rows of A and columns of B, or all if there are fewer. The scaling is unchanged.

@@ -60,6 +60,7 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 /// values that are not finite when it is taken, unless an earlier run has checked the same unchanged file
 /// (base/format/fingerprint.h).
 /// \param sites  sites of the model, which locate its matrices in fused tensors (models/expert_layout.h)
+/// \throws kConfig when engine, device and format of `storage` do not fit together
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage,
                                             const lora::Sites& sites = {});
 

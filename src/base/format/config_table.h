@@ -46,7 +46,7 @@
 
 namespace evenkeel::config {
 
-/// One name of an enumerator. `constexpr auto names(E)` next to the enum returns a std::array of EnumNames.
+/// One name of an enumerator. `constexpr auto names(E)` next to the enum returns a std::array of EnumName objects.
 template <typename E>
 struct EnumName {
   std::string_view name;

@@ -78,8 +78,8 @@ class KvCache {
   void open(size_t sequence, int64_t tokens);
   /// Allocates one block to which several sequences append, for the beams of a search.
   void open(std::span<const size_t> sequence_ids, int64_t tokens);
-  /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kInternal if the block of a
-  /// sequence is full
+  /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kShape unless there are as many
+  /// sequences as in the cache; kInternal if the block of a sequence is full
   void extend(std::span<const int64_t> offsets);
   /// Replaces sequence i by the former sequence sources[i]. Nothing is copied: sequences with the same source share its
   /// rows and its append_block.
