@@ -14,8 +14,8 @@
 
 namespace evenkeel::data {
 
-/// One row of a file, as JSON. in_order() gives its keys in the order of the file, which chat templates see. It parses
-/// the row a second time, on the first call only. Not thread-safe.
+/// One row of a file, as JSON. view() gives its keys in alphabetical order. in_order() gives them in the order of the
+/// file, which chat templates see; its first call parses the row a second time. Not thread-safe.
 class SourceRow {
  public:
   /// \param in_order  parses the same row again, keeping the order of keys

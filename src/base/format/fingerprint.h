@@ -20,8 +20,9 @@ struct Fingerprint {
   std::string_view kind;  ///< kWholeDigest for files of at most kTreePiece bytes, else kTreeDigest
   std::string digest;     ///< 64 hex digits
 };
+/// Names of the two kinds: the SHA-256 of the file, and tree_digest().
 inline constexpr std::string_view kWholeDigest = "sha256", kTreeDigest = "sha256_tree";
-inline constexpr int64_t kTreePiece = int64_t{16} << 20;  ///< bytes
+inline constexpr int64_t kTreePiece = int64_t{16} << 20;  ///< length of a piece of tree_digest(), bytes
 
 /// Returns the fingerprint of a file. The first call for a file above kTreePiece bytes reads it once on all threads;
 /// later calls use the cached value while the file is unchanged. Smaller files are always read.

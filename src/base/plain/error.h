@@ -79,8 +79,8 @@ template <typename... Parts>
 
 }  // namespace evenkeel
 
-/// Throws Error{kind} unless `condition` is true. The message should name the value, what it is and what is allowed.
-/// The parts are formatted only on failure.
+/// Throws Error{kind} unless `condition` is true. The message should name the key or quantity, its value and the
+/// allowed values. The parts are formatted only on failure.
 #define EK_CHECK(condition, kind, ...)                            \
   do {                                                            \
     if (!(condition)) [[unlikely]]                                \

@@ -49,8 +49,8 @@ class File {
 };
 
 /// Shows one line that is rewritten in place on a terminal. Log lines that are written meanwhile appear above it. When
-/// stderr is not a terminal, the line is written as a plain log line at most every `seconds_between_lines`; a File
-/// always receives it that way.
+/// stderr is not a terminal, the line is written as a plain log line at most every `seconds_between_lines`. A File
+/// always receives such log lines.
 class Progress {
  public:
   /// \param label  text in front of every update

@@ -13,7 +13,7 @@ namespace evenkeel::events {
 /// Version of the events. It changes when a key is removed or changes its meaning, not when one is added.
 inline constexpr int kVersion = 1;
 
-/// Turns events on.
+/// Turns events on. \param command  the sub-command, for "start"
 void begin(std::string_view command);
 /// Turns events off again. Call it before the first event, in a process whose stdout belongs to another process, as in
 /// ranks other than 0.

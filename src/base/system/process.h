@@ -3,8 +3,9 @@
 
 namespace evenkeel {
 
-/// Configures the process. Call it first in main(), before threads exist. It may restart the program once with execv(),
-/// because the OpenMP library reads its settings when it is loaded.
+/// Applies three settings to the process. Call it first in main(), before threads exist. It may restart the program
+/// once with execv(), because the OpenMP library reads its settings when it is loaded.
+/// \param argv  the arguments of main(), for the restart
 ///
 /// First setting: malloc keeps freed memory. By default glibc maps each block above 32 MiB anew, and page faults take a
 /// fourteenth of the time of a training step of 2,048 tokens (docs/performance.md).
