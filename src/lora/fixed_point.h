@@ -1,6 +1,7 @@
 /// \file  Sums tensors so that the bits of the result depend only on the terms, not on their order, their grouping or
-/// the number of processes that hold them. Each term is rounded once to integers, with a scale that depends on the
-/// largest magnitude and the number of terms. Integers add up exactly (docs/decisions/0043-sums-in-fixed-point.md).
+/// the number of processes that hold them. Each value of a term is rounded once to an integer, with a scale that
+/// depends on the largest magnitude and the number of terms. Sums of integers are exact
+/// (docs/decisions/0043-sums-in-fixed-point.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>

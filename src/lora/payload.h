@@ -71,8 +71,8 @@ Payload load_payload(const std::filesystem::path& file);
 /// Returns the factors in transport precision.
 LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
 
-/// Widen 16-bit floats to float32, in which a receiver computes. Other types are unchanged. `base_delta` of a payload
-/// keeps its dtype, so that receivers store two bytes per value.
+/// Return `sent` with 16-bit floats widened to float32, in which a receiver computes. `base_delta` of a payload keeps
+/// its dtype, so that receivers store two bytes per value.
 LoraFactors received(const LoraFactors& sent);
 AdapterState received(const AdapterState& sent);
 Payload received(const Payload& sent);

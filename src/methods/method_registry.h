@@ -33,8 +33,8 @@ struct MethodEntry {
   nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
   bool changes_base = false;       ///< true: the method returns base deltas; the rank of the change grows every round
   bool needs_individuals = false;  ///< true: aggregate() reads single uploads; false: sums over clients suffice
-  /// Describes what a client uploads in a round besides its report (train/local_training.h). A node's operator reads it
-  /// before agreeing to the run.
+  /// Describes what a client uploads in a round in addition to its report (train/local_training.h). A node's operator
+  /// reads it before agreeing to the run.
   std::string_view sends = "A and B of every adapted weight";
   /// True: `[lora] init` is supported. False: the factorisation cannot represent every adapter.
   bool starts_from_adapter = true;

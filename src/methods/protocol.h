@@ -40,14 +40,14 @@ struct GradientSample {
   }
 };
 
-/// Computes the gradient of the task loss with respect to the frozen weight of `site`, summed over `sample`, with the
-/// bare base model. Every row is routed as in training, with the K_c of the client that owns it
+/// Computes the gradient of the task loss with respect to the frozen weight of `site`, summed over `sample`, of the
+/// base model without adapters. Every row is routed as in training, with the K_c of the client that owns it
 /// (docs/decisions/0024-what-k-stands-for.md).
 /// \return [*, out, in] float32
 /// \throws kConfig when there are no training rows, as in an evaluation
 using GradientSum = std::function<at::Tensor(const std::string& site, const GradientSample& sample)>;
 
-/// Holds what the server half may read besides its state. Everything is borrowed.
+/// Holds the data that the server half may read in addition to its state. Everything is borrowed.
 struct ServerView {
   const lora::Sites& sites;
   std::vector<std::string> moe_layers;  ///< routing keys in depth order
@@ -134,7 +134,7 @@ class Metrics {
   std::map<std::string, std::pair<double, double>> means_;
 };
 
-/// Holds what the client half may read, and the client's memory. Everything is borrowed.
+/// Holds the data that the client half may read, and the client's memory. Everything is borrowed.
 struct ClientView {
   const ClientProfile& client;
   const lora::Sites& sites;

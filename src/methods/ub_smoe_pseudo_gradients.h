@@ -38,8 +38,8 @@ std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
 /// \return [E] bool
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
 
-/// \name The parts of the client that depend on the engine. These compute with LibTorch's operators, on any device, all
-/// experts of a layer at once, and read no value before the step ends (ub_smoe_by_operators.cpp).
+/// \name The parts of the client that depend on the engine. These functions compute with LibTorch's operators, on any
+/// device, all experts of a layer at once, and read no value before the step ends (ub_smoe_by_operators.cpp).
 ///@{
 /// Returns the norm of each expert over all its tensors [E, ...]. \return [E] float64
 at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors);

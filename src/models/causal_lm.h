@@ -212,8 +212,8 @@ struct ModelEntry {
   /// True: the family has mixture layers.
   bool has_experts;
   std::string_view source;  ///< source that `evenkeel list models` prints
-  /// JSON object with the config.json keys that a very small model of the family needs besides the usual ones. The
-  /// contract tests (tests/contract) build their models from it. A sparse family has 6 experts, 3 per token.
+  /// JSON object with the config.json keys that a very small model of the family needs in addition to the usual ones.
+  /// The contract tests (tests/contract) build their models from it. A sparse family has 6 experts, 3 per token.
   std::string_view example{};
   /// Builds the model that `config` describes from `source`. load_model() then checks that every tensor was taken.
   std::unique_ptr<CausalLm> (*make)(const ModelConfig& config, TensorSource& source) = nullptr;
