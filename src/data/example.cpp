@@ -10,7 +10,7 @@
 namespace evenkeel::data {
 namespace {
 
-// Rows are shared if at least one token in so many is a copy: copies cost time in attention.
+// Rows are shared if at least one token in this many is a copy, because copies cost time in attention.
 constexpr int64_t kMaxTokensPerCopy = 16;
 
 enum class Rows { kOwn, kShared };

@@ -27,7 +27,7 @@ std::string take_digits(std::string_view& rest) {
   return digits;
 }
 
-/// What stands behind the colon of a field.
+/// The format specification of a field, after its colon.
 struct FieldFormat {
   std::string fill = " ", sign, width, precision;  ///< digits of width and precision; precision with its dot
   char align = '\0', type = '\0';

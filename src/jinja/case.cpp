@@ -1,4 +1,4 @@
-// Upper and lower case, and the characters that repr() escapes, as in Python.
+// Implements upper and lower case, and selects the characters that repr() escapes, as in Python.
 #include <utf8proc.h>
 
 #include <algorithm>

@@ -31,7 +31,7 @@ void check_name(const Node& node) {
            filter ? "filter " : "test ", node.text);
 }
 
-/// Whether Jinja checks names when it reads the template or when it reaches them.
+/// Selects when Jinja checks a name: when it reads the template, or when it evaluates the name.
 enum class When { kRead, kReached };
 
 /// Checks names in a syntax tree. It is not recursive, because a tree may be as deep as its text is long.

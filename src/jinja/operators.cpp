@@ -14,7 +14,7 @@ namespace {
   fail(kData, x.kind(), " ", op, " ", y.kind(), " is not possible");
 }
 
-/// \param value  what the operation wrote: looked at after it
+/// \param overflow  result of the checked operation \param value  a reference to its output, read after the operation
 Value checked(bool overflow, const int64_t& value) {
   EK_CHECK(!overflow, kData, "a whole number beyond 64 bits");
   return Value::integer(value);
@@ -51,7 +51,7 @@ Value real_power(double x, double y) {
   return real_value(out);
 }
 
-/// Exact in the numbers of 53 bits; of others one more rounding would tell.
+/// Divides two integers. Beyond 53 bits their conversion to double would round, so such operands are refused.
 Value whole_ratio(int64_t x, int64_t y) {
   constexpr int64_t kExact = int64_t{1} << 53;
   EK_CHECK(x >= -kExact && x <= kExact && y >= -kExact && y <= kExact, kData,
@@ -113,7 +113,7 @@ Value repeated_list(const Value& list, int64_t times, Budget& budget) {
   return Value::list(std::move(items), shape_of(list));
 }
 
-/// One text or list, so many times.
+/// Returns a text or list repeated `times` times.
 Value repeated_value(const Value& x, int64_t times, Budget& budget) {
   return x.is_string() ? repeated(x, times, budget) : repeated_list(x, times, budget);
 }
@@ -182,7 +182,7 @@ auto at_place(const Items& items, int64_t place) -> decltype(items.data()) {
 
 namespace {
 
-/// Markup of Python: what is not marked safe is escaped.
+/// Returns the text, escaped as by Python's Markup unless it is marked safe.
 std::string escaped(const Value& value) {
   if (value.is<SafeText>()) return printed(value);
   std::string out;
@@ -246,7 +246,7 @@ bool contains(const Value& y, const Value& x, Budget& budget) {
 
 namespace {
 
-/// Of Python's types; what a template's sandbox hides is none of them.
+/// Returns true if Python's type of `x` has an attribute of this name that the sandbox of templates does not hide.
 bool is_of_python(const Value& x, std::string_view name) {
   constexpr std::string_view kOfText =
       " capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha "
@@ -266,7 +266,7 @@ bool is_of_python(const Value& x, std::string_view name) {
   return names.find(wanted) != names.npos;
 }
 
-/// grouper and list of what groupby gives.
+/// Returns `grouper` or `list` of a result of groupby, otherwise undefined.
 Value series_attribute(const Value& x, std::string_view name) {
   if (x.has_shape(Shape::kGroup) && (name == "grouper" || name == "list")) return x.items()[name == "list"];
   return Value::undefined(name);

@@ -213,8 +213,8 @@ at::Tensor times_square_root(const at::Tensor& b, const at::Tensor& x) {
   return at::mm(b, vectors * values.clamp_min(0).sqrt());
 }
 
-/// Of B A = (B L) (L^-1 A) with L L^T = A A^T: (B L)^T (B L) = W S^2 W^T, U = B L W / S, V^T = U^T B A / S.
-/// \return nothing where one that is kept is too small to be had from squares
+/// Decomposes B A = (B L) (L^-1 A) with L L^T = A A^T: (B L)^T (B L) = W S^2 W^T, U = B L W / S, V^T = U^T B A / S.
+/// \return nothing if a value to keep is too small to be computed from its square
 std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, const RankChoice& choose_rank) {
   const auto left = times_square_root(b, gram(a));
   const auto [values, vectors] = at::linalg_eigh(gram(left.t()));
@@ -228,7 +228,7 @@ std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, con
   return svd;
 }
 
-/// What is kept of one matrix. \param stacked  scale 1, without a core
+/// Returns the singular triplets of one matrix that are kept. \param stacked  scale 1, without a core
 ProductSvd truncated_svd(const LoraFactors& stacked, const RankChoice& choose_rank) {
   if (stacked.rank() >= kGramRank) {
     const auto known = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), choose_rank);

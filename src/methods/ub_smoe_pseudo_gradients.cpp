@@ -191,8 +191,8 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
       step, [](const at::Tensor& theta) { return theta.detach(); }, -step.lr);
 }
 
-/// Adds factor * share * clip(rho Gt) to what `target` gives for every adapter tensor of every layer. The kernels do so
-/// expert by expert, in one pass, and skip experts that are not idle.
+/// Adds factor * share * clip(rho Gt) to target(theta) for every adapter tensor theta of the experts of every layer.
+/// Engine kernels processes one expert after the other in one pass, and skips experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
   const bool by_operators = step.engine == nn::Engine::kAten;
@@ -218,8 +218,8 @@ void PseudoGradients::inject(const StepView& step, const Target& target, double 
                         options_.pg_clip_mode != PgClipMode::kGlobalNorm);
 }
 
-/// Computes clip(rho Gt) per expert, per element or not at all (R14): the norm of the whole gradient is clipped when it
-/// is complete. An expert's norm is that of its Gt, which does not change within a round.
+/// Determines how rho Gt is clipped: per expert, per element, or not here (R14), because the norm of the whole gradient
+/// is clipped later. Norms of Gt do not change within a round and are computed once.
 Injection PseudoGradients::injection_of(const StepView& step, const std::string& layer,
                                         const ExpertTensors& tensors) const {
   const double rho = scale(step);
@@ -263,9 +263,9 @@ double PseudoGradients::rho(double reference, int64_t top_k) const {
   fail(kInternal, "rho_fn out of range");
 }
 
-/// What rho Gt is clipped to: pg_clip, or that many times the median norm of the layer's experts that a token of the
-/// step chose (R14): of their real gradients, or past AdamW of their own Gt, which is what the last round moved them
-/// by.
+/// Returns the norm to which rho Gt is clipped (R14): pg_clip, or pg_clip times the median norm of the layer's active
+/// experts. The norm of an active expert is that of its gradient for pg_apply = "adam_grad", otherwise that of its own
+/// Gt, by which the last round changed the expert.
 /// \return [1] float64
 at::Tensor PseudoGradients::clip_limit(const StepView& step, const std::string& layer,
                                        const ExpertTensors& tensors) const {

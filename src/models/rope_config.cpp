@@ -103,7 +103,8 @@ void read_llama3(const Settings& settings, nn::RopeSpec& rope) {
   rope.scaling = read;
 }
 
-/// Returns the factor of YaRN. Null stands for the ratio of the longest text to the longest text before scaling.
+/// Returns the factor of YaRN. Null means the ratio of the longest text after scaling to the longest text before
+/// scaling.
 double yarn_factor(const Settings& settings, int64_t trained_length) {
   const auto factor = settings.block.at("factor");
   if (!factor.json().is_null()) return settings.factor();

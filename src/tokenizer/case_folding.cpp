@@ -22,7 +22,7 @@ Folded fold(uint32_t code_point) {
   return count < 1 ? Folded{code_point} : Folded(folded.begin(), folded.begin() + count);
 }
 
-/// What is written for other characters, with these.
+/// Maps each case folding to the characters that have it, except a character that is its own folding.
 using Foldings = std::map<Folded, std::vector<uint32_t>>;
 
 const Foldings& foldings() {
@@ -39,7 +39,7 @@ const Foldings& foldings() {
 
 constexpr size_t kLongestFolding = 3;  // characters
 
-/// Returns the folding of each, or nothing if one of them has a folding of several characters.
+/// Returns the foldings of all codes, or nothing if one of them has a folding of several characters.
 Folded folded_one_by_one(std::span<const uint32_t> codes) {
   Folded all;
   for (const uint32_t code : codes) {

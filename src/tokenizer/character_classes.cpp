@@ -167,7 +167,7 @@ CodeSet read_property(std::string_view name, std::string_view prefix) {
   return ask_pcre2(std::string(prefix).append(name)) | CodeSet(std::move(added));
 }
 
-/// Returns a script or binary property. Each is read once.
+/// Returns a script or binary property, which is computed at the first call and cached.
 CodeSet property(std::string_view name, std::string_view prefix) {
   static std::mutex mutex;
   static std::map<std::string, CodeSet, std::less<>> read;

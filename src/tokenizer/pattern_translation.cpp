@@ -35,7 +35,8 @@ bool is_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-/// Any of the set in any case, as the several characters that some fold to as well.
+/// Returns a pattern for a member of `set` in any case. It also matches the sequences of characters to which some
+/// members fold.
 std::string in_any_case(const CodeSet& set) {
   const auto all = with_all_cases(set);
   auto out = bracket_expression(all);
@@ -48,7 +49,7 @@ std::string in_any_case(const CodeSet& set) {
   return concat("(?:", out, ")");
 }
 
-/// What the class of an escape is outside brackets. Words have more members there.
+/// Returns the class of an escape outside brackets, where \w has more members.
 CodeSet outside_brackets(const CodeSet& set) {
   const auto word = letter_class('w');
   if (set == word) return word_outside_brackets();
@@ -77,8 +78,8 @@ struct Capture {
 /// Rewrites one pattern, left to right.
 class Translator {
  public:
-  /// \param captures  whether groups are written as such; without back references they need not be
-  /// \param names_only  whether unnamed groups capture nothing, because the pattern has named ones
+  /// \param captures  true: groups are written as captures, which only back references need
+  /// \param names_only  true: unnamed groups capture nothing, because the pattern has named ones
   Translator(std::string_view pattern, bool captures, bool names_only)
       : in_(pattern), writes_captures_(captures), names_only_(names_only) {}
 
@@ -125,7 +126,7 @@ class Translator {
     }
   }
 
-  /// An atom and its quantifiers. A quantifier behind another repeats what that one made.
+  /// Translates an atom and its quantifiers. A second quantifier repeats the atom with the first one.
   void piece() {
     const size_t begin = out_.size(), first_capture = captures_.size();
     const bool repeatable = atom();
@@ -161,7 +162,7 @@ class Translator {
     return interval();
   }
 
-  /// Digits at the front of `text`, which are taken off.
+  /// Removes the digits at the front of `text` and returns their value.
   std::optional<int64_t> number(std::string_view& text) const {
     constexpr size_t kMostDigits = 5;
     int64_t value = 0;
@@ -173,7 +174,7 @@ class Translator {
     return value;
   }
 
-  /// {n}, {n,}, {n,m} and {,m}; any other brace is a character. A ? behind {n} is a quantifier of its own.
+  /// Reads {n}, {n,}, {n,m} or {,m}; any other brace is a character. A ? after {n} is a quantifier of its own.
   std::optional<Repeat> interval() {
     auto rest = in_.rest();
     if (!rest.starts_with("{")) return std::nullopt;
@@ -191,7 +192,7 @@ class Translator {
     return repeat;
   }
 
-  /// \returns whether a quantifier may follow
+  /// Translates an atom. Returns true if a quantifier may follow.
   bool atom() {
     const auto before = std::exchange(before_, in_.starts("(") ? before_ : std::vector<uint32_t>());
     if (in_.take("(")) return group();
@@ -299,7 +300,7 @@ class Translator {
     return option_group();
   }
 
-  /// What stands up to the next ), which is taken.
+  /// Translates the pattern up to the closing parenthesis, and consumes the parenthesis.
   bool enclosed(std::string_view opening) {
     const auto outer = options_;
     out_ += opening;
@@ -372,7 +373,8 @@ class Translator {
     return write(concat("\\g{", index + 1, "}"));
   }
 
-  /// (?i: ) and (?m-i: ); (?i) holds to the end of the group around it, further alternatives included.
+  /// Translates (?i: ) and (?m-i: ). The option of (?i) applies up to the end of the enclosing group, including later
+  /// alternatives.
   bool option_group() {
     const auto outer = options_;
     for (bool on = true; !in_.starts(")") && !in_.starts(":");) {
@@ -422,7 +424,7 @@ class Translator {
     return literals(before, in_.escaped_code_point());
   }
 
-  /// A word character on one side alone; \B: on both sides or neither.
+  /// Writes \b, a word character on exactly one side, or \B, a word character on both sides or on neither.
   bool word_boundary(std::string_view behind_word, std::string_view behind_other) {
     const auto word = bracket_expression(word_outside_brackets());
     return write(concat("(?:(?<=", word, behind_word, word, ")|(?<!", word, behind_other, word, "))"), false);
@@ -431,7 +433,7 @@ class Translator {
   PatternCursor in_;
   std::string out_;
   int depth_ = 0;
-  /// The last one or two literal characters, also across bounds of groups; empty after anything else.
+  /// The last one or two literal characters, also across parentheses; empty after any other construct.
   std::vector<uint32_t> before_;
   std::vector<Capture> captures_;
   bool writes_captures_, names_only_;

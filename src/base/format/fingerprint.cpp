@@ -27,7 +27,7 @@ constexpr int64_t kReadBytes = int64_t{1} << 20;  // the size of a second-level 
 constexpr int64_t kSettleNanoseconds = 2'000'000'000;
 constexpr size_t kDigestBytes = 32 * Sha256Streams::kStreams;
 
-/// The facts that are cached about a file, in a small file in the cache folder.
+/// The results that are cached for a file, in a small file in the cache folder.
 struct FileFacts {
   std::string path;
   int64_t device = 0, inode = 0, bytes = 0, modified_ns = 0, changed_ns = 0;

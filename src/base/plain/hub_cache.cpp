@@ -10,8 +10,8 @@
 namespace evenkeel {
 namespace {
 
-// Limits of each part of a name, as on the hub, and of a file in refs/.
-constexpr size_t kLongestRevision = 96, kLongestRef = 4096;  // of a file in refs/
+// Longest name of a revision, as on the hub, and largest file in refs/, in bytes.
+constexpr size_t kLongestRevision = 96, kLongestRef = 4096;
 
 struct HubName {
   std::string name, revision;
