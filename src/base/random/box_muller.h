@@ -1,7 +1,6 @@
 /// \file  Computes normal numbers from random words (Box and Muller 1958) in loops that compilers vectorise. This takes
 /// a fifth of the time of the C library's logarithm, sine and cosine. All sums and products are doubles in a fixed
-/// order. The compiler may fuse multiplications and additions on AVX2 and AVX-512, which changes the last bit of a
-/// double; after rounding to float, instruction sets very rarely differ.
+/// order, compiled without fused multiply-add, so every instruction set gives the same bits.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 /// \file  Provides counter-based random streams. A stream is identified by its purpose, so reordering clients, resuming
-/// a run or adding a thread does not change any draw. For the same (seed, purpose, keys), integers and uniform numbers
-/// are equal on every machine. normal(), gamma(), dirichlet() and fill_normal() may differ in the last bits where the C
-/// library or the instruction set differs.
+/// a run or adding a thread does not change any draw. For the same (seed, purpose, keys), integers, uniform numbers and
+/// those of fill_normal() are equal on every machine. Numbers of normal(), gamma() and dirichlet() may differ in the
+/// last bits between C libraries.
 /// Example:  RandomStream order(seed, "batches", round, client);  order.shuffle(rows);
 #pragma once
 

@@ -47,8 +47,8 @@ struct ExpertWorkspace {
   std::vector<T> row_weights;
 };
 
-/// Computes y = down(silu(gate(x)) * up(x)), without the routing weight. Gate and up are one grouped product with x, and
-/// their factors A are another.
+/// Computes y = down(silu(gate(x)) * up(x)), without the routing weight. Gate and up are one grouped product with x,
+/// and their factors A are another.
 /// \param x  [N, D]
 /// \param saved  g and u are written, and xa if there is an adapter
 /// \param y  [N, D]
