@@ -1,7 +1,8 @@
 """Compares every method's server step and gradient edits with the numpy reference of tests/parity/reference.
 
-Random rounds have 2 to 5 clients with unequal weights, K and (rank methods) ranks, on a dense and a stacked site
-without square shapes. Effective updates agree to 1e-10 in float64 and 1e-5 in float32.
+Random rounds have 2 to 5 clients with unequal weights and unequal K (experts per token); for methods with client ranks,
+these are unequal too. The adapted weights are one dense and one stacked (mixture-of-experts) matrix, neither of them
+square. Effective updates agree to 1e-10 in float64 and 1e-5 in float32.
 """
 import json
 import pathlib
