@@ -115,7 +115,7 @@ def test_stored_uploads_are_not_computed_again(undisturbed, tiny_model, tmp_path
 
 
 def some_uploads_replaced(out):
-    """Returns whether some of the last complete round's three uploads were deleted because the next round's arrived."""
+    """Returns True if some, not all, of the last complete round's three uploads were deleted and one of the next round arrived."""
     marker = out / "checkpoint/commit.json"
     done = json.loads(marker.read_text())["round"] if marker.exists() else 0
     left, arrived = (len(list(out.glob(f"checkpoint/uploads-{r}/*.json"))) for r in (done, done + 1))

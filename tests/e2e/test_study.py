@@ -42,7 +42,7 @@ def base(tiny_model, tmp_path_factory):
 
 @pytest.fixture
 def file(base, tmp_path):
-    """Returns a copy of methods.toml, with base.toml beside it, that a test may change."""
+    """Returns a copy of methods.toml that a test may change. base.toml is in the same folder."""
     shutil.copy(base / "base.toml", tmp_path)
     shutil.copy(base / "methods.toml", tmp_path)
     return tmp_path / "methods.toml"
