@@ -46,7 +46,7 @@ constexpr auto names(ComputeDtype) {
                     config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
                     config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
 }
-/// The engine that computes.
+/// Selects the implementation of the computation.
 enum class EngineChoice {
   kAuto,     ///< kKernels on a processor, kAten on a GPU
   kKernels,  ///< Engine::kKernels
@@ -192,7 +192,7 @@ struct DataSection : data::TokenizeOptions {
   void resolve(const config::Table& table) const;
   /// Returns which rows of a task to read. \param count  number of rows; 0: all
   data::RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
-  /// Returns how to tokenize rows for a model with that end-of-sequence id.
+  /// Returns how to tokenize rows for a model with the end-of-sequence token `eos_id`.
   data::TokenizeOptions tokenize_options(int64_t eos_id) const;
 
  private:
@@ -335,7 +335,7 @@ struct OutputSection {
   void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
 };
 
-/// `[report]`: what is written besides records and the page.
+/// `[report]`: outputs in addition to the records and the page.
 struct ReportSection {
   bool tensorboard = false;
   void visit(auto& field) {
