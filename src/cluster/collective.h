@@ -13,7 +13,7 @@
 namespace evenkeel::cluster {
 
 /// A key-value store that all ranks share, for small values. Every call may \throw kIo when the store cannot be
-/// reached.
+/// reached. Threads: one per object; further threads connect with objects of their own.
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;
