@@ -1,5 +1,5 @@
-/// \file  Makes the keys under which an evaluation without a run stores its answers. A key covers everything that the
-/// answers depend on.
+/// \file  Makes the keys under which an evaluation without a run stores its answers. Everything that the answers depend
+/// on changes the key.
 #pragma once
 
 #include <span>

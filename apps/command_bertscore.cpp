@@ -25,8 +25,8 @@ struct BertScoreFlags {
   bool idf = false, json = false, strict = false;
 };
 
-/// "reference" is one text, "references" a list of one or more; `evenkeel evaluate --predictions` calls the candidate
-/// "output".
+/// Reads a line. "reference" is one text, "references" a list of one or more texts. The candidate may also be named
+/// "output", as in the file of `evenkeel evaluate --predictions`.
 scoring::ComparedText text_of(const JsonView& line) {
   const auto output = line.find("output"), candidate = output ? output : line.find("candidate");
   const auto one = line.find("reference"), several = line.find("references");
@@ -36,10 +36,10 @@ scoring::ComparedText text_of(const JsonView& line) {
   return {candidate->string(), one ? std::vector{one->string()} : several->strings()};
 }
 
-/// Rows in order: texts, and why others cannot be compared.
+/// The rows in order: texts to compare, and the errors of rows that cannot be compared.
 struct ReadTexts {
   std::vector<scoring::ComparedText> texts{};
-  std::vector<std::string> faults{};  ///< of each row; empty: it is the next of the texts
+  std::vector<std::string> faults{};  ///< error of each row; empty: the row is the next one of `texts`
   RowFaults count{};
 };
 
@@ -82,7 +82,7 @@ void print_header(bool with_rescaled) {
   print("\n");
 }
 
-/// Means over the texts, and what they hide: blank candidates, and texts that lost their end.
+/// Counts the means over the texts, and the numbers of blank candidates and of truncated texts.
 class Summary {
  public:
   void add(const scoring::BertScore& score) {
@@ -125,7 +125,7 @@ scoring::BertScorer open_scorer(const BertScoreFlags& flags) {
   return scoring::BertScorer::load(flags.model, options);
 }
 
-/// The errors of rows from `index` on, up to one that is compared.
+/// Prints the errors of the rows from `index` on, up to the next row without one.
 void print_faults(const BertScoreFlags& flags, std::span<const std::string> faults, size_t& index) {
   for (; index < faults.size() && !faults[index].empty(); ++index) {
     if (flags.json)

@@ -30,7 +30,7 @@ struct DemoMethod {
 };
 constexpr std::array kDemoMethods{DemoMethod{"fedit", "FedIT"}, DemoMethod{"ub-smoe", "UB-SMoE"}};
 
-/// A folder that is removed at the end, however the command ends.
+/// A temporary folder. The destructor removes it.
 class RemovedFolder {
  public:
   RemovedFolder() {
@@ -90,7 +90,7 @@ constexpr std::string_view kQuickTitle =
     "Eight clients with 1/8 to all of the experts fine-tune the built-in model together: 800 rows, 4 rounds.\n"
     "Accuracy in percent, mean over five tasks, with K experts per token:\n\n";
 
-/// The lines of the table, each as soon as its run is done.
+/// Prints the line of a run in the table, after the first run also the title and the line before training.
 void print_quick_row(const DemoMethod& method, const report::RunRecords& run, bool first) {
   if (first) std::cout << kQuickTitle << demo_titles(run) << demo_row(demo_line("before training", run, 0));
   std::cout << demo_row(demo_line(method.title, run, run.last_evaluated())) << std::flush;

@@ -46,7 +46,7 @@ std::string fixed(double value, int decimals, int width = 0) {
   return text.data();
 }
 
-/// The instruction sets that matter to matrix products, of those the processor has.
+/// Returns the processor's instruction sets that matter to matrix products.
 std::string instruction_sets() {
   std::istringstream flags(machine::processor_field("flags") + " " + machine::processor_field("Features"));
   constexpr std::array<std::string_view, 16> kInteresting = {
@@ -69,7 +69,7 @@ void print_machine() {
             << std::flush;  // before what takes its time
 }
 
-/// What LibTorch finds to compute on beside the processor.
+/// Prints the GPU that LibTorch can use, if there is one.
 void print_gpu() {
   const auto device = find_device("auto", "--device");
   if (device.is_cpu()) {
@@ -109,12 +109,13 @@ void print_products() {
          "when a run is created, and keeps the table in its config\n";
 }
 
-/// Bytes of a training process beyond the frozen base.
+/// Memory of a training process in addition to the frozen base, in bytes.
 struct Needs {
   double adapters = 0, activations = 0;
 };
 
-/// Adapters: the server's state with as much beside it, and one client's copy with gradient and two moments, float32.
+/// Estimates the memory. Adapters: twice the server's state, and one client's copy with gradient and two moments, all
+/// in float32.
 Needs needs_of(const models::CausalLm& model, int64_t top_k) {
   const auto& spec = model.spec();
   const auto parameters = static_cast<double>(models::lora_parameters(model.all_sites(), kRank));
@@ -128,7 +129,7 @@ double element_count(const models::CausalLm& model) {
   return count;
 }
 
-/// K of the budgets 1/8 to 1; one row of a dense model.
+/// Returns the K of the budgets 1/8 to 1; for a dense model only 0.
 std::vector<int64_t> top_ks(const models::ModelSpec& spec) {
   if (spec.num_experts == 0) return {0};
   std::vector<int64_t> all;
@@ -177,13 +178,13 @@ void print_fit(const ShapedModel& shaped) {
                "(model.base_format), are mapped, their pages can be dropped under pressure\n";
 }
 
-/// What a run of a config would hold.
+/// Memory plans of a run.
 struct Foreseen {
   models::MemoryPlan host;
-  std::optional<models::MemoryPlan> device{};  ///< where it computes on a GPU
+  std::optional<models::MemoryPlan> device{};  ///< set if the run computes on a GPU
 };
 
-/// Without its weights being read.
+/// Estimates the memory of a run without reading the weights.
 Foreseen foreseen(const DoctorFlags& flags) {
   auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
   config.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
@@ -195,7 +196,7 @@ Foreseen foreseen(const DoctorFlags& flags) {
   return plans;
 }
 
-/// Of a GPU, as the plan of a run asks for it; nothing is free of one that is not there.
+/// Returns the memory of the GPU; without a GPU, nothing is free.
 machine::Memory gpu_memory() {
   const auto memory = device_memory(find_device("auto", "--device"));
   return {.physical = memory.total,
@@ -220,7 +221,7 @@ void print_plan(const std::string& what, const models::MemoryPlan& plan, const m
 
 bool is_study(const std::string& file) { return !file.empty() && config::Table::load(file).holds_table("study"); }
 
-/// What all runs of a study need. Some seconds of training are measured.
+/// Prints the needs of all runs of a study. Trains for some seconds to measure the speed.
 void print_study(const DoctorFlags& flags) {
   EK_CHECK(flags.model.empty() && flags.client_profile.empty(), kConfig, "--config ", flags.config,
            " is a study: it goes with neither --model nor --client-profile");
@@ -230,7 +231,8 @@ void print_study(const DoctorFlags& flags) {
   std::cout << study::forecast_text(command, task, study::foresee(command, task));
 }
 
-/// The run whose training is measured: that of --config, else the default one on the built-in tasks.
+/// Returns the config of the run whose training is measured: that of --config, otherwise the default on the built-in
+/// tasks.
 fed::ExperimentConfig measured_config(const DoctorFlags& flags) {
   auto config = flags.config.empty() ? fed::ExperimentConfig::read(config::Table::parse("", "defaults"))
                                      : fed::ExperimentConfig::load(flags.config, flags.settings);
@@ -242,7 +244,7 @@ fed::ExperimentConfig measured_config(const DoctorFlags& flags) {
   return config;
 }
 
-/// Before anything is measured.
+/// Checks the file of --client-profile before anything is measured.
 void check_profile_file(const DoctorFlags& flags) {
   const fs::path file = flags.client_profile;
   EK_CHECK(fed::is_profile_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--client-profile is ",

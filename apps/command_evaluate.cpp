@@ -43,7 +43,7 @@ struct EvaluateFlags {
   bool json = false, in_the_run_only = false, strict = false;
 };
 
-/// Rows of --data that could not be read, of all tasks.
+/// Counts the rows of --data that could not be read, over all tasks.
 struct LeftOut {
   int64_t rows = 0;
   std::string note{};
@@ -55,7 +55,7 @@ struct LeftOut {
   void finish() const { EK_CHECK(rows == 0, kData, note, "; --strict refuses them before anything is scored"); }
 };
 
-/// Shows scores as they come: JSON lines at once, or a table at the end; predictions into a file of their own.
+/// Prints scores, as JSON lines when they are computed or as a table at the end, and writes predictions to a file.
 class ScoreWriter {
  public:
   explicit ScoreWriter(const EvaluateFlags& flags)
@@ -86,7 +86,8 @@ class ScoreWriter {
   }
 
  private:
-  /// Not before there are answers: what is refused until then leaves the file as it was.
+  /// Opens the file. Called when there are answers, so that a command that is rejected earlier does not change the
+  /// file.
   void open_predictions() {
     if (file_.empty() || predictions_.is_open()) return;
     predictions_.open(file_);
@@ -140,7 +141,7 @@ void check_outputs(const EvaluateFlags& flags) {
   if (!flags.predictions.empty()) check_two_files("--predictions", flags.predictions, "--journal", flags.journal);
 }
 
-/// Checks that no file is written over one that is read.
+/// Checks that no output is one of the input files.
 void check_outputs_apart(const EvaluateFlags& flags, std::vector<fs::path> inputs) {
   for (const auto& file : {flags.chat_template.value_or(""), flags.bert_score.baseline})
     if (!file.empty()) inputs.emplace_back(file);
@@ -196,7 +197,7 @@ std::optional<data::PromptTemplate> form_of(const EvaluateFlags& flags) {
   return parse_enum<data::PromptTemplate>("--template", *flags.form);
 }
 
-/// The rows of --data as a set of one's own, to test with.
+/// Returns a set of user files whose test rows are those of --data.
 data::FilesConfig files_of(const EvaluateFlags& flags) {
   data::FilesConfig files;
   files.test = {expand_data_path(flags.data, "--data").string()};
@@ -208,7 +209,7 @@ data::FilesConfig files_of(const EvaluateFlags& flags) {
   return files;
 }
 
-/// Leads `from` to the rows of a task: to --data, or to $EVENKEEL_DATA when nothing says where a family's files are.
+/// Sets `path` to the folder of a task's rows: --data, or $EVENKEEL_DATA if no folder is given.
 void lead_to_rows(const EvaluateFlags& flags, const data::TaskInfo& task, fs::path& path) {
   if (!data::find_task_family(task.family).in_folder) return;
   if (!flags.data.empty() && !asks_for_files(flags.tasks)) path = flags.data;
@@ -237,7 +238,7 @@ struct LoadedTask {
   std::vector<std::string> files;  ///< that its rows are from
 };
 
-/// A task that is tokenised, and the key of its rows in a journal.
+/// A tokenised task, and the key of its rows in a journal.
 struct TokenizedTask {
   scoring::PreparedTask task;
   std::string key;
@@ -260,7 +261,7 @@ std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   return loaded;
 }
 
-/// What a budget means for a model: its share of the checkpoint's experts per token, or --top-k as it is.
+/// A budget and its number of experts per token: the budget's share of the checkpoint's number, or --top-k.
 struct BudgetExperts {
   double budget;
   int64_t top_k;
@@ -275,7 +276,7 @@ std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const models::
   return all;
 }
 
-/// The files that an evaluation without a run reads.
+/// Returns the files that an evaluation without a run reads.
 std::vector<fs::path> files_read(const EvaluateFlags& flags, std::span<const LoadedTask> tasks) {
   auto files = source_files(flags.model);
   for (const auto& task : tasks) files.insert(files.end(), task.files.begin(), task.files.end());
@@ -284,7 +285,7 @@ std::vector<fs::path> files_read(const EvaluateFlags& flags, std::span<const Loa
   return files;
 }
 
-/// Of the model's folder or of the flags.
+/// Loads the tokenizer of the model's folder, with the chat template of the flags if one is given.
 tokenizer::Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& folder, const models::ModelSpec& spec) {
   auto tokenizer = tokenizer::Tokenizer::of_model(folder);
   tokenizer.check_fits(spec.vocab_size, folder);
@@ -347,7 +348,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
   }
 }
 
-/// The same for a run, whose own folder stays where nothing else is said.
+/// Sets the folder of a run's rows: --data, otherwise the run's own folder, otherwise $EVENKEEL_DATA.
 void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
   fs::path path = config.data.path;
   for (const auto& name : data::expand_tasks(config.evaluate.tasks, config.data.rows())) {
@@ -358,7 +359,7 @@ void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
   }
 }
 
-/// Those rows of --data that a run's evaluation will leave out.
+/// Counts the rows of --data that a run's evaluation will skip.
 void count_left_out(const EvaluateFlags& flags, const fed::ExperimentConfig& config, LeftOut& left_out) {
   if (!asks_for_files(flags.tasks) || flags.data.empty()) return;
   for (const auto& name : data::expand_tasks(flags.tasks, config.data.rows()))
@@ -418,7 +419,7 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
   events::write("done", {{"exit_code", 0}});
 }
 
-/// Where rows are, and what rows of one's own are.
+/// Adds the flags that locate and describe rows.
 void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
   command.add_option(
       "--data", flags.data,

@@ -30,7 +30,7 @@ struct ExportFlags {
   bool check = false, no_pad = false;
 };
 
-/// An adapter and what it belongs to.
+/// An adapter, and the shape and options of its model.
 struct Trained {
   lora::AdapterState adapters;
   std::unique_ptr<models::CausalLm> shape;  ///< of the base model, without weights
@@ -47,7 +47,7 @@ Trained read_adapter(const ExportFlags& flags) {
   return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .info = info, .router = {}};
 }
 
-/// Of a run's last committed round.
+/// Reads the adapter of a run's last committed round.
 Trained read_run(const ExportFlags& flags) {
   const fs::path folder = flags.run;
   const auto config = fed::run_config(folder);
@@ -76,7 +76,7 @@ at::Tensor merged_weight(const at::Tensor& base, const lora::LoraFactors& factor
   return sum.add_(base).to(type);
 }
 
-/// Whether gate weights sum to one is what the family's own key says in a config.json.
+/// Returns the config.json of a merged checkpoint. The key of the family states whether gate weights sum to one.
 std::string merged_config(const models::CausalLm& model, const nn::RouterOptions& router) {
   auto config = OrderedJson::parse(model.config_json());
   const auto& gates = model.spec().gates;
@@ -89,7 +89,7 @@ std::string merged_config(const models::CausalLm& model, const nn::RouterOptions
   return config.dump(2) + "\n";
 }
 
-/// What transformers writes of where a tokenizer came from: a folder of whoever saved it, as a rule.
+/// Removes the keys in which transformers stores where a tokenizer came from, usually a local folder.
 std::string without_paths(const std::string& tokenizer_config, const std::string& place) {
   auto config = parse_json<OrderedJson>(tokenizer_config, place);
   if (!config.is_object()) return tokenizer_config;
@@ -137,7 +137,7 @@ void save(const fs::path& out, report::ExportFormat format, const ExportFlags& f
   save_adapter(out, trained.adapters, trained.shape->all_sites(), trained.info);
 }
 
-/// The run's own chat template, where it has one: what answers by the adapter has to ask as it was trained.
+/// Writes the run's own chat template, if it has one, so that programs prompt the adapter as in training.
 void write_chat_template(const fs::path& out, const ExportFlags& flags) {
   if (flags.run.empty()) return;
   if (const auto own = fed::run_config(flags.run).data.chat_template; !own.empty())
@@ -150,8 +150,7 @@ std::vector<std::string> targets_of(const lora::AdapterState& adapters) {
   return {names.begin(), names.end()};
 }
 
-/// An adapter outlives the records of its run: where those are damaged, it goes without a card. One that has no run
-/// has none either.
+/// Writes the model card. Without a run, or if the run's records are damaged, the export has no card.
 void write_card(const fs::path& out, report::ExportFormat format, const ExportFlags& flags, const Trained& trained,
                 const report::ServingFacts& facts) {
   if (flags.run.empty()) return;
@@ -168,7 +167,7 @@ void write_card(const fs::path& out, report::ExportFormat format, const ExportFl
   }
 }
 
-/// What is not exact where, and what has to be set there, so that nobody finds out by himself.
+/// Prints which programs do not serve the export exactly, and which settings programs need.
 void tell_of_losses(report::ExportFormat format, const report::ServingFacts& facts) {
   for (const auto& served : report::serving(format, facts))
     if (!served.lost.empty())
@@ -182,8 +181,8 @@ void print_serving(report::ExportFormat format, const report::ServingFacts& fact
   for (const auto& served : report::serving(format, facts)) std::cout << "  " << report::serving_line(served) << '\n';
 }
 
-/// What is exported, in the form that its format has room for: PEFT's, one rank and, unless it is not wanted, whole
-/// layers.
+/// Reads the adapter and converts it for the format. PEFT's formats need one rank for all sites and, unless a flag says
+/// otherwise, adapters on all projections of a layer.
 Trained read_for(report::ExportFormat format, const ExportFlags& flags) {
   auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags);
   if (format != report::ExportFormat::kPeft && format != report::ExportFormat::kPeftFused) return trained;
@@ -198,7 +197,7 @@ report::ServingFacts facts_of(const Trained& trained) {
   return report::serving_facts(*trained.shape, trained.adapters, trained.router);
 }
 
-/// Every format, as it would be written.
+/// Prints for every format how programs would serve it.
 void check_formats(const ExportFlags& flags, std::span<const report::ExportFormat> formats) {
   for (const auto format : formats) print_serving(format, facts_of(read_for(format, flags)));
 }

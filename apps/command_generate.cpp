@@ -31,14 +31,14 @@ struct GenerateFlags {
   bool json = false, strict = false;
 };
 
-/// A prompt as text and as ids, or why it is none.
+/// A prompt as text and as ids, or the error for which it cannot be answered.
 struct ReadPrompt {
   std::string text{};
   scoring::TokenIds ids{};
   std::string fault{};
 };
 
-/// A question and its place for an answer, which `system` comes before.
+/// Returns a conversation: `system` if it is not empty, the question, and an empty answer.
 data::Row question(const std::string& system, const std::string& prompt) {
   data::Row row;
   if (!system.empty()) row.turns.push_back({"system", system});
@@ -47,7 +47,7 @@ data::Row question(const std::string& system, const std::string& prompt) {
   return row;
 }
 
-/// Tokens are drawn when any of these is said.
+/// Returns the options of sampling, or nothing if none of its flags is given.
 std::optional<scoring::Sampling> sampling_of(const GenerateFlags& flags) {
   const bool draws = flags.temperature || flags.top_p || flags.top_k_tokens;
   EK_CHECK(draws || !flags.seed, kConfig, "--seed goes with --temperature, --top-p or --top-k-tokens");
@@ -63,7 +63,7 @@ std::optional<scoring::Sampling> sampling_of(const GenerateFlags& flags) {
   return sampling;
 }
 
-/// A text goes on; a question is answered.
+/// Prints the text: after its prompt for a plain prompt, alone for a question.
 void print_text(data::PromptTemplate form, const std::string& prompt, const std::string& text) {
   std::cout << (form == data::PromptTemplate::kPlain ? prompt : "") << text << '\n';
 }
@@ -72,7 +72,7 @@ void print_json(const scoring::TokenIds& prompt, const scoring::TokenIds& ids, c
   std::cout << OrderedJson{{"prompt_ids", prompt}, {"ids", ids}, {"text", text}}.dump() << '\n';
 }
 
-/// The caches of all prompts and beams, and the pass that fills them.
+/// Estimates the memory of the caches of all prompts and beams, and of the pass that fills them.
 models::MemoryPlan plan_of(const models::ModelSpec& spec, std::span<const scoring::TokenIds> prompts,
                            const scoring::GenerationOptions& options) {
   int64_t longest = 0;
@@ -95,7 +95,8 @@ void print_fault(const std::string& fault, bool json) {
             << '\n';
 }
 
-/// Those of --prompt, then those of --input, where one that cannot be answered stops no other.
+/// Reads the prompts of --prompt, then those of --input. A prompt of --input that cannot be answered does not stop the
+/// others.
 std::vector<ReadPrompt> read_prompts(const GenerateFlags& flags, const models::ModelSpec& spec,
                                      const data::Prompts& prompts, RowFaults& faults) {
   std::vector<ReadPrompt> all;

@@ -1,4 +1,4 @@
-// `evenkeel keygen`: who a node is.
+// `evenkeel keygen`: creates the key that identifies a node.
 #include <iostream>
 
 #include "apps/commands.h"

@@ -66,7 +66,7 @@ std::vector<Line> task_lines(const std::string& /*section*/) {
   return lines;
 }
 
-/// The first line of a TOML file, when it is a comment.
+/// Returns the first line of a TOML file if it is a comment.
 std::string description(const fs::path& file) {
   const std::string text = read_file(file);
   if (!text.starts_with("#")) return {};
@@ -74,7 +74,7 @@ std::string description(const fs::path& file) {
   return start == std::string::npos ? std::string() : text.substr(start, text.find('\n', start) - start);
 }
 
-/// Paths that work from where the program was called: short ones in the folder that holds the configs.
+/// Lists the shipped configs by paths that are valid in the working folder.
 std::vector<Line> config_lines(const std::string& /*section*/) {
   const auto root = shipped_folder();
   std::error_code unknown;  // then it is no such folder
@@ -97,7 +97,7 @@ std::vector<Line> key_lines(const std::string& section) {
   return lines;
 }
 
-/// The runs that fill a table of the paper, and how many of them are done in runs/.
+/// The number of runs that fill a table of the paper, and how many of them are done in runs/.
 struct TableRuns {
   int64_t all = 0, done = 0;
 };

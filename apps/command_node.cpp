@@ -1,4 +1,4 @@
-// `evenkeel node`: one client of a federation, on its own machine.
+// `evenkeel node`: runs one client of a federation on its own machine.
 #include <array>
 #include <fstream>
 #include <iostream>
@@ -64,8 +64,8 @@ void check_model(const std::string& path) try {
   throw error.with_context("--model");
 }
 
-/// The folders for what the node stores between rounds and for final adapters. By default they are next to its key or
-/// its socket.
+/// The folders of the node's state between rounds and of final adapters. By default they are next to its key or its
+/// socket.
 struct KeptFolders {
   std::string memory, adapters;
   explicit KeptFolders(const NodeFlags& flags) {

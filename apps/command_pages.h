@@ -17,7 +17,7 @@ struct FlagPage {
   bool repeated = false;  ///< takes several values
 };
 
-/// A command, or the program itself with the flags that stand before a command.
+/// A command, or the program itself with the flags that are given before a command.
 struct CommandPage {
   std::string name, summary;
   std::string text;  ///< examples and details; paragraphs are separated by empty lines
@@ -29,7 +29,7 @@ CommandPage program_page(const CLI::App& program);
 /// Describes each command, in the order of --help.
 std::vector<CommandPage> command_pages(const CLI::App& program);
 
-/// Returns a manual page of section 1 as roff. \param version  of the program
+/// Returns a manual page of section 1 as roff. \param version  version of the program
 std::string manual_page(const CLI::App& program, const std::string& version);
 
 /// Returns the names of the shells that completion_script() knows.

@@ -20,7 +20,7 @@ struct PgAlignmentFlags {
 
 std::string number_text(const std::optional<double>& number) { return number ? report::fixed(*number, 4) : "-"; }
 
-/// A number of the shuffled cosine; nothing where it has none.
+/// Returns a member of the shuffled cosine, or nothing if there is no shuffled cosine.
 std::optional<double> shuffled(const train::GradientAlignment& one, double train::ShuffledCosine::*member) {
   return one.shuffled ? std::optional(*one.shuffled.*member) : std::nullopt;
 }

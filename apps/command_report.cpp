@@ -41,7 +41,7 @@ bool has(const report::RunRecords& run, const study::Measure& measure) {
          std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
 }
 
-/// The first measure that all runs have, the default endpoint before others.
+/// Returns the first measure that all runs have, in the order of measures(), or the first of all if there is none.
 std::string default_endpoint(std::span<const report::RunRecords> runs) {
   const auto all = study::measures();
   const auto found = std::find_if(all.begin(), all.end(), [&](const study::Measure& measure) {
@@ -50,9 +50,9 @@ std::string default_endpoint(std::span<const report::RunRecords> runs) {
   return std::string((found == all.end() ? all.front() : *found).name);
 }
 
-/// What a report is made of: run folders, or the runs of a study.
+/// The content of a report: run folders, or the runs of a study.
 struct Reported {
-  std::vector<report::RunRecords> runs;  ///< none of them missing
+  std::vector<report::RunRecords> runs;  ///< the runs that are not missing
   study::StudyRuns arms;
   bool is_study = false;
 };
@@ -101,7 +101,7 @@ void check_flags(const ReportFlags& flags) {
   if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
 }
 
-/// The files that the report of a folder is made of.
+/// Returns the files that the report of a folder reads.
 std::vector<fs::path> files_reported(const fs::path& folder) {
   if (!study::holds_study(folder)) return fed::files_of_run(folder);
   std::vector<fs::path> files;
@@ -111,7 +111,7 @@ std::vector<fs::path> files_reported(const fs::path& folder) {
   return files;
 }
 
-/// Checks where the page goes: into no file of a run or a study.
+/// Checks that the page does not replace a file of a run or a study.
 void check_page(const ReportFlags& flags) {
   if (flags.html.empty()) return;
   check_replaced_file("--html", flags.html);
@@ -120,7 +120,7 @@ void check_page(const ReportFlags& flags) {
 
 constexpr std::string_view kPaperTable = "paper:";
 
-/// A table of the paper beside the studies in the folders.
+/// Prints a table of the paper next to the results of the studies in the folders.
 void run_paper_table(const ReportFlags& flags) {
   const auto table = study::find_paper_table(std::string_view(flags.table).substr(kPaperTable.size()));
   std::vector<study::StudyRuns> studies;

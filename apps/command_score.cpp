@@ -54,7 +54,7 @@ class InputReader {
     return completed(prompt->string(), completion->string());
   }
 
-  /// Tokenised together; a token that holds the border belongs to the completion.
+  /// Tokenises prompt and completion together. A token that spans the border belongs to the completion.
   ScoredText completed(const std::string& prompt, const std::string& completion) const {
     const auto before = source_.tokenizer().encode(prompt);
     auto ids = source_.tokenizer().encode(prompt + completion);
@@ -63,14 +63,15 @@ class InputReader {
     return behind_prefix(source_.tokenizer().encode(prompt + completion, /*add_special_tokens=*/false));
   }
 
-  /// A first token has no log-probability, so one that nothing stands in front of goes behind the prefix token, unless
-  /// it is that token itself: lm-evaluation-harness' rule for empty contexts.
+  /// Puts the prefix token in front, because the first token of a text has no log-probability. A text that begins with
+  /// the prefix token is unchanged. This is lm-evaluation-harness' rule for empty contexts.
   ScoredText behind_prefix(scoring::TokenIds ids) const {
     if (!ids.empty() && ids.front() != prefix()) ids.insert(ids.begin(), prefix());
     return {std::move(ids), 1};
   }
 
-  /// bos_token of the tokenizer, else its eos_token, else what training writes behind a text.
+  /// Returns the prefix token: bos_token of the tokenizer, otherwise its eos_token, otherwise the token that ends a
+  /// text in training.
   int64_t prefix() const {
     if (prefix_) return *prefix_;
     const auto named = source_.tokenizer().named_tokens();
@@ -99,7 +100,7 @@ class InputReader {
   mutable std::optional<int64_t> prefix_;
 };
 
-/// What is said of the completion alone. REQUIRES something stands in front of it.
+/// Adds the figures of the completion alone. REQUIRES at least one token before the completion.
 void add_completion(const scoring::TextScore& score, size_t begin, OrderedJson& line) {
   double logprob = 0;
   bool greedy = true;
@@ -132,7 +133,7 @@ void print_fault(size_t index, const std::string& fault, bool json) {
     print("%6zu error: %s\n", index, fault.c_str());
 }
 
-/// The logits are written at the end: that they cannot be is said before the work.
+/// Checks the output file before scoring, because the logits are written at the end.
 void check_output(const ScoreFlags& flags) {
   if (flags.logits.empty()) return;
   check_replaced_file("--logits", flags.logits);
@@ -141,7 +142,7 @@ void check_output(const ScoreFlags& flags) {
   check_apart("--logits", flags.logits, inputs);
 }
 
-/// Scores texts as they are handed over, and shows each in its place, those too that cannot be scored.
+/// Scores texts in order and prints a line for each, also for those that cannot be scored.
 class Scorer {
  public:
   Scorer(const Source& source, const ScoreFlags& flags) : source_(source), flags_(flags) {}
@@ -181,8 +182,8 @@ class Scorer {
   TensorMap logits_;
 };
 
-/// Lines of a file go through the model together; one from standard input is answered before the next is read. With
-/// --strict all are read first.
+/// Scores the lines of a file in batches. A line of standard input is answered before the next one is read. With
+/// --strict all lines are read first.
 void run_score(const ScoreFlags& flags) {
   check_source(flags.source);
   check_output(flags);

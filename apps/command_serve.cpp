@@ -1,4 +1,4 @@
-// `evenkeel serve`: the server of a federation whose clients are nodes.
+// `evenkeel serve`: runs the server of a federation whose clients are nodes.
 #include <iostream>
 #include <mutex>
 
@@ -29,7 +29,7 @@ struct ServeFlags {
   bool open = false, insecure = false, resume = false, no_evaluation = false;
 };
 
-/// The last status, for whoever asks: the run's thread writes, the server's threads read.
+/// Holds the latest status. Threads: the run's thread writes, the server's threads read.
 class StatusPage {
  public:
   void set(const flower::FleetStatus& status) {
@@ -73,7 +73,7 @@ std::string folder_of(const ServeFlags& flags) {
              : flags.out;
 }
 
-/// The flags of its network, as they were given.
+/// Returns the given flags of the network.
 std::vector<std::string> network_words(const ServeFlags& flags) {
   std::vector<std::string> words;
   if (!flags.grid.empty()) return {"--grid", flags.grid};
@@ -90,7 +90,7 @@ std::vector<std::string> network_words(const ServeFlags& flags) {
   return words;
 }
 
-/// The command that goes on with what this one began, or begins it again where it left no run.
+/// Returns the command that resumes the run, or starts it again if none has begun.
 std::string next_serve_command(const ServeFlags& flags) {
   const bool began = fed::RunFolder::holds_run(folder_of(flags));
   std::vector<std::string> words{"serve", flags.config, "--out", folder_of(flags)};
@@ -103,7 +103,7 @@ std::string next_serve_command(const ServeFlags& flags) {
   return command_line(words);
 }
 
-/// What an interrupted run, or one without room, says of the way on.
+/// Serves the run. If it is interrupted or the disk is full, the next command is added to the message.
 flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& options,
                          const std::function<std::unique_ptr<flower::Grid>(const fs::path& folder)>& listen) {
   try {

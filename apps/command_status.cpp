@@ -1,4 +1,4 @@
-// `evenkeel status`: how a run is doing, from its folder; or a federation, from its server.
+// `evenkeel status`: prints the progress of a run from its folder, or of a federation from its server.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -19,7 +19,7 @@ struct StatusFlags {
   ServerAddress server;
 };
 
-/// A server's folder is there before the run is: it waits for its clients first.
+/// Prints the status of a folder. The folder of a server exists before its run, while the server waits for clients.
 void show_run(const fs::path& folder) {
   if (study::holds_study(folder)) {
     std::cout << study::study_status(folder) << std::flush;

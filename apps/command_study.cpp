@@ -1,4 +1,4 @@
-// `evenkeel study`: every arm with every seed, as one command that can be stopped and resumed.
+// `evenkeel study`: executes every arm with every seed. The command can be stopped and resumed.
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -36,14 +36,14 @@ study::StudyCommand study_command_of(const StudyFlags& flags) {
           .resume = flags.resume};
 }
 
-/// The kind of an error that a run has left as a line: "[numeric] ..."; kIo where it left none.
+/// Returns the kind of error in the error line of a run, "[numeric] ..."; kIo if there is no line.
 ErrorKind kind_of_line(const std::string& line) {
   for (const auto kind : {kConfig, kData, kCheckpoint, kShape, kNumeric, kIo, kInternal})
     if (line.starts_with(concat('[', to_string(kind), ']'))) return kind == kInternal ? kIo : kind;
   return kIo;
 }
 
-/// Prints what became of the study. \throws the first failed run of `mine`, with the number of all
+/// Prints the state of the study. \throws the error of the first failed run of `mine`, with the number of failed runs
 void conclude_study(const study::StudyState& state, const std::vector<size_t>& mine, const std::string& again) {
   const auto done = state.count(study::RunState::kDone), failed = state.count(study::RunState::kFailed);
   std::cout << "study " << state.name << ": " << done << " of " << state.runs.size() << " runs done, " << failed

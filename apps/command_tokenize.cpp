@@ -31,7 +31,7 @@ struct TokenizeFlags {
   int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
 };
 
-/// Of a model's folder, or the file itself.
+/// Loads the tokenizer of a model's folder, or the file itself.
 tokenizer::Tokenizer tokenizer_at(const std::filesystem::path& model) {
   return is_folder(model) ? tokenizer::Tokenizer::of_model(model) : tokenizer::Tokenizer::load(model);
 }
@@ -63,7 +63,7 @@ std::string to_line(const std::vector<int64_t>& ids) {
   return out + "]";
 }
 
-/// Positions of the ids that training on the conversation predicts.
+/// Returns the positions of the ids that training on the conversation predicts.
 std::vector<int64_t> targets_of(const data::Row& row, const tokenizer::Tokenizer& tokenizer) {
   const auto rows =
       data::tokenize_rows(std::array{row}, tokenizer, {.form = data::PromptTemplate::kChat, .cutoff = limits::kTokens});
@@ -74,7 +74,7 @@ std::vector<int64_t> targets_of(const data::Row& row, const tokenizer::Tokenizer
   return positions;
 }
 
-/// {"messages": [{"role", "content"}], "add_generation_prompt": false}, and what else a row gives its template.
+/// Reads {"messages": [{"role", "content"}], "add_generation_prompt": false} and other keys for the template.
 data::Row conversation_of(const data::SourceRow& source) {
   data::Row row;
   row.turns = data::read_turns(source, source.view().has("conversations") ? "conversations" : "messages",
@@ -83,8 +83,8 @@ data::Row conversation_of(const data::SourceRow& source) {
   return row;
 }
 
-/// A conversation that ends with an answer shows what training makes of it: which ids are targets, or why it is
-/// refused.
+/// Formats the result for a conversation. If it ends with an answer, the result has the ids that are targets in
+/// training, or the error for which training rejects it.
 std::string conversation_line(const tokenizer::Tokenizer& tokenizer, const std::string& line) {
   const auto json = json_of(line);
   const data::SourceRow source(JsonView(json, "the line"), [&] { return parse_json<OrderedJson>(line, "the line"); });
@@ -114,7 +114,7 @@ std::ifstream opened(const std::string& name) {
   return file;
 }
 
-/// Calls `use(line)` for each line; an error is told with the name and the number of its line.
+/// Calls `use(line)` for each line. Errors name the file and the line.
 template <typename Use>
 void for_each_line(const std::string& name, Use&& use) {
   std::ifstream file;
@@ -131,8 +131,8 @@ void for_each_line(const std::string& name, Use&& use) {
   }
 }
 
-/// Line by line, so that memory holds the longest line only. Lines end at \n alone: a text may hold any other control
-/// character.
+/// Tokenises line by line, so that only one line is in memory. Lines end at \n only: a text may contain any other
+/// control character.
 void run_tokenize(const TokenizeFlags& flags) {
   auto tokenizer = tokenizer_at(models::resolve_model_path(flags.model));
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
@@ -140,7 +140,7 @@ void run_tokenize(const TokenizeFlags& flags) {
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
 }
 
-/// The whole input is one text, its newlines included; with --jsonl each line is one.
+/// Reads the training texts: the whole input as one text, or with --jsonl one text per line.
 std::vector<std::string> training_texts(const TokenizeFlags& flags) {
   std::vector<std::string> texts;
   if (flags.jsonl)

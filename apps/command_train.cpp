@@ -51,7 +51,7 @@ fed::Run open_run(const TrainFlags& flags, const fed::RunHooks& hooks = {}) {
                       : fed::begin_run(request_of(flags), hooks);
 }
 
-/// Which rank this is. With --ranks it is one of processes that begin here.
+/// Returns the rank of this process. With --ranks it starts the ranks as child processes.
 cluster::Launch launched(const TrainFlags& flags, const cluster::ClusterOptions& options) {
   auto launch = cluster::find_launch(options);
   EK_CHECK(flags.ranks <= 1 || launch.size == 1, kConfig, "--ranks is ", flags.ranks, ", but ", launch.launcher,
@@ -65,12 +65,13 @@ std::string folder_of(const TrainFlags& flags) {
   return flags.out.empty() ? request_of(flags).config().folder().string() : flags.out;
 }
 
-/// Whether a resumed run has to be told it again (fed/run/training_run.h).
+/// Returns true for a setting that holds for one process only, so that a resume command must repeat it
+/// (fed/run/training_run.h).
 bool is_arithmetic(const std::string& setting) {
   return setting.starts_with("model.compute_dtype=") || setting.starts_with("model.products.");
 }
 
-/// The command that goes on with what this one began, or begins it again where it left no run.
+/// Returns the command that resumes the run, or starts it again if none has begun.
 std::string next_command(const TrainFlags& flags) {
   const bool began = fed::RunFolder::holds_run(folder_of(flags));
   std::vector<std::string> words{"train", flags.config};

@@ -1,5 +1,6 @@
-/// \file  The sub-commands. Each function adds a command to the program with its flags, an example and a callback. The
-/// callback does the work and throws evenkeel::Error; run_program() turns an error into one line and an exit code.
+/// \file  Declares the sub-commands. Each function adds a command to the program with its flags, an example and a
+/// callback. The callback does the work and throws evenkeel::Error; run_program() turns an error into one line and an
+/// exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -8,18 +8,19 @@ namespace evenkeel::apps {
 
 /// One key of a config file.
 struct ConfigKey {
-  /// With its tables, as in "train.lr"; "[]" stands behind a list of tables, "<name>" for a name that the file chooses.
+  /// The key with its tables, as in "train.rounds". "[]" follows a list of tables; "<name>" is a name that the file
+  /// chooses.
   std::string key;
   std::string type;     ///< integer, number, boolean, text or list
   std::string value;    ///< the default as TOML; empty: the key has none
-  std::string allowed;  ///< as the error about another value names it; empty: the type alone bounds it
+  std::string allowed;  ///< allowed values, as an error message names them; empty: all values of the type
   std::string help;
 };
 
 /// Returns the keys of all sections and methods, in the order in which `--print-config` writes them.
 std::vector<ConfigKey> config_keys();
 
-/// Returns those of a section, as in "train" or "train.schedule", or of a method, as in "ub-smoe".
+/// Returns the keys of a section, as in "train" or "train.schedule", or of a method, as in "ub-smoe".
 /// \throws kConfig naming the sections and methods when there is none of that name
 std::vector<ConfigKey> config_keys(const std::string& section);
 

@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t kTitleWidth = 26;
 
-/// Scores of the run as it stands, without those of exported adapters.
+/// Returns the scores of the run itself, without those of exported adapters.
 std::vector<scoring::TaskScore> own_scores(const report::RunRecords& run, int64_t round) {
   auto scores = run.scores(round);
   std::erase_if(scores, [](const scoring::TaskScore& score) { return score.served_by != scoring::ServedBy::kRun; });
   return scores;
 }
 
-/// Mean over the tasks of a budget, times 100.
+/// Returns the mean over the tasks of a budget, times 100.
 double percent(std::span<const scoring::TaskScore> scores, double budget, double scoring::TaskScore::*member) {
   double sum = 0;
   int64_t count = 0;
@@ -46,10 +46,10 @@ std::string padded(std::string title) {
   return title;
 }
 
-/// As the table shows it.
+/// Rounds to tenths, as the table does.
 double in_tenths(double value) { return std::round(10 * value) / 10; }
 
-/// Variance of one task's accuracy over draws of its questions.
+/// Returns the variance of one task's accuracy over draws of its questions.
 double variance(const scoring::TaskScore& score) {
   return score.rows == 0 ? 0 : score.accuracy * (1 - score.accuracy) / static_cast<double>(score.rows);
 }

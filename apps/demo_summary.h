@@ -1,4 +1,4 @@
-/// \file  Summarises what the demo's two runs show: one line of accuracies per run, and a sentence.
+/// \file  Summarises the demo's two runs: one line of accuracies per run, and a sentence.
 #pragma once
 
 #include <span>
@@ -16,13 +16,14 @@ struct DemoLine {
   double mean = 0;  ///< over the budgets
 };
 
-/// Scores of a model that takes `round` rounds of training; 0: before the first.
+/// Returns the scores of the run after `round` rounds; 0: before the first.
 DemoLine demo_line(const std::string& title, const report::RunRecords& run, int64_t round);
-/// Scores of always giving the most frequent answer.
+/// Returns the accuracy of always giving the most frequent answer.
 DemoLine majority_line(const report::RunRecords& run);
 
 /// Returns half of the width of a 95 % interval, in percentage points, for the difference of two accuracies that are
-/// means over the tasks of `run`. The questions are taken as independent draws, and the budgets as one.
+/// means over the tasks of `run`. It assumes that questions are drawn independently, and that the budgets of a run have
+/// the same questions and add no information.
 double chance_difference(const report::RunRecords& run);
 
 /// Formats a line of the demo's table; the first column has 26 characters.
@@ -30,7 +31,7 @@ std::string demo_row(const DemoLine& line);
 /// Formats the titles of the columns: the experts per token of each budget.
 std::string demo_titles(const report::RunRecords& run);
 
-/// Says in one sentence whether two methods differ by more than chance over questions explains.
+/// Returns one sentence: whether two methods differ by more than chance_difference().
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
                           const report::RunRecords& run);
 

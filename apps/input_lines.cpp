@@ -8,7 +8,7 @@
 namespace evenkeel::apps {
 namespace {
 
-/// What is done with a line, and with one that is bad.
+/// The callbacks for a valid line and for an invalid one.
 struct LineUse {
   const std::function<void(const JsonView&)>& use;
   const std::function<void(const Error&)>& on_fault;

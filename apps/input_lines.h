@@ -25,7 +25,7 @@ class RowFaults {
   /// Counts a valid row.
   void good() { ++rows_; }
   /// Throws if there were faulty rows. Call it at the end of the command.
-  /// \param undone  the operation that faulty rows did not get, "scored" or "compared"
+  /// \param undone  the operation that was skipped for faulty rows, "scored" or "compared"
   /// \throws kData when there are faulty rows, with their number and the first message
   void finish(std::string_view undone) const;
 

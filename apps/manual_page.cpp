@@ -6,7 +6,7 @@
 namespace evenkeel::apps {
 namespace {
 
-/// Text of roff: no character of it is a request or an escape.
+/// Escapes a text for roff.
 std::string roff(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -36,7 +36,7 @@ std::string without_indent(std::string_view line) {
   return std::string(first == line.npos ? "" : line.substr(first));
 }
 
-/// Paragraphs, whose lines stay lines: examples and lists are among them.
+/// Formats paragraphs and keeps their line breaks, because they contain examples and lists.
 std::string roff_paragraphs(std::string_view text) {
   std::string page = ".PP\n";
   for (const auto line : split_lines(text)) page += line.empty() ? ".PP\n" : roff(without_indent(line)) + "\n.br\n";

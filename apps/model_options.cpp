@@ -39,7 +39,7 @@ std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
                                                                       }});
 }
 
-/// \param device  as --device has it; empty: the processor
+/// Returns how to load the weights. \param device  as after --device; empty: the processor
 models::BaseStorage storage_of(models::BaseDtype dtype, const std::string& device) {
   models::BaseStorage storage(dtype);
   storage.device = find_device(device.empty() ? "cpu" : device, "--device");
@@ -48,7 +48,7 @@ models::BaseStorage storage_of(models::BaseDtype dtype, const std::string& devic
   return storage;
 }
 
-/// As a run's compute_dtype = "auto" (fed/config/experiment_config.h).
+/// Chooses the arithmetic like a run with compute_dtype = "auto" (fed/config/experiment_config.h).
 nn::Compute compute_of(const models::BaseStorage& storage) {
   const bool wide = storage.dtype == models::BaseDtype::kFloat32 || storage.dtype == models::BaseDtype::kFloat64;
   const bool rounds = storage.engine == nn::Engine::kAten && !wide;

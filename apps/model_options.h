@@ -1,4 +1,5 @@
-/// \file  Flags that evaluate, score and generate share: the model, adapter, precision and experts per token, or a run.
+/// \file  Defines flags that evaluate, score and generate share: the model, adapter, precision and experts per token,
+/// or a run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -42,7 +43,7 @@ struct OpenedModel {
   }
 };
 
-/// Returns the files that a model and its adapter are read from. \throws kCheckpoint when the model is no folder
+/// Returns the files that a model and its adapter are read from. \throws kCheckpoint when the model is not a folder
 std::vector<std::filesystem::path> source_files(const ModelOptions& options);
 
 /// Adds --device. The flag takes any device name; find_device() checks later that the device exists.

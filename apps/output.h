@@ -27,8 +27,8 @@ class Output final : public std::streambuf {
   Output& operator=(const Output&) = delete;
 
   /// Flushes the buffer.
-  /// \return `code`, or 1 with a line on stderr if `code` is 0 and output was lost. A reader that closed its pipe (`|
-  /// head`) is not an error.
+  /// \return `code`, or 1 with a line on stderr if `code` is 0 and output was lost. A closed pipe, as after `head`, is
+  /// not an error.
   int finish(int code);
 
  protected:

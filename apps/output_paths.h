@@ -1,5 +1,5 @@
-/// \file  Checks the paths that a command writes to before it does any work. A refused command has created and changed
-/// nothing.
+/// \file  Checks the paths that a command will write to, before it does any work. A command that fails these checks has
+/// created and changed nothing.
 #pragma once
 
 #include <filesystem>
@@ -9,37 +9,37 @@
 
 namespace evenkeel::apps {
 
-/// Checks a file that a command will open and write to. A device or a pipe may be there already.
+/// Checks a file that a command will open and write to. It may exist, also as a device or a pipe.
 /// \param flag  the flag that names it, for messages
 /// \throws kIo when the file's folder does not exist, or the file is a folder or cannot be written; kConfig as
 /// check_path_text()
 void check_output_file(std::string_view flag, const std::filesystem::path& file);
 
-/// The same for a file that appears as a whole under its name (base/plain/files.h). What is there already must be a
-/// file.
+/// Checks a file that a command will write under a temporary name and then rename (base/plain/files.h). If it exists,
+/// it must be a regular file. \throws as check_output_file()
 void check_replaced_file(std::string_view flag, const std::filesystem::path& file);
 
-/// Checks a folder that a command will write into, and make if it is not there.
-/// \throws kIo when it is a file, or when it or the first of its folders that exists cannot be written to
+/// Checks a folder that a command will write into, and create if it does not exist.
+/// \throws kIo when it is a file, or when it, or its nearest existing parent folder, cannot be written to
 void check_output_folder(std::string_view flag, const std::filesystem::path& folder);
 
-/// Checks that an output is none of the files that the command reads. Files are compared by device and inode, so links
-/// count.
+/// Checks that an output is none of the files that the command reads. Files are compared by device and inode, so a link
+/// to an input is an error too.
 /// \throws kIo naming both
 void check_apart(std::string_view flag, const std::filesystem::path& file,
                  std::span<const std::filesystem::path> inputs);
 
-/// Checks that two outputs are two files, whether or not they exist.
+/// Checks that two outputs are not the same file, whether or not they exist.
 /// \throws kConfig naming both flags
 void check_two_files(std::string_view flag, const std::filesystem::path& file, std::string_view other_flag,
                      const std::filesystem::path& other);
 
-/// Remembers which folders on the way to an output do not exist. Its destructor removes those of them that are empty
-/// by then, so that a command that fails leaves no folders.
+/// Removes the empty folders that a failed command leaves. The constructor records which folders of a path do not
+/// exist. The destructor removes those of them that exist and are empty.
 /// Example:  const NewFolders folders(flags.out);
 class NewFolders {
  public:
-  /// \param folder  the last of the folders
+  /// \param folder  the path, of which this and all parent folders are recorded
   explicit NewFolders(const std::filesystem::path& folder);
   ~NewFolders();
   NewFolders(const NewFolders&) = delete;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kInterruptedCode = 130;
 
-/// What TOML and JSON cannot hold must not reach a run folder: it could not be read back
+/// Checks that arguments are UTF-8. Other text could be written into a run folder but not read back from TOML and JSON
 /// (docs/decisions/0022-what-strangers-hand-in.md).
 void check_text_of_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
@@ -35,7 +35,7 @@ void check_text_of_arguments(int argc, char** argv) {
   EK_CHECK(error || is_utf8(folder), kConfig, "the working folder is ", shown(folder), ", allowed: a path of UTF-8");
 }
 
-/// Edits of one letter between two words.
+/// Returns the edit distance of two words.
 size_t distance(std::string_view x, std::string_view y) {
   std::vector<size_t> row(y.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -47,7 +47,7 @@ size_t distance(std::string_view x, std::string_view y) {
   return row.back();
 }
 
-/// \throws kConfig where the first word is no command, naming the one that it is most like.
+/// Checks the first word. \throws kConfig when it is no command, naming the most similar command
 void check_command(const CLI::App& program, int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.starts_with('-') || word.size() > 40) return;
@@ -116,7 +116,7 @@ int say(const Interrupted& interrupted) {
   return kInterruptedCode;
 }
 
-/// LibTorch's messages carry a stack after the first line; one line is what a user needs.
+/// Makes an Error from an exception of LibTorch. Only the first line is kept; the others are a stack trace.
 Error from_library(const std::exception& error) {
   if (auto full = out_of_device_memory(error); !full.empty()) return Error(kIo, std::move(full));
   const std::string_view text = error.what();
@@ -129,7 +129,7 @@ Error out_of_memory() {
   return Error(kIo, "out of memory: the machine has not what this command needs; smaller sizes need less");
 }
 
-/// Every way in which a command can end, as an exit code; an error ends in one line.
+/// Runs the command and returns its exit code. An error is printed as one line.
 int exit_code_of(int argc, char** argv) {
   try {
     return run(argc, argv);

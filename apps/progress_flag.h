@@ -1,4 +1,4 @@
-/// \file  The flag --progress, which train and evaluate share.
+/// \file  Defines the flag --progress, which train and evaluate share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,10 +9,10 @@
 
 namespace evenkeel::apps {
 
-/// How a command reports its progress.
+/// Selects how a command reports its progress.
 enum class ProgressForm {
-  kText,  ///< a line for people, on stderr
-  kJson,  ///< events on stdout, and nothing else there (base/system/events.h)
+  kText,  ///< a text line on stderr
+  kJson,  ///< JSON events on stdout, which gets no other output (base/system/events.h)
 };
 constexpr auto names(ProgressForm) {
   return std::array{config::EnumName<ProgressForm>{"text", ProgressForm::kText},

@@ -1,4 +1,4 @@
-/// \file  The flag --from-round, which train and serve share.
+/// \file  Defines the flag --from-round, which train and serve share.
 #pragma once
 
 #include <CLI/CLI.hpp>

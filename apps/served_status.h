@@ -1,4 +1,4 @@
-/// \file  Formats what `evenkeel status` shows of a federation in addition to the status of any run.
+/// \file  Formats the part of `evenkeel status` that only the run of a server has: its nodes and metrics.
 #pragma once
 
 #include <filesystem>

@@ -14,7 +14,8 @@
 namespace evenkeel::cluster {
 namespace {
 
-/// What the others need of a state: what broadcasts are made of, what the server keeps. What all hold alike they have.
+/// Returns the parts of a state that other ranks need: those that broadcasts are made from, and the server's memory.
+/// They already have the shared state.
 methods::ServerState shared_part(const methods::ServerState& state) {
   return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
 }
@@ -116,7 +117,7 @@ void ClusterFabric::work_here(const Command& command, const fed::Exchange& excha
   local_.exchange(server_.profiles(command.shares[0]), own);
 }
 
-/// Rank by rank, as they are done: one sends at a time.
+/// Collects the replies of each rank when it is done. One rank sends at a time.
 void ClusterFabric::collect(const Command& command, const fed::Exchange& exchange) {
   std::set<int> awaited;
   for (int group_rank = 1; group_rank < group_size(); ++group_rank)
@@ -147,7 +148,7 @@ void ClusterFabric::collect_from(int group_rank, const Command& command, const f
   }
 }
 
-/// At most twice a second.
+/// Reports the progress of the other ranks, at most twice a second.
 void ClusterFabric::show_others(const Command& command, const fed::Exchange& exchange) {
   const auto now = std::chrono::steady_clock::now();
   if (!exchange.on_progress || now - shown_ < std::chrono::milliseconds(500)) return;

@@ -1,5 +1,6 @@
-/// \file  Distributes the clients of a run over its ranks. Rank 0 uses it in place of a LocalFabric. Every rank holds
-/// the base and all rows and trains the clients assigned to it. Rank 0 owns the run folder.
+/// \file  Distributes the clients of a run over its ranks. It is the transport (Fabric, fed/exchange/fabric.h) that
+/// rank 0 uses instead of a LocalFabric, which trains all clients in one process. Every rank holds the base and all
+/// rows, and trains the clients assigned to it. Rank 0 owns the run folder.
 #pragma once
 
 #include <chrono>
@@ -21,19 +22,22 @@ class GroupReduction : public lora::Reduction {
   ProcessGroup& member_;
 };
 
-/// The clients of all ranks, as rank 0 sees them. Not thread-safe.
+/// The fabric of rank 0. It sends commands (cluster/command.h) to the other ranks and collects their replies. Not
+/// thread-safe. Every function \throws as ProcessGroup::check().
 class ClusterFabric : public fed::Fabric {
  public:
   /// \param log  file to which one line per assignment is appended: which rank trains which client
   ClusterFabric(ProcessGroup& member, fed::Experiment& experiment, std::filesystem::path log);
 
   void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
-  /// Distributes training, and gradients of clients' own rows, over the ranks. Rank 0 does everything else.
+  /// Distributes two kinds of tasks over the ranks: training, and SumGradients over clients' own rows. Rank 0 executes
+  /// all other tasks itself.
   void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
   void remember(const fed::ClientMemories& memories) override { local_.remember(memories); }
+  /// Commands the other ranks to aggregate `round` together with this one. Returns the reduction over all ranks.
   const lora::Reduction& sums(const methods::RoundView& round) override;
   /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
-  /// go on.
+  /// continue: without `cluster.regroup`, or if no rank was lost.
   bool recovers() override;
 
   /// Dismisses the other ranks after the run is complete. A rank that cannot be reached causes only a warning.

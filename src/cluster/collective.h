@@ -13,7 +13,7 @@
 namespace evenkeel::cluster {
 
 /// A key-value store that all ranks share, for small values. Every call may \throw kIo when the store cannot be
-/// reached.
+/// reached. Threads: one per object; further threads connect with objects of their own.
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;
@@ -33,7 +33,7 @@ struct StoreAddress {
 };
 
 /// A group of ranks, numbered from 0. All members call each operation in the same order, except send and receive. An
-/// operation \throws kIo when no data moves for the group's timeout, and within moments when the peer process has died.
+/// operation \throws kIo when no data moves for the group's timeout, and at once when the peer process has died.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -55,8 +55,9 @@ constexpr size_t kSlice = size_t{16} << 20;
 /// Returns true when this LibTorch contains Gloo, so that this program can run in a group.
 bool has_gloo();
 
-/// Connects to the store, or hosts it if `address.here`. \param timeout_s  seconds to wait for the first connection
-/// \throws kIo naming the address; kConfig without Gloo.
+/// Connects to the store, or hosts it if `address.here`.
+/// \param timeout_s  seconds to wait for the first connection
+/// \throws kIo naming the address; kConfig without Gloo
 std::unique_ptr<RendezvousStore> make_store(const StoreAddress& address, double timeout_s);
 
 /// Describes the membership of this process in a group.
@@ -66,7 +67,9 @@ struct GroupSettings {
   std::string device{};   ///< network interface, e.g. "eth0"; empty: the one that leads to the store
   double timeout_s = 60;  ///< seconds without transferred data after which an operation fails
 };
-/// Joins a group. Waits until all members have joined. \param store  a result of make_store()
+/// Joins a group. Waits until all members have joined, at most the timeout of `settings`.
+/// \param store  a result of make_store()
+/// \throws kIo when members are missing after the timeout or `settings.device` is no interface; kInternal without Gloo
 std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address,
                                        const GroupSettings& settings);
 

@@ -68,7 +68,7 @@ class Commands {
   int64_t next_ = 0;
 };
 
-/// Returns the training cost of a client for deal(): its number of tokens times its experts per token.
+/// Returns the training cost of a client for assign_by_cost(): its number of tokens times its experts per token.
 double cost_of(const methods::ClientProfile& client, std::span<const data::Example> rows);
 
 /// Returns the ids of clients, in order.

@@ -32,7 +32,7 @@ class Heartbeat {
   struct Settings {
     int rank = 0;
     std::string beat, epoch;  ///< keys in the store: prefix of the heartbeat of a rank; number of the newest group
-    /// Seconds without a heartbeat after which a rank is lost: after its first heartbeat, and before it.
+    /// Seconds without a heartbeat after which a rank is lost. `start_timeout_s` applies before its first heartbeat.
     double timeout_s = 60, start_timeout_s = 300;
   };
 

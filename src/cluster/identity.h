@@ -1,4 +1,5 @@
-/// \file  Checks that all ranks of a run have the same config, data, base weights, sites and program.
+/// \file  Checks that all ranks of a run have the same config, data, base weights, adapter sites (layers that adapters
+/// are added to) and program.
 #pragma once
 
 #include <string>
@@ -15,6 +16,8 @@ std::string host_name();
 /// Digests of everything that must be equal on all ranks, and the machine that computed them.
 struct Identity {
   std::string host, processor;
+  /// Digests of the resolved config; of the rows and their files (data); of the model files (base); of the names and
+  /// sizes of the adapter sites (layout); of the version, LibTorch, compiler and program file (build).
   std::string config, data, base, layout, build;
 
   void visit(auto& field) {  // base/format/record.h
@@ -35,9 +38,9 @@ Identity identity_of(const fed::Experiment& experiment);
 /// all are equal.
 std::vector<std::string> differences(const std::vector<Identity>& ranks);
 
-/// Exchanges identities with all ranks and returns them by rank. Rank 0 logs differences, and warns when processors
-/// differ.
-/// \throws kConfig naming the ranks that differ.
+/// Exchanges identities with all ranks and returns them by rank. Waits for all ranks. Rank 0 logs differences, and
+/// warns when processors differ.
+/// \throws kConfig naming the ranks that differ; as ProcessGroup::check() while it waits
 std::vector<Identity> meet(ProcessGroup& member, const fed::Experiment& experiment);
 
 }  // namespace evenkeel::cluster

@@ -14,8 +14,9 @@ namespace evenkeel::cluster {
 /// The result of find_launch().
 struct Launch {
   int rank = 0, size = 1;
-  StoreAddress store{};
-  /// Number of the launcher's restart. It is part of all keys, so keys of earlier attempts are not read.
+  StoreAddress store{};  ///< empty when size is 1
+  /// How often the launcher has restarted the run. Every key in the store contains this number, so a restart does not
+  /// read the keys of an earlier attempt.
   std::string attempt = "0";
   std::string launcher{};  ///< source of rank and size, for messages
 };
@@ -29,16 +30,22 @@ Environment this_environment();
 /// Open MPI, PMI, Slurm. Slurm's variables are used only inside an srun step, and only if no other launcher has set its
 /// own, because srun may have started that launcher. A batch script itself is not a rank. If nothing is set, the run
 /// has one rank.
-/// \throws kConfig for a rank without a size, for two launchers that disagree, and for several ranks without an
-/// address.
+/// The address is `cluster.store`, otherwise MASTER_ADDR and MASTER_PORT. With Slurm it may also be the first host of
+/// the step, with a port that is computed from job and step.
+/// \throws kConfig for a rank without a size or the reverse, a rank that is not below the size, two launchers that
+/// disagree, several ranks without an address, and a number, port or node list that cannot be parsed
 Launch find_launch(const ClusterOptions& options, const Environment& environment = this_environment());
 
 /// Returns the first host of a Slurm node list, e.g. "node07" of "node[07-09,12],gpu1".
+/// \throws kConfig for an unclosed bracket
 std::string first_host(const std::string& node_list);
 
 /// Returns a warning if the ranks on this machine need more processors than this process may use, otherwise an empty
-/// string. \param threads  threads per rank \param processors  processors that this process may use \param ranks_here
-/// number of ranks on this machine \param launcher  name of the launcher, for the text
+/// string.
+/// \param threads     threads per rank
+/// \param processors  processors that this process may use
+/// \param ranks_here  number of ranks on this machine
+/// \param launcher    name of the launcher, for the text
 std::string threads_warning(int64_t threads, int64_t processors, int ranks_here, const std::string& launcher);
 
 }  // namespace evenkeel::cluster

@@ -10,15 +10,16 @@
 
 namespace evenkeel::cluster {
 
+/// The options of `[cluster]`. The texts of visit() explain the keys.
 struct ClusterOptions {
-  int64_t size = 0;  ///< 0: as the launcher says
-  int64_t rank = -1;
+  int64_t size = 0;   ///< number of ranks; above 0 it overrides every launcher; 0: taken from the launcher
+  int64_t rank = -1;  ///< rank of this process, 0 to size - 1; set together with size; -1: taken from the launcher
   std::string store;
   std::string device;
-  double timeout = 60;
-  double start_timeout = 300;
+  double timeout = 60;         ///< 0.5 to 86400; a rank is lost after so many seconds without a heartbeat or data
+  double start_timeout = 300;  ///< 0.5 to 86400
   bool regroup = false;
-  std::string scratch;
+  std::string scratch;  ///< folder for uploads of this rank's clients until rank 0 needs them; empty: the system's
 
   void visit(auto& field) {
     field("size", size, "ranks of the run, where no launcher says it; 0: as the launcher says");
@@ -34,7 +35,7 @@ struct ClusterOptions {
   /// Checks the values. \throws kConfig.
   void resolve(const config::Table& table) const;
 
-  /// Reads the section from the config file and the settings of `request`. \throws kConfig.
+  /// Reads the section from the config file and the settings of `request`. \throws kConfig for an invalid value.
   static ClusterOptions of(const fed::RunRequest& request);
   /// Returns the section as TOML, with the meaning of each key.
   std::string text() const;

@@ -17,8 +17,10 @@ namespace evenkeel::cluster {
 
 class Heartbeat;
 
-/// Returns the name of a key in the store. It contains the launcher's attempt and the number of the group, so keys of
-/// earlier attempts and groups are not read. \param epoch  number of the group; negative: a key for all groups
+/// Returns the name of a key in the store. It contains the number of the launcher's restart and of the group, so keys
+/// of earlier restarts and groups are not read.
+/// \param attempt  Launch::attempt
+/// \param epoch    number of the group; negative: a key for all groups
 std::string key_of(const std::string& attempt, int64_t epoch, const std::string& key);
 
 /// The membership of this process in the group. Not thread-safe.
@@ -32,7 +34,7 @@ class ProcessGroup {
   bool leads() const { return launch_.rank == 0; }  ///< true on rank 0
   const ClusterOptions& options() const { return options_; }
   int64_t epoch() const { return epoch_; }  ///< number of the group, from 0
-  /// Returns the ranks of the group in ascending order: all ranks that are not lost.
+  /// Returns the ranks of the group in ascending order. A lost rank stays in the list until regroup().
   const std::vector<int>& members() const { return members_; }
   int group_rank() const;  ///< index of this rank in members()
 
@@ -46,31 +48,33 @@ class ProcessGroup {
   void check();
   /// Sleeps 2 ms, for loops that poll the store.
   static void pause();
-  /// Reports to the other ranks why this rank leaves. Rank 0 then waits 0.4 s, so that they can read it before the
-  /// store is gone.
+  /// Reports to the other ranks why this rank leaves. Only the first report of a group is stored. After storing its
+  /// report, rank 0 waits 0.4 s, so that the other ranks can read it before the store is gone.
   void tell(const std::string& trouble) noexcept;
   /// Reports that this rank was interrupted, as tell().
   void tell_stop(const std::string& why) noexcept;
 
-  /// Forms the group of members(), which are all launched ranks at first. Waits for them.
+  /// Forms the group of members(), which are all launched ranks at first. Waits for them. \throws as make_group().
   void form_group();
-  /// Runs `work` with the group. \throws the error of `work` with the rank and `what` in front; the group is broken
-  /// after it. Also \throws as check().
+  /// Calls check(), then runs `work` with the group. If `work` throws an Error, broken() is true from then on, and the
+  /// Error is rethrown with "rank R, WHAT: " in front of its text. REQUIRES a group of two or more members.
   void together(const std::string& what, const std::function<void(Collective& group)>& work);
 
-  /// Returns true when the group cannot go on, so that regroup() is needed.
+  /// Returns true when the group cannot be used any more: check() found a lost rank, or together() failed. regroup() is
+  /// needed then.
   bool broken() const { return broken_; }
   /// Forms a new group of rank 0 and all ranks that are not lost. Each of them must call it. \throws kIo when rank 0 is
-  /// lost.
+  /// lost or this rank came too late; as check() when a rank has left or was interrupted.
   void regroup();
-  /// From now on this process is not ended when the store stops answering. Call it before the ranks exit.
+  /// Disables the thread that ends this process (exit code 1) when the store has not answered for timeout + 5 seconds.
+  /// Call it before the ranks exit.
   void retire();
 
  private:
   std::string own_key(const std::string& key) const { return key_of(launch_.attempt, epoch_, key); }
   std::string root_key(const std::string& key) const { return key_of(launch_.attempt, -1, key); }
   template <typename Work>
-  auto ask_board(const Work& work);
+  auto ask_board(const Work& work);  // calls the store; puts the rank in front of its error
   void begin_watch();
   std::vector<int> gather(int64_t next);
   std::vector<int> run_worker(int64_t next);

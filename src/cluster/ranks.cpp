@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kConfigKey = "config";
 
-/// Runs `work`. If it fails, the other ranks are told the reason.
+/// Runs `work`. If it fails, the reason is reported to the other ranks.
 template <typename Work>
 void telling(ProcessGroup& member, const Work& work) {
   try {
@@ -32,7 +32,7 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
   if (!text.empty()) log::warning("[cluster] ", text);
 }
 
-/// \throws kConfig naming the keys in which the command line of this rank asks for another run
+/// Returns the config of rank 0. \throws kConfig naming the keys in which the request of this rank differs
 fed::ExperimentConfig config_of_leader(const std::string& text, const fed::RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
   const Json json = parse_json(text, kPlace);

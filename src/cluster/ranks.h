@@ -15,12 +15,13 @@ using OpenRun = std::function<fed::Run(const fed::RunHooks& hooks)>;
 
 /// Runs rank 0: opens the run, waits for ranks with equal inputs, completes the run and dismisses the other ranks.
 /// \param conclude  called after the last round with the run and its final scores
-/// \throws as complete_run(); kConfig when ranks differ, kIo when a rank is lost.
+/// \throws as complete_run(); kConfig when ranks differ; kIo when a rank is lost, unless cluster.regroup is set
 void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& open, const StopRequest& stop,
           const std::function<void(const fed::Run& run, const std::vector<scoring::TaskScore>& scores)>& conclude);
 
-/// Runs any other rank until rank 0 dismisses it. \param request  must describe the same run as on rank 0
-/// \throws kConfig when it does not, otherwise as lead().
+/// Runs any other rank until rank 0 dismisses it. Sets the log level to errors.
+/// \param request  must describe the same run as on rank 0
+/// \throws kConfig when it does not, otherwise as lead()
 void run_worker(const Launch& launch, const ClusterOptions& options, const fed::RunRequest& request,
                 const StopRequest& stop);
 

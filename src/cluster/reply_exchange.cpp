@@ -26,7 +26,7 @@ std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
 }
 
-/// The sizes that a reply names and a message does not.
+/// The sizes in a reply that a message (fed/exchange/message.h) does not contain.
 struct ReplySizes {
   std::optional<fed::PayloadSize> task{}, remote_upload{};
 

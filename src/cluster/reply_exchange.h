@@ -12,8 +12,8 @@ namespace evenkeel::cluster {
 
 /// Eight numbers in front of a reply. The receiver uses them to refuse replies of another group, round or model.
 struct ReplyHeader {
-  int64_t layout = 0;  ///< layout_of() the sender's sites
-  int64_t client = 0, round = 0, epoch = 0;
+  int64_t layout = 0;                                       ///< layout_of() the sender's sites
+  int64_t client = 0, round = 0, epoch = 0;                 ///< id of the client; rounds done; number of the group
   int64_t message = 0, payload = 0, memory = 0, sizes = 0;  ///< lengths of the parts in bytes
 
   /// Compares epoch, round and layout. \throws kData naming the first that differs in `got`.
@@ -24,8 +24,8 @@ static_assert(sizeof(ReplyHeader) == 64);
 /// Returns a hash of site names and sizes.
 int64_t layout_of(const lora::Sites& sites);
 
-/// Sends a reply to rank `to`. A remote upload stays on this rank. REQUIRES an upload that is not deferred. \throws
-/// kIo.
+/// Sends a reply to rank `to`. A remote upload stays on this rank. REQUIRES an upload that is not deferred. \throws kIo
+/// when the transfer fails.
 void send_reply(Collective& group, int to, ReplyHeader header, const fed::Reply& reply);
 /// Receives a reply of rank `from`. \param expected  layout, round and epoch that the reply must have
 /// \throws kData when it has others or is malformed, kIo when the transfer fails.

@@ -20,7 +20,7 @@
 namespace evenkeel::cluster {
 namespace {
 
-/// A folder of this process, gone with it; of one that was killed, with the next.
+/// A temporary folder of this process. It is removed at the end; the next process removes those of killed processes.
 class Scratch {
  public:
   explicit Scratch(const ProcessGroup& member) {
@@ -42,7 +42,7 @@ class Scratch {
   const fs::path& path() const { return path_; }
 
  private:
-  /// Another rank may be at it as well.
+  /// Removes a folder. Another rank may remove it at the same time.
   static void remove_folder(const fs::path& folder) {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -51,7 +51,7 @@ class Scratch {
   fs::path path_;
 };
 
-/// The whole file, mapped, as bytes that keep the mapping.
+/// Maps a file. The returned bytes keep the mapping alive.
 at::Tensor mapped_bytes(const fs::path& file) {
   const auto mapping = std::make_shared<MappedFile>(file);
   const auto bytes = mapping->bytes();
@@ -64,7 +64,7 @@ class Worker {
   Worker(ProcessGroup& member, fed::Experiment& e, const StopRequest& stop)
       : member_(member), server_(e.server), local_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
 
-  /// \return false when it was the last one
+  /// Executes a command. \return false when it was the last one
   bool execute(const Command& command) {
     switch (command.order) {
       case Order::kNews:
@@ -120,7 +120,7 @@ class Worker {
     send(command, [&](int64_t client) { return stored_reply(client); });
   }
 
-  /// Uploads of the rounds before are of no use any more; those of this one, of a group that broke, are.
+  /// Removes the uploads of earlier rounds. Those of this round are kept: a group that was lost may have made them.
   void begin_round(int64_t round) {
     const auto folder = scratch_.path() / std::to_string(round);
     for (const auto& old : entries_of(scratch_.path()))
@@ -163,7 +163,7 @@ class Worker {
     }
   }
 
-  /// The round as rank 0 aggregates it: without those who were lost or late.
+  /// Returns the round as rank 0 aggregates it: without lost and late clients.
   methods::RoundView left_of_round(const Command& command) const {
     std::vector<int64_t> lost;
     for (const int64_t id : ids_of(view_.participants))
@@ -172,7 +172,7 @@ class Worker {
     return lost.empty() ? view_ : fed::without(view_, lost);
   }
 
-  /// The server's half of the round, with the uploads that are here. What comes out is rank 0's to keep.
+  /// Aggregates the uploads of this rank together with the other ranks. Only rank 0 uses the new state.
   void sum(const Command& command) {
     EK_CHECK(command.round == state_.round, kInternal, "sums of round ", command.round + 1, " after the training of ",
              state_.round + 1);
@@ -195,7 +195,7 @@ class Worker {
     send(command, [&](int64_t client) { return replies.at(client); });
   }
 
-  /// At most twice a second.
+  /// Reports the progress of a client to rank 0, at most twice a second.
   void tell_progress(const Command& command, const fed::ClientProgress& done) {
     member_.check();
     ask_stop();

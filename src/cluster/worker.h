@@ -7,8 +7,13 @@
 
 namespace evenkeel::cluster {
 
-/// Executes commands until kEnd. \param stop  called after every step and while waiting
-/// \throws the error of this rank or of another one; Interrupted.
+/// Executes commands until kEnd. If another rank is lost and `cluster.regroup` is set, it joins the new group and
+/// continues.
+/// \param experiment  built from the same config as that of rank 0 (cluster/identity.h); its fabric trains the clients
+/// that are assigned to this rank
+/// \param stop        called after every step and while waiting
+/// \throws the error of this rank or of another one; Interrupted when `stop` returns true or another rank is
+/// interrupted
 void run_worker(ProcessGroup& member, fed::Experiment& experiment, const StopRequest& stop);
 
 }  // namespace evenkeel::cluster

@@ -1,4 +1,4 @@
-/// \file  Fixture for the tests of src/fed: a run of three unequal clients on a small random model.
+/// \file  Provides a fixture for the tests of src/fed: a run of three unequal clients on a small random model.
 #pragma once
 
 #include <ATen/ATen.h>

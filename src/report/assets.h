@@ -8,7 +8,7 @@ namespace evenkeel::report::assets {
 
 std::string_view page_html();
 std::string_view page_css();
-std::string_view page_data_js();      ///< groups runs, means and intervals over seeds
+std::string_view page_data_js();      ///< grouping of runs; means and confidence intervals over seeds
 std::string_view page_figure_js();    ///< captions, legends, downloads, tables
 std::string_view page_charts_js();    ///< kinds of charts, as SVG
 std::string_view page_sections_js();  ///< sections of the page

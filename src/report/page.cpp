@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxFrames = 60;  // rounds the heat map can show: a long run is thinned, first and last stay
 
-/// Four significant digits: a heat map needs no more, and pages stay small.
+/// Rounds to four significant digits, to keep pages small. A heat map needs no more.
 double rounded(double number) {
   if (number == 0) return number;
   const double unit = std::pow(10.0, 3 - std::floor(std::log10(std::abs(number))));
@@ -47,7 +47,7 @@ void add_experts(OrderedJson& out, const fed::RoundRecord& round, bool frame) {
   if (frame) out["phi"] = rounded(phi_LE);
 }
 
-/// What page.js draws of a round.
+/// The data of a round that page.js draws.
 OrderedJson round_json(const fed::RoundRecord& round, bool frame) {
   OrderedJson out = {{"round", round.round},
                      {"loss", round.loss},
@@ -91,7 +91,7 @@ OrderedJson differences_json(std::span<const RunRecords> runs) {
   return all;
 }
 
-/// JSON inside a script element: no "</script>" can stand in it.
+/// Formats JSON for a script element, without "</script>".
 std::string script_safe(const OrderedJson& json) {
   const std::string text = json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   std::string safe;

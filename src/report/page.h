@@ -19,7 +19,7 @@ struct StudyOfPage {
 /// are: differences between the runs (report/differences.h); scores by budget with 95 % intervals over seeds, and
 /// paired differences to the reference arm, for each task; the runs; scores against rounds, bytes, FLOPs and time;
 /// clients at their own budgets; training; expert utilisation as maps of layer x expert, its entropy and Gini, and phi
-/// against it; cost; the meaning of each measure; the resolved configs. Sections without content are hidden.
+/// against it; cost; the meaning of each measure; the settled configs. Sections without content are hidden.
 std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study = std::nullopt);
 
 /// Writes the page of run folders atomically. Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");

@@ -1,4 +1,4 @@
-/// \file  Measures how phi of UB-SMoE goes with the utilization of experts (docs/methods.md).
+/// \file  Measures the correlation of UB-SMoE's phi with the utilization of experts (docs/methods.md).
 #pragma once
 
 #include <vector>

@@ -20,10 +20,10 @@ struct RunRecords {
   std::string method;
   int64_t seed = 0;
   std::string model;   ///< model.path of the config
-  std::string config;  ///< the resolved config as TOML
+  std::string config;  ///< the settled config as TOML
   Json manifest;
   std::vector<fed::RoundRecord> rounds;            ///< in round order
-  std::vector<fed::EvaluationRecord> evaluations;  ///< in the order they were made; a repeated score replaces the first
+  std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
 
   /// Returns the last evaluated round, 0: before the first; -1 if there is none.
   int64_t last_evaluated() const;

@@ -10,7 +10,8 @@ namespace {
 
 enum class Reads { kNo, kYes, kWithFlags };
 
-/// What a program supports. Found by running it if `was_run`, else by reading its source. All read `peft` and `merged`.
+/// The features of a program, found by running it if `was_run`, otherwise by reading its source. All programs read
+/// `peft` and `merged`.
 struct Program {
   std::string_view name;
   bool was_run = false;

@@ -12,7 +12,8 @@
 
 namespace evenkeel::report {
 
-/// A format of `evenkeel export`.
+/// The formats of `evenkeel export`: an adapter in PEFT's layout per expert; one with all experts of a layer in one
+/// tensor; the base with the adapter merged into its weights; an adapter for llama.cpp.
 enum class ExportFormat { kPeft, kPeftFused, kMerged, kGguf };
 constexpr auto names(ExportFormat) {
   return std::array{config::EnumName<ExportFormat>{"peft", ExportFormat::kPeft},

@@ -16,12 +16,12 @@
 
 namespace evenkeel::scoring {
 
-/// Answers of the rows that ran through the model together, before they are scored.
+/// Answers of the rows of one batch, before they are scored.
 struct AnsweredBatch {
   std::string key;
-  /// Index of the first row; Scoring::kNll: index among the rows whose answer was not truncated.
+  /// Index of the batch's first row. For Scoring::kNll the index counts only rows that keep an answer after truncation.
   int64_t first = 0;
-  int64_t context_cut = 0;
+  int64_t context_cut = 0;  ///< number of rows whose context was truncated
   double seconds = 0;
   std::vector<Prediction> answers;
 
@@ -42,9 +42,9 @@ class AnswerJournal {
 
   /// Returns the batch that begins with row `first`, or null if the journal does not have it.
   const AnsweredBatch* find(const std::string& key, int64_t first) const;
-  /// Appends a batch and flushes it to disk.
+  /// Appends a batch and flushes it to disk. Returns the stored batch, which is valid as long as the journal.
   const AnsweredBatch& add(AnsweredBatch batch);
-  /// Removes the file, when all answers are scored.
+  /// Removes the file. Call it when all answers are scored.
   void finish();
 
  private:

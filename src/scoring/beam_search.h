@@ -1,8 +1,9 @@
 /// \file  Implements the bookkeeping of a beam search, independent of the model. The result equals transformers'
 /// generate(num_beams=width, do_sample=False, length_penalty=1.0, early_stopping=False).
-/// Each step considers max(2, 1 + ends) * width candidates. A candidate that ends is kept if it is among the first
-/// `width`. Its score is divided by the number of new tokens, eos included. The search ends at max_new_tokens, or when
-/// the best running beam, at its present length, scores no better than the worst of `width` ended ones.
+/// Each step considers max(2, 1 + number of end tokens) * width candidates. A candidate that ends is kept if it is
+/// among the first `width`. Its score is divided by the number of new tokens, eos included. The search ends at
+/// max_new_tokens. It also ends when `width` beams have ended and the best running beam, scored at its present length,
+/// is not better than the worst of them.
 /// Dimension names: W running beams, V vocabulary.
 #pragma once
 

@@ -13,8 +13,8 @@ namespace evenkeel::scoring {
 /// continuations of a prompt is computed once. Answers that differ only in the last token need no extra forward pass.
 /// The prompts in `run` are not changed. Known tokens of the greedy continuation are stored in `run.known`, and
 /// generate() continues after them.
-/// It needs KvShape::token_bytes() of memory for every token of a continuation that is not shared, except its last one.
-/// REQUIRES PromptOptions::max_new_tokens >= the longest continuation.
+/// Memory: KvShape::token_bytes() for every token of a continuation, except its last one and those of the common
+/// prefix. REQUIRES PromptOptions::max_new_tokens >= the longest continuation.
 std::vector<std::vector<double>> continuation_logprobs(const models::CausalLm& model,
                                                        const models::ForwardOptions& forward, PromptRun& run,
                                                        std::span<const std::vector<TokenIds>> continuations);

@@ -5,7 +5,8 @@
 /// Dimension names: B sequences, T tokens, D hidden, V vocabulary.
 ///
 /// Example:  auto run = run_prompts(model, forward, prompts, {.max_new_tokens = 32});
-///           auto ranked = continuation_logprobs(model, forward, run, answers);   // generate() may reuse its passes
+///           auto ranked = continuation_logprobs(model, forward, run, answers);
+///           // Reuses tokens that continuation_logprobs() found to be the greedy continuation (KnownBeginning).
 ///           auto texts = generate(model, forward, std::move(run), {.max_new_tokens = 32});
 #pragma once
 
@@ -42,7 +43,7 @@ struct GenerationOptions {
 /// Names prompts in error messages, as in "prompt 0" or "task boolq: row 32".
 struct PromptNames {
   std::string kind = "prompt";
-  int64_t first = 0;  ///< number of the first prompt
+  int64_t first = 0;  ///< number that messages give to the first prompt
   std::string of(int64_t index) const { return concat(kind, ' ', first + index); }
 };
 
@@ -86,21 +87,24 @@ struct PromptRun {
 };
 
 /// Checks that prompts can be run.
-/// \throws kData naming the first prompt that is empty, that is longer with `max_new_tokens` new tokens than the
-/// model's positions, or that has an id outside the vocabulary
+/// \throws kData naming the first prompt that is empty, whose length plus `max_new_tokens` exceeds the model's number
+/// of positions, or that has an id outside the vocabulary
 void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
                    const PromptNames& names);
 
-/// Runs the prompts once and caches their keys and values. It needs KvShape::token_bytes() of memory for every token
-/// outside the prefix. All functions of this file ignore `forward.cache` and `forward.routing`.
-/// \throws kData as check_prompts() with options.max_new_tokens; kNumeric naming the first prompt whose logits are not
-/// finite, here and in the functions below
+/// Runs the prompts once and caches their keys and values. The cache needs KvShape::token_bytes() of memory for every
+/// token outside the prefix and for `max_new_tokens` tokens per prompt. All functions of this file ignore
+/// `forward.cache` and `forward.routing`.
+/// \throws kData as check_prompts() with options.max_new_tokens; kConfig when the cache does not fit into memory;
+/// kNumeric naming the first prompt whose logits are not finite, here and in the functions below
 PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOptions& forward,
                       std::span<const TokenIds> prompts, const PromptOptions& options);
 
 /// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
-/// the lowest id, and a sampled token depends on the seed, the number of its prompt and its position only. REQUIRES
-/// that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
+/// the lowest id. A random draw depends only on the seed, the index of the prompt in this call (from 0, whatever
+/// PromptNames::first is) and the position of the token. Calls with the same seed therefore repeat the same draws.
+/// REQUIRES that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
+/// \throws kConfig when max_new_tokens, beams or sampling is out of range, and for sampling with more than one beam
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward,

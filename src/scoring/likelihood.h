@@ -17,7 +17,7 @@ struct TextScore {
   double logprob = 0;                  ///< sum of token_logprobs, natural log
   std::vector<double> token_logprobs;  ///< [T - 1]
   std::vector<bool> greedy;            ///< [T - 1], whether each token was the likeliest; empty unless requested
-  at::Tensor logits;                   ///< [T, V] float32; undefined unless requested
+  at::Tensor logits;                   ///< [T, V] float32 on the CPU; undefined unless requested
 };
 
 /// Selects further results of a text besides its log-probabilities.
@@ -29,7 +29,7 @@ struct ScoreOptions {
 
 /// Scores `texts` in order and calls `on_score` for each as soon as it is scored. Texts are packed into batches of
 /// about `batch_tokens` tokens, which bounds memory. Logits are held for one text at a time. REQUIRES that every text
-/// is non-empty and within the model's positions and vocabulary.
+/// is non-empty and within the model's positions and vocabulary, and that `forward.cache` is null.
 /// \throws kNumeric naming the first text (0 = the first) whose logits are not finite, after `on_score` was called for
 /// the texts before it
 void score_texts(const models::CausalLm& model, const models::ForwardOptions& forward,

@@ -1,6 +1,6 @@
-/// \file  The test rows of a task, checked and tokenised for evaluation. Tokens depend on the tokenizer, the template
-/// and the lengths of an evaluation, but on no weights, budget or adapter. One PreparedTask therefore serves all
-/// evaluations of a run.
+/// \file  Checks and tokenises the test rows of a task once for all evaluations of a run. The tokens depend on the
+/// tokenizer and on EvaluationOptions::form, cutoff, max_new_tokens and likelihood. They do not depend on weights,
+/// budget or adapter.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace evenkeel::scoring {
 /// Removes blanks and line breaks at both ends of a text.
 std::string strip(std::string_view text);
 
-/// Returns the answers that a row allows: its options, or else those in its line "Answer format: a/b/c", or else those
-/// of the task.
+/// Returns the answers that a row allows. They are its options; without options, the answers in its line "Answer
+/// format: a/b/c"; without such a line, those of the task.
 std::vector<std::string> row_answers(const data::TaskInfo& task, const data::Row& row);
 
 /// Checks that every row has a question and an answer.
@@ -47,9 +47,10 @@ class TokenLists {
 class PreparedTask {
  public:
   /// Checks and tokenises the rows. `set.note` is logged once per process.
-  /// \param model  positions and end of text of the model
-  /// \throws kData naming task and row (0 = the first): no rows, what check_test_rows() refuses, a prompt that is empty
-  /// or leaves no room for an answer, and, for Scoring::kNll, no answer that remains after cutting
+  /// \param model  only its number of positions and its end-of-text token are used
+  /// \throws kData naming task and row (0 = the first): as check_test_rows(), and for a prompt that is empty or so long
+  /// that `max_new_tokens` do not fit into the model's positions after it. Also \throws kData without rows, and for
+  /// Scoring::kNll when truncation removes the answers of all rows.
   PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
                const models::ModelSpec& model, const EvaluationOptions& options);
 
@@ -59,21 +60,26 @@ class PreparedTask {
   /// Returns the number of distinct questions. Rows with the same question and context count once.
   int64_t questions() const { return questions_; }
   double chance() const { return chance_; }  ///< chance_rate() of the rows
-  /// Returns true if `options` has the template and the lengths that the rows were prepared for.
+  /// Returns true if `options` has the form, cutoff, max_new_tokens and likelihood that the rows were prepared for.
   bool fits(const EvaluationOptions& options) const;
   /// Returns about how much memory the object holds, in bytes.
   size_t bytes() const;
 
-  /// Tasks whose answers are generated: the prompt of a row, and whether its context lost its tail.
+  /// Returns the tokens of the row's prompt. REQUIRES a scoring other than kNll.
   std::vector<int64_t> prompt(size_t row) const { return prompts_.at(row); }
+  /// Returns true if the end of the row's context was cut off. REQUIRES a scoring other than kNll.
   bool is_context_cut(size_t row) const { return is_context_cut_[row]; }
-  /// Returns true if answers of each row are weighed by their likelihood: all allowed answers of a choice, and the
-  /// first reference of free text. answers() and answer_tokens() then have one entry per answer.
+  /// Returns true if answers are scored by log-likelihood: EvaluationOptions::likelihood was set, and the scoring is
+  /// not kNll.
   bool weighs_answers() const { return !answers_.empty(); }
+  /// Returns the answers that are scored by log-likelihood. For a choice these are all allowed answers. For free text
+  /// it is the first reference that is not blank, or none if that has more than max_new_tokens tokens. REQUIRES
+  /// weighs_answers().
   const std::vector<std::string>& answers(size_t row) const { return answers_[row]; }
-  /// Returns the tokens of each answer after the prompt.
+  /// Returns the tokens that follow the prompt, for each of answers(row). For a choice they begin with the text before
+  /// the answer in the row's output, such as "the correct answer is ". REQUIRES weighs_answers().
   std::vector<std::vector<int64_t>> answer_tokens(size_t row) const;
-  /// Returns Prompts::stops().
+  /// Returns the token ids that end an answer in addition to the model's eos (Prompts::stops()). Empty for kNll.
   const std::vector<int64_t>& stops() const { return stops_; }
 
   /// Returns the rows tokenised as for training, for Scoring::kNll.

@@ -18,11 +18,12 @@
 
 namespace evenkeel::scoring {
 
-/// Checks the prompts of a task before anything is computed. \param shape  a model, possibly without weights
+/// Checks the prompts of a task before anything is computed.
+/// \param shape  a model, possibly without weights
 /// \throws kData naming task and row (0 = the first) of a prompt that is too long for the model's positions
 void check_task(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options);
 
-/// What an evaluation returns of the single rows. Borrows both; null: not needed.
+/// Receives results of single rows. Borrows both objects; null: not needed.
 struct RowOutputs {
   std::vector<Prediction>* predictions = nullptr;  ///< receives one prediction per row
   ItemScores* items = nullptr;                     ///< receives the scores of the rows
@@ -34,12 +35,12 @@ struct RowOutputs {
 /// common prefix of the prompts is computed once. Prompt and answer are tokenised together, as in training. A context
 /// that is too long is truncated at its end.
 /// Answers are ranked as continuations of the text that precedes the first option in the row's output, whichever answer
-/// is correct. Of free text the likelihood of the first reference is computed.
-/// Greedy outputs end early, where no further text can change the extracted answer, unless predictions are asked for.
-/// Scores are the same.
-/// Scoring::kNll generates nothing. Rows are cut and tokenised as for training, including the end of sequence, and a
-/// batch has at most 4096 tokens or one row.
-/// \param options      the template and the lengths that `task` was prepared for
+/// is correct. For free text, the likelihood of the first reference is computed.
+/// If no predictions are requested, a greedy output ends as soon as no further text can change the extracted answer.
+/// This does not change the scores.
+/// Scoring::kNll generates nothing. Rows are cut and tokenised as for training, including the end of sequence. A batch
+/// has at most 4096 tokens, or one row.
+/// \param options      must have the form, cutoff, max_new_tokens and likelihood that `task` was prepared with
 /// \param on_progress  called with the number of rows done and of all rows
 /// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kInternal when `options`
 /// does not fit `task`

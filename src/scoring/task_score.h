@@ -106,7 +106,7 @@ struct TaskScore {
   double budget = 1.0;
   std::string reading{};  ///< rank evaluation mode of a rank method: "a" or "b" (docs/ambiguities.md, R25); else empty
   ServedBy served_by = ServedBy::kRun;  ///< other than kRun: score of the exported adapter
-  int64_t top_k = 0;
+  int64_t top_k = 0;                    ///< experts per token
   int64_t rows = 0;
   int64_t questions = 0;          ///< number of distinct questions among the rows; 0 in older records
   double accuracy = 0;            ///< headline: correct answers / rows; an output without an allowed answer is wrong
@@ -117,10 +117,10 @@ struct TaskScore {
   double accuracy_valid = 0;
   double accuracy_likelihood =
       0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
-  double chance = 0, majority = 0;
-  /// Mean log-likelihood of the correct answer in nats: log-probabilities of its tokens, summed per row, mean over
-  /// rows. Of free text it is that of the first reference. Rows that keep no answer, or whose reference is longer than
-  /// max_new_tokens, are left out. Absent without `likelihood` and in older records.
+  double chance = 0, majority = 0;  ///< accuracy of random answers, and of always giving the most frequent answer
+  /// Mean over rows of the log-likelihood of the correct answer in nats: the sum of its tokens' log-probabilities. For
+  /// free text the answer is the first reference. Rows that keep no answer after truncation, or whose reference is
+  /// longer than max_new_tokens, are left out. Absent without `likelihood` and in older records.
   std::optional<double> log_likelihood = {};
   AnswerKind kind = AnswerKind::kChoice;
   double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
@@ -213,8 +213,8 @@ struct ItemScores {
 struct Prediction {
   std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
   std::string extracted;  ///< answer found in the output; empty: none found
-  std::string gold;
-  std::string ranked;                        ///< likeliest allowed answer; empty when ranking is off
+  std::string gold;       ///< correct answer of the row
+  std::string ranked;     ///< likeliest allowed answer; empty when ranking is off
   std::vector<std::string> references = {};  ///< accepted answers of free text
   double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};

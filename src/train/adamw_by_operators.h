@@ -1,4 +1,5 @@
-/// \file  Declares AdamW with LibTorch's operators, for any device and without synchronising. Dimension name: E slices.
+/// \file  Declares AdamW with LibTorch's operators. It works on any device and does not synchronise with it. Dimension
+/// name: E slices.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,6 @@
-/// \file  Compares gradients of experts with pseudo-gradients that stand in for them: cosines over experts that no
-/// token reached, and cosines for permuted experts. fed/run/pg_alignment.h measures a run with it.
+/// \file  Compares gradients of experts with the pseudo-gradients that replace them. It computes cosines over experts
+/// that no token reached, and the same cosines after the experts were permuted. fed/run/pg_alignment.h measures a run
+/// with it.
 /// Dimension names: E experts.
 #pragma once
 
@@ -17,8 +18,8 @@
 
 namespace evenkeel::train {
 
-/// The cosine for pseudo-gradients of random other experts. The compared experts' pseudo-gradients are permuted
-/// kShuffles times so that none keeps its own.
+/// Cosines with the pseudo-gradients of other experts, as a baseline. The pseudo-gradients of the compared experts are
+/// permuted kShuffles times so that no expert keeps its own.
 struct ShuffledCosine {
   static constexpr int64_t kShuffles = 100;
   double mean = 0, least = 0, most = 0;  ///< of the cosines of all permutations
@@ -41,7 +42,7 @@ struct GradientAlignment {
 struct ExpertGradients {
   std::string layer;
   at::Tensor idle_E;                                      ///< bool: experts without a token
-  std::vector<at::Tensor> gradients, pseudo_gradients{};  ///< each [E, ...] on the CPU; as many of one as of the other
+  std::vector<at::Tensor> gradients, pseudo_gradients{};  ///< each [E, ...] on the CPU; lists of equal length
 };
 
 /// Computes the alignment of each layer and of all together ("all"). Products are taken in float64.

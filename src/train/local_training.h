@@ -40,7 +40,8 @@ constexpr auto names(LossMean) {
 
 /// Options of a client's training: the config section [train].
 struct LocalTraining {
-  /// Gamma; the number of steps is max(1, round(local_epochs * |D_c| / (batch_size * accumulation))).
+  /// Passes over a client's rows per round (Gamma of UB-SMoE). The number of steps is max(1, round(local_epochs * rows
+  /// / (batch_size * accumulation))).
   double local_epochs = 0.4;
   int64_t batch_size = 8;    ///< sequences per micro-batch
   int64_t accumulation = 2;  ///< micro-batches per optimiser step

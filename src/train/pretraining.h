@@ -97,7 +97,7 @@ models::MemoryPlan memory_plan(const PretrainConfig& config);
 /// Trains a model and writes it to the folder `out`, which is locked during the call. With `resume`, training continues
 /// from the checkpoint in `out`, and the result equals that of an uninterrupted run to the bit. A run without a
 /// checkpoint starts again from step 0. A finished run is left as it is.
-/// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the resolved config
+/// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the config with all keys
 /// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
 /// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and
 /// its SHA-256.

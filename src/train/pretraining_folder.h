@@ -1,7 +1,8 @@
 /// \file  Manages the folder of a pre-training: records and one checkpoint, both sealed (base/plain/sealed.h). The
-/// process may be killed at any time without losing the checkpoint. All files are checked before any is removed.
+/// process may be killed at any time without losing the checkpoint. All files are checked before any of them is
+/// removed.
 ///
-///   pretrain.toml                   resolved config; exists from the start of a run
+///   pretrain.toml                   config with all keys; exists from the start of a run
 ///   pretrain.jsonl                  the loss curve, one sealed line per record
 ///   tokenizer.json                  tokenizer of the model
 ///   checkpoint.json                 the marker: step, size of pretrain.jsonl then, SHA-256 of the checkpoint files;
@@ -32,7 +33,8 @@ class PretrainingFolder {
   bool nothing_began() const;
   /// Returns whether the folder contains a complete model and no checkpoint.
   bool finished() const;
-  /// Checks that a run with the same resolved config has started.
+  /// Checks that a run with the same config has started.
+  /// \param resolved  the config with all keys, as TOML
   /// \throws kIo when no run has started; kConfig when the config differs
   void check_resumable(const std::string& resolved) const;
 

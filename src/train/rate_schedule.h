@@ -11,8 +11,8 @@ namespace evenkeel::train {
 /// Selects how the learning rate falls after the warm-up.
 enum class RateKind {
   kConstant,
-  kLinear,  ///< linearly
-  kCosine,  ///< along half a cosine (Loshchilov and Hutter, SGDR, 2017, without restarts)
+  kLinear,  ///< falls linearly to final_ratio
+  kCosine,  ///< falls along half a cosine to final_ratio (Loshchilov and Hutter, SGDR, 2017, without restarts)
 };
 constexpr auto names(RateKind) {
   return std::array{config::EnumName<RateKind>{"constant", RateKind::kConstant},

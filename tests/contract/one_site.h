@@ -18,7 +18,8 @@ at::Tensor matrix(const Rows& rows, at::ScalarType type = at::ScalarType::Float)
 /// Fails with both tensors in the message unless the shapes are equal and every entry is within `tolerance`.
 void expect_near(const at::Tensor& actual, const Rows& expected, double tolerance = 1e-6);
 void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance = 1e-6);
-/// Fails unless `actual` is `right`. Also fails if `mistaken` is within a thousand tolerances of `right`.
+/// Fails unless `actual` equals `right`. Also fails if `mistaken`, the result of a likely mistake, is within a thousand
+/// tolerances of `right`: the test could then not tell them apart.
 void expect_not_mistaken(const at::Tensor& actual, const at::Tensor& right, const at::Tensor& mistaken,
                          double tolerance = 1e-6);
 

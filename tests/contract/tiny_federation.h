@@ -1,5 +1,5 @@
-/// \file  A federation that is small enough to run whole rounds in a unit test: a random two-layer model with 6
-/// experts, and four unequal clients with a few generated rows each. No two sizes are equal.
+/// \file  Provides a federation that is small enough to run whole rounds in a unit test: a random two-layer model with
+/// 6 experts, and four unequal clients with a few generated rows each. No two sizes are equal.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ MODEL_CONFIG = DAMAGES + [
 
 
 @pytest.mark.parametrize("change, says", cases(MODEL_CONFIG))
-def test_a_models_config(model, texts, folder, change, says):
+def test_an_invalid_model_config_is_rejected(model, texts, folder, change, says):
     damaged(model / "config.json", change)
     refused("score", "--model", model, "--input", texts, says=["[checkpoint]", model, *says], untouched=folder)
 
@@ -171,14 +171,14 @@ TENSORS = [
 
 
 @pytest.mark.parametrize("change, says", cases(WEIGHTS))
-def test_a_file_of_weights(model, texts, folder, change, says):
+def test_a_damaged_weights_file_is_rejected(model, texts, folder, change, says):
     file = model / "model.safetensors"
     file.unlink() if change is None else file.write_bytes(change(file.read_bytes()))
     refused("score", "--model", model, "--input", texts, says=["[checkpoint]", "model.safetensors", *says], untouched=folder)
 
 
 @pytest.mark.parametrize("change, says", cases(TENSORS))
-def test_weights_that_do_not_fit_the_model(model, texts, folder, change, says):
+def test_weights_that_do_not_fit_the_model_are_rejected(model, texts, folder, change, says):
     file = model / "model.safetensors"
     file.write_bytes(change(file.read_bytes()))
     refused("score", "--model", model, "--input", texts, says=["[checkpoint]", model, *says], untouched=folder)
@@ -198,7 +198,7 @@ INDEX = SOME_DAMAGES + [
 
 
 @pytest.mark.parametrize("change, says", cases(INDEX))
-def test_an_index_of_shards(model, texts, folder, change, says):
+def test_an_invalid_index_of_shards_is_rejected(model, texts, folder, change, says):
     (model / "model.safetensors").rename(model / "shard.safetensors")
     damaged(model / "model.safetensors.index.json", change)
     refused("score", "--model", model, "--input", texts, says=[model, *says], untouched=folder)
@@ -271,7 +271,7 @@ TOKENIZER = DAMAGES + [
 
 
 @pytest.mark.parametrize("change, says", cases(TOKENIZER))
-def test_a_tokenizer(model, folder, change, says):
+def test_an_invalid_tokenizer_is_rejected(model, folder, change, says):
     (folder / "text").write_text("Once upon a time\n")
     damaged(model / "tokenizer.json", change)
     refused("tokenize", "--model", model / "tokenizer.json", "--input", folder / "text", says=["tokenizer.json", *says], untouched=folder)
@@ -306,7 +306,7 @@ ROWS = SOME_DAMAGES[:3] + [
 
 
 @pytest.mark.parametrize("change, says", cases([row for row in ROWS if row[0] != "a list"]))
-def test_rows_of_commonsense(tiny_model, folder, change, says):
+def test_invalid_commonsense_rows_are_rejected(tiny_model, folder, change, says):
     (folder / "boolq").mkdir()
     damaged(folder / "boolq/test.json", change)
     refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", folder, says=["boolq/test.json", *says],
@@ -351,7 +351,7 @@ TELEQUAD = SOME_DAMAGES + [
 
 
 @pytest.mark.parametrize("change, says", cases(TELEQUAD))
-def test_rows_of_telequad(tiny_model, folder, change, says):
+def test_invalid_telequad_rows_are_rejected(tiny_model, folder, change, says):
     damaged(folder / "TeleQuAD-v4-full.json", change)
     refused("evaluate", "--model", tiny_model, "--tasks", "telequad", "--data", folder, says=["elequad" if says == ["two", "order"]
                                                                                             else "TeleQuAD-v4-full.json", *says],
@@ -380,7 +380,7 @@ SCORE_LINES = [
 
 
 @pytest.mark.parametrize("line, says", cases(SCORE_LINES))
-def test_a_line_to_score(tiny_model, folder, line, says):
+def test_an_invalid_line_to_score_is_rejected(tiny_model, folder, line, says):
     (folder / "texts.jsonl").write_bytes(b'{"ids": [7]}\n' + (line if isinstance(line, bytes) else line.encode()) + b"\n")
     refused("score", "--model", tiny_model, "--strict", "--input", folder / "texts.jsonl", says=["texts.jsonl", "line 2", *says],
             untouched=folder)
@@ -401,12 +401,12 @@ TOKENIZE_LINES = [
 
 
 @pytest.mark.parametrize("flags, line, says", cases(TOKENIZE_LINES))
-def test_a_line_to_tokenize(tiny_model, folder, flags, line, says):
+def test_an_invalid_line_to_tokenize_is_rejected(tiny_model, folder, flags, line, says):
     (folder / "lines").write_bytes(line)
     refused("tokenize", "--model", tiny_model, "--input", folder / "lines", *flags, says=["lines:1", *says], untouched=folder)
 
 
-def test_a_file_without_lines(tiny_model, folder):
+def test_a_file_without_lines_is_rejected(tiny_model, folder):
     (folder / "texts.jsonl").write_text("\n \n")
     refused("score", "--model", tiny_model, "--input", folder / "texts.jsonl", says=["texts.jsonl", "no lines"], untouched=folder)
 
@@ -443,7 +443,7 @@ def adapter_of(run, folder):
 
 
 @pytest.mark.parametrize("change, says", cases(ADAPTER))
-def test_an_adapters_config(run, tiny_model, texts, folder, change, says):
+def test_an_invalid_adapter_config_is_rejected(run, tiny_model, texts, folder, change, says):
     adapter = adapter_of(run, folder)
     damaged(adapter / "adapter_config.json", change)
     refused("score", "--model", tiny_model, "--input", texts, "--adapter", adapter, says=["adapter_config.json", *says],
@@ -475,7 +475,7 @@ ADAPTER_WEIGHTS = [
 
 
 @pytest.mark.parametrize("change, says", cases(ADAPTER_WEIGHTS))
-def test_an_adapters_weights(run, tiny_model, texts, folder, change, says):
+def test_damaged_adapter_weights_are_rejected(run, tiny_model, texts, folder, change, says):
     file = adapter_of(run, folder) / "adapter_model.safetensors"
     file.unlink() if change is None else file.write_bytes(change(file.read_bytes()))
     refused("score", "--model", tiny_model, "--input", texts, "--adapter", file.parent,
@@ -510,6 +510,6 @@ TOML = [
 
 
 @pytest.mark.parametrize("text, says", cases(TOML))
-def test_a_config(folder, text, says):
+def test_an_invalid_config_file_is_rejected(folder, text, says):
     (folder / "bad.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
     refused("train", folder / "bad.toml", "--out", folder / "run", says=["[config]", "bad.toml", *says], untouched=folder)

@@ -235,7 +235,7 @@ def instead(words, flag, value):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_flag_has_its_bad_values(command):
+def test_the_table_has_invalid_values_of_every_flag(command):
     assert flags_of(command) == sorted(BAD[command])
 
 
@@ -247,7 +247,7 @@ def table():
 
 
 @pytest.mark.parametrize("command, flag, value, says", list(table()))
-def test_a_value_that_is_not_allowed(places, command, flag, value, says):
+def test_a_value_that_is_not_allowed_is_rejected(places, command, flag, value, says):
     words = [placed(word, places) for word in instead(WORKS[command], flag, value)]
     refused(command, *words, says=[placed(word, places) for word in says], untouched=places["folder"])
 
@@ -256,7 +256,7 @@ def test_a_value_that_is_not_allowed(places, command, flag, value, says):
                                            ("bertscore", "--layer"), ("generate", "--beams"), ("tokenize", "--train"),
                                            ("pretrain", "--set"), ("export", "--format"), ("report", "--html"), ("init", "--seed"),
                                            ("doctor", "--model")])
-def test_a_flag_without_its_value(places, command, flag):
+def test_a_flag_without_its_value_is_rejected(places, command, flag):
     words = [placed(word, places) for word in instead(WORKS[command], flag, None)]
     refused(command, *words, says=[flag], untouched=places["folder"])
 
@@ -266,7 +266,7 @@ def test_a_flag_without_its_value(places, command, flag):
                                               ("generate", "--prompt"), ("tokenize", "--model"), ("tokenize", "--input"),
                                               ("pretrain", None), ("export", "--run"), ("export", "--out"), ("report", None),
                                               ("init", None), ("init", "--out"), ("list", None), ("study", None)])
-def test_what_a_command_needs(places, command, without):
+def test_a_command_without_a_required_argument_is_rejected(places, command, without):
     words = list(map(str, WORKS[command]))
     if without:
         at = words.index(without)
@@ -306,5 +306,5 @@ def test_what_a_command_needs(places, command, without):
     (["train", CONFIG, "--out", "a", "--out", "b"], ["--out"]),
     (["init", ROOT / "configs/tiny/model.json", "--out", "a", "--seed", "1", "--seed", "2"], ["--seed"]),
 ], ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else "")
-def test_a_command_line_that_means_nothing(words, says):
+def test_a_meaningless_command_line_is_rejected(words, says):
     refused(*words, says=says)

@@ -97,13 +97,13 @@ WHERE = [(reader, where) for reader in READERS for where in (missing, file, empt
 
 
 @pytest.mark.parametrize("reader, where", [pytest.param(*one, id=f"{one[0]}: {one[1].__name__}") for one in WHERE])
-def test_a_folder_that_cannot_be_read(tmp_path, reader, where):
+def test_a_folder_that_cannot_be_read_is_rejected(tmp_path, reader, where):
     refused(*READERS[reader], where(tmp_path), says=[str(tmp_path)[:20]], untouched=tmp_path)
 
 
 @pytest.mark.parametrize("where", [file, below_a_file, full, loop, long_name, nobody, device], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_folder_that_cannot_be_created(tmp_path, run, tiny_model, writer, where):
+def test_a_folder_that_cannot_be_created_is_rejected(tmp_path, run, tiny_model, writer, where):
     words = [run if word == "<run>" else word for word in WRITERS[writer]]
     model = settings(model__path=tiny_model) if writer == "train" else []
     out = where(tmp_path)
@@ -136,7 +136,7 @@ def test_a_run_does_not_overwrite_another_run(tmp_path):
     refused("train", CONFIG, "--out", tmp_path / "run", says=["[io]", tmp_path / "run", "--resume"], untouched=tmp_path)
 
 
-def test_a_folder_below_a_read_only_mount(tmp_path, run, tiny_model):
+def test_a_folder_below_a_read_only_mount_is_rejected(tmp_path, run, tiny_model):
     mount = next((line.split()[1] for line in open("/proc/mounts") if line.split()[3].startswith("ro") and line.split()[1] != "/"), None)
     if mount is None:
         pytest.skip("nothing is mounted read-only here")

@@ -212,18 +212,18 @@ def bad(key, value, says):
     refused("train", CONFIG, *name, "--set", f"{key}={value}", "--print-config", says=says)
 
 
-def test_every_key_has_its_bad_values():
+def test_the_table_has_invalid_values_of_every_key():
     assert sorted(KEYS) == sorted(BAD)
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))
-def test_a_value_of_another_type(key):
+def test_a_value_of_another_type_is_rejected(key):
     value, expected = wrong_type(KEYS[key])
     bad(key, value, ["[config]", key, f"is {value}", expected, "--set"])
 
 
 @pytest.mark.parametrize("key, value, says", [pytest.param(key, *one, id=f"{key}={one[0]}") for key in sorted(BAD) for one in BAD[key]])
-def test_a_value_that_is_not_allowed(key, value, says):
+def test_a_value_that_is_not_allowed_is_rejected(key, value, says):
     bad(key, value, ["[config]", key.rsplit(".", 1)[1] if "." in key else key, *says])
 
 
@@ -332,7 +332,7 @@ PRETRAIN = ROOT / "configs/tiny/pretrain.toml"
     ('train.optimizer.lr=0.0', ["train.optimizer.lr", "above 0"]),
     ('train.stps=3', ["train.stps", "steps"]),
 ])
-def test_an_invalid_setting_of_pretrain(tmp_path, setting, says):
+def test_an_invalid_setting_of_pretrain_is_rejected(tmp_path, setting, says):
     refused("pretrain", PRETRAIN, "--set", setting, "--out", tmp_path / "out", says=says, untouched=tmp_path)
 
 

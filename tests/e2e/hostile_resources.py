@@ -48,7 +48,7 @@ def test_other_closed_streams_change_nothing(tmp_path):
 
 @pytest.mark.parametrize("descriptors", [5, 8])
 @pytest.mark.parametrize("command", ["score", "report", "tokenize"])
-def test_few_descriptors(run, tiny_model, texts, descriptors, command):
+def test_few_descriptors_give_the_same_result_or_one_line(run, tiny_model, texts, descriptors, command):
     """The program works or fails with one line. It never crashes or gives another result."""
     words = words_of(command, run, tiny_model, texts)
     whole = succeed(*words).stdout
@@ -61,7 +61,7 @@ def test_few_descriptors(run, tiny_model, texts, descriptors, command):
 
 @pytest.mark.parametrize("mebibytes", [700, 1000])
 @pytest.mark.parametrize("command", ["score", "generate", "evaluate", "report"])
-def test_little_address_space(run, tiny_model, texts, mebibytes, command):
+def test_little_address_space_is_survived_or_reported_in_one_line(run, tiny_model, texts, mebibytes, command):
     """The program works or fails with one line. It is never killed by a signal."""
     done = evenkeel(*words_of(command, run, tiny_model, texts), preexec_fn=limited(resource.RLIMIT_AS, mebibytes << 20))
     if done.returncode == 127:
@@ -73,5 +73,5 @@ def test_little_address_space(run, tiny_model, texts, mebibytes, command):
 # --- inputs that are not files ---
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/stdin"])
-def test_devices_as_inputs(tiny_model, tmp_path, device):
+def test_a_device_as_input_is_rejected(tiny_model, tmp_path, device):
     refused("score", "--model", tiny_model, "--input", device, says=[device], untouched=tmp_path, stdin=-3)

@@ -26,65 +26,65 @@ def train(tiny_model, tmp_path):
 
 # --- the configuration ---
 
-def test_a_missing_config(train, tmp_path):
+def test_a_missing_config_is_rejected(train, tmp_path):
     train(config=tmp_path / "none.toml", says=["none.toml"])
 
 
-def test_an_unknown_method_or_task(train):
+def test_an_unknown_method_or_task_is_rejected(train):
     train(says=["fedavg", "fedit", "ub-smoe"], method__name='"fedavg"')
     train(says=["arc_x", "arc_c"], evaluate__tasks='["arc_x"]')
 
 
-def test_a_budget_without_experts(train):
+def test_a_budget_without_experts_is_rejected(train):
     train(says=["clients.budgets[1]", "0.1", "0.125"], clients__budgets="[1.0, 0.1, 1.0, 1.0, 1.0]")
     train(says=["evaluate.budgets", "0.01"], evaluate__budgets="[1.0, 0.01]")
 
 
-def test_ranks_that_the_method_does_not_support(train):
+def test_ranks_that_the_method_does_not_support_are_rejected(train):
     train(says=["clients.ranks", "3, 2, 3", "ub-smoe", "equal ranks"], clients__ranks="[3, 2, 3, 3, 3]")
     train(says=["clients.ranks", "4", "lora.rank"], clients__ranks="[4, 3, 3, 3, 3]")
 
 
-def test_a_missing_encoder(train, tmp_path):
+def test_a_missing_encoder_is_rejected(train, tmp_path):
     train(says=[tmp_path / "nowhere", "not a folder"], evaluate__bert_score__encoder=f'"{tmp_path}/nowhere"')
 
 
-def test_a_target_the_model_lacks(train):
+def test_a_target_that_the_model_lacks_is_rejected(train):
     train(says=["w1"], lora__targets='["q_proj", "w1"]')
     train(says=["lora.targets names gate, the router", "lora.router_lora"], lora__targets='["q_proj", "gate"]')
 
 
-def test_a_cutoff_beyond_the_models_positions(train):
+def test_a_cutoff_beyond_the_models_positions_is_rejected(train):
     train(says=["data.cutoff", "4096", "1024"], data__cutoff=4096)
 
 
 # --- clients and rows ---
 
-def test_more_clients_than_rows(train):
+def test_more_clients_than_rows_are_rejected(train):
     train(says=["6", "5"], data__limit=5, clients__count=6, clients__budgets="[]")
 
 
-def test_an_empty_shard(train):
+def test_an_empty_shard_is_rejected(train):
     train(says=["client"], data__limit=5, clients__count=5,
           data__partition='{ kind = "dirichlet", alpha = 0.001, scheme = "group" }')
 
 
-def test_a_missing_data_folder(train, tmp_path):
+def test_a_missing_data_folder_is_rejected(train, tmp_path):
     train(says=[tmp_path / "nowhere"], data__task='"commonsense"', data__path=f'"{tmp_path}/nowhere"')
 
 
 # --- the model ---
 
-def test_a_missing_model(train, tmp_path):
+def test_a_missing_model_is_rejected(train, tmp_path):
     train(says=[tmp_path / "nowhere"], model__path=tmp_path / "nowhere")
 
 
-def test_a_missing_tokenizer(train, model):
+def test_a_missing_tokenizer_is_rejected(train, model):
     (model / "tokenizer.json").unlink()
     train(says=["[data]", "tokenizer.json"], model__path=model)
 
 
-def test_a_path_that_is_not_valid_utf8(tmp_path):
+def test_a_path_that_is_not_valid_utf8_is_rejected(tmp_path):
     refused("train", CONFIG, "--out", tmp_path / os.fsdecode(b"caf\xe9"), says=["[config] argument 4", "caf\\xe9", "UTF-8"])
     refused("train", CONFIG, "--out", tmp_path / "a\nb", says=["[config]", "output folder", "a\\nb", "control characters"])
     assert not list(tmp_path.iterdir())
@@ -92,7 +92,7 @@ def test_a_path_that_is_not_valid_utf8(tmp_path):
 
 # --- the command line ---
 
-def test_pg_alignment_without_a_run_or_pseudo_gradients(tiny_model, tmp_path):
+def test_pg_alignment_needs_a_run_with_pseudo_gradients(tiny_model, tmp_path):
     refused("pg-alignment", "--run", tmp_path, says=[tmp_path])
     refused("pg-alignment", "--run", tmp_path, "--limit", "0", says=["--limit is 0", "1 or more"])
     refused("pg-alignment", "--run", tmp_path, "--pg-align-mode", "all", says=["--pg-align-mode", "all", "kmax", "dense"])

@@ -1,4 +1,6 @@
-"""Checks that a run reads all its inputs before it starts, and that a file that no result depends on may be corrected.
+"""Checks that a run reads all its inputs before it starts.
+
+On resume, a test file may be corrected if no score was computed from it yet.
 """
 
 import hashlib
@@ -31,7 +33,7 @@ def files(folder, model, test=None, **changes):
 
 
 def refused_before(tmp_path, words, *says):
-    """Checks for exit code 1 with that line, no trained round, and no files left behind."""
+    """Checks that training ends with exit code 1 and one line that contains `says`, before a round is trained or a file written."""
     done = evenkeel("train", CONFIG, "--out", tmp_path / "out", *words)
     one_line(done, *says)
     assert "round 1" not in done.stderr and not (tmp_path / "out").exists()
@@ -45,7 +47,7 @@ def refused_before(tmp_path, words, *says):
     ([LONG], "exact", ["files: row 0", "positions"]),
     ([{"prompt": "Name it.", "completion": "elm"}], "choice", ["test.jsonl:1"]),
 ])
-def test_a_test_row_that_cannot_be_scored(tiny_model, tmp_path, rows, score, says):
+def test_a_test_row_that_cannot_be_scored_is_rejected(tiny_model, tmp_path, rows, score, says):
     options = {"data__files__options": "['oak','tin']"} if score == "choice" else {}
     refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score=score, **options), *says)
 
@@ -60,7 +62,10 @@ def test_the_length_of_answers_counts_in_the_length_check(tiny_model, tmp_path, 
 
 
 def test_a_prompt_that_just_fits_is_accepted(tiny_model, tmp_path):
-    """The bound that avoids tokenising answers must not be the limit."""
+    """The check first uses an upper bound, so that answers need not be tokenised.
+
+    A prompt must not be rejected by that bound alone.
+    """
     positions = json.loads((tiny_model / "config.json").read_text())["max_position_embeddings"]
     words = " a" * positions
 
@@ -78,7 +83,7 @@ def test_a_prompt_that_just_fits_is_accepted(tiny_model, tmp_path):
     refused_before(tmp_path, files(tmp_path, tiny_model, rows(low + 1), **options), "row 0", "positions")
 
 
-def test_a_clients_test_file(tiny_model, tmp_path):
+def test_an_invalid_row_of_a_clients_test_file_is_rejected(tiny_model, tmp_path):
     for name, rows in {"a.jsonl": GOOD, "b.jsonl": GOOD, "b-test.jsonl": [GOOD[0], LATE]}.items():
         write(tmp_path / name, rows)
     table = f"[{{name='a', data='{tmp_path}/a.jsonl'}}, {{name='b', data='{tmp_path}/b.jsonl', test='{tmp_path}/b-test.jsonl'}}]"
@@ -90,7 +95,7 @@ def test_a_clients_test_file(tiny_model, tmp_path):
     refused_before(tmp_path, words, "row", "positions")
 
 
-def test_a_commonsense_folder_with_a_missing_and_an_invalid_task(tiny_model, tmp_path):
+def test_a_commonsense_folder_with_a_missing_or_invalid_task_is_rejected(tiny_model, tmp_path):
     row = {"instruction": "Is 2 even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     (tmp_path / "data").mkdir()
     (tmp_path / "data/commonsense_11k_rebuilt.json").write_text(json.dumps([row] * 8))
@@ -103,7 +108,7 @@ def test_a_commonsense_folder_with_a_missing_and_an_invalid_task(tiny_model, tmp
 
 
 @pytest.mark.parametrize("encoder, says", [("missing", "is not a folder"), ("empty", "no layer is given")])
-def test_an_invalid_encoder(tiny_model, tmp_path, encoder, says):
+def test_an_invalid_encoder_is_rejected(tiny_model, tmp_path, encoder, says):
     (tmp_path / "empty").mkdir()
     refused_before(tmp_path, files(tmp_path, tiny_model, evaluate__bert_score__encoder=f"'{tmp_path}/{encoder}'"), encoder, says)
 
@@ -126,7 +131,7 @@ def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_pat
     ("exact", [GOOD[0], {"prompt": "Name it.", "completion": " "}], ["late.jsonl:2", "empty"]),
 ])
 def test_evaluate_checks_all_rows_before_scoring(score, rows, says, tiny_model, tmp_path):
-    """Neither the task before the invalid one nor a budget is scored."""
+    """No task is scored at any budget, not even one that comes before the invalid task."""
     options = ["--options", "oak,tin"] if score == "choice" else []
     words = ["--tasks", "builtin:facts,files", "--data", write(tmp_path / "late.jsonl", rows), "--score", score, *options, "--json", "--strict",
              "--predictions", tmp_path / "answers.jsonl"]
@@ -190,7 +195,7 @@ def test_a_test_file_without_scores_may_be_corrected(tiny_model, tmp_path):
     succeed("report", out)
 
 
-def test_only_test_files_of_scored_tasks_are_fixed(tiny_model, tmp_path):
+def test_only_test_files_of_scored_tasks_may_not_change(tiny_model, tmp_path):
     write(tmp_path / "other.jsonl", GOOD[:3])
     words = files(tmp_path, tiny_model)
     sets = (f"{{ a = {{ train = ['{tmp_path}/train.jsonl'], test = ['{tmp_path}/test.jsonl'] }}, "

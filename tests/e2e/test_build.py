@@ -46,7 +46,7 @@ def test_remaining_time_is_estimated_from_completed_steps(tmp_path):
     assert "left" not in done.stdout.splitlines()[-1]
 
 
-def test_progress_on_a_terminal_is_one_line(tmp_path):
+def test_progress_on_a_terminal_overwrites_one_line(tmp_path):
     (tmp_path / "build.ninja").write_text(RULES.format(last=""))
     done = subprocess.run(["script", "-qec", f"{ROOT / 'tools' / 'ninja'} -C {tmp_path}", "/dev/null"], capture_output=True,
                           timeout=60, stdin=subprocess.DEVNULL)

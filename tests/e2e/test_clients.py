@@ -21,7 +21,7 @@ def rows(subject, count):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """north has two files by a pattern and a test file, east has a test file, south has held-out rows."""
+    """Writes the rows of three clients: north (two files by a pattern, a test file), east (a test file), south (held-out rows)."""
     folder = tmp_path_factory.mktemp("clients")
     for name, text in {"north-1.jsonl": rows("ship", 6), "north-2.jsonl": rows("sea", 4), "north-test.jsonl": rows("isle", 3),
                        "east.jsonl": rows("sun", 9), "east-test.jsonl": rows("dawn", 4),
@@ -122,7 +122,7 @@ def test_train_ends_with_a_line_about_clients_and_report_with_their_table(run):
     assert '"client_name":"north"' in page and 'id="clients"' in page
 
 
-def test_a_run_of_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_path):
+def test_a_run_with_listed_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_path):
     out, _, file = run
     succeed("train", file, "--out", tmp_path / "half", *arguments(tiny_model))
     (tmp_path / "half/evaluations.jsonl").write_text("".join(

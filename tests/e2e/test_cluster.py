@@ -24,7 +24,7 @@ TIMEOUT = 3  # seconds of silence; the guard of a frozen rank 0 adds five, endin
 
 
 def choices(model_folder, method, **more):
-    """Four clients per round, so that no three ranks have equally many."""
+    """Returns the settings of a run with four clients per round, which cannot be divided equally among three ranks."""
     extras = {"fed-sb": {"method__fed-sb__init": "federated", "lora__targets": '["q_proj", "down_proj"]'}, "a3smoe": {"method__a3smoe__rescaler": "learn"}}
     return settings(model__path=model_folder, method__name=method, clients__participation=0.8, evaluate__limit=1,
                     cluster__timeout=TIMEOUT, **extras.get(method, {}), **more)
@@ -67,7 +67,7 @@ def dealt(out):
 @pytest.mark.parametrize("method, ranks", [
     ("ub-smoe", 2), ("flexlora", 3), *(pytest.param(*more, marks=slow) for more in [
         ("ub-smoe", 4), ("a3smoe", 3), ("fedit", 6), ("fed-sb", 3), ("hetlora", 2), ("flora", 3)])])
-def test_ranks_give_the_bits_of_one_process(tiny_model, tmp_path, alone, method, ranks):
+def test_a_run_over_ranks_is_bit_identical_to_one_process(tiny_model, tmp_path, alone, method, ranks):
     out = tmp_path / "run"
     succeed(*train(tiny_model, out, method, "--ranks", ranks), timeout=60)
     expect_same_run(out, alone(method))
@@ -291,7 +291,7 @@ def test_srun_starts_ranks(tiny_model, tmp_path, alone):
     expect_same_run(tmp_path / "run", alone("ub-smoe"))
 
 
-def test_contradictions_and_bad_values_are_one_line(tiny_model, tmp_path):
+def test_contradictions_and_bad_values_are_reported_in_one_line(tiny_model, tmp_path):
     command = train(tiny_model, tmp_path / "run")
     one_line(evenkeel(*command, *settings(cluster__rank=1)), "cluster.rank", "both or neither")
     one_line(evenkeel(*command, *settings(cluster__timeout=0.1)), "cluster.timeout is 0.1")

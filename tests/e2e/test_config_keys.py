@@ -1,4 +1,4 @@
-"""`evenkeel list keys`: every key of a config with default, type, allowed values and meaning; and the page that is made of it."""
+"""Tests `evenkeel list keys` and the page that it generates: default, type, allowed values and meaning of every config key."""
 
 import json
 import re
@@ -32,13 +32,13 @@ def config(tmp_path_factory, text):
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """The config of an empty file."""
+    """Returns the config that is printed for an empty file."""
     return dict(flat(config(tmp_path_factory, "")))
 
 
-def test_every_key_that_a_config_prints_is_listed_with_its_default(keys, printed):
+def test_every_key_of_a_printed_config_is_listed_with_its_default(keys, printed):
     for key, value in printed.items():
-        if key != "method.gate_norm":  # of the method
+        if key != "method.gate_norm":  # its default depends on the method
             assert tomllib.loads(f"x = {keys[key]['default']}")["x"] == value, key
     assert len(printed) > 90
 
@@ -68,14 +68,14 @@ def test_keys_that_an_empty_config_does_not_print_are_listed_too(keys, printed):
     ("clients.client[].budget", "number", "greater than 0, at most 1"), ("cluster.timeout", "number", "0.5 to 86400"),
     ("client_profiles.<name>.dropout", "number", "less than 1"), ("evaluate.rank_eval_modes", "list", "a, b"),
     ("model.path", "text", "")])
-def test_what_is_allowed_comes_from_the_check(keys, key, kind, allowed):
+def test_the_listed_allowed_values_are_those_of_the_check(keys, key, kind, allowed):
     assert keys[key]["type"] == kind
     assert allowed in keys[key]["allowed"] if allowed else keys[key]["allowed"] == ""
     assert "probe" not in keys[key]["allowed"] and "9223372036854775807" not in keys[key]["allowed"]
 
 
 def test_every_bounded_number_names_its_bounds(keys):
-    """A number without bounds is one whose check says nothing about a value of -1e300."""
+    """The bounds come from the error message for the value -1e300. A number that accepts it counts as without bounds."""
     free = [key for key, entry in keys.items() if entry["type"] in ("integer", "number") and not entry["allowed"]]
     assert free == []
 
@@ -84,12 +84,12 @@ def test_every_key_has_a_meaning(keys):
     assert [key for key, entry in keys.items() if not entry["help"]] == []
 
 
-def test_a_section_alone(keys):
+def test_a_single_section_can_be_listed(keys):
     lines = succeed("list", "keys", "train").stdout.splitlines()
     assert lines and all(line.startswith("train.") for line in lines)
     assert len(lines) == sum(key.startswith("train.") for key in keys)
     assert len(succeed("list", "keys", "train.schedule").stdout.splitlines()) == sum(key.startswith("train.schedule.") for key in keys)
-    assert succeed("list", "keys", "fedit").stdout == ""  # it has none
+    assert succeed("list", "keys", "fedit").stdout == ""  # fedit has no keys of its own
 
 
 def test_the_page_of_keys_is_up_to_date():

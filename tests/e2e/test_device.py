@@ -25,7 +25,7 @@ def losses(out):
     ["score", "--model", "{model}", "--input", "configs/tiny/model.json"],
 ])
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_a_missing_gpu_is_one_line(has_gpu, tiny_model, tmp_path, command, device):
+def test_a_missing_gpu_is_reported_in_one_line(has_gpu, tiny_model, tmp_path, command, device):
     if has_gpu:
         pytest.skip("there is a GPU")
     words = [str(word).format(tmp=tmp_path, model=tiny_model) for word in command]

@@ -226,7 +226,7 @@ def test_lines_of_standard_input_are_answered_one_by_one(tiny_model):
 
 # --- bad input ---
 
-def test_bad_score_and_generate_input(tiny_model, tmp_path):
+def test_invalid_input_of_score_and_generate_is_rejected(tiny_model, tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     refused("score", "--model", tiny_model, "--input", tmp_path / "empty.jsonl", says=["empty.jsonl"])
     refused("score", "--model", tiny_model, "--input", tmp_path / "none.jsonl", says=["none.jsonl"])
@@ -237,7 +237,7 @@ def test_bad_score_and_generate_input(tiny_model, tmp_path):
     refused("generate", "--model", tiny_model, "--prompt", "a", "--adapter", tmp_path / "none", says=[tmp_path / "none"])
 
 
-def test_values_that_are_not_finite_are_an_error_that_names_the_first_row(model, data, tmp_path):
+def test_the_error_for_values_that_are_not_finite_names_the_first_row(model, data, tmp_path):
     """The weights are finite, their products are not. The first token of a text is not predicted."""
     weights = load_file(model / "model.safetensors")
     weights["model.layers.0.self_attn.v_proj.weight"][:] = 3e38
@@ -250,7 +250,7 @@ def test_values_that_are_not_finite_are_an_error_that_names_the_first_row(model,
         refused("generate", "--model", model, "--prompt", "a", *flags, says=["[numeric]", "prompt 0", "not finite"])
 
 
-def test_a_model_that_cannot_be_used(model, tmp_path):
+def test_an_unusable_model_is_rejected(model, tmp_path):
     generate = ["generate", "--prompt", "a", "--model"]
     refused(*generate, tmp_path / "nowhere", says=[tmp_path / "nowhere"])
     (model / "tokenizer.json").unlink()

@@ -1,4 +1,4 @@
-"""`--progress json`: the events of train and evaluate, for programs that drive this one (docs/json-lines.md)."""
+"""Tests `--progress json`: the events that train and evaluate write for other programs (docs/json-lines.md)."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def kinds(events, *without):
 
 
 def documented():
-    """The keys of every event, from the tables of docs/json-lines.md."""
+    """Returns {event: keys} from the tables of docs/json-lines.md."""
     sections = re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", DOCUMENT, re.M | re.S)
     return {name: set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", text, re.M)))) for name, text in sections}
 
@@ -41,7 +41,7 @@ def run(tiny_model, tmp_path_factory):
     return out, train(tiny_model, out, "--progress", "json")
 
 
-def test_a_run_tells_its_rounds_and_scores_on_stdout_alone(run):
+def test_a_run_writes_events_of_rounds_and_scores_and_nothing_else_to_stdout(run):
     out, done = run
     events = events_of(done)
     assert done.returncode == 0
@@ -58,7 +58,7 @@ def test_a_run_tells_its_rounds_and_scores_on_stdout_alone(run):
     assert events[-1] == {"event": "done", "run": str(out), "report": f"{out}/report.html", "exit_code": 0}
 
 
-def test_progress_counts_to_the_end(run):
+def test_progress_events_count_up_to_a_constant_total(run):
     told = [event for event in events_of(run[1]) if event["event"] == "progress"]
     steps = [event["steps_done"] + event["steps_left"] for event in told if event["phase"] == "train"]
     assert steps and len(set(steps)) == 1
@@ -71,7 +71,7 @@ def test_events_do_not_change_the_run(run, tiny_model, tmp_path):
         assert without_seconds(lines(tmp_path / "run" / name)) == without_seconds(lines(run[0] / name))
 
 
-def test_a_resumed_run_tells_what_is_left(run, tiny_model, tmp_path):
+def test_a_resumed_run_writes_events_of_the_remaining_rounds_only(run, tiny_model, tmp_path):
     out = tmp_path / "run"
     train(tiny_model, out)
     done = evenkeel("train", CONFIG, "--out", out, "--resume", "--progress", "json", "--set", "train.rounds=3")
@@ -90,7 +90,7 @@ def test_every_event_and_key_is_documented(run, tiny_model):
             assert set(event) - {"event"} <= known[event["event"]], event
 
 
-def test_an_evaluation_tells_its_scores(tiny_model):
+def test_an_evaluation_writes_its_scores_as_events(tiny_model):
     words = ["evaluate", "--model", tiny_model, "--tasks", "builtin", "--limit", 2, "--budget", "0.5,1"]
     events = events_of(evenkeel(*words, "--progress", "json"))
     assert kinds(events, "progress") == ["start"] + ["evaluation"] * 10 + ["done"]
@@ -99,7 +99,7 @@ def test_an_evaluation_tells_its_scores(tiny_model):
     assert without_seconds(scores) == without_seconds(plain)
 
 
-def test_two_forms_of_stdout_exclude_each_other(tiny_model):
+def test_json_and_progress_json_exclude_each_other(tiny_model):
     one_line(evenkeel("evaluate", "--model", tiny_model, "--tasks", "builtin", "--json", "--progress", "json"), "--json", "--progress json")
 
 
@@ -108,14 +108,14 @@ def test_two_forms_of_stdout_exclude_each_other(tiny_model):
     (["train", CONFIG, "--set", "model.path=nowhere"], "checkpoint"), (["train", CONFIG, "--threads", "-1"], "config"),
     (["evaluate", "--model", "nowhere", "--tasks", "builtin"], "checkpoint"), (["evaluate", "--tasks", "builtin"], "config"),
     (["evaluate", "--run", "nowhere"], "io")])
-def test_an_error_is_the_last_event_and_the_line_on_stderr(words, kind, tmp_path):
+def test_an_error_is_the_last_event_and_is_printed_to_stderr(words, kind, tmp_path):
     done = evenkeel(*words, "--progress", "json", cwd=tmp_path)
     events = events_of(done)
     assert kinds(events) == ["start", "error"] and events[0]["version"] == 1
     assert events[1] == {"event": "error", "kind": kind, "message": one_line(done)[len("evenkeel: "):], "exit_code": 1}
 
 
-def test_text_is_the_default(tiny_model, tmp_path):
+def test_text_is_the_default_output(tiny_model, tmp_path):
     assert "  acc  inv" in train(tiny_model, tmp_path / "a", train__rounds=1).stdout
     assert train(tiny_model, tmp_path / "b", "--progress", "text", train__rounds=1).stdout.count("{") == 0
 
@@ -140,7 +140,7 @@ def test_an_interruption_is_the_last_event(tiny_model, tmp_path):
     assert "evenkeel: " + last["message"] in error and "--resume" in last["message"]
 
 
-def test_a_reader_that_goes_away_stops_the_run_where_it_can_go_on(tiny_model, tmp_path):
+def test_a_closed_pipe_stops_the_run_at_a_round_from_which_it_resumes(tiny_model, tmp_path):
     process = begun(tiny_model, tmp_path / "run")
     process.stdout.close()
     process.stderr.read()
@@ -158,7 +158,7 @@ def test_events_that_cannot_be_written_are_an_error(tiny_model, tmp_path):
     assert done.returncode == 1 and "standard output: cannot be written" in done.stderr
 
 
-def test_one_of_several_ranks_tells(tiny_model, tmp_path):
+def test_only_rank_0_writes_events(tiny_model, tmp_path):
     words = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, method__name="fedit")
     done = started("train", CONFIG, "--out", tmp_path / "run", *words, "--ranks", 2, "--progress", "json")
     if "built without" in done.stderr:

@@ -50,7 +50,7 @@ class Processes(contextlib.ExitStack):
 
 
 def keygen(folder, count=CLIENTS):
-    """Creates keys of nodes and the allow-list."""
+    """Creates `count` node keys and the allow-list keys.txt. Returns the key files."""
     printed = [succeed("keygen", folder / f"site-{i}.pem").stdout for i in range(count)]
     (folder / "keys.txt").write_text("".join(printed))
     return [folder / f"site-{i}.pem" for i in range(count)]
@@ -101,7 +101,7 @@ def same_run(one, other):
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", *(pytest.param(more, marks=slow) for more in ["fedit", "flexlora", "flora"])])
-def test_nodes_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
+def test_a_served_run_is_bit_identical_to_a_local_run(method, tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, method)
     with Processes() as processes:
         server, nodes, run, _ = federation(processes, tmp_path, tiny_model, method)
@@ -156,8 +156,9 @@ def test_a_node_that_is_killed_and_restarted_changes_no_bit(tiny_model, tmp_path
 
 @contextlib.contextmanager
 def namespaces(count):
-    """Creates `count` hosts of one network: namespaces with an address each. Skips where the system does not allow
-    this.
+    """Creates `count` network namespaces, each with an address, connected like hosts of one network.
+
+    Skips the test if the system does not allow this.
     """
     names = [f"evenkeel-{os.getpid()}-{i}" for i in range(count)]
     bridge = f"ek{os.getpid() % 100000}"
@@ -186,7 +187,7 @@ def namespaces(count):
 
 
 @pytest.mark.parametrize("method", ["fedit", *(pytest.param(more, marks=slow) for more in ["ub-smoe", "flexlora", "flora"])])
-def test_nodes_on_separate_hosts_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
+def test_a_served_run_on_separate_hosts_is_bit_identical_to_a_local_run(method, tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, method)
     with namespaces(CLIENTS + 1) as hosts, Processes() as processes:
         inside = [["ip", "netns", "exec", host] for host in hosts]
@@ -208,7 +209,7 @@ def test_a_key_identifies_its_client_and_unknown_keys_are_rejected(tiny_model, t
         assert re.search(r"127\.0\.0\.1.*its key SHA256:\S+ is not known there", one_line(refused)), refused.stderr
 
 
-def test_invalid_command_lines_of_serve_and_node(tiny_model, tmp_path):
+def test_invalid_command_lines_of_serve_and_node_are_rejected(tiny_model, tmp_path):
     succeed("keygen", tmp_path / "a.pem")
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--open"), "TLS", "insecure")
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--insecure"), "--allow", "--open")
@@ -259,7 +260,7 @@ def own_rows_config(folder, count=2):
     return folder / "own.toml"
 
 
-def test_rows_stay_on_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_path):
+def test_a_served_run_with_rows_on_the_nodes_is_bit_identical_to_a_local_run(tiny_model, tmp_path):
     config = own_rows_config(tmp_path)
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1)
     succeed("train", config, *changes, "--out", tmp_path / "local", timeout=DEADLINE)
@@ -267,7 +268,7 @@ def test_rows_stay_on_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_
     with Processes() as processes:
         server = processes.start("serve", config, *changes, "--out", tmp_path / "run", "--listen", address, "--allow",
                                  tmp_path / "keys.txt", "--insecure", log=log)
-        # The key decides which client a node is, not the order of joining
+        # The nodes start in reverse order: the key, not the order of joining, decides which client a node is
         for i, key in reversed(list(enumerate(keys))):
             processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json"),
                             log=tmp_path / f"site-{i}.log")
@@ -282,20 +283,21 @@ def test_rows_stay_on_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_
 
 
 def same_scores(local, run):
-    """Compares evaluations in order: shares to the bit, means over rows up to the order of summation."""
+    """Compares evaluations in order. Floats may differ by 1e-12, and log-likelihoods by 1e-4."""
     expected, found = (without_seconds(lines(folder / "evaluations.jsonl")) for folder in (local, run))
     assert len(expected) == len(found) > 0
     for one, other in zip(expected, found):
         assert one.keys() == other.keys()
         for key in one.keys() - {"checksum"}:
-            least = 1e-4 if key == "log_likelihood" else 1e-12  # its last digits depend on the batch
+            least = 1e-4 if key == "log_likelihood" else 1e-12  # the last digits of log-likelihoods depend on the batch
             assert other[key] == (pytest.approx(one[key], abs=least) if isinstance(one[key], float) else one[key]), (key, one, other)
 
 
 @pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]")])
 def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, tmp_path):
-    """Compares scores before and after training, at every budget and every client's own, on each client's rows and on a
-    sample of all.
+    """Compares scores before and after training, at each budget of `evaluate.budgets` and at each client's own budget.
+
+    They are computed on each client's rows and on a sample of all rows.
     """
     config = own_rows_config(tmp_path)
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1, evaluate__budgets="[0.25, 1.0]", evaluate__before="true",

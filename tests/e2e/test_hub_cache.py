@@ -1,4 +1,4 @@
-"""Models and data by hub name: the folder that huggingface_hub finds in its cache, without a network."""
+"""Tests that models and data given by hub name are found where huggingface_hub finds them, in its local cache."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ hub = pytest.importorskip("huggingface_hub")
 
 @pytest.fixture
 def cache(tiny_model, tmp_path):
-    """A cache as huggingface_hub lays it out: blobs, and snapshots of links to them."""
+    """Returns a cache folder with the layout of huggingface_hub: blobs, and snapshots of symbolic links to them."""
     def add(repository, files):
         folder = tmp_path / "hub" / repository
         snapshot = folder / "snapshots/0123456789abcdef0123456789abcdef01234567"
@@ -34,14 +34,14 @@ def run(cache, *words):
                           env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_CACHE": str(cache)})
 
 
-def test_a_name_is_the_snapshot_that_huggingface_hub_finds(cache, tiny_model):
+def test_a_hub_name_resolves_to_the_snapshot_that_huggingface_hub_finds(cache, tiny_model):
     folder = hub.snapshot_download("org/tiny", cache_dir=cache, local_files_only=True)
     answers = [run(cache, "generate", "--model", model, "--prompt", "Question:", "--max-new-tokens", "6").stdout
                for model in ("org/tiny", "hf://org/tiny", "org/tiny@" + pathlib.Path(folder).name, folder, tiny_model)]
     assert answers[0] and len(set(answers)) == 1
 
 
-def test_a_run_trains_a_model_and_rows_by_name(cache, tmp_path):
+def test_a_run_takes_its_model_and_data_by_hub_name(cache, tmp_path):
     done = run(cache, "train", CONFIG, "--out", tmp_path / "run", *settings(
         model__path='"org/tiny"', data__task='"files"', data__files__train='["hf://datasets/org/rows/train.jsonl"]',
         data__files__test='["hf://datasets/org/rows/test.jsonl"]', data__template='"plain"', data__partition__kind='"iid"', train__rounds=1,
@@ -57,12 +57,12 @@ def test_a_run_trains_a_model_and_rows_by_name(cache, tmp_path):
     (["train", CONFIG, "--set", "model.path=org/tiny", "--set", "data.path='hf://datasets/org/none'"], ["data.path", "hf download --repo-type dataset org/none"]),
     (["train", CONFIG, "--set", "model.path=org/tiny", "--set", "data.path='hf://nothing'"], ["data.path", "ORG/NAME"]),
 ])
-def test_what_the_cache_lacks_is_said_with_the_command_that_fetches_it(cache, tmp_path, words, said):
+def test_the_error_for_a_missing_repository_names_the_download_command(cache, tmp_path, words, said):
     one_line(run(cache, *words, *(["--out", tmp_path / "run"] if words[0] == "train" else [])), *said)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_of_that_name_comes_before_the_cache(cache, tiny_model, tmp_path):
+def test_a_folder_with_the_same_name_has_precedence_over_the_cache(cache, tiny_model, tmp_path):
     (tmp_path / "org").mkdir()
     (tmp_path / "org/tiny").mkdir()
     done = evenkeel("generate", "--model", "org/tiny", "--prompt", "a", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What is installed works by itself: `cmake --install`, completions and the manual page, and the demo (apps/command_demo.cpp)."""
+"""Tests `cmake --install`, shell completions, the manual page and the demo (apps/command_demo.cpp)."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tiny import PROGRAM, ROOT, succeed
 
 
 def commands():
-    """Names of the commands, as --help lists them."""
+    """Returns the names of the commands that --help lists."""
     listed = succeed("--help").stdout.partition("Subcommands:")[2]
     return re.findall(r"^  ([a-z][a-z-]+) ", listed, re.MULTILINE)
 
@@ -38,7 +38,7 @@ def test_every_command_and_flag_is_named(words):
 
 
 def completed(line):
-    """What bash offers for the last word of a line."""
+    """Returns the completions of bash for the last word of a line."""
     words = " ".join(f"'{word}'" for word in line.split(" "))
     script = (f"source <({PROGRAM} completion bash); COMP_WORDS=({words}); COMP_CWORD={len(line.split(' ')) - 1}; _evenkeel; "
               "printf '%s\\n' \"${COMPREPLY[@]}\"")
@@ -49,12 +49,12 @@ def completed(line):
     ("evenkeel tr", ["train"]), ("evenkeel ge", ["generate"]), ("evenkeel --qu", ["--quiet"]),
     ("evenkeel train --res", ["--resume"]), ("evenkeel --quiet export --form", ["--format"]), ("evenkeel train runs", []),
     ("evenkeel nothing", [])])
-def test_bash_offers_commands_then_their_flags_then_files(line, offered):
+def test_bash_completes_commands_then_their_flags_then_files(line, offered):
     assert completed(line) == offered
 
 
 @pytest.mark.parametrize("shell, check", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])
-def test_a_completion_is_a_script_of_its_shell(shell, check, tmp_path):
+def test_a_completion_script_is_valid_in_its_shell(shell, check, tmp_path):
     if not shutil.which(check[0]):
         pytest.skip(f"{check[0]} is not installed")
     (tmp_path / "script").write_text(succeed("completion", shell).stdout)
@@ -66,7 +66,7 @@ def test_an_unknown_shell_is_refused():
         refused("completion", shell, says=["allowed: bash, zsh, fish"])
 
 
-def test_the_manual_page_is_read_without_a_warning(tmp_path):
+def test_man_formats_the_manual_page_without_a_warning(tmp_path):
     if not shutil.which("man"):
         pytest.skip("man is not installed")
     (tmp_path / "evenkeel.1").write_text(succeed("man").stdout)
@@ -79,7 +79,7 @@ def test_the_manual_page_is_read_without_a_warning(tmp_path):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The program, installed from its build folder into another one."""
+    """Installs the program, moves the installation to another folder, and returns that folder."""
     build = os.path.dirname(PROGRAM)
     if not os.path.isfile(os.path.join(build, "cmake_install.cmake")):
         pytest.skip("the program is not in its build folder")
@@ -91,7 +91,7 @@ def installed(tmp_path_factory):
     shutil.rmtree(moved)
 
 
-def test_an_installed_program_brings_what_it_ships_and_loads(installed, tmp_path):
+def test_an_installed_program_has_its_files_and_libraries_and_runs(installed, tmp_path):
     for file in ("bin/evenkeel", "share/evenkeel/configs/demo.toml", "share/evenkeel/assets/tiny-olmoe/model.safetensors",
                  "share/man/man1/evenkeel.1", "share/bash-completion/completions/evenkeel", "share/fish/vendor_completions.d/evenkeel.fish",
                  "share/zsh/site-functions/_evenkeel"):
@@ -108,13 +108,13 @@ def test_an_installed_program_brings_what_it_ships_and_loads(installed, tmp_path
 
 
 def demo(tmp_path):
-    """The demo as a process, with a folder of its own for temporary files."""
+    """Starts the demo with its own folder for temporary files. Returns the process."""
     (tmp_path / "t").mkdir()
     return subprocess.Popen([PROGRAM, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
                             env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "t")})
 
 
-def test_a_demo_that_is_stopped_leaves_nothing(tmp_path):
+def test_an_interrupted_demo_leaves_no_files(tmp_path):
     process = demo(tmp_path)
     for line in process.stderr:
         if "round 1/4: loss" in line:
@@ -127,7 +127,7 @@ def test_a_demo_that_is_stopped_leaves_nothing(tmp_path):
 
 
 @pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes 50 s of processor time: EVENKEEL_NIGHTLY=1 runs it")
-def test_the_demo_shows_a_table_and_leaves_nothing(tmp_path):
+def test_the_demo_prints_a_table_and_leaves_no_files(tmp_path):
     process = demo(tmp_path)
     shown, said = process.communicate(timeout=600)
     assert process.returncode == 0, said
@@ -151,7 +151,7 @@ def test_a_demo_does_not_overwrite_a_folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["demo-ub-smoe"]
 
 
-def test_a_demo_without_a_temporary_folder_says_so(tmp_path):
+def test_a_demo_reports_a_missing_temporary_folder(tmp_path):
     done = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True, cwd=tmp_path, timeout=60,
                           env={**os.environ, "TMPDIR": str(tmp_path / "nowhere")})
     assert done.returncode == 1 and "nowhere" in done.stderr and done.stderr.count("\n") <= 2

@@ -1,4 +1,7 @@
-"""What a node brings is looked at before it asks a server: nobody listens at the address of these tests, so that a node that asked would wait."""
+"""Checks that a node validates its arguments and files before it connects.
+
+No server listens at the address of these tests, so a node that connected would wait.
+"""
 
 import json
 import os
@@ -17,7 +20,7 @@ ROW = {"instruction": "What colour is it?", "output": "red"}
 
 @pytest.fixture
 def place(tmp_path):
-    """A key, rows, and things that are no rows."""
+    """Returns a folder with a key, rows, and files and folders that are not rows."""
     keygen(tmp_path, 1)
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
     (tmp_path / "empty").mkdir()
@@ -47,7 +50,7 @@ def node(place, model, *more):
     (["--device", "cuda:99"], ["--device"]),
     (["--budget", "many"], ["--budget"]),
 ])
-def test_what_is_wrong_here_is_said_here(more, says, place, tiny_model):  # noqa: F811
+def test_an_invalid_argument_of_the_node_is_rejected_before_it_connects(more, says, place, tiny_model):  # noqa: F811
     refused(*node(place, tiny_model, *(word.format(place=place) for word in more)), says=says, untouched=place)
 
 
@@ -58,18 +61,18 @@ def test_what_is_wrong_here_is_said_here(more, says, place, tiny_model):  # noqa
     (lambda model: (model / "model.safetensors").unlink(), ["--model", "safetensors"]),
     (lambda model: (model / "tokenizer.json").unlink(), ["--model", "tokenizer.json"]),
 ])
-def test_a_model_that_is_none(change, says, place, model):
+def test_an_invalid_model_folder_is_rejected(change, says, place, model):
     change(model)
     refused(*node(place, model), says=says, untouched=place)
 
 
-def test_a_config_that_is_agreed_to_is_read(place, tiny_model):  # noqa: F811
+def test_an_invalid_agreed_config_is_rejected(place, tiny_model):  # noqa: F811
     for text, says in (("rounds = 1\n", ["agreed.toml", "rounds"]), ("[data]\ntemplate = 'chat'\nchat_template = '/nowhere.jinja'\n", ["/nowhere.jinja"])):
         (place / "agreed.toml").write_text(text)
         refused(*node(place, tiny_model, "--agreed", place / "agreed.toml"), says=says, untouched=place)
 
 
-def test_keys_and_authorities(place, tiny_model):  # noqa: F811
+def test_invalid_keys_and_certificates_are_rejected(place, tiny_model):  # noqa: F811
     words = ["node", "--superlink", NOBODY, "--model", tiny_model]
     refused(*words, "--insecure", "--key", place / "missing.pem", says=["missing.pem"], untouched=place)
     (place / "rows.jsonl").chmod(0o600)
@@ -82,8 +85,8 @@ def test_keys_and_authorities(place, tiny_model):  # noqa: F811
 
 # --- folders of rows ---
 
-def test_a_folder_stands_for_the_files_of_rows_in_it(tiny_model, tmp_path):  # noqa: F811
-    """Of one kind only, of both, and beside other files."""
+def test_a_data_folder_means_all_row_files_in_it(tiny_model, tmp_path):  # noqa: F811
+    """Tests a folder of .jsonl files, and one of .jsonl and .json files. Both also have a file that is not rows."""
     config = own_rows_config(tmp_path)
     rows = json.loads((tmp_path / "rows/site-0.json").read_text())
     for name in ("lines", "both"):
@@ -108,8 +111,8 @@ def test_a_folder_stands_for_the_files_of_rows_in_it(tiny_model, tmp_path):  # n
     assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(tmp_path / "local/rounds.jsonl"))
 
 
-def test_a_folder_is_that_of_the_rows_that_the_run_deals_out(tiny_model, tmp_path):  # noqa: F811
-    """The server's test files are at the server alone, in a folder that no node has."""
+def test_a_data_folder_of_a_built_in_task_need_not_have_test_files(tiny_model, tmp_path):  # noqa: F811
+    """Only the server's folder has the test files. The nodes have the training rows in another folder."""
     row = {"instruction": "Is {} even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     rows = [{**row, "instruction": row["instruction"].format(2 * i)} for i in range(16)]
     for folder in ("server", "node"):

@@ -60,7 +60,7 @@ def without_reader():
 
 
 def says_so(done, why):
-    """Checks for one line of error after the program's log."""
+    """Checks that one line of error that contains `why` follows the program's log."""
     errors = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
     assert (done.returncode, errors) == (1, [f"evenkeel: [io] standard output: cannot be written: {why}"]), done.stderr
 

@@ -1,4 +1,4 @@
-"""A refused command has created nothing and changed nothing: not the file that it was to write, no other, and no folder."""
+"""Checks that a rejected command creates and changes no file and no folder, its output included."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def write(file, rows):
 
 @pytest.fixture
 def place(tmp_path):
-    """Rows, and a file of an earlier command that an output would take the place of."""
+    """Returns a folder with rows.jsonl and old.jsonl, the output of an earlier command that a new output would replace."""
     write(tmp_path / "rows.jsonl", ROWS)
     (tmp_path / "old.jsonl").write_text(OLD)
     return tmp_path
@@ -31,7 +31,7 @@ def evaluation(place, model, *more, data="rows.jsonl"):
     return ["evaluate", "--model", model, "--tasks", "files", "--data", place / data, "--score", "nll", *more]
 
 
-# --- evaluate: an old file stays until there are answers ---
+# --- evaluate: an existing output file is kept until there are answers ---
 
 @pytest.mark.parametrize("flag", ["--predictions", "--journal"])
 @pytest.mark.parametrize("more, says", [
@@ -44,7 +44,7 @@ def evaluation(place, model, *more, data="rows.jsonl"):
     (["--template", "chat", "--date", "yesterday"], ["--date"]),
     (["--limit", "-1"], ["--limit"]),
 ])
-def test_a_refused_evaluation_leaves_an_old_file(flag, more, says, place, tiny_model):
+def test_a_rejected_evaluation_does_not_change_an_existing_output_file(flag, more, says, place, tiny_model):
     old = place / "old.jsonl"
     old.write_text("" if flag == "--journal" else OLD)  # an empty file may become a journal
     refused(*evaluation(place, tiny_model, flag, old, *more), says=says, untouched=place)
@@ -56,14 +56,14 @@ def test_a_refused_evaluation_leaves_an_old_file(flag, more, says, place, tiny_m
     ([ROWS[0], {"prompt": "x"}], ["bad.jsonl:2", "completion is missing"]),
     ([{"prompt": "Name a tree. " * 2000, "completion": "oak"}], ["positions"]),
 ])
-def test_rows_that_are_refused_leave_an_old_file(rows, says, place, tiny_model):
+def test_invalid_rows_do_not_change_an_existing_output_file(rows, says, place, tiny_model):
     write(place / "bad.jsonl", rows)
     words = ["evaluate", "--model", tiny_model, "--tasks", "builtin:facts,files", "--data", place / "bad.jsonl", "--limit", 1, "--strict",
              "--predictions", place / "old.jsonl"]
     refused(*words, says=says, untouched=place)
 
 
-def test_a_run_that_is_refused_leaves_an_old_file(small_run, place):
+def test_a_rejected_run_does_not_change_an_existing_output_file(small_run, place):
     words = ["evaluate", "--run", small_run, "--predictions", place / "old.jsonl"]
     for more, says in ([["--budget", "0.01"], ["budget"]], [["--tasks", "files", "--data", place / "missing.jsonl"], ["missing.jsonl"]],
                        [["--bert-encoder", "/nowhere"], ["/nowhere"]], [["--tasks", "nothing"], ["nothing"]]):
@@ -73,7 +73,7 @@ def test_a_run_that_is_refused_leaves_an_old_file(small_run, place):
     refused("evaluate", "--run", place / "damaged", "--predictions", place / "old.jsonl", says=["checkpoint"], untouched=place)
 
 
-def test_an_old_file_is_written_over_when_there_are_answers(place, tiny_model):
+def test_an_existing_output_file_is_replaced_once_there_are_answers(place, tiny_model):
     succeed(*evaluation(place, tiny_model, "--predictions", place / "old.jsonl"))
     assert [line["row"] for line in lines(place / "old.jsonl")] == [0, 1, 2]
 
@@ -84,7 +84,7 @@ def test_predictions_may_go_to_a_device(device, place, tiny_model):
     assert ('"nll"' in done.stderr) == (device == "/dev/stderr")
 
 
-# --- an output is no input, whatever its name ---
+# --- an output may not be one of the inputs, also under another name ---
 
 def linked(kind, target, link):
     {"same": lambda: None, "symbolic": lambda: link.symlink_to(target), "hard": lambda: os.link(target, link)}[kind]()
@@ -94,13 +94,13 @@ def linked(kind, target, link):
 @pytest.mark.parametrize("kind", ["same", "symbolic", "hard"])
 @pytest.mark.parametrize("flag", ["--predictions", "--journal"])
 @pytest.mark.parametrize("what", ["rows.jsonl", "model/config.json", "model/tokenizer.json", "model/model.safetensors"])
-def test_an_evaluation_does_not_write_over_what_it_reads(what, flag, kind, place, model):
+def test_an_evaluation_does_not_overwrite_its_inputs(what, flag, kind, place, model):
     file = linked(kind, place / what, place / "other")
     line = refused(*evaluation(place, model, flag, file), says=[flag, file], untouched=place)
     assert "reads or keeps" in line or "no journal" in line
 
 
-def test_nor_over_its_template_its_adapter_or_the_table_of_its_encoder(small_run, place, tiny_model):
+def test_an_evaluation_does_not_overwrite_its_template_or_adapter(small_run, place, tiny_model):
     (place / "own.jinja").write_text("{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}")
     chat = ["--template", "chat", "--chat-template", place / "own.jinja"]
     refused(*evaluation(place, tiny_model, *chat, "--predictions", place / "own.jinja"), says=["own.jinja", "reads or keeps"], untouched=place)
@@ -112,7 +112,7 @@ def test_nor_over_its_template_its_adapter_or_the_table_of_its_encoder(small_run
 
 @pytest.mark.parametrize("what", ["config.toml", "manifest.json", "rounds.jsonl", "evaluations.jsonl", "log.txt", "adapter/adapter_config.json",
                                   "checkpoint/commit.json"])
-def test_no_record_of_a_run_is_written_over(what, small_run, place):
+def test_no_record_of_a_run_is_overwritten(what, small_run, place):
     shutil.copytree(small_run, place / "run")
     file = place / "run" / what
     refused("evaluate", "--run", place / "run", "--predictions", file, says=["--predictions", what, "reads or keeps"], untouched=place)
@@ -122,7 +122,7 @@ def test_no_record_of_a_run_is_written_over(what, small_run, place):
 
 
 @pytest.mark.parametrize("what", ["study.json", "study.toml", "base.toml", "b/seed-1/rounds.jsonl"])
-def test_no_file_of_a_study_is_written_over(what, small_run, place):
+def test_no_file_of_a_study_is_overwritten(what, small_run, place):
     folder = place / "study"
     runs = [{"arm": arm, "seed": 1, "folder": f"{arm}/seed-1", "state": "done", "config": "0" * 64, "seconds": 1.5} for arm in "ab"]
     for run in runs:
@@ -136,7 +136,7 @@ def test_no_file_of_a_study_is_written_over(what, small_run, place):
     refused("report", folder, "--html", linked("hard", folder / what, place / "other"), says=["other", "reads or keeps"], untouched=place)
 
 
-def test_a_runs_model_and_training_rows_are_not_written_over(place, model):
+def test_the_model_and_training_rows_of_a_run_are_not_overwritten(place, model):
     words = settings(model__path=model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
                      data__files__train=f"['{place}/rows.jsonl']", evaluate__tasks="['builtin:facts']", evaluate__limit=1,
                      evaluate__budgets="[1.0]", train__rounds=1, clients__count=2, clients__budgets="[0.5, 1.0]", clients__participation="1.0")
@@ -144,26 +144,26 @@ def test_a_runs_model_and_training_rows_are_not_written_over(place, model):
     for file in (place / "rows.jsonl", model / "config.json"):
         refused("evaluate", "--run", place / "run", "--predictions", file, says=[file, "reads or keeps"], untouched=place)
         refused("report", place / "run", "--html", file, says=[file, "reads or keeps"], untouched=place)
-    page = place / "run/report.html"  # a file that is made again
+    page = place / "run/report.html"  # a report page may be replaced
     succeed("report", place / "run", "--html", page)
     succeed("evaluate", "--run", place / "run", "--predictions", place / "run/answers.jsonl")
     succeed("evaluate", "--run", place / "run", "--predictions", place / "run/answers.jsonl")
 
 
-def test_two_outputs_are_two_files(place, tiny_model):
+def test_two_outputs_cannot_be_the_same_file(place, tiny_model):
     both = place / "both.jsonl"
     for one, other in ((both, both), (both, place / "." / "both.jsonl"), (both, linked("symbolic", both, place / "link"))):
         refused(*evaluation(place, tiny_model, "--predictions", one, "--journal", other), says=["--predictions and --journal"], untouched=place)
 
 
 @pytest.mark.parametrize("text", [OLD, "notes\n", "{}", '{"round":1}\n', "\x00\x01"])
-def test_a_file_that_is_no_journal_is_not_shortened(text, place, tiny_model):
+def test_a_file_that_is_not_a_journal_is_rejected_and_not_truncated(text, place, tiny_model):
     (place / "journal").write_text(text)
     refused(*evaluation(place, tiny_model, "--journal", place / "journal"), says=["journal", "no journal of answers"], untouched=place)
 
 
 @pytest.mark.parametrize("torn", [0, 4, 60, -1])
-def test_a_journal_that_was_torn_goes_on(torn, place, tiny_model):
+def test_an_evaluation_continues_from_a_truncated_journal(torn, place, tiny_model):
     journal = place / "journal"
     words = evaluation(place, tiny_model, "--json", "--journal", journal)
     first = succeed(*words).stdout
@@ -176,8 +176,8 @@ def test_a_journal_that_was_torn_goes_on(torn, place, tiny_model):
 
 @pytest.mark.parametrize("flag, command", [
     ("--predictions", ["evaluate"]), ("--journal", ["evaluate"]), ("--logits", ["score"]), ("--html", ["report"]), ("--client-profile", ["doctor"])])
-def test_a_place_that_cannot_be_written_is_said_first(flag, command, place, small_run, tiny_model):
-    """Before anything else that is wrong, all of which comes later here."""
+def test_an_unwritable_output_path_is_the_first_error_reported(flag, command, place, small_run, tiny_model):
+    """Every command below also has another error, which must not be reported."""
     words = {"evaluate": ["--model", tiny_model, "--tasks", "files", "--data", place / "rows.jsonl", "--adapter", "/later"],
              "score": ["--model", tiny_model, "--input", "/later"], "report": ["/later"], "doctor": ["--config", "/later"]}[command[0]]
     name = "p.toml" if command == ["doctor"] else "p"
@@ -190,14 +190,14 @@ def test_a_place_that_cannot_be_written_is_said_first(flag, command, place, smal
         refused(*command, *words, flag, place / "pipe.toml", says=[flag, "is no file"])
 
 
-def test_a_profile_is_not_written_over_its_config(place, tiny_model):
+def test_a_client_profile_does_not_overwrite_the_config(place, tiny_model):
     shutil.copy(CONFIG, place / "own.toml")
     words = ["doctor", "--config", place / "own.toml", *settings(model__path=tiny_model), "--client-profile"]
     refused(*words, place / "own.toml", says=["own.toml", "reads or keeps"], untouched=place)
     refused(*words, linked("symbolic", place / "own.toml", place / "link.toml"), says=["link.toml", "reads or keeps"], untouched=place)
 
 
-def test_logits_are_not_written_over_the_texts(place, tiny_model):
+def test_logits_do_not_overwrite_the_texts(place, tiny_model):
     words = ["score", "--model", tiny_model, "--input", place / "rows.jsonl", "--logits"]
     for kind in ("same", "symbolic", "hard"):
         refused(*words, linked(kind, place / "rows.jsonl", place / kind), says=["--logits", "reads or keeps"], untouched=place)
@@ -240,27 +240,27 @@ REFUSED = {
 
 @pytest.mark.parametrize("command", REFUSED)
 @pytest.mark.parametrize("depth", ["out", "a/b/out"])
-def test_no_folder_is_left_by_a_command_that_is_refused(command, depth, small_run, place):
+def test_a_rejected_command_leaves_no_folder(command, depth, small_run, place):
     words = REFUSED[command](place, small_run)
     refused(*words, place / depth, says=[], untouched=place)
-    (place / "a").mkdir(exist_ok=True)  # one that was there stays
+    (place / "a").mkdir(exist_ok=True)  # an existing folder is kept
     refused(*words, place / depth, says=[], untouched=place)
 
 
-def test_a_demo_is_refused_before_it_trains(tmp_path):
+def test_an_invalid_demo_folder_is_rejected_before_training(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "out/demo.html").mkdir(parents=True)
     refused("demo", "--out", tmp_path / "file/below", says=["--out", "is not a folder"], untouched=tmp_path)
     refused("demo", "--out", tmp_path / "out", says=["demo.html", "it is a folder"], untouched=tmp_path)
 
 
-def test_a_key_whose_name_is_refused_is_not_made(tmp_path):
+def test_a_key_with_an_invalid_comment_is_not_created(tmp_path):
     refused("keygen", tmp_path / "a.pem", "--comment", "two\nlines", says=["name of a key"], untouched=tmp_path)
     assert content(tmp_path) == {}
     assert succeed("keygen", tmp_path / "a.pem", "--comment", "one").stdout.endswith(" one\n")
 
 
-def test_a_tokenizer_is_refused_before_it_is_trained(tmp_path):
+def test_an_invalid_tokenizer_path_is_rejected_before_training(tmp_path):
     (tmp_path / "text.txt").write_text("some words " * 50)
     (tmp_path / "file").write_text("")
     refused("tokenize", "--train", "300", "--input", tmp_path / "text.txt", "--model", tmp_path / "file/tokenizer.json", says=["file"],

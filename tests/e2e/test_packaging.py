@@ -1,4 +1,4 @@
-"""Files of packaging/: the dashboard asks for metrics that a server has, and the units name flags and folders that exist."""
+"""Checks packaging/: the dashboard queries metrics that a server exports, and the units name flags and folders that exist."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def has_answer(address):
         return False
 
 
-def test_every_metric_of_the_dashboard_is_one_of_a_server(processes, tiny_model, tmp_path):
+def test_every_metric_of_the_dashboard_is_exported_by_the_server(processes, tiny_model, tmp_path):
     address = f"127.0.0.1:{free_port()}"
     server, nodes, _, _ = federation(processes, tmp_path, tiny_model, "fedit", address=address, train__rounds=3)
     log = tmp_path / "serve.log"
@@ -70,7 +70,7 @@ def command_of(unit):
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_starts_a_command_with_flags_that_it_has(unit):
+def test_the_flags_in_a_systemd_unit_exist(unit):
     words = command_of(unit)
     known = set(re.findall(r"--[\w-]+", succeed(words[1], "--help").stdout))
     flags = [word for word in words if word.startswith("--")]
@@ -88,7 +88,7 @@ def test_a_unit_is_accepted_by_systemd(unit, tmp_path):
     assert done.returncode == 0 and done.stderr == "", done.stderr
 
 
-def test_a_server_tells_its_service_manager_that_it_is_ready_and_works(processes, tmp_path):
+def test_a_server_notifies_systemd_that_it_is_ready_and_alive(processes, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60)

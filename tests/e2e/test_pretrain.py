@@ -110,7 +110,7 @@ def test_killed_run_ends_with_the_same_bits_and_each_line_once(config, tmp_path)
 
 
 def interrupted(file, out):
-    """A run that was stopped after its first checkpoint."""
+    """Starts a run and interrupts it after its first checkpoint."""
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.PIPE, text=True)
     while not list(out.glob("checkpoint-*.safetensors")):
         time.sleep(0.005)
@@ -153,7 +153,7 @@ def test_a_folder_is_locked_by_one_process(config, tmp_path):
     ("model.config='nowhere.json'", "nowhere.json"),
     ("data.files=['missing.txt']", "missing.txt"),
 ])
-def test_bad_input_is_one_line(config, tmp_path, setting, words):
+def test_bad_input_is_reported_in_one_line(config, tmp_path, setting, words):
     done = pretrain(config(), "--out", tmp_path / "out", "--set", setting)
     assert done.returncode == 1
     assert words in done.stderr
@@ -202,8 +202,8 @@ def score(model, *more):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_any_family_is_made_with_the_experts_per_token_of_its_config(family, config, tmp_path):
-    """In both layouts of its experts, which are one model."""
+def test_every_family_is_pretrained_with_the_experts_per_token_of_its_config(family, config, tmp_path):
+    """Both layouts of the experts must give the same model."""
     file = config(6)
     (tmp_path / "config.json").write_text(json.dumps(FAMILIES[family]))
     found = {}
@@ -223,7 +223,7 @@ def test_any_family_is_made_with_the_experts_per_token_of_its_config(family, con
     assert any("gate_up_proj" in name or "input_linear" in name for name in header) == (family != "olmo")
 
 
-def test_one_key_makes_another_family_and_another_number_of_experts(config, tmp_path):
+def test_set_model_config_selects_another_family(config, tmp_path):
     file = config(2)
     (tmp_path / "other.json").write_text(json.dumps(FAMILIES["mixtral"] | {"num_experts_per_tok": 1}))
     done = pretrain(file, "--out", tmp_path / "out", "--set", f"model.config={tmp_path}/other.json")
@@ -234,7 +234,7 @@ def test_one_key_makes_another_family_and_another_number_of_experts(config, tmp_
 
 @pytest.mark.parametrize("change, says", [({"model_type": "bert"}, 'model_type is "bert"'), ({"num_experts_per_tok": 9}, "num_experts_per_tok"),
                                           ({"num_experts": 0}, "num_experts")])
-def test_a_config_that_is_no_model_is_refused_by_its_key(change, says, config, tmp_path):
+def test_an_invalid_model_config_is_rejected_with_its_key(change, says, config, tmp_path):
     file = config(2)
     (tmp_path / "config.json").write_text(json.dumps(MODEL | change))
     done = pretrain(file, "--out", tmp_path / "a/out")

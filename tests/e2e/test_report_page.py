@@ -1,4 +1,4 @@
-"""The report page in headless Chromium: pages of 1, 2, 8 and 24 runs, wide and as narrow as a phone.
+"""Tests the report page in headless Chromium: pages of 1, 2, 8 and 24 runs, in a wide window and in one of a phone's width.
 
 No two texts of a chart may overlap, none may be cut, and the page may not be wider than its window. Chromium is not
 installed by tools/setup: without it these tests are skipped with a message.
@@ -53,7 +53,7 @@ FRAME = """<body style="margin:0"><iframe src="page.html" style="border:0;width:
 
 @pytest.fixture(scope="module")
 def runs(tiny_model, tmp_path_factory):
-    """Run folders by number: of each method four seeds. More than eight are copies with another seed."""
+    """Returns a function that trains and returns the first `count` runs: four seeds of each method."""
     folder = tmp_path_factory.mktemp("runs")
     made = []
 
@@ -70,7 +70,7 @@ def runs(tiny_model, tmp_path_factory):
 
 
 def opened(page, width, folder, check=CHECK):
-    """What CHECK finds on a page in a window of that width."""
+    """Opens the page in a window of `width` pixels and returns what `check` posts."""
     (folder / "page.html").write_text(page.replace("<script>", f"<script>{check}</script><script>", 1))
     (folder / "frame.html").write_text(FRAME.format(width=width))
     text = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,1000", "--virtual-time-budget=5000",

@@ -53,7 +53,7 @@ def expect_same_run(out, reference):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_killed_at_random_instants(undisturbed, tiny_model, tmp_path, seed):
+def test_a_run_killed_at_random_instants_resumes_to_the_same_bits(undisturbed, tiny_model, tmp_path, seed):
     reference, duration = undisturbed
     out, clock = tmp_path / "run", random.Random(seed)
     kills = 0
@@ -114,8 +114,8 @@ def test_stored_uploads_are_not_computed_again(undisturbed, tiny_model, tmp_path
     expect_same_run(out, undisturbed[0])
 
 
-def half_given_way(out):
-    """Returns whether some of the last complete round's three uploads were deleted because the next round's arrived."""
+def some_uploads_replaced(out):
+    """Returns True if some, not all, of the last complete round's three uploads were deleted and one of the next round arrived."""
     marker = out / "checkpoint/commit.json"
     done = json.loads(marker.read_text())["round"] if marker.exists() else 0
     left, arrived = (len(list(out.glob(f"checkpoint/uploads-{r}/*.json"))) for r in (done, done + 1))
@@ -124,21 +124,24 @@ def half_given_way(out):
 
 @pytest.fixture(scope="module")
 def killed_halfway(tiny_model, tmp_path_factory):
-    for attempt in range(20):  # both may have happened between two looks
+    for attempt in range(20):  # repeats: all three uploads may be deleted between two polls
         out = tmp_path_factory.mktemp("killed") / "run"
         process = start(*arguments(tiny_model, out, resume=False))
-        while process.poll() is None and not half_given_way(out):
+        while process.poll() is None and not some_uploads_replaced(out):
             time.sleep(0.001)
         process.kill()
         process.communicate()
-        if half_given_way(out):
+        if some_uploads_replaced(out):
             return out
-    raise AssertionError("never seen while uploads gave way")
+    raise AssertionError("no attempt was killed while uploads were being replaced")
 
 
 @pytest.mark.parametrize("rounds_back", [None, 0, 1])
-def test_killed_while_uploads_are_replaced(undisturbed, killed_halfway, tmp_path, rounds_back):
-    """Resumes from the last complete round, and from the one before it, whose next round finds some of its uploads."""
+def test_a_run_killed_while_uploads_are_replaced_resumes_to_the_same_bits(undisturbed, killed_halfway, tmp_path, rounds_back):
+    """Resumes from the last complete round, or from the round before it.
+
+    In the latter case some uploads of the round that is repeated are still stored.
+    """
     out = tmp_path / "run"
     shutil.copytree(killed_halfway, out)
     told = [] if rounds_back is None else ["--from-round", committed(out) - rounds_back]
@@ -146,7 +149,7 @@ def test_killed_while_uploads_are_replaced(undisturbed, killed_halfway, tmp_path
     expect_same_run(out, undisturbed[0])
 
 
-def test_a_finished_run_resumes_to_itself(undisturbed, tmp_path):
+def test_resuming_a_finished_run_changes_nothing(undisturbed, tmp_path):
     out, _ = undisturbed
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in ("report.html", "log.txt")}
     succeed("train", CONFIG, "--out", out, "--resume")
@@ -177,8 +180,8 @@ WIDEN = MEASURED + settings(**{f"model__products__{place}_{way}": ["widen"] * 8
 
 
 @pytest.fixture(scope="module")
-def own_products(tmp_path_factory):
-    """Runs two rounds of two clients on a base in 16 bits, where the library's products have other bits."""
+def run_with_own_kernels(tmp_path_factory):
+    """Runs two rounds of two clients on a 16-bit base, where LibTorch's matrix products give other bits than evenkeel's own."""
     out = tmp_path_factory.mktemp("runs") / "own"
     succeed(*DEMO, "--out", out, *settings(data__limit=64, train__rounds=2, evaluate__limit=4, clients__count=2,
                                            clients__budgets=[0.125, 1.0], evaluate__budgets=[1.0]))
@@ -191,24 +194,25 @@ def second_round_again(run, out, *told):
     return (out / ADAPTER).read_bytes(), "other bits than those of a run that keeps its arithmetic" in said
 
 
-def test_only_the_arithmetic_may_change_on_resume(own_products, tmp_path):
-    """Uses the library's products from the second round on, which gives other bits. Without the option the run's own
-    are used.
+def test_only_the_arithmetic_may_change_on_resume(run_with_own_kernels, tmp_path):
+    """Uses LibTorch's matrix products from the second round on, which gives other bits.
+
+    Without the option the run keeps the matrix products that it began with.
     """
-    whole = (own_products / ADAPTER).read_bytes()
-    assert second_round_again(own_products, tmp_path / "kept") == (whole, False)
-    assert second_round_again(own_products, tmp_path / "measured", *MEASURED)[1]
-    adapter, warned = second_round_again(own_products, tmp_path / "told", *WIDEN)
+    whole = (run_with_own_kernels / ADAPTER).read_bytes()
+    assert second_round_again(run_with_own_kernels, tmp_path / "kept") == (whole, False)
+    assert second_round_again(run_with_own_kernels, tmp_path / "measured", *MEASURED)[1]
+    adapter, warned = second_round_again(run_with_own_kernels, tmp_path / "told", *WIDEN)
     assert adapter != whole and warned
     refused = one_line(evenkeel(*DEMO, "--out", tmp_path / "told", "--resume", *WIDEN, "--set", "lora.rank=4"),
                        "lora.rank is 4, in the run 16")
     assert "model.compute_dtype is" not in refused
 
 
-def test_changed_arithmetic_applies_to_every_rank(own_products, tmp_path):
-    alone = second_round_again(own_products, tmp_path / "alone", *WIDEN)
-    assert second_round_again(own_products, tmp_path / "ranks", *WIDEN, "--ranks", 2) == alone
-    assert alone[0] != (own_products / ADAPTER).read_bytes()
+def test_changed_arithmetic_applies_to_every_rank(run_with_own_kernels, tmp_path):
+    alone = second_round_again(run_with_own_kernels, tmp_path / "alone", *WIDEN)
+    assert second_round_again(run_with_own_kernels, tmp_path / "ranks", *WIDEN, "--ranks", 2) == alone
+    assert alone[0] != (run_with_own_kernels / ADAPTER).read_bytes()
     assert [len(share) for share in lines(tmp_path / "ranks/cluster.jsonl")[-1]["clients"]] == [1, 1]
 
 
@@ -218,7 +222,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path):
     assert (tmp_path / "letter.txt").read_text() == "mine"
 
 
-def test_a_damaged_checkpoint_is_one_line(undisturbed, tiny_model, tmp_path):
+def test_a_damaged_checkpoint_is_reported_in_one_line(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     succeed(*arguments(tiny_model, out, resume=False), *settings(train__rounds=1))
     state = out / "checkpoint/round-1/state.safetensors"

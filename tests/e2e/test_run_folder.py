@@ -1,4 +1,4 @@
-"""docs/run-folder.md names every file of a run folder and every field of its records, and no other."""
+"""Checks that docs/run-folder.md names exactly the files of a run folder and the fields of its records."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SECTIONS = {"rounds.jsonl": ["RoundMeasures", "SimulatedClient", "ClientOfRound"
 
 
 def fields_of(record):
-    """The keys that visit() of a record names."""
+    """Returns the keys that visit() of a record names."""
     header = next(header for header, records in RECORDS.items() if record in records)
     body = re.search(rf"^struct {record}\b.*?^}};", (ROOT / header).read_text(), re.S | re.M)[0]
     return set(re.findall(r'field(?:\.optional)?\(\s*"(\w+)"', body))
@@ -33,7 +33,10 @@ def section(title):
 
 
 def named_in(text):
-    """Fields of the tables of a section: names in backticks of the first column that has some and is not a record."""
+    """Returns the fields in the tables of a section: the names in backticks in the first column that has such names.
+
+    A column of record names is skipped.
+    """
     names = set()
     for row in re.findall(r"^\|(.*)\|$", text, re.M):
         cells = [set(re.findall(r"`(\w+)`", cell)) for cell in row.split("|")]

@@ -68,7 +68,7 @@ def same_result(local, run):
     assert without_seconds(lines(local / "rounds.jsonl")) == without_seconds(lines(run / "rounds.jsonl"))
 
 
-def test_nodes_render_with_the_template_of_the_server_without_its_file(tiny_model, tmp_path):  # noqa: F811
+def test_nodes_use_the_servers_chat_template_without_having_its_file(tiny_model, tmp_path):  # noqa: F811
     (tmp_path / "own.jinja").write_text(TEMPLATE)
     config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path}/own.jinja"')
     succeed("train", config, "--out", tmp_path / "local")
@@ -81,7 +81,7 @@ def test_nodes_render_with_the_template_of_the_server_without_its_file(tiny_mode
 
 
 def test_the_template_of_the_servers_model_is_used(tiny_model, tmp_path):  # noqa: F811
-    """One node's copy of the model has another template."""
+    """The copy of the model on node 1 has another template than the server's."""
     models = [tmp_path / "model-0", tmp_path / "model-1"]
     for i, model in enumerate(models):
         shutil.copytree(tiny_model, model)
@@ -105,8 +105,8 @@ def test_a_node_whose_tokenizer_differs_cannot_join(tiny_model, tmp_path):  # no
         wait_until(lambda: "names other special tokens" in (tmp_path / "serve.log").read_text(), tmp_path / "serve.log")
 
 
-def test_a_node_without_a_score_is_missing_only_in_that_score(tiny_model, tmp_path):  # noqa: F811
-    """Its test file loses rows after it joined."""
+def test_a_score_that_one_node_cannot_give_is_computed_without_that_node(tiny_model, tmp_path):  # noqa: F811
+    """The test file of client 1 loses rows after its node has joined."""
     (tmp_path / "own.jinja").write_text(TEMPLATE)
     config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path}/own.jinja"')
     with Processes() as processes:

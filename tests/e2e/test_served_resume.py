@@ -58,7 +58,7 @@ def test_a_run_resumes_from_an_earlier_round_to_the_same_bits(round, tiny_model,
     same_run(local, run)
 
 
-def test_settings_that_a_served_run_cannot_change(tiny_model, tmp_path):  # noqa: F811
+def test_settings_that_a_served_run_cannot_change_are_rejected_on_resume(tiny_model, tmp_path):  # noqa: F811
     with Processes() as processes:
         server, _, run, serve = federation(processes, tmp_path, tiny_model, "fedit",
                                            **QUICK | {"train__rounds": 1, "train__schedule__kind": "linear"})
@@ -110,7 +110,7 @@ def test_other_inputs_of_the_server_are_checked_first(change, says, tiny_model, 
 
 
 def by_point(run):
-    """The numbers of each whole score, of which there is one a point."""
+    """Returns the numbers of each complete score by (task, budget, client, rows_of). Checks that each key occurs once."""
     scores = [one for one in without_seconds(lines(run / "evaluations.jsonl")) if not one.get("missing_clients")]
     points = {(one["task"], one["budget"], one.get("client"), one.get("rows_of")):
               {key: value for key, value in one.items() if isinstance(value, (int, float))} for one in scores}
@@ -120,7 +120,10 @@ def by_point(run):
 
 @pytest.mark.parametrize("lost", ["one", "all", "killed"])
 def test_a_resumed_run_asks_again_for_scores_that_were_lost(lost, tiny_model, tmp_path):  # noqa: F811
-    """Nodes whose test files had changed when they were asked; they come back as they were. Or the server dies while a score is missing."""
+    """Scores are lost because test files change after the nodes joined. The files are restored before the resume.
+
+    In the case `killed` the server is also killed while a score is missing.
+    """
     (tmp_path / "own.jinja").write_text(TEMPLATE)
     config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path}/own.jinja"')
     config.write_text(config.read_text().replace('score = "exact"', 'score = "nll"'))
@@ -148,11 +151,11 @@ def test_a_resumed_run_asks_again_for_scores_that_were_lost(lost, tiny_model, tm
     with Processes() as processes:
         server, log = served(processes, tmp_path, config, lambda i: tiny_model, "--resume", make_keys=False)
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-1.log").read_text()
-    assert (run / "missing_scores.jsonl").read_text() == missing, "no score is missing any more, what was is still told"
+    assert (run / "missing_scores.jsonl").read_text() == missing, "the file must still list the scores that were missing once"
     found, expected = by_point(run), by_point(tmp_path / "local")
     assert found.keys() == expected.keys()
     for point, score in expected.items():
         assert score["nll"] > 1 and found[point] == pytest.approx(score, rel=1e-9), point
-    assert {point: found[point] for point in known} == known, "what was known is not asked for again"
+    assert {point: found[point] for point in known} == known, "scores that were complete must not be computed again"
     tables = [succeed("report", folder, "--table", "client-scores").stdout.replace(folder.name, "RUN") for folder in (run, tmp_path / "local")]
     assert tables[0] == tables[1]

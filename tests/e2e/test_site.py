@@ -1,5 +1,7 @@
-"""The documentation site: every page has its place in the navigation, and every link and anchor leads somewhere. Needs no network; `make site`
-builds the site itself, strictly."""
+"""Checks the documentation site: every page is in the navigation, and every link and anchor has a target.
+
+Needs no network. `make site` builds the site itself, with warnings as errors.
+"""
 
 import json
 import pathlib
@@ -22,7 +24,7 @@ def text_outside_code(path):
 
 
 def slug(heading):
-    """As GitHub and the site make anchors."""
+    """Returns the anchor that GitHub and the site give a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
@@ -32,7 +34,7 @@ def anchors(path):
 
 
 def broken(path):
-    """Links of a document that lead nowhere."""
+    """Returns the links of a document that have no target."""
     for _, target in site.LINK.findall(text_outside_code(path)):
         if re.match(r"[a-z]+:", target):
             continue
@@ -96,7 +98,7 @@ def test_the_configuration_of_the_site_names_every_page_and_has_search():
     assert named == site.placed() and config["strict"] and config["plugins"] == ["search"] and config["theme"]["font"] is False
 
 
-def test_the_pages_that_the_program_writes():
+def test_generated_pages_contain_the_commands_and_public_names():
     command_line = site.MADE["command-line.md"]()
     for command in ("train", "evaluate", "list", "report", "doctor"):
         assert f"\n## {command}\n" in command_line

@@ -95,7 +95,7 @@ def test_the_log_of_a_run_grows_with_each_process(arguments):
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (info   |warning|error  ) ", line) for line in log.splitlines())
 
 
-def test_warnings_that_came_before_the_folder_are_in_the_log(tiny_model, tmp_path):
+def test_warnings_from_before_the_folder_was_created_are_in_the_log(tiny_model, tmp_path):
     out = tmp_path / "out"
     done = succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, data__limit=30, data__cutoff=100,
                                                             evaluate__limit=1, method__name="fedit", evaluate__budgets="[1.0]"))

@@ -150,7 +150,7 @@ def test_a_damaged_upload_is_computed_again(half_done, finished, tmp_path):
         expect_same_run(out, finished)
 
 
-def test_a_folder_in_place_of_a_file_is_one_line(run, tmp_path):
+def test_a_folder_in_place_of_a_file_is_reported_in_one_line(run, tmp_path):
     for name, readers in READERS.items():
         data = (run / name).read_bytes()
         (run / name).unlink()
@@ -320,7 +320,7 @@ def test_a_killed_export_can_be_repeated(finished, tmp_path, form, name):
 
 
 def test_a_run_of_an_older_version_is_rejected_by_resume_and_accepted_by_report(run):
-    """Files as they were before there were checksums."""
+    """Rewrites the files as versions without checksums wrote them."""
     manifest = json.loads((run / "manifest.json").read_text())
     for key in ("format", "checksum", "config", "request"):
         del manifest[key]

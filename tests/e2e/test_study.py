@@ -1,4 +1,7 @@
-"""Studies: every arm with every seed as a run of its own, stopped anywhere and resumed to the same bits."""
+"""Tests `evenkeel study`: one run per arm and seed.
+
+A study that is stopped at any point and resumed gives the same bits as one that was not.
+"""
 
 import json
 import os
@@ -19,7 +22,7 @@ RUNS = [f"{arm}/seed-{seed}" for seed in SEEDS for arm in ARMS]
 
 
 def write(file, arms=ARMS, seeds=SEEDS, base="base.toml", **keys):
-    """A study file; of an arm that is no list of settings, the text itself."""
+    """Writes a study file and returns its path. `seeds` may be a list or TOML text."""
     text = [f'[study]\nbase = "{base}"\nseeds = {seeds}'] + [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
     text += [f'[[study.arm]]\nname = "{name}"\nset = {json.dumps(sets)}' for name, sets in arms.items()]
     file.write_text("\n".join(text) + "\n")
@@ -28,7 +31,7 @@ def write(file, arms=ARMS, seeds=SEEDS, base="base.toml", **keys):
 
 @pytest.fixture(scope="module")
 def base(tiny_model, tmp_path_factory):
-    """The smallest config, and a study of it: three arms with two seeds."""
+    """Returns a folder with a small config, base.toml, and a study file of it, methods.toml: three arms with two seeds."""
     folder = tmp_path_factory.mktemp("study")
     text = CONFIG.read_text().replace('"models/tiny"', f'"{tiny_model}"').replace("limit = 90", "limit = 30")
     text = text.replace("rounds = 3", "rounds = 2").replace("limit = 3\n", "limit = 1\n").replace("[0.125, 1.0]\nlimit", "[1.0]\nlimit")
@@ -39,7 +42,7 @@ def base(tiny_model, tmp_path_factory):
 
 @pytest.fixture
 def file(base, tmp_path):
-    """A copy of that study's files, which a test may change."""
+    """Returns a copy of methods.toml that a test may change. base.toml is in the same folder."""
     shutil.copy(base / "base.toml", tmp_path)
     shutil.copy(base / "methods.toml", tmp_path)
     return tmp_path / "methods.toml"
@@ -73,7 +76,7 @@ def undisturbed(base):
     return out, done
 
 
-def test_a_study_is_one_run_for_every_arm_and_seed(undisturbed, base, tmp_path):
+def test_a_study_trains_one_run_per_arm_and_seed(undisturbed, base, tmp_path):
     out, done = undisturbed
     assert done.stdout == "study methods: 6 of 6 runs done, 0 failed, 0 left\n"
     made = state(out)
@@ -83,13 +86,13 @@ def test_a_study_is_one_run_for_every_arm_and_seed(undisturbed, base, tmp_path):
     assert made["arms"] == [{"name": name, "set": sets} for name, sets in ARMS.items()]
     assert "threads=1" in made["pinned"] and 'model.compute_dtype="float32"' in made["pinned"]
     assert re.search(r"6 of 6 runs done", done.stderr) and re.search(r"about \d+ s left", done.stderr)
-    alone = tmp_path / "alone"  # the run that a person would make by hand
+    alone = tmp_path / "alone"  # the same run as a single `evenkeel train`
     succeed("train", base / "base.toml", "--out", alone, *settings(method__name="ub-smoe", seed=2))
     assert (alone / ADAPTER).read_bytes() == (out / "ub-smoe/seed-2" / ADAPTER).read_bytes()
     assert without_seconds(lines(alone / "evaluations.jsonl")) == without_seconds(lines(out / "ub-smoe/seed-2/evaluations.jsonl"))
 
 
-def test_the_state_of_a_study_is_a_line_per_run(undisturbed, tmp_path):
+def test_status_prints_one_line_per_run(undisturbed, tmp_path):
     said = started("status", undisturbed[0]).stdout.splitlines()
     assert said[0] == "study methods: 6 of 6 runs done, 0 failed"
     assert len(said) == 7 and all(re.fullmatch(r"[\w-]+:[12]  done in \d+ s", line) for line in said[1:])
@@ -126,7 +129,7 @@ def rounds(out):
 
 
 @pytest.mark.parametrize("jobs, first, second", [(1, 1, 7), pytest.param(2, 3, 8, marks=slow)])
-def test_a_study_that_is_killed_twice_ends_with_the_same_bits(undisturbed, file, tmp_path, jobs, first, second):
+def test_a_study_killed_twice_and_resumed_gives_the_same_bits(undisturbed, file, tmp_path, jobs, first, second):
     out = tmp_path / "out"
     for at in (first, second):
         process = begin(file, out, "--jobs", jobs, "--resume")
@@ -140,13 +143,13 @@ def test_a_study_that_is_killed_twice_ends_with_the_same_bits(undisturbed, file,
     expect_same_runs(out, undisturbed[0])
 
 
-def test_a_study_that_is_killed_before_its_first_run_is_begun_again(undisturbed, file, tmp_path):
+def test_a_study_killed_before_its_first_run_can_be_started_again(undisturbed, file, tmp_path):
     out = tmp_path / "out"
     process = begin(file, out)
     wait_for(lambda: (out / "base.toml").exists(), process)
     process.kill()
     process.communicate()
-    for name in ("study.json", "study.toml"):  # the kill may have come before them
+    for name in ("study.json", "study.toml"):  # the process may have been killed before it wrote these files
         (out / name).unlink(missing_ok=True)
     for folder in [entry for entry in out.iterdir() if entry.is_dir()]:
         shutil.rmtree(folder)
@@ -156,7 +159,7 @@ def test_a_study_that_is_killed_before_its_first_run_is_begun_again(undisturbed,
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
-def test_a_signal_saves_and_says_how_to_go_on(undisturbed, file, tmp_path, which):
+def test_a_signal_saves_the_state_and_prints_the_resume_command(undisturbed, file, tmp_path, which):
     out = tmp_path / "out"
     process = begin(file, out)
     wait_for(lambda: rounds(out) >= 1, process)
@@ -178,7 +181,7 @@ def test_runs_can_be_chosen_by_name(undisturbed, file, tmp_path):
     one_line(study(file, out, "--only", "fedit:3", "--resume"), "[config] --only is fedit:3", "ARM:SEED")
 
 
-def test_the_line_of_the_dry_run_makes_the_whole_study_as_a_job_array(undisturbed, file, tmp_path):
+def test_the_sbatch_command_of_dry_run_runs_the_whole_study(undisturbed, file, tmp_path):
     out = tmp_path / "out"
     done = study(file, out, "--dry-run", "--shard", "1/3")
     assert done.returncode == 0 and not out.exists(), done.stderr
@@ -187,7 +190,7 @@ def test_the_line_of_the_dry_run_makes_the_whole_study_as_a_job_array(undisturbe
     assert re.match(r"about \d+ s with --jobs 1, measured with arm fedit", said["time"])
     assert re.match(r"[\d.]+ [MG]iB a run", said["memory"]) and re.match(r"about [\d.]+ [KMG]iB in ", said["disk"])
     assert "--array=1-3 --ntasks=1 --cpus-per-task=1 --mem=" in said["array"]
-    slurm = tmp_path / "bin/sbatch"  # every task at the same time, as Slurm starts them
+    slurm = tmp_path / "bin/sbatch"  # a stand-in for sbatch that starts all array tasks at once
     slurm.parent.mkdir()
     slurm.write_text("""#!/bin/bash
 for word in "$@"; do case "$word" in
@@ -205,7 +208,7 @@ for task in $tasks; do wait "$task" || exit 1; done
     expect_same_runs(out, undisturbed[0])
 
 
-def test_disk_and_time_are_foreseen_within_a_factor(undisturbed, file):
+def test_dry_run_estimates_disk_and_time_within_a_factor(undisturbed, file):
     out, _ = undisturbed
     said = study(file, file.parent / "out", "--dry-run").stdout
     number, unit = re.search(r"disk +about ([\d.]+) ([KMG]iB)", said).groups()
@@ -217,7 +220,7 @@ def test_disk_and_time_are_foreseen_within_a_factor(undisturbed, file):
     assert 0.1 * took < seconds < 10 * took
 
 
-def test_a_run_that_fails_is_reported_and_the_others_go_on(undisturbed, file, tmp_path):
+def test_a_failed_run_is_reported_and_the_other_runs_finish(undisturbed, file, tmp_path):
     out = tmp_path / "out"
     write(file, {**ARMS, "wild": ["method.name=fedit", "train.optimizer={ lr = 1e6, weight_decay = 1e6 }"]}, reference="fedit")
     line = one_line(study(file, out, "--jobs", 2), "2 of 8 runs failed, the first: wild:1", "--resume")
@@ -228,14 +231,14 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(undisturbed, file, tm
     expect_same_runs(out, undisturbed[0])
     again = study(file, out, "--resume")
     assert again.returncode == 1 and set(states(out).values()) == {"done", "failed"}
-    assert study(file, out, "--resume", "--only", "fedit:1").returncode == 0  # the command's own run is done
+    assert study(file, out, "--resume", "--only", "fedit:1").returncode == 0  # the run that --only names is done; the failed runs are not its concern
 
 
 def children(process):
     return [int(word) for word in open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()]
 
 
-def test_a_run_whose_process_is_killed_fails_alone_and_goes_on_later(undisturbed, file, tmp_path):
+def test_killing_the_process_of_a_run_fails_only_that_run_which_can_be_resumed(undisturbed, file, tmp_path):
     out = tmp_path / "out"
     process = begin(file, out, "--only", "fedit:1", "--only", "a3smoe:1")
     wait_for(lambda: children(process), process)
@@ -258,7 +261,7 @@ def test_arms_and_seeds_can_be_added(undisturbed, file, tmp_path):
     expect_same_runs(out, undisturbed[0])
 
 
-def test_a_study_goes_on_elsewhere_from_its_own_folder(undisturbed, file, tmp_path):
+def test_a_moved_study_resumes_without_the_original_study_file(undisturbed, file, tmp_path):
     out, moved = tmp_path / "out", tmp_path / "moved"
     assert study(file, out, "--only", "fedit:1", *settings(train__batch_size=2)).returncode == 0
     out.rename(moved)
@@ -269,7 +272,7 @@ def test_a_study_goes_on_elsewhere_from_its_own_folder(undisturbed, file, tmp_pa
     expect_same_runs(moved, undisturbed[0], ["fedit/seed-1", "a3smoe/seed-2"])
 
 
-def test_two_processes_never_make_one_run(file, tmp_path):
+def test_two_processes_cannot_execute_the_same_run(file, tmp_path):
     out = tmp_path / "out"
     process = begin(file, out)
     wait_for(lambda: rounds(out) >= 1, process)
@@ -284,38 +287,38 @@ def untouched(out):
 
 
 BAD_FILES = [
-    ("a seed twice", {"seeds": [1, 2, 1]}, ["study.seeds holds 1 twice", "methods.toml, line 3"]),
+    ("a repeated seed", {"seeds": [1, 2, 1]}, ["study.seeds holds 1 twice", "methods.toml, line 3"]),
     ("a seed below 0", {"seeds": [-1]}, ["study.seeds holds -1", "0 or more"]),
     ("no seed", {"seeds": []}, ["study.seeds is empty"]),
-    ("seeds that are words", {"seeds": '["a"]'}, ["study.seeds"]),
-    ("a reference that is no arm", {"reference": "fedavg"}, ["study.reference is \"fedavg\"", "fedit, a3smoe, ub-smoe"]),
-    ("an endpoint that is none", {"endpoint": "loss"}, ["study.endpoint is \"loss\"", "log_likelihood, accuracy, f1"]),
-    ("a key that is none", {"seed": [1]}, ["study.seed is not a known key", "seeds"]),
-    ("a base that is not there", {"base": "nowhere.toml"}, ["nowhere.toml"]),
-    ("a free key that is none", {"free": ["data.limits"]}, ["study.free holds \"data.limits\""]),
+    ("seeds that are not numbers", {"seeds": '["a"]'}, ["study.seeds"]),
+    ("an unknown reference", {"reference": "fedavg"}, ["study.reference is \"fedavg\"", "fedit, a3smoe, ub-smoe"]),
+    ("an unknown endpoint", {"endpoint": "loss"}, ["study.endpoint is \"loss\"", "log_likelihood, accuracy, f1"]),
+    ("an unknown key", {"seed": [1]}, ["study.seed is not a known key", "seeds"]),
+    ("a missing base file", {"base": "nowhere.toml"}, ["nowhere.toml"]),
+    ("an unknown free key", {"free": ["data.limits"]}, ["study.free holds \"data.limits\""]),
     ("a free key that is pinned", {"free": ["threads"]}, ["study.free holds \"threads\""]),
     ("no arm", {"arms": {}}, ["study.arm is empty"]),
     ("an arm named as a path", {"arms": {"../x": []}}, ["study.arm[0].name is \"../x\""]),
-    ("two arms of one name", {"arms": {"a": [], "A": []}}, ["study.arm[1].name is \"A\" twice"]),
+    ("two arms with the same name", {"arms": {"a": [], "A": []}}, ["study.arm[1].name is \"A\" twice"]),
     ("an unknown key in one arm", {"arms": {**ARMS, "x": ["method.nam=fedit"]}}, ["arm x", "method.nam"]),
     ("an unknown method in one arm", {"arms": {**ARMS, "x": ["method.name=fedavg"]}}, ["arm x", "fedavg"]),
-    ("a setting that is none", {"arms": {**ARMS, "x": ["method"]}}, ["arm x", "a.b=value"]),
+    ("a setting without =", {"arms": {**ARMS, "x": ["method"]}}, ["arm x", "a.b=value"]),
     ("an arm with other rows", {"arms": {**ARMS, "x": ["data.limit=20"]}}, ["arm x: data.limit is 20, in arm fedit 30", "free = [\"data.limit\"]"]),
     ("an arm with other clients", {"arms": {**ARMS, "x": ["clients.count=4", "clients.budgets=[1.0]"]}}, ["arm x: clients."]),
     ("an arm with another partition", {"arms": {**ARMS, "x": ["data.partition.alpha=5"]}}, ["arm x: data.partition.alpha is 5"]),
     ("an arm with other participants", {"arms": {**ARMS, "x": ["clients.participation=1.0"]}}, ["arm x: clients.participation"]),
     ("an arm with other rounds", {"arms": {**ARMS, "x": ["train.rounds=3"]}}, ["arm x: train.rounds is 3, in arm fedit 2"]),
-    ("an arm with another start", {"arms": {**ARMS, "x": ["lora.rank=2"]}}, ["arm x: lora.rank is 2, in arm fedit 3"]),
+    ("an arm with another rank", {"arms": {**ARMS, "x": ["lora.rank=2"]}}, ["arm x: lora.rank is 2, in arm fedit 3"]),
     ("an arm with other arithmetic", {"arms": {**ARMS, "x": ["model.compute_dtype=bfloat16"]}}, ["arm x: model.compute_dtype is \"bfloat16\""]),
     ("an arm with other threads", {"arms": {**ARMS, "x": ["threads=2"]}, "free": ["data"]}, ["arm x: threads is 2, in arm fedit 1"]),
     ("an arm with its own seed", {"arms": {**ARMS, "x": ["seed=7"]}}, ["arm x sets seed=7", "[study] seeds"]),
     ("an arm whose method does not fit", {"arms": {**ARMS, "x": ["method.name=fedit", "method.gate_norm=soft"]}}, ["arm x", "gate_norm"]),
-    ("rows that are not there", {"arms": ARMS, "base_says": ("task = \"builtin\"", "task = \"commonsense\"\npath = \"nowhere\"")}, ["nowhere"]),
+    ("missing rows", {"arms": ARMS, "base_says": ("task = \"builtin\"", "task = \"commonsense\"\npath = \"nowhere\"")}, ["nowhere"]),
 ]
 
 
 @pytest.mark.parametrize("what, keys, says", BAD_FILES, ids=[name for name, *_ in BAD_FILES])
-def test_a_bad_study_file_is_one_line_before_any_work(file, tmp_path, what, keys, says):
+def test_an_invalid_study_file_is_reported_in_one_line_before_any_work(file, tmp_path, what, keys, says):
     if "base_says" in keys:
         base = file.parent / "base.toml"
         base.write_text(base.read_text().replace(*keys["base_says"]))
@@ -357,8 +360,8 @@ BAD_FOLDERS = [
     ("a run's config is gone", remove("fedit/seed-2/config.toml"), ["fedit:2", "config.toml"]),
     ("a run is gone", remove("a3smoe/seed-1"), ["a3smoe:1", "is gone", "--only a3smoe:1"]),
     ("an arm is gone", remove("a3smoe"), ["a3smoe:1", "is gone"]),
-    ("two runs of other seeds", exchange("fedit/seed-1", "fedit/seed-2"), ["fedit:1", "a run of another study", "seed is 1, in the run 2"]),
-    ("two runs of other arms", exchange("fedit/seed-1", "a3smoe/seed-1"), ["fedit:1", "method.name"]),
+    ("the runs of two seeds are exchanged", exchange("fedit/seed-1", "fedit/seed-2"), ["fedit:1", "a run of another study", "seed is 1, in the run 2"]),
+    ("the runs of two arms are exchanged", exchange("fedit/seed-1", "a3smoe/seed-1"), ["fedit:1", "method.name"]),
     ("a line of records is damaged", edit("fedit/seed-1/rounds.jsonl", '"round":1', '"round":3'), ["fedit:1", "rounds.jsonl"]),
     ("the state is gone", remove("study.json"), ["study.json is missing"]),
     ("the state is damaged", edit("study.json", '"done"', '"Done"'), ["study.json"]),
@@ -368,7 +371,7 @@ BAD_FOLDERS = [
 
 
 @pytest.mark.parametrize("what, change, says", BAD_FOLDERS, ids=[name for name, *_ in BAD_FOLDERS])
-def test_a_damaged_study_is_one_line_and_nothing_is_lost(undisturbed, base, tmp_path, what, change, says):
+def test_a_damaged_study_is_reported_in_one_line_and_not_changed(undisturbed, base, tmp_path, what, change, says):
     out = tmp_path / "out"
     shutil.copytree(undisturbed[0], out)
     change(out)
@@ -377,7 +380,7 @@ def test_a_damaged_study_is_one_line_and_nothing_is_lost(undisturbed, base, tmp_
     assert untouched(out) == before
 
 
-def test_a_run_that_is_gone_is_made_again_where_it_is_asked_for(undisturbed, base, tmp_path):
+def test_a_deleted_run_is_repeated_when_only_names_it(undisturbed, base, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(undisturbed[0], out)
     shutil.rmtree(out / "a3smoe/seed-1")
@@ -385,7 +388,7 @@ def test_a_run_that_is_gone_is_made_again_where_it_is_asked_for(undisturbed, bas
     expect_same_runs(out, undisturbed[0])
 
 
-def test_a_folder_of_something_else_is_refused(undisturbed, file, tmp_path):
+def test_an_output_folder_with_another_study_or_other_files_is_refused(undisturbed, file, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(undisturbed[0], out)
     one_line(study(file, out), "holds a study already", "--resume")

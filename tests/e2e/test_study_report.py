@@ -1,4 +1,7 @@
-"""`report` of a study: three arms and three seeds of configs/tiny, in a folder as `study` lays it out, one run of which failed."""
+"""Tests `evenkeel report` on a study of three arms and three seeds of configs/tiny, one run of which failed.
+
+The folder has the layout that `evenkeel study` writes.
+"""
 
 import io
 import json
@@ -51,12 +54,12 @@ def copy(study, tmp_path):
 
 
 def scores(folder):
-    """(task, budget, reading) -> score of the run's last round."""
+    """Returns a dict from (task, budget, reading) to the score after the run's last round."""
     return {(one["task"], one["budget"], one["reading"]): one for one in lines(folder / "evaluations.jsonl")}
 
 
 def level(folder, budget, reading=""):
-    """The endpoint as the records give it: mean over tasks."""
+    """Returns the mean of the endpoint over tasks, computed from evaluations.jsonl."""
     found = [one["log_likelihood"] for (_, at, mode), one in scores(folder).items() if at == budget and mode == reading]
     return sum(found) / len(found)
 
@@ -69,7 +72,7 @@ def arm_of(report, name, mode=""):
     return next(arm for arm in report["served"][0]["arms"] if (arm["arm"], arm["rank_eval_mode"]) == (name, mode))
 
 
-def test_single_rows_have_the_mean_that_the_score_has(study):
+def test_the_mean_over_single_rows_equals_the_score(study):
     for seed in SEEDS:
         folder = study / f"ub-smoe/seed-{seed}"
         items = lines(folder / "items/round-1.jsonl")
@@ -93,7 +96,7 @@ def test_recording_single_rows_changes_nothing_else(study, tiny_model, tmp_path)
     assert weights[0] == weights[1]
 
 
-def test_means_and_paired_differences_are_those_of_scipy(study):
+def test_means_and_paired_differences_equal_those_of_scipy(study):
     report = reported(study)
     for place, budget in enumerate((0.25, 1.0)):
         fedit, smoe = ([level(study / f"{arm}/seed-{seed}", budget) for seed in SEEDS] for arm in ("fedit", "ub-smoe"))
@@ -109,7 +112,7 @@ def test_means_and_paired_differences_are_those_of_scipy(study):
     assert report["served"][0]["comparisons"] == 2 * 3  # hetlora is evaluated in two modes
 
 
-def test_a_missing_run_is_named_and_no_mean_is_over_it(study):
+def test_a_failed_run_is_listed_and_left_out_of_means(study):
     report = reported(study)
     assert report["missing"] == ["hetlora, seed 8: failed: [io] no space left"]
     for mode in "ab":
@@ -122,7 +125,7 @@ def test_a_missing_run_is_named_and_no_mean_is_over_it(study):
     assert "missing: hetlora, seed 8: failed: [io] no space left" in text
 
 
-def test_text_fits_into_80_columns_and_says_what_was_shown(study):
+def test_text_fits_80_columns_and_names_every_measure(study):
     text = succeed("report", study).stdout
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
@@ -152,14 +155,14 @@ def test_csv_has_one_line_per_value(study):
     assert of_run["seconds"] == pytest.approx(sum(one["seconds"]["round"] for one in rounds))
 
 
-def test_markdown_tables_have_as_many_cells_in_every_line(study):
+def test_every_line_of_a_markdown_table_has_the_same_number_of_cells(study):
     text = succeed("report", study, "--format", "md").stdout
     tables = [block.splitlines() for block in re.findall(r"(?:^\|.*\n)+", text, re.M)]
     assert len(tables) == 5 and all(len({line.count("|") for line in table}) == 1 for table in tables)
     assert text.count("**-") == 2  # the best mean of each budget
 
 
-def test_latex_is_what_booktabs_takes(study, tmp_path):
+def test_latex_tables_compile_with_booktabs(study, tmp_path):
     text = succeed("report", study, "--format", "latex").stdout
     tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.S)
     assert len(tables) == 5
@@ -172,13 +175,13 @@ def test_latex_is_what_booktabs_takes(study, tmp_path):
     document = tmp_path / "tables.tex"
     document.write_text(f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{text}\n\\end{{document}}\n")
     if not shutil.which("pdflatex"):
-        pytest.skip("no pdflatex here: the structure was checked")
+        pytest.skip("pdflatex is not installed: only the structure was checked")
     done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", document.name], cwd=tmp_path,
                           capture_output=True, text=True)
     assert done.returncode == 0 and (tmp_path / "tables.pdf").exists(), done.stdout[-2000:]
 
 
-def test_another_endpoint_and_the_tables_of_single_runs(study):
+def test_another_endpoint_and_tables_of_single_runs_can_be_reported(study):
     report = reported(study, "--endpoint", "accuracy")
     assert report["endpoint"] == "accuracy" and "log_likelihood" in arm_of(report, "fedit")["budgets"][0]["other_measures"]
     table = succeed("report", study, "--table", "accuracy").stdout
@@ -197,7 +200,7 @@ def test_run_folders_alone_are_grouped_by_their_configs(study):
     assert max(map(len, succeed("report", *folders, "--endpoint", "log_likelihood").stdout.splitlines())) <= 80
 
 
-def test_half_a_study_is_reported_and_a_wrong_one_refused(copy, tmp_path):
+def test_an_incomplete_study_is_reported_and_one_with_a_misplaced_run_is_refused(copy, tmp_path):
     shutil.rmtree(copy / "ub-smoe/seed-3")
     (copy / "fedit/seed-21/rounds.jsonl").write_text("{}\n")
     shutil.rmtree(copy / "fedit/seed-8/items")
@@ -213,7 +216,7 @@ def test_half_a_study_is_reported_and_a_wrong_one_refused(copy, tmp_path):
     refused("report", copy, "--endpoint", "f1", "--table", "runs", says=["--table"])
 
 
-def test_intervals_of_seeds_alone_where_single_rows_are_not_recorded(copy):
+def test_intervals_use_seeds_only_if_single_rows_are_missing(copy):
     full = reported(copy)
     shutil.rmtree(copy / "ub-smoe/seed-8/items")
     report = reported(copy)
@@ -223,20 +226,20 @@ def test_intervals_of_seeds_alone_where_single_rows_are_not_recorded(copy):
     assert any("seeds only" in note for note in report["notes"])
 
 
-def test_a_damaged_file_of_single_rows_is_named(copy):
+def test_a_damaged_file_of_single_rows_is_named_in_the_error(copy):
     file = copy / "fedit/seed-3/items/round-1.jsonl"
     file.write_text(file.read_text().replace("0", "1", 1))
     refused("report", copy, says=["round-1.jsonl"])
 
 
-def test_a_study_none_of_whose_runs_is_done(copy):
+def test_a_study_without_finished_runs_is_refused(copy):
     state(copy, runs=[{"arm": arm, "seed": seed, "folder": f"{arm}/seed-{seed}", "state": "planned", "config": "0" * 64}
                       for arm in ARMS for seed in SEEDS])
     refused("report", copy, says=["no run is done", "not run yet"])
 
 
-def test_what_older_versions_recorded_is_compared_by_another_endpoint(study, tmp_path):
-    """Scores without the log-likelihood of the correct answer."""
+def test_records_without_log_likelihood_need_another_endpoint(study, tmp_path):
+    """The records have scores without the log-likelihood of the correct answer, as those of older versions."""
     old = tmp_path / "old"
     shutil.copytree(study, old)
     for file in old.glob("*/*/evaluations.jsonl"):
@@ -246,7 +249,7 @@ def test_what_older_versions_recorded_is_compared_by_another_endpoint(study, tmp
     assert math.isfinite(arm_of(reported(old, "--endpoint", "accuracy"), "fedit")["budgets"][0]["mean"])
 
 
-def test_what_the_command_study_makes_is_reported(tiny_model, tmp_path):
+def test_the_output_of_evenkeel_study_can_be_reported(tiny_model, tmp_path):
     text = CONFIG.read_text().replace('"models/tiny"', f'"{tiny_model}"').replace("rounds = 3", "rounds = 1").replace("limit = 90", "limit = 30")
     (tmp_path / "base.toml").write_text(text)
     arms = "".join(f'[[study.arm]]\nname = "{arm}"\nset = {json.dumps(ARMS[arm])}\n' for arm in ("ub-smoe", "fedit"))
@@ -259,8 +262,8 @@ def test_what_the_command_study_makes_is_reported(tiny_model, tmp_path):
         assert difference["seeds"] == [4, 7] and difference["bootstrap_of_items"] and len(difference["interval_bca"]) == 2
 
 
-def test_a_table_of_the_paper_stands_beside_the_study(study):
-    """hetlora and ub-smoe are arms of the paper's table 4; the study has the budgets 0.25 and 1 of its four."""
+def test_a_paper_table_is_printed_next_to_the_results_of_the_study(study):
+    """hetlora and ub-smoe are arms of the paper's table 4. Of the table's four budgets the study has 0.25 and 1."""
     text = succeed("report", study, "--table", "paper:4").stdout
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     at_quarter = rows.index(next(row for row in rows if row[0] == "0.25"))
@@ -268,7 +271,7 @@ def test_a_table_of_the_paper_stands_beside_the_study(study):
     values = [scores(study / "ub-smoe" / f"seed-{seed}") for seed in SEEDS]
     ours = sum(sum(one["accuracy"] for (_, budget, _), one in of.items() if budget == 0.25) / 2 for of in values) / len(SEEDS)
     assert f"{ours:.4f}" in " ".join(found["ub-smoe"]) and "0.3359" in found["ub-smoe"][-3]
-    assert found["hetlora"][-1] == "2", "the failed run is not averaged over"
+    assert found["hetlora"][-1] == "2", "the failed run is left out of the mean"
     assert found["flora"][-2:] == ["-", "0"], "the study has no such arm"
     assert "the paper's order was" in re.sub(r"\s+", " ", text)
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -276,8 +279,8 @@ def test_a_table_of_the_paper_stands_beside_the_study(study):
     assert succeed("report", study, "--table", "paper:4", "--format", "md").stdout.count("|") > 50
 
 
-def test_costs_of_the_paper_are_those_of_the_records(study):
-    """Table 15: bytes that a client sends per round, mean over the budgets that the runs were evaluated at."""
+def test_upload_bytes_in_paper_table_15_are_those_of_rounds_jsonl(study):
+    """Table 15 shows the bytes that a client sends per round, as the mean over the budgets of the evaluation."""
     text = succeed("report", study, "--table", "paper:15-upload").stdout
     def mean_at(seed, budget):
         found = [client["bytes_up"] for line in lines(study / f"ub-smoe/seed-{seed}/rounds.jsonl") for client in line["clients"] if client["budget"] == budget]
@@ -295,16 +298,16 @@ def test_costs_of_the_paper_are_those_of_the_records(study):
     (["--table", "paper:4", "--html", "page.html"], ["paper:4", "--html"]),
     (["--table", "paper:4", "--endpoint", "f1"], ["--table", "--endpoint"]), (["--table", "paper:19"], ["paper:19", "sqrt", "rho"]),
 ])
-def test_a_table_that_cannot_be_made_is_refused(study, tmp_path, words, said):
+def test_a_table_that_the_study_cannot_fill_is_refused(study, tmp_path, words, said):
     refused("report", study, *words, says=said, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_of_the_paper_needs_a_study(study):
+def test_a_paper_table_of_a_single_run_is_refused(study):
     refused("report", study / "fedit/seed-3", "--table", "paper:4", says=["study.json"])
 
 
-def test_doctor_foresees_a_study(tiny_model, tmp_path):
+def test_doctor_estimates_memory_and_disk_of_a_study(tiny_model, tmp_path):
     (tmp_path / "small.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = [1, 2]\n[[study.arm]]\nname = "fedit"\nset = ["method.name=fedit"]\n'
                                          '[[study.arm]]\nname = "ub-smoe"\nset = ["method.name=ub-smoe"]\n')
     done = succeed("doctor", "--config", tmp_path / "small.toml", *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1))

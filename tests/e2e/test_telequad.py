@@ -82,7 +82,7 @@ def f1(output, reference):
     return 2 * common / (len(output) + len(reference))
 
 
-def test_evaluating_again_gives_the_recorded_scores_and_squads_scores(run, tmp_path):
+def test_repeated_evaluation_gives_the_recorded_scores_and_those_of_squad(run, tmp_path):
     out, _ = run
     predictions = tmp_path / "predictions.jsonl"
     again = [json.loads(line) for line in
@@ -125,7 +125,7 @@ def answer(content):
     (lambda content: answer(content).update(answer_start=1), ["data[1].paragraphs[0].qas[0].answers[0]", "answer_start 1"]),
     (None, [NAME]),
 ])
-def test_a_broken_file_ends_in_one_line(tiny_model, data, tmp_path, change, says):
+def test_a_broken_file_is_reported_in_one_line(tiny_model, data, tmp_path, change, says):
     content = copy.deepcopy(json.loads((data / NAME).read_text()))
     text = json.dumps(content)[:-9] if change is None else json.dumps((change(content), content)[1])
     (tmp_path / NAME).write_text(text)
@@ -136,7 +136,7 @@ def test_a_broken_file_ends_in_one_line(tiny_model, data, tmp_path, change, says
         assert len(said) == 1 and all(word in said[0] for word in (NAME, *says)), done.stderr
 
 
-def test_a_key_that_rows_do_not_have(tiny_model, data, tmp_path):
+def test_a_key_that_rows_do_not_have_is_rejected(tiny_model, data, tmp_path):
     done = train(tiny_model, data, tmp_path / "run", data__partition__key="title")
     assert done.returncode == 1
     assert all(word in done.stderr for word in ("data.partition.key", "title", "spec, source, docid"))

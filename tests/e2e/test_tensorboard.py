@@ -1,4 +1,4 @@
-"""Event files of TensorBoard: the tensorboard package reads what the records say, also after a resume."""
+"""Checks that the tensorboard package reads from our event files the values of the records, also after a resume."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def close(found, expected):
 
 
 def expect_records(run):
-    """Every round and every score stands in the event file once, with its value in single precision."""
+    """Checks that the event file has every round and every score once, with its value in single precision."""
     found, rounds, scores = scalars(run), lines(run / "rounds.jsonl"), lines(run / "evaluations.jsonl")
     for tag, value in {"train/loss": lambda r: r["loss"], "traffic/bytes_up": lambda r: r["bytes_up"],
                        "experts/entropy": lambda r: r["entropy_mean"], "experts/dead": lambda r: sum(r["dead_experts"]),
@@ -44,7 +44,7 @@ def watched(tiny_model, tmp_path_factory):
     return out
 
 
-def test_the_package_reads_what_the_records_say(watched):
+def test_tensorboard_reads_the_values_of_the_records(watched):
     expect_records(watched)
 
 
@@ -56,7 +56,7 @@ def test_a_run_without_the_key_has_the_same_adapter_and_no_event_file(watched, t
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut", "flipped", "empty"])
-def test_a_resumed_run_goes_on_in_the_file_whatever_became_of_it(tiny_model, tmp_path, harm):
+def test_a_resumed_run_repairs_or_replaces_a_damaged_event_file(tiny_model, tmp_path, harm):
     run = tmp_path / "run"
     train(tiny_model, run, train__rounds=2, report__tensorboard="true", evaluate__every=1)
     file = next((run / "tensorboard").iterdir())
@@ -71,7 +71,7 @@ def test_a_resumed_run_goes_on_in_the_file_whatever_became_of_it(tiny_model, tmp
     expect_records(run)
 
 
-def test_rounds_taken_back_are_not_in_the_file_twice(tiny_model, tmp_path):
+def test_repeated_rounds_are_in_the_event_file_once(tiny_model, tmp_path):
     run = tmp_path / "run"
     train(tiny_model, run, report__tensorboard="true", evaluate__every=1)
     succeed("train", CONFIG, "--out", run, "--resume", "--from-round", "2")

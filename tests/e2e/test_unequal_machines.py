@@ -1,5 +1,6 @@
-"""Tests simulated client machines: simulated time, deadlines and losses, also over interruptions; reports; measured
-profiles.
+"""Tests simulated client machines: simulated time, deadlines and lost clients, also when the run is interrupted and resumed.
+
+Also tests reports over simulated time, and profiles that the program measures.
 """
 
 import json

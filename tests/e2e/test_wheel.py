@@ -1,4 +1,4 @@
-"""The wheel (tools/wheel): what is in it, and that an environment without torch, compiler or libraries runs it."""
+"""Tests the wheel (tools/wheel): its content, and that it runs in an environment without torch, compiler or libraries."""
 
 import base64
 import csv
@@ -50,7 +50,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """A virtual environment with the wheel alone."""
+    """Returns a virtual environment in which only the wheel is installed."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
     subprocess.run([folder / "bin/pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel], check=True, timeout=300)
@@ -63,7 +63,7 @@ def run(environment, *words, **more):
                           env={**NOTHING, **more})
 
 
-def test_the_name_is_one_that_installers_read(wheel):
+def test_the_file_name_is_valid_for_installers(wheel):
     assert re.fullmatch(r"evenkeel_moe-\d+\.\d+\.\d+-py3-none-manylinux_2_(2[89]|3[0-9])_x86_64\.whl", wheel.name)
 
 
@@ -165,7 +165,7 @@ def test_the_same_build_gives_the_same_wheel(wheel, tmp_path):
 @pytest.mark.parametrize("symbols, oldest", [
     ("GLIBC_2.2.5 GLIBC_2.34 GLIBC_2.28", (2, 34)), ("GLIBC_2.17 GLIBCXX_3.4.21", (2, 28)), ("GLIBC_2.28 GLIBCXX_3.4.30", (2, 35)),
     ("GLIBC_2.36 GLIBCXX_3.4.9", (2, 36)), ("", (2, 17)), ("GLIBC_2.31 GLIBCXX_3.4.31", (2, 39))])
-def test_the_oldest_glibc_is_that_of_the_newest_symbol(symbols, oldest, monkeypatch, tmp_path):
+def test_the_needed_glibc_is_that_of_the_newest_symbol(symbols, oldest, monkeypatch, tmp_path):
     tool = load_tool()
     needs = "Version needs section '.gnu.version_r'\n" + "\n".join(f"  Name: {name}  Flags: none" for name in symbols.split())
     monkeypatch.setattr(tool, "output", lambda *_: "Version definition section\n Name: GLIBC_9.9\n" + needs)
@@ -173,7 +173,7 @@ def test_the_oldest_glibc_is_that_of_the_newest_symbol(symbols, oldest, monkeypa
 
 
 @pytest.mark.parametrize("symbols, says", [("GLIBC_PRIVATE", "GLIBC_PRIVATE"), ("GLIBCXX_3.4.99", "GLIBCXX_3.4.99")])
-def test_symbols_that_no_tag_stands_for_are_refused(symbols, says, monkeypatch, tmp_path):
+def test_unknown_symbol_versions_are_refused(symbols, says, monkeypatch, tmp_path):
     tool = load_tool()
     monkeypatch.setattr(tool, "output", lambda *_: f"Version needs section\n Name: {symbols}\n")
     with pytest.raises(tool.Refused, match=says):

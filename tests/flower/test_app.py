@@ -260,7 +260,7 @@ def link(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def engine(link):
-    """The test double as a program."""
+    """Writes the test double as an executable program and returns its path."""
     program = link.folder / "engine"
     program.write_text(f"#!/bin/sh\nEVENKEEL_APP={ROOT}/flower exec {sys.executable} -B {doubles.__file__} \"$@\"\n")
     program.chmod(0o755)

@@ -43,7 +43,7 @@ def records(file):
     return [without_seconds(json.loads(line)) for line in file.read_text().splitlines()]
 
 
-def test_a_native_node_and_a_supernode_give_the_bits_of_a_local_run(link, tmp_path):
+def test_a_run_with_a_native_node_and_a_supernode_is_bit_identical_to_a_local_run(link, tmp_path):
     changes = [word for setting in SETTINGS for word in ("--set", setting)]
     evenkeel("train", "configs/tiny/train.toml", *changes, "--out", tmp_path / "local")
 

@@ -1,6 +1,6 @@
-/// \file  Common parts of all fuzz targets. A target defines fuzz_one() for one input. Invalid input must end in an
-/// Error that the user can act on. Everything else is a finding: another exception, an internal error, a message that
-/// is not one line of at most 500 bytes, a sanitizer's report, or more time or memory than tools/fuzz allows.
+/// \file  Provides common parts of all fuzz targets. A target defines fuzz_one() for one input. Invalid input must end
+/// in an Error that the user can act on. Everything else is a finding: another exception, an internal error, a message
+/// that is not one line of at most 500 bytes, a sanitizer's report, or more time or memory than tools/fuzz allows.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/// \file  The job loop of programs that parity tests drive (jobs.py). Each program runs for a whole test file, because
-/// starting LibTorch takes longer than most jobs.
+/// \file  Implements the job loop of programs that parity tests drive (jobs.py). Each program runs for a whole test
+/// file, because starting LibTorch takes longer than most jobs.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-/// \file  Model families that evenkeel does not ship, for tests of the building blocks.
+/// \file  Registers model families that evenkeel does not ship, for tests of the building blocks.
 #pragma once
 
 namespace evenkeel {

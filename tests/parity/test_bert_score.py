@@ -164,24 +164,24 @@ def test_every_layer_has_the_scores_of_the_package(index, encoder):
         assert_equal(ours(folder, pairs, layer), package(folder, pairs, layer, batch_size=1), pairs)
 
 
-def test_a_real_vocabulary(encoder):
+def test_a_real_vocabulary_gives_the_scores_of_the_package(encoder):
     folder, pairs = encoder(SHAPES[0], seed=10, vocabulary=olmo_vocabulary), some_pairs(10)
     assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
 
 
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
-def test_bert_with_its_own_tokenizer(lowercase, encoder):
+def test_bert_with_its_own_tokenizer_gives_the_scores_of_the_package(lowercase, encoder):
     folder, pairs = encoder(SHAPES[4], seed=24, vocabulary=word_pieces(lowercase)), some_pairs(24)
     pairs += [("UNBELIEVABLE Naïve CAFÉ", "unbelievable naive cafe"), ("inside [SEP] a text [MASK]", "日本語 x東y")]
     assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
 
 
-def test_the_packages_own_batches(encoder):
+def test_batches_of_the_package_give_the_same_scores(encoder):
     folder, pairs = encoder(SHAPES[1], seed=11, alike=True), some_pairs(11, count=150)
     assert_equal(ours(folder, pairs, 3), package(folder, pairs, 3), pairs)
 
 
-def test_a_fine_tuned_checkpoint_in_half_precision(encoder):
+def test_a_fine_tuned_checkpoint_in_half_precision_gives_the_scores_of_the_package(encoder):
     folder, pairs = encoder(SHAPES[1], seed=12, head=True, dtype=torch.float16), some_pairs(12)
     assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
 
@@ -203,18 +203,18 @@ def several_references(seed):
 
 
 @pytest.mark.parametrize("idf", [False, True])
-def test_several_references(idf, encoder):
+def test_several_references_give_the_scores_of_the_package(idf, encoder):
     folder, pairs = encoder(SHAPES[0], seed=14, alike=True), several_references(14)
     assert_equal(ours(folder, pairs, 2, *["--idf"] * idf), package(folder, pairs, 2, idf=idf), pairs)
 
 
-def test_idf_weights(encoder):
+def test_idf_weights_give_the_scores_of_the_package(encoder):
     folder, pairs = encoder(SHAPES[4], seed=15), some_pairs(15)
     assert_equal(ours(folder, pairs, 2, "--idf"), package(folder, pairs, 2, batch_size=1, idf=True), pairs)
 
 
 @pytest.mark.parametrize("file", ["en/roberta-large", "en/bert-base-uncased", "de/xlm-roberta-base"])
-def test_rescaling_with_a_baseline_of_the_package(file, encoder):
+def test_rescaled_scores_equal_those_of_the_package(file, encoder):
     baseline = pathlib.Path(bert_score.__file__).parent / "rescale_baseline" / f"{file}.tsv"
     folder, pairs = encoder(SHAPES[1], seed=16, alike=True), some_pairs(16)
     records = ours(folder, pairs, 2, "--baseline", baseline)
@@ -298,7 +298,7 @@ def test_evaluation_scores_free_text_with_the_same_measure(encoder):
     assert json.loads(out)["bert_score"] == pytest.approx(sum(rows) / 4, abs=1e-12)
 
 
-def test_bad_input_is_one_line(encoder):
+def test_bad_input_is_reported_in_one_line(encoder):
     folder, file = encoder(SHAPES[2], seed=22), pathlib.Path("pairs.jsonl")
 
     def fails(text, *flags, model=folder, layer=2, says):

@@ -187,6 +187,6 @@ def test_a_template_file_has_precedence_over_the_config(tokenizer_json, tmp_path
 
 @pytest.mark.parametrize("config", [{"bos_token": None}, {"eos_token": {"content": "<|im_end|>", "__type": "AddedToken"}},
                                     {"tokenizer_class": "GPTNeoXTokenizerFast", "bos_token": None}], ids=str)
-def test_special_tokens_are_those_of_the_tokenizer(config, tokenizer_json, tmp_path):
+def test_template_special_tokens_are_those_of_the_tokenizer(config, tokenizer_json, tmp_path):
     template = "{{ bos_token is defined }}{{ bos_token }}|{{ eos_token }}|{{ messages[0].content }}{{ eos_token }}"
     compare(model_folder(tmp_path / "m", tokenizer_json, template, **config), [{"messages": [QUESTION]}])

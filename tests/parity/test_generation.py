@@ -64,7 +64,7 @@ def test_texts_equal_those_of_transformers_generate(shape, beams, tmp_path):
     draw = random.Random(beams)
     prompts = [" ".join(words(100 * beams + i, draw.randint(1, 30))) for i in range(PROMPTS)]
     ids = [tokenizer.encode(prompt).ids for prompt in prompts]
-    with torch.no_grad():  # eos is likely enough that some texts end early, some late, some never
+    with torch.no_grad():  # eos gets a probability at which some texts end early, some late, some never
         model.lm_head.weight[model.config.eos_token_id] *= 2
     expected = [reference(model, some, beams) for some in ids]
     model.to(torch.float32).save_pretrained(tmp_path)

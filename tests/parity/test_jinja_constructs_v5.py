@@ -80,13 +80,13 @@ def expected(source, **variables):
         return None
 
 
-def test_constructs_of_published_templates_render_as_jinja2(tmp_path):
+def test_constructs_of_published_templates_render_as_in_jinja2(tmp_path):
     for source, got in zip(PUBLISHED, outcomes(PUBLISHED, tmp_path), strict=True):
         assert got.get("text") == expected(source) is not None, (source, got)
 
 
 @pytest.mark.parametrize("source", [one.strip() for one in SMALL])
-def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
+def test_small_constructs_render_or_fail_as_in_jinja2(source, tmp_path):
     right, got = expected(source), outcomes([source], tmp_path)[0]
     if right is None or source in ("{{ 'a' | safe | trim }}", "{{ (-8.0) ** 0.5 }}"):  # rejected by name
         assert "refused" in got, got
@@ -94,7 +94,7 @@ def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
         assert got.get("text") == right, got
 
 
-# Values and forms of str.format: each value in each form renders as in jinja2, or is refused by name where jinja2 renders.
+# Values and formats of str.format. Every pair renders as in jinja2, or is rejected by name.
 FORMATTED = ["7", "-42", "0", "2.5", "-0.001", "1e16", "'ab'", "'é😀'", "''", "true", "none", "[1, 'x']", "{'a': 1}", "nothing", "1000000"]
 FORMS = ["{}", "<{}>", "{0}", "{0}{0}", "{x}", "{{}}", "{{{}}}", "{!r}", "{!s}", "{!s:>5}", "{:}", "{:5}", "{:<5}|", "{:>5}", "{:^6}|", "{:*^7}", "{:é>4}", "{:05}", "{:+}", "{:+05d}", "{: d}", "{:-d}",
          "{:d}", "{:x}", "{:X}", "{:o}", "{:s}", "{:.1s}", "{:.2f}", "{:8.2f}", "{:<8.2f}|", "{:08.2f}", "{:+.1e}", "{:g}", "{:.3G}", "{:r}", "{:c}", "{:b}", "{:,}", "{:_d}", "{:%}", "{:#x}", "{:n}", "{:=5}",
@@ -102,7 +102,7 @@ FORMS = ["{}", "<{}>", "{0}", "{0}{0}", "{x}", "{{}}", "{{{}}}", "{!r}", "{!s}",
 READ_FORMS = FORMS[:17]
 
 
-def test_format_of_texts_is_that_of_jinja2_or_refused(tmp_path):
+def test_str_format_renders_as_in_jinja2_or_is_rejected(tmp_path):
     pairs = [(form, value) for form in FORMS for value in FORMATTED]
     sources = ["{{ " + json.dumps(form, ensure_ascii=False) + ".format(" + value + ", x=" + value + ") }}" for form, value in pairs]
     for (form, value), source, got in zip(pairs, sources, outcomes(sources, tmp_path), strict=True):
@@ -111,7 +111,7 @@ def test_format_of_texts_is_that_of_jinja2_or_refused(tmp_path):
         assert "text" in got or right is None or form not in READ_FORMS or value == "true", (source, got, right)
 
 
-# The order of tokens that Hunyuan 3 has, its parts and words our own: markers made by format, effort of thinking, tools and their answers.
+# A template in the style of Hunyuan 3: markers built by str.format, a thinking effort, tools and their answers.
 EFFORTS = """{%- set mark = '<|{}:v1|>' %}{% set open = mark.format('ask') %}{% set shut = '</{}{}>'.format('call', ':v1') %}
 {%- if effort is defined and effort in ['medium', 'max'] %}{% set effort = 'high' %}{% elif not effort is defined %}{% set effort = 'none' %}{% endif %}
 {%- macro words(content) -%}{%- if content is string -%}{{- content }}{%- elif content is iterable and content is not mapping -%}
@@ -127,24 +127,24 @@ TALK = """[{'role': 'system', 'content': [{'type': 'text', 'text': 'ü'}, 'b']},
 
 
 @pytest.mark.parametrize("effort", ["", "{% set effort = 'max' %}", "{% set effort = 'low' %}", "{% set effort = none %}"])
-def test_markers_that_format_makes_render_as_jinja2(effort, tmp_path):
+def test_markers_built_by_str_format_render_as_in_jinja2(effort, tmp_path):
     source = effort + EFFORTS.replace("MESSAGES", TALK.replace("\n", " "))
     assert outcomes([source], tmp_path)[0].get("text") == expected(source) is not None
 
 
-# jinja2 goes over the text; here it is refused, never taken for a value without items.
+# jinja2 iterates over the characters of the text. Here this is rejected; the text must not be read as an empty list.
 MARKED = ["(0.1 | safe)[0]", "('ab' | safe)[1]", "([1] | safe)[0]", "('ab' | safe)['x']", "('ab' | safe)[9]", "(none | safe)[1:]", "(7 | safe)[-1]",
           "({'b': 1} | safe)['b']", "('ab' | safe)['a' | safe]", "'ab' | safe | first", "'ab' | safe | last", "'ab' | safe | length", "'ab' | safe | list"]
 
 
-def test_items_of_what_is_marked_safe_are_refused_by_name(tmp_path):
+def test_iterating_over_text_marked_safe_is_rejected_by_name(tmp_path):
     sources = ["{% for x in 'ab' | safe %}{{ x }}{% endfor %}", *("{{ " + one + " }}" for one in MARKED)]
     for source, got in zip(sources, outcomes(sources, tmp_path), strict=True):
         assert "marked safe" in got.get("refused", ""), (source, got)
 
 
 @pytest.mark.parametrize("what", ["upper", "lower", "title", "capitalize", "list"])
-def test_letter_case_and_repr_over_all_code_points(what, tmp_path):
+def test_letter_case_and_repr_of_all_code_points_equal_those_of_python(what, tmp_path):
     assigned = [chr(c) for c in range(0x80, sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") and chr(c) != "Σ"]
     call = {"list": "{{ %s.split() }}", "title": "{{ %s.title() }}"}.get(what, "{{ %s | map('" + what + "') | join }}")
     texts = [[one + "a" for one in assigned[i:i + 500]] for i in range(0, len(assigned), 500)]

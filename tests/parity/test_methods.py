@@ -1,7 +1,8 @@
 """Compares every method's server step and gradient edits with the numpy reference of tests/parity/reference.
 
-Random rounds have 2 to 5 clients with unequal weights, K and (rank methods) ranks, on a dense and a stacked site
-without square shapes. Effective updates agree to 1e-10 in float64 and 1e-5 in float32.
+Random rounds have 2 to 5 clients with unequal weights and unequal K (experts per token); for methods with client ranks,
+these are unequal too. The adapted weights are one dense and one stacked (mixture-of-experts) matrix, neither of them
+square. Effective updates agree to 1e-10 in float64 and 1e-5 in float32.
 """
 import json
 import pathlib
@@ -132,7 +133,7 @@ def precision(request):
     ("fedit", fedit, "", {}), ("smoe-llb", smoe_llb, "", {}), ("a3smoe", a3smoe, "", {}),
     ("a3smoe", a3smoe, "temperature = 2.0", {"a3_temp": 2.0}), ("a3smoe", a3smoe, "temperature = 0.0", {"a3_temp": 0.0}),
     ("a3smoe", a3smoe, "unused_expert = \"mean\"", {"a3_unused": "mean"})])
-def test_methods_that_average_factors(tmp_path, precision, seed, ranks, name, reference, toml, options):
+def test_server_step_of_methods_that_average_factors_equals_the_reference(tmp_path, precision, seed, ranks, name, reference, toml, options):
     dtype, tolerance = precision
     round_ = federation(seed, ranks)
     for client in round_[1]:
@@ -148,7 +149,7 @@ def test_methods_that_average_factors(tmp_path, precision, seed, ranks, name, re
 @pytest.mark.parametrize("toml,options", [("", {}), ("rho_fn = \"log\"\npg_gamma = \"literal_0.4\"", {"pg_gamma": "literal_0.4"}),
                                           ("phi_momentum = 0.5\nphi_range = [-0.5, 2.0]",
                                            {"phi_momentum": 0.5, "phi_range": (-0.5, 2.0)})])
-def test_ub_smoe_server(tmp_path, precision, seed, ranks, toml, options):
+def test_server_step_of_ub_smoe_equals_the_reference(tmp_path, precision, seed, ranks, toml, options):
     dtype, tolerance = precision
     state, clients, weights = federation(seed, ranks)
     phi = np.array([0.3, -0.2, 0.1, 0.0])
@@ -167,7 +168,7 @@ def test_ub_smoe_server(tmp_path, precision, seed, ranks, toml, options):
 @pytest.mark.parametrize("seed,ranks", ROUNDS + UNEQUAL)
 @pytest.mark.parametrize("scale_mode", ["fixed_alpha", "const_scale"])
 @pytest.mark.parametrize("name,reference", [("flexlora", flexlora), ("hetlora", hetlora)])
-def test_methods_that_send_rank_slices(tmp_path, precision, seed, ranks, scale_mode, name, reference):
+def test_server_step_of_methods_that_send_rank_slices_equals_the_reference(tmp_path, precision, seed, ranks, scale_mode, name, reference):
     dtype, tolerance = precision
     round_ = federation(seed, ranks, scale_mode)
     options = options_of(lora_scale_mode=scale_mode)
@@ -184,7 +185,7 @@ def test_methods_that_send_rank_slices(tmp_path, precision, seed, ranks, scale_m
 @pytest.mark.parametrize("name,reference,toml,options", [
     ("flora", flora, "", {}), ("florist", florist, "", {}), ("florist", florist, "tau = 1.0", {"florist_tau": 1.0}),
     ("florist", florist, "tau = 0.6\nmax_rank = 2", {"florist_tau": 0.6, "florist_max_rank": 2})])
-def test_methods_that_change_the_base(tmp_path, precision, seed, ranks, name, reference, toml, options):
+def test_server_step_of_methods_that_change_the_base_equals_the_reference(tmp_path, precision, seed, ranks, name, reference, toml, options):
     dtype, tolerance = precision
     round_ = federation(seed, ranks)
     out = server_step(tmp_path, name, round_, dtype, toml, sites_sent={})
@@ -197,7 +198,7 @@ def test_methods_that_change_the_base(tmp_path, precision, seed, ranks, name, re
 
 
 @pytest.mark.parametrize("seed,ranks", ROUNDS)
-def test_fedex_lora(tmp_path, precision, seed, ranks):
+def test_server_step_of_fedex_lora_equals_the_reference(tmp_path, precision, seed, ranks):
     dtype, tolerance = precision
     round_ = federation(seed, ranks)
     out = server_step(tmp_path, "fedex-lora", round_, dtype)
@@ -212,7 +213,7 @@ def test_fedex_lora(tmp_path, precision, seed, ranks):
 
 @pytest.mark.parametrize("seed,ranks", ROUNDS)
 @pytest.mark.parametrize("name,reference,only", [("ffa-lora", ffa_lora, ("b",)), ("fed-sb", fed_sb, ("core",))])
-def test_methods_with_fixed_factors(tmp_path, precision, seed, ranks, name, reference, only):
+def test_server_step_of_methods_with_fixed_factors_equals_the_reference(tmp_path, precision, seed, ranks, name, reference, only):
     dtype, tolerance = precision
     state, clients, weights = federation(seed, ranks, core=name == "fed-sb")
     for client in clients:
@@ -256,7 +257,7 @@ def test_uploads_in_bfloat16_are_widened_before_anything_is_summed(tmp_path, nam
 
 
 @pytest.mark.parametrize("init", ["pooled", "federated"])
-def test_fed_sb_start(tmp_path, init):
+def test_fed_sb_initialisation_equals_the_reference(tmp_path, init):
     draw = np.random.default_rng(15)
 
     def random_sum():
@@ -338,7 +339,7 @@ def of(out, prefix):
 @pytest.mark.parametrize("clip,limit", [("relative", 2.0), ("per_expert_norm", 2.0), ("elementwise", 0.5),
                                         ("global_norm", 1.5), ("off", 2.0)])
 @pytest.mark.parametrize("rho", ["sqrt", "none", "linear", "inv_sqrt", "log"])
-def test_ub_smoe_pseudo_gradients(tmp_path, precision, activity, clip, limit, rho):
+def test_ub_smoe_pseudo_gradients_equal_the_reference(tmp_path, precision, activity, clip, limit, rho):
     dtype, tolerance = precision
     toml = (f'pg_apply = "adam_grad"\npg_activity = "{activity}"\npg_clip_mode = "{clip}"\npg_clip = {limit}\n'
             f'rho_fn = "{rho}"')
@@ -354,7 +355,7 @@ def test_ub_smoe_pseudo_gradients(tmp_path, precision, activity, clip, limit, rh
 
 @pytest.mark.parametrize("clip,limit", [("relative", 2.0), ("relative", 0.1), ("per_expert_norm", 2.0), ("off", 2.0)])
 @pytest.mark.parametrize("rho", ["sqrt", "linear"])
-def test_ub_smoe_decoupled(tmp_path, precision, clip, limit, rho):
+def test_ub_smoe_decoupled_injection_equals_the_reference(tmp_path, precision, clip, limit, rho):
     dtype, tolerance = precision
     options = {"pg_clip_mode": clip, "pg_clip": limit, "rho_fn": rho}
     toml = f'pg_clip_mode = "{clip}"\npg_clip = {limit}\nrho_fn = "{rho}"'
@@ -367,7 +368,7 @@ def test_ub_smoe_decoupled(tmp_path, precision, clip, limit, rho):
 @pytest.mark.parametrize("toml,options", [
     ("", {}), ('phi_penalty = "l2"\nlambda_phi = 0.3', {"phi_penalty": "l2", "lambda_phi": 0.3}),
     ("phi_range = [-0.5, 0.25]\nlambda_phi = 0.7", {"phi_range": (-0.5, 0.25), "lambda_phi": 0.7})])
-def test_ub_smoe_penalty_of_phi(tmp_path, precision, toml, options):
+def test_ub_smoe_penalty_of_phi_equals_the_reference(tmp_path, precision, toml, options):
     dtype, _ = precision
     draw = np.random.default_rng(11)
     sites, phi = random_sites(draw, RANK, ALPHA / RANK), np.array([0.5, 1.5, -2.0, -0.75], np.float32)
@@ -382,7 +383,7 @@ def test_ub_smoe_penalty_of_phi(tmp_path, precision, toml, options):
 
 @pytest.mark.parametrize("norm", ["per_layer_k", "hf"])
 @pytest.mark.parametrize("top_k", [1, 3])
-def test_smoe_llb_losses(tmp_path, precision, norm, top_k):
+def test_smoe_llb_losses_equal_the_reference(tmp_path, precision, norm, top_k):
     dtype, tolerance = precision
     draw = np.random.default_rng(9)
     sites, logits = random_sites(draw, RANK, ALPHA / RANK), {LAYER: draw.standard_normal((11, EXPERTS)),
@@ -397,7 +398,7 @@ def test_smoe_llb_losses(tmp_path, precision, norm, top_k):
 
 
 @pytest.mark.parametrize("rank", [1, 3, 5])
-def test_hetlora_regulariser(tmp_path, precision, rank):
+def test_hetlora_regulariser_equals_the_reference(tmp_path, precision, rank):
     dtype, tolerance = precision
     draw = np.random.default_rng(10)
     sites = random_sites(draw, rank, 1.0)  # the scale that is sent
@@ -427,7 +428,7 @@ def assert_same_factors(ours, theirs, tolerance):
 
 @pytest.mark.parametrize("seed,ranks", ROUNDS + UNEQUAL)
 @pytest.mark.parametrize("scale_mode", ["fixed_alpha", "const_scale"])
-def test_florist_code_mode(tmp_path, precision, seed, ranks, scale_mode):
+def test_florist_code_mode_equals_the_reference(tmp_path, precision, seed, ranks, scale_mode):
     dtype, tolerance = precision
     options = options_of(florist_mode="code", lora_scale_mode=scale_mode)
     round_ = federation(seed, ranks, scale_mode)
@@ -446,7 +447,7 @@ def test_florist_code_mode(tmp_path, precision, seed, ranks, scale_mode):
 
 
 @pytest.mark.parametrize("scale_mode", ["fixed_alpha", "const_scale"])
-def test_hetlora_prunes_itself_in_two_rounds(tmp_path, precision, scale_mode):
+def test_hetlora_prunes_ranks_over_two_rounds_as_the_reference(tmp_path, precision, scale_mode):
     dtype, tolerance = precision
     options, budget_ranks = options_of(lora_scale_mode=scale_mode), [3, 5]
     state, clients, weights = federation(12, budget_ranks, scale_mode)
@@ -476,7 +477,7 @@ def test_hetlora_prunes_itself_in_two_rounds(tmp_path, precision, scale_mode):
 
 @pytest.mark.parametrize("mode", ["off", "fixed", "learn"])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
-def test_a3smoe_rescaler(tmp_path, mode, top_k):
+def test_a3smoe_rescaler_equals_the_reference(tmp_path, mode, top_k):
     sites = random_sites(np.random.default_rng(16), RANK, ALPHA / RANK)
     out = client_round(tmp_path, "a3smoe", f'rescaler = "{mode}"', sites, np.float32, {"id": 0, "top_k": top_k, "rank": RANK},
                        sites, {"k_max": np.array(float(K_MAX))})

@@ -17,7 +17,7 @@ ALL = ["q_proj", "o_proj", "gate", "gate_proj", "up_proj", "down_proj"]
          alpha_pattern={r"layers\.1\..*up_proj": 9, "v_proj": 3}),
     dict(r=2, lora_alpha=8, target_modules=r".*experts\.\d+\.(gate|down)_proj", alpha_pattern={r"experts\.[0-4]\.down_proj": 1}),
 ], ids=["plain", "rslora", "patterns", "regex"])
-def test_an_adapter_made_by_peft_has_its_logits_here(settings, tmp_path):
+def test_an_adapter_made_by_peft_has_the_same_logits_here(settings, tmp_path):
     assert_ours_equals_peft(tmp_path, settings)
 
 

@@ -19,7 +19,7 @@ BOTH = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
     dict(r=4, lora_alpha=6, target_modules=["k_proj"], target_parameters=[*BOTH, "gate.weight"],
          rank_pattern={r".*\.gate_up_proj": 7, "gate.weight": 2}, alpha_pattern={r"layers\.0\..*down_proj": 11}),
 ], ids=["one shared rank", "gate and up alone", "down of one layer, rslora", "patterns"])
-def test_a_fused_adapter_made_by_peft_has_its_logits_here(settings, tmp_path):
+def test_a_fused_adapter_made_by_peft_has_the_same_logits_here(settings, tmp_path):
     assert_ours_equals_peft(tmp_path, settings)
 
 

@@ -149,7 +149,7 @@ def differences(sources, file):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_programs_render_as_jinja2_or_are_rejected(seed, tmp_path):
+def test_random_programs_render_as_in_jinja2_or_are_rejected(seed, tmp_path):
     drawn = Programs(seed)
     wrong, equal = differences([drawn.program() for _ in range(PROGRAMS)], tmp_path / "templates.jsonl")
     assert not wrong, f"{len(wrong)} differ: " + "\n".join(map(repr, wrong[:20]))

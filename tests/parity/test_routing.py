@@ -41,7 +41,7 @@ def exact(values):
 @pytest.mark.parametrize("dtype,tolerance", [(np.float64, 1e-12), (np.float32, 2e-6)], ids=["float64", "float32"])
 @pytest.mark.parametrize("gate_norm", GATES)
 @pytest.mark.parametrize("reading", READINGS, ids=lambda r: "-".join(map(str, r.values())))
-def test_selection_gates_and_gradients_on_random_scores(tmp_path, reading, gate_norm, dtype, tolerance):
+def test_selection_gates_and_gradients_of_random_scores_equal_the_reference(tmp_path, reading, gate_norm, dtype, tolerance):
     draw, options = np.random.default_rng(5), {**reading, "gate_norm": gate_norm}
     scores, phi = draw.standard_normal((41, 9)).astype(dtype), exact(draw.standard_normal(9))
     scores[:3] = 0.0  # ties
@@ -91,7 +91,7 @@ def test_the_reference_forward_equals_transformers(model):
                                      {"dmr_mode": "candidate", "num_candidates": 0}],
                          ids=lambda r: "-".join(map(str, r.values())))
 @pytest.mark.parametrize("top_k", [1, 3, 5])
-def test_a_whole_model_with_modulated_routing(tmp_path, model, reading, gate_norm, top_k):
+def test_a_whole_model_with_modulated_routing_equals_the_reference(tmp_path, model, reading, gate_norm, top_k):
     folder, weights, config, _ = model
     draw, options = np.random.default_rng(37), {**reading, "gate_norm": gate_norm}
     layers = [f"model.layers.{i}.mlp" for i in range(2)]

@@ -20,7 +20,7 @@ ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 
 
 def settings_of(rope_type, draw):
-    """Random settings of that type: its keys, some of the optional ones left out."""
+    """Returns random settings of a RoPE type. Some optional keys are left out."""
     block = {"rope_type": rope_type, "factor": draw.choice([1, 1.5, 4.0, 8, 32.0])}
     if rope_type in ("llama3", "yarn"):
         block["original_max_position_embeddings"] = draw.choice([16, 40, 64, 100])
@@ -35,7 +35,7 @@ def settings_of(rope_type, draw):
 
 
 def spelled(block, theta):
-    """The settings where the installed version of transformers has them."""
+    """Returns the settings in the layout of the installed version of transformers."""
     return {"rope_parameters": block | {"rope_theta": theta}} if V5 else {"rope_scaling": block, "rope_theta": theta}
 
 
@@ -64,7 +64,7 @@ def test_logits_equal_transformers_beyond_the_trained_length(family, rope_type, 
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(family, rope_type, tmp_path):
     block = {"rope_type": rope_type, "factor": 4.0, "original_max_position_embeddings": 8}
     block |= {"low_freq_factor": 0.5, "high_freq_factor": 2.0} if rope_type == "llama3" else {"beta_fast": 4, "attention_factor": 1.4}
-    softer = {"logits_scaling": 0.2} if family == "granitemoe" else {}  # so that twenty steps lower the loss
+    softer = {"logits_scaling": 0.2} if family == "granitemoe" else {}  # so that twenty steps reduce the loss
     model = random_model(seed=61, vocab_size=83, **FAMILIES[family] | softer | spelled(block, 100.0))
     assert_twenty_steps_agree(model, ATTENTION, tmp_path, seed=67, learns=0.95)
 

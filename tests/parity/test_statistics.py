@@ -1,4 +1,4 @@
-"""The statistics of studies beside scipy and statsmodels, on random numbers."""
+"""Compares the statistics of studies with scipy and statsmodels on random numbers."""
 
 import warnings
 
@@ -22,7 +22,7 @@ def ours(tmp_path, **job):
 
 
 def differences(count, state):
-    """Skewed, not around 0."""
+    """Returns random differences with a skewed distribution whose mean is not 0."""
     return np.random.default_rng(state).gamma(1.5, 0.03, count) - 0.02
 
 

@@ -136,12 +136,12 @@ def test_plain_lines_end_only_at_newline(tmp_path):
     assert back.stdout.decode() == "\n".join(library.decode(json.loads(line)) for line in lines) + "\n"
 
 
-def test_twelve_thousand_random_strings_on_the_olmo_tokenizer():
+def test_twelve_thousand_random_strings_are_encoded_equally_by_the_olmo_tokenizer():
     compare(need(OLMO), random_texts(12_000, 20))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_strings_on_every_kind(kinds, kind):
+def test_random_strings_are_encoded_equally_by_every_kind(kinds, kind):
     compare(kinds(kind), random_texts(1_000, 21) + ENGLISH)
 
 
@@ -155,7 +155,7 @@ def test_every_code_point_has_its_class_and_normal_form():
     compare(need(OLMO), texts, decode=False, ways=BOTH[:1])
 
 
-def test_every_code_point_in_a_split_pattern(kinds):
+def test_a_split_pattern_splits_every_code_point_equally(kinds):
     texts = ["".join(f"b{chr(c)}2{chr(c)} {chr(c)}" for c in CODE_POINTS[i:i + 512]) for i in range(0, len(CODE_POINTS), 512)]
     compare(kinds("o200k"), texts, decode=False, ways=BOTH[:1])
 
@@ -197,7 +197,7 @@ def test_a_line_of_a_megabyte_is_encoded_equally_and_fast(name):
 
 
 @pytest.mark.parametrize("name", ["random letters", "spaces", "newlines", "digits", "marks", "words on one line"])
-def test_a_line_of_a_megabyte_through_a_split_pattern(kinds, name):
+def test_a_line_of_a_megabyte_is_split_equally_by_a_pattern(kinds, name):
     compare(kinds("llama3"), [huge(name)], ways=BOTH[:1])
 
 
@@ -218,7 +218,7 @@ def encodable(library, text):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_added_tokens_with_any_flags(tmp_path, seed):
+def test_added_tokens_with_any_flags_are_encoded_equally(tmp_path, seed):
     draw = random.Random(seed)
     tokenizer = gpt2() if seed % 2 else template()
     flag = lambda: draw.random() < 0.4
@@ -235,7 +235,7 @@ def test_added_tokens_with_any_flags(tmp_path, seed):
 
 
 @pytest.mark.parametrize("form", ["pairs", "lines"])
-def test_merges_as_pairs_and_as_lines(kinds, tmp_path, form):
+def test_merges_are_read_as_pairs_and_as_lines(kinds, tmp_path, form):
     content = json.loads(kinds("gpt2").read_text())
     merges = [m if isinstance(m, list) else m.split(" ") for m in content["model"]["merges"]]
     content["model"]["merges"] = merges if form == "pairs" else ["#version: 0.2"] + [" ".join(m) for m in merges]
@@ -243,7 +243,7 @@ def test_merges_as_pairs_and_as_lines(kinds, tmp_path, form):
     compare(tmp_path / "tokenizer.json", random_texts(300, 22))
 
 
-def test_gaps_in_the_vocabulary_and_missing_bytes(kinds, tmp_path):
+def test_gaps_in_the_vocabulary_and_missing_bytes_are_encoded_equally(kinds, tmp_path):
     content = json.loads(kinds("gpt2").read_text())
     model = content["model"]
     model["vocab"] = {token: id * 3 for token, id in model["vocab"].items()}
@@ -284,7 +284,7 @@ def test_our_trainer_equals_the_trainer_of_the_library(tmp_path, size):
     assert Tokenizer.from_file(str(file)).get_vocab() == library.get_vocab()
 
 
-def test_bad_input_is_one_line(kinds, tmp_path):
+def test_bad_input_is_reported_in_one_line(kinds, tmp_path):
     model = kinds("gpt2")
     assert "no tokenizer.json" in fails("--model", tmp_path, "--input", "-")
     assert "cannot be read" in fails("--model", model, "--input", tmp_path / "missing")

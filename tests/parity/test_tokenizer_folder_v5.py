@@ -155,7 +155,7 @@ def test_added_tokens_json_is_used_without_added_tokens_decoder(tmp_path, config
     check(folder_of(tmp_path, added_tokens=added, **({"tokenizer_config": config} if config else {})))
 
 
-def test_tokens_of_tokenizer_json_alone(tmp_path):
+def test_tokenizer_json_alone_gives_the_tokens_of_transformers(tmp_path):
     for i, config in enumerate([None, {"tokenizer_class": "PreTrainedTokenizerFast"}, {"added_tokens_decoder": {}}, {"tokenizer_class": "Qwen2Tokenizer"}]):
         folder = folder_of(tmp_path, str(i), **({"tokenizer_config": config} if config else {}))
         content = json.loads((folder / "tokenizer.json").read_text())
@@ -173,7 +173,7 @@ LLAMA_CONFIGS = [{}, {"legacy": True}, {"legacy": False}, {"add_prefix_space": F
 
 @pytest.mark.parametrize("model_type", [None, "llama", "mixtral", "olmoe", "gemma", "granitemoe"])
 @pytest.mark.parametrize("kind", ["LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast", None])
-def test_classes_of_text_tokenizers(tmp_path, model_type, kind):
+def test_text_tokenizer_classes_are_read_as_by_transformers(tmp_path, model_type, kind):
     KINDS["tinyllama"]().save(str(tmp_path / "tokenizer.json"))
     for i, config in enumerate(LLAMA_CONFIGS):
         folder = folder_of(tmp_path, str(i), tmp_path, tokenizer_config=config | ({"tokenizer_class": kind} if kind else {}))
@@ -189,7 +189,7 @@ def test_the_model_type_selects_the_class(tmp_path, model_type, kind):
     check(folder)
 
 
-def test_random_folders(tmp_path):
+def test_random_folders_are_read_as_by_transformers(tmp_path):
     draw, contents = random.Random(7), ["<e1>", "<e2>", "<|im_end|>", "<tool>", "<image>", "<|endoftext|>", "<|padding|>", "a", " b"]
     flag = lambda: draw.random() < 0.5
     some = lambda: token(draw.choice(contents), lstrip=flag(), rstrip=flag(), normalized=flag(), special=flag())

@@ -128,7 +128,7 @@ def test_long_texts_without_words_are_encoded_fast(tmp_path):
     compare(file, ["the cat " * 20_000, "日本" * 20_000, " " * 50_000], ways=BOTH[:1])
 
 
-def test_older_spelling_of_metaspace(tmp_path):
+def test_the_older_spelling_of_metaspace_is_read(tmp_path):
     content, file = json.loads(KINDS["always split"]().to_str()), tmp_path / "tokenizer.json"
     for part in (content["pre_tokenizer"], content["decoder"]):
         del part["prepend_scheme"], part["split"]

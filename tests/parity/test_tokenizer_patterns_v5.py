@@ -150,8 +150,8 @@ for c in map(chr, ALL):
         FOLDED.setdefault(c.casefold(), []).append(c)
 
 
-# Every sequence of letters that folds as one letter does: alone, among others, written in any case, with any part of it repeated.
-def test_letters_in_a_row_match_the_letters_that_they_fold_to(spans):
+# Every sequence of letters that case folding maps to one letter: alone, among others, in any case, with any part repeated.
+def test_letter_sequences_match_the_letter_that_they_fold_to(spans):
     draw = random.Random(3)
     parts = sorted(FOLDED)
     cases = {letter: sorted({letter, *(c for c in CASED if c.casefold() == letter)}) for letter in {letter for part in parts for letter in part}}
@@ -191,7 +191,7 @@ def random_line(draw):
     return "".join(draw.choices(WORDS, k=draw.randint(0, 14)))
 
 
-def test_every_escape_and_odd_form_is_equal_or_rejected(spans):
+def test_every_escape_and_unusual_form_matches_equally_or_is_rejected(spans):
     draw = random.Random(1)
     texts = ["", "a", "ab", "\n", "a\n", "a\nb\n", "aaaaaaa", "ba"] + [random_line(draw) for _ in range(200 if NIGHTLY else 12)]
     wrong = []

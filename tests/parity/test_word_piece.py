@@ -69,7 +69,7 @@ def saved(tokenizer, folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_strings_on_every_kind(kind, tmp_path):
+def test_random_strings_are_encoded_equally_by_every_kind(kind, tmp_path):
     compare(saved(KINDS[kind](), tmp_path), random_texts(2_000, 31) + ENGLISH + PIECES)
 
 
@@ -86,7 +86,7 @@ def test_every_code_point_has_its_class_small_letter_and_parts(settings, tmp_pat
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-def test_added_tokens(normalized, tmp_path):
+def test_added_tokens_are_encoded_equally(normalized, tmp_path):
     tokenizer = trained()
     tokenizer.add_special_tokens([AddedToken(token, normalized=normalized) for token in SPECIALS])
     tokenizer.add_tokens([AddedToken("Naïve Café", normalized=normalized), AddedToken("<x>", lstrip=True, rstrip=True)])
@@ -97,11 +97,11 @@ def test_added_tokens(normalized, tmp_path):
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "a " * 500_000, "\u0301" * 500_000, "東" * 300_000, "." * 1_000_000],
                          ids=["a word", "words", "marks", "ideographs", "punctuation"])
-def test_a_line_of_a_megabyte(text, tmp_path):
+def test_a_line_of_a_megabyte_is_encoded_equally(text, tmp_path):
     compare(saved(trained(), tmp_path), [text], decode=False, ways=BOTH[:1])
 
 
-def test_bad_input_is_one_line(tmp_path):
+def test_bad_input_is_reported_in_one_line(tmp_path):
     def refused(tokenizer):
         return fails("--model", saved(tokenizer, tmp_path), "--input", "-")
 

@@ -1,4 +1,4 @@
-"""The package from python/, beside the model and run of tests/e2e/tiny.py."""
+"""Provides the package of python/ and the model and run of tests/e2e/tiny.py."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""What the tests of the package share: a run of a second, and a Python process that uses the package."""
+"""Helpers of the package's tests: a run of a second, and a Python process that uses the package."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ def train(model, out, changes=(), **options):
 
 
 def python(code, *arguments, **options):
-    """A process of Python that has the package and runs `code`, with its stdout and stderr piped."""
+    """Starts a Python process that can import the package and runs `code`, with stdout and stderr piped."""
     path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests/python"), str(ROOT / "tests/e2e")])
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, cwd=ROOT, **options)

@@ -1,4 +1,4 @@
-"""Ctrl-C, exceptions of callbacks, and the death of the Python process: the program stops, its state is saved, and the run can go on."""
+"""Tests Ctrl-C, exceptions in callbacks and the end of the Python process: the program saves its state, and the run resumes."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def is_gone(pid):
 
 
 def begun(tiny_model, out):
-    """A process that trains and has finished a round: it, and the id of the program."""
+    """Starts a Python process that trains. Returns it and the program's process id once a round is finished."""
     process = python(CODE, tiny_model, out, start_new_session=True)
     pid = int(process.stdout.readline())
     assert "round 1/40" in process.stdout.readline()
@@ -54,7 +54,7 @@ def same_run(run, whole):
 
 
 @pytest.mark.parametrize("to_group", [False, True], ids=["the process", "its group, as a terminal does"])
-def test_ctrl_c_saves_the_state_and_is_raised(tiny_model, whole, tmp_path, to_group):
+def test_ctrl_c_saves_the_state_and_raises_keyboard_interrupt(tiny_model, whole, tmp_path, to_group):
     process, pid = begun(tiny_model, tmp_path / "run")
     (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=60)
@@ -66,9 +66,9 @@ def test_ctrl_c_saves_the_state_and_is_raised(tiny_model, whole, tmp_path, to_gr
     assert same_run(run.resume(), whole)
 
 
-def test_a_second_ctrl_c_does_not_wait(tiny_model, tmp_path):
+def test_a_second_ctrl_c_ends_the_program_at_once(tiny_model, tmp_path):
     process, pid = begun(tiny_model, tmp_path / "run")
-    os.kill(pid, signal.SIGSTOP)  # so that the program cannot come to a safe place
+    os.kill(pid, signal.SIGSTOP)  # so that the program cannot reach a point at which it stops
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -78,7 +78,7 @@ def test_a_second_ctrl_c_does_not_wait(tiny_model, tmp_path):
     assert process.returncode == 3 and is_gone(pid)
 
 
-def test_what_a_callback_raises_stops_the_run_cleanly(tiny_model, whole, tmp_path):
+def test_an_exception_in_a_callback_stops_the_run_and_the_state_is_saved(tiny_model, whole, tmp_path):
     def stop(round):
         if round.round == 2:
             raise ValueError("enough")
@@ -100,7 +100,7 @@ def test_the_program_ends_with_the_python_process_that_reads_it(tiny_model, whol
     assert same_run(run.resume(), whole)
 
 
-def test_an_evaluation_is_interrupted_too(whole, tmp_path):
+def test_an_evaluation_can_be_interrupted(whole, tmp_path):
     code = "import sys, evenkeel_moe as ek\ntry:\n    ek.evaluate(run=sys.argv[1], limit=0, budget=[0.125] * 50,\n" \
            "                on_event=lambda event: print(event['event'], flush=True))\nexcept KeyboardInterrupt as interrupt: print(interrupt)"
     process = python(code, whole.path)
@@ -110,7 +110,7 @@ def test_an_evaluation_is_interrupted_too(whole, tmp_path):
     assert process.returncode == 0 and "started again" in out, error
 
 
-def test_a_program_that_is_killed_is_an_error(tiny_model, tmp_path):
+def test_a_killed_program_raises_an_error(tiny_model, tmp_path):
     def kill(event):
         if event["event"] == "start":
             subprocess.run(["kill", "-KILL", str(event["pid"])], check=True)

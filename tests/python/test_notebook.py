@@ -1,4 +1,4 @@
-"""The notebook of docs/notebooks: executed by nbclient where it is installed, else cell by cell; and the progress bars of notebooks and terminals."""
+"""Runs the notebooks of docs/notebooks, and tests the progress bars of notebooks and terminals."""
 
 import ast
 import io
@@ -22,7 +22,7 @@ def code_of(notebook):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_is_short_and_holds_no_output(notebook):
+def test_a_notebook_is_short_and_has_no_stored_output(notebook):
     lines = [line for text in code_of(notebook) for line in text.splitlines() if line.strip()]
     assert len(lines) <= MOST_LINES, len(lines)
     cells = json.loads(notebook.read_text())["cells"]
@@ -30,7 +30,7 @@ def test_a_notebook_is_short_and_holds_no_output(notebook):
 
 
 def run_cells(texts):
-    """The value of every cell's last expression, and how many figures were drawn."""
+    """Runs cells. Returns the values of their last expressions, the number of figures, and the variables."""
     import matplotlib
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
@@ -80,7 +80,7 @@ TRAIN = {"event": "progress", "phase": "train", "round": 2, "rounds": 4, "client
 EVALUATE = {"event": "progress", "phase": "evaluate", "task": "piqa", "budget": 0.25, "done": 3, "rows": 12}
 
 
-def test_a_terminal_has_one_line_that_is_drawn_anew(monkeypatch):
+def test_the_terminal_bar_redraws_one_line(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     bar = _progress.TerminalBar()
@@ -93,7 +93,7 @@ def test_a_terminal_has_one_line_that_is_drawn_anew(monkeypatch):
     assert [line.count("█") for line in drawn] == [9, 7, 30] and screen.getvalue().count("\n") == 1
 
 
-def test_a_notebook_has_one_output_that_is_replaced(monkeypatch):
+def test_the_notebook_bar_updates_one_output(monkeypatch):
     shown, updated = [], []
     handle = types.SimpleNamespace(update=updated.append)
     shell = types.SimpleNamespace(kernel=object())
@@ -112,6 +112,6 @@ def test_a_notebook_has_one_output_that_is_replaced(monkeypatch):
 
 @pytest.mark.parametrize("progress, terminal, kind", [(None, False, _progress.Bar), (None, True, _progress.TerminalBar),
                                                       (True, False, _progress.TerminalBar), (False, True, _progress.Bar)])
-def test_a_bar_appears_where_somebody_looks(progress, terminal, kind, monkeypatch):
+def test_a_bar_is_shown_on_a_terminal_or_on_request(progress, terminal, kind, monkeypatch):
     monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: terminal))
     assert type(_progress.bar_for(progress)) is kind

@@ -1,4 +1,4 @@
-"""evenkeel_moe: training with callbacks, run folders as data frames, the other commands, errors, and its types."""
+"""Tests evenkeel_moe: training with callbacks, run folders as data frames, the other commands, errors, and types."""
 
 import json
 import os
@@ -21,37 +21,37 @@ from tiny import evenkeel, lines, without_seconds
 
 
 @pytest.fixture(scope="module")
-def told(tiny_model, tmp_path_factory):
-    """A run of two rounds, and what its callbacks received."""
-    heard = {"rounds": [], "evaluations": [], "events": []}
-    run = train(tiny_model, tmp_path_factory.mktemp("python") / "run", on_round=heard["rounds"].append,
-                on_evaluation=heard["evaluations"].append, on_event=heard["events"].append)
-    return run, heard
+def run_and_calls(tiny_model, tmp_path_factory):
+    """Returns a run of two rounds, and the objects that its callbacks received."""
+    received = {"rounds": [], "evaluations": [], "events": []}
+    run = train(tiny_model, tmp_path_factory.mktemp("python") / "run", on_round=received["rounds"].append,
+                on_evaluation=received["evaluations"].append, on_event=received["events"].append)
+    return run, received
 
 
-def test_train_returns_the_run_and_calls_back(told):
-    run, heard = told
-    assert [round.round for round in heard["rounds"]] == [1, 2] and heard["rounds"][0].rounds == 2
+def test_train_returns_the_run_and_calls_back(run_and_calls):
+    run, received = run_and_calls
+    assert [round.round for round in received["rounds"]] == [1, 2] and received["rounds"][0].rounds == 2
     records = lines(run.path / "rounds.jsonl")
-    assert [round.loss for round in heard["rounds"]] == [record["loss"] for record in records]
-    assert [round.bytes_up for round in heard["rounds"]] == [record["bytes_up"] for record in records]
+    assert [round.loss for round in received["rounds"]] == [record["loss"] for record in records]
+    assert [round.bytes_up for round in received["rounds"]] == [record["bytes_up"] for record in records]
     scores = lines(run.path / "evaluations.jsonl")
-    assert [(score.task, score.record["accuracy_likelihood"]) for score in heard["evaluations"]] == \
+    assert [(score.task, score.record["accuracy_likelihood"]) for score in received["evaluations"]] == \
         [(score["task"], score["accuracy_likelihood"]) for score in scores] and len(scores) == 5
-    assert heard["events"][0]["event"] == "start" and heard["events"][-1] == {
+    assert received["events"][0]["event"] == "start" and received["events"][-1] == {
         "event": "done", "run": str(run.path), "report": f"{run.path}/report.html", "exit_code": 0}
 
 
-def test_the_run_has_the_bits_of_the_same_command(told, tiny_model, tmp_path):
+def test_a_run_from_python_is_bit_identical_to_the_command_line(run_and_calls, tiny_model, tmp_path):
     words = [word for key, value in settings(str(tiny_model)).items() for word in ("--set", f"{key}={json.dumps(value)}")]
     assert evenkeel("train", CONFIG, "--out", tmp_path / "run", *words).returncode == 0
-    assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(told[0].path / "rounds.jsonl"))
+    assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(run_and_calls[0].path / "rounds.jsonl"))
     assert (tmp_path / "run/adapter/adapter_model.safetensors").read_bytes() == \
-        (told[0].path / "adapter/adapter_model.safetensors").read_bytes()
+        (run_and_calls[0].path / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_frames_hold_the_records(told):
-    run, _ = told
+def test_data_frames_contain_the_records(run_and_calls):
+    run, _ = run_and_calls
     records = lines(run.path / "rounds.jsonl")
     frame = run.rounds
     assert isinstance(frame, pd.DataFrame) and list(frame["loss"]) == [record["loss"] for record in records]
@@ -64,8 +64,8 @@ def test_frames_hold_the_records(told):
     assert scores.pivot_table("accuracy_likelihood", "task", "budget").shape == (5, 1)
 
 
-def test_adapter_config_and_manifest(told):
-    run, _ = told
+def test_adapter_config_and_manifest_are_those_of_the_run_folder(run_and_calls):
+    run, _ = run_and_calls
     expected = load_file(run.path / "adapter/adapter_model.safetensors")
     adapter = run.adapter()
     assert adapter.keys() == expected.keys() and all(np.array_equal(adapter[name], expected[name]) for name in expected)
@@ -73,24 +73,24 @@ def test_adapter_config_and_manifest(told):
     assert run.manifest["version"] == ek.__version__
 
 
-def test_report_shows_in_a_notebook(told, tmp_path):
-    report = told[0].report()
+def test_a_report_is_displayed_in_a_notebook(run_and_calls, tmp_path):
+    report = run_and_calls[0].report()
     shown = report._repr_html_()
     assert shown.startswith("<iframe") and "srcdoc=" in shown and "<script" not in shown.replace("&lt;script", "")
     assert report.save(tmp_path / "page.html").read_text() == report.html and "fedit" in report.html.lower()
-    two = told[0].report(told[0].path)
+    two = run_and_calls[0].report(run_and_calls[0].path)
     assert len(two.html) > len(report.html)
 
 
-def test_resume_goes_on_to_more_rounds(told, tiny_model, tmp_path):
+def test_resume_with_more_rounds_equals_a_longer_run(run_and_calls, tiny_model, tmp_path):
     run = train(tiny_model, tmp_path / "run", {"train__rounds": 1})
     assert len(run.rounds_list()) == 1
     assert run.resume(rounds=2).path == run.path
-    assert without_seconds(run.rounds_list()) == without_seconds(told[0].rounds_list())
+    assert without_seconds(run.rounds_list()) == without_seconds(run_and_calls[0].rounds_list())
 
 
-def test_a_run_is_read_without_pandas_and_safetensors(told, monkeypatch):
-    run, _ = told
+def test_records_are_read_without_pandas_and_safetensors(run_and_calls, monkeypatch):
+    run, _ = run_and_calls
     for name in ("pandas", "safetensors", "safetensors.numpy"):
         monkeypatch.setitem(sys.modules, name, None)
     assert len(run.rounds_list()) == 2 and run.rounds_list().flat()[0]["seconds.train"] > 0
@@ -101,11 +101,11 @@ def test_a_run_is_read_without_pandas_and_safetensors(told, monkeypatch):
             read()
 
 
-def test_a_config_is_read_without_tomllib(told, monkeypatch):
+def test_reading_a_config_without_tomllib_names_the_missing_package(run_and_calls, monkeypatch):
     for name in ("tomllib", "tomli"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ek.MissingPackage, match=r"evenkeel-moe\[toml\]"):
-        _ = told[0].config
+        _ = run_and_calls[0].config
 
 
 def test_the_package_alone_needs_the_standard_library_only():
@@ -115,15 +115,15 @@ def test_the_package_alone_needs_the_standard_library_only():
     assert out.split() == [str(len(ek.list_methods())), "2"], error
 
 
-def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_line(told, tmp_path):
+def test_incomplete_last_lines_of_records_are_ignored(run_and_calls, tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
-    text = (told[0].path / "rounds.jsonl").read_text()
+    text = (run_and_calls[0].path / "rounds.jsonl").read_text()
     (tmp_path / "rounds.jsonl").write_text(text[:-20])
     assert len(ek.Run(tmp_path).rounds_list()) == 1 and ek.Run(tmp_path).evaluations_list() == []
 
 
-def test_generate_and_score(told, tiny_model):
-    run, _ = told
+def test_generate_and_score_agree_with_the_command(run_and_calls, tiny_model):
+    run, _ = run_and_calls
     prompts = ["Once", 'a "quoted"\nline', "ü"]
     words = ["generate", "--run", run.path, "--max-new-tokens", 5, "--json"]
     expected = [json.loads(line)["text"] for line in evenkeel(*words, *sum((["--prompt", text] for text in prompts), [])).stdout.splitlines()]
@@ -135,7 +135,7 @@ def test_generate_and_score(told, tiny_model):
     assert scores[0]["logprob"] == pytest.approx(sum(scores[0]["token_logprobs"]), rel=1e-5)
 
 
-def test_texts_that_cannot_be_scored(tiny_model):
+def test_texts_that_cannot_be_scored_raise_an_error(tiny_model):
     with pytest.raises(ek.EvenkeelError, match="input.jsonl") as caught:
         ek.score(["a text", [10**6]], model=tiny_model)
     assert caught.value.exit_code == 1
@@ -145,14 +145,14 @@ def test_texts_that_cannot_be_scored(tiny_model):
         ek.score("a text", model=tiny_model)
 
 
-def test_evaluate_gives_the_scores_of_the_command(told):
-    run, _ = told
+def test_evaluate_gives_the_scores_of_the_command(run_and_calls):
+    run, _ = run_and_calls
     scores = ek.evaluate(run=run, budget=[0.5, 1.0], tasks=["builtin:facts", "builtin:tools"], limit=2)
     done = evenkeel("evaluate", "--run", run.path, "--budget", "0.5,1", "--tasks", "builtin:facts,builtin:tools", "--limit", 2, "--json")
     assert without_seconds(scores) == without_seconds([json.loads(line) for line in done.stdout.splitlines()]) and len(scores) == 4
 
 
-def test_lists(tiny_model):
+def test_lists_have_the_entries_of_the_command(tiny_model):
     assert [method["name"] for method in ek.list_methods()] == [line.split()[0] for line in evenkeel("list", "methods").stdout.splitlines()]
     assert {"name": "ub-smoe", "family": "sparsity", "exact": False}.items() <= ek.list_methods()[0].items()
     assert {entry["name"] for entry in ek.list_tasks()} > {"piqa", "builtin:facts"} and ek.list_models()[0]["text"]
@@ -174,7 +174,7 @@ def test_lists(tiny_model):
     (lambda: ek.export("nowhere", "out"), ["export", "--run", "nowhere", "--out", "out"], None),
     (lambda: ek.list_keys("planets"), ["list", "keys", "planets"], None),
 ])
-def test_an_exception_carries_the_programs_line(call, words, kind, tmp_path, monkeypatch):
+def test_an_exception_has_the_programs_error_line(call, words, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = evenkeel(*words, cwd=tmp_path).stderr.splitlines()[-1]
     with pytest.raises(ek.EvenkeelError) as caught:
@@ -183,22 +183,22 @@ def test_an_exception_carries_the_programs_line(call, words, kind, tmp_path, mon
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_flag_that_the_program_does_not_know(tiny_model):
+def test_an_unknown_flag_raises_an_error(tiny_model):
     with pytest.raises(ek.EvenkeelError, match="--planets"):
         ek.generate("a", model=tiny_model, planets=3)
 
 
-def test_warnings_go_to_the_logger(told, caplog):
-    told[0].resume(rounds=3)
+def test_warnings_go_to_the_logger(run_and_calls, caplog):
+    run_and_calls[0].resume(rounds=3)
     assert any("3 rounds" in record.message for record in caplog.records if record.name == "evenkeel_moe")
 
 
-def test_a_folder_without_a_run(tmp_path):
+def test_a_folder_without_a_run_is_rejected(tmp_path):
     with pytest.raises(ek.EvenkeelError, match="holds no run"):
         ek.Run(tmp_path)
 
 
-# --- where the program is ---
+# --- how the program is found ---
 
 def fake(path, text="#!/bin/sh\necho fake \"$@\"\n"):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,12 +207,12 @@ def fake(path, text="#!/bin/sh\necho fake \"$@\"\n"):
     return path
 
 
-def test_the_program_inside_the_package_comes_first(monkeypatch, tmp_path):
+def test_the_program_inside_the_package_has_precedence(monkeypatch, tmp_path):
     monkeypatch.setattr(_program, "INSIDE", fake(tmp_path / "_bin/evenkeel"))
     assert ek.program_path() == tmp_path / "_bin/evenkeel"
 
 
-def test_the_variable_comes_before_the_path_and_must_be_right(monkeypatch, tmp_path):
+def test_evenkeel_program_has_precedence_over_path_and_must_name_a_program(monkeypatch, tmp_path):
     monkeypatch.setattr(_program, "INSIDE", tmp_path / "absent")
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     binary = fake(tmp_path / "path/evenkeel", "\x7fELF")
@@ -225,7 +225,7 @@ def test_the_variable_comes_before_the_path_and_must_be_right(monkeypatch, tmp_p
         ek.program_path()
 
 
-def test_a_script_of_that_name_on_the_path_is_not_taken_for_the_program(monkeypatch, tmp_path):
+def test_a_script_named_evenkeel_on_the_path_is_ignored(monkeypatch, tmp_path):
     monkeypatch.setattr(_program, "INSIDE", tmp_path / "absent")
     monkeypatch.delenv("EVENKEEL_PROGRAM")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -236,7 +236,7 @@ def test_a_script_of_that_name_on_the_path_is_not_taken_for_the_program(monkeypa
             ek.program_path()
 
 
-def test_the_console_script_becomes_the_program():
+def test_the_console_script_runs_the_program():
     out, _ = python("import sys; from evenkeel_moe._program import main; main(sys.argv[1:])", "list", "methods").communicate(timeout=60)
     assert out == evenkeel("list", "methods").stdout
     done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "planets"], capture_output=True, text=True,
@@ -247,8 +247,8 @@ def test_the_console_script_becomes_the_program():
     assert (lost.returncode, lost.stdout) == (1, "") and lost.stderr.startswith("evenkeel: EVENKEEL_PROGRAM is nowhere")
 
 
-def test_another_torch_reaches_every_command(monkeypatch, tmp_path):
-    """tests/e2e/test_wheel.py tries it with a wheel; here the program stands in a package of its own."""
+def test_evenkeel_torch_is_checked_by_every_command(monkeypatch, tmp_path):
+    """Tests the checks without a wheel. tests/e2e/test_wheel.py tests a wheel with another torch."""
     (tmp_path / "torch-version").write_text("2.13.0\n")
     monkeypatch.setattr(_torch, "BUILT_WITH", tmp_path / "torch-version")
     monkeypatch.setenv("EVENKEEL_TORCH", str(tmp_path))
@@ -261,7 +261,7 @@ def test_another_torch_reaches_every_command(monkeypatch, tmp_path):
         ek.list_methods()
 
 
-def test_configs_that_ship_are_found_from_anywhere(monkeypatch, tmp_path, tiny_model):
+def test_shipped_configs_are_found_from_any_folder(monkeypatch, tmp_path, tiny_model):
     monkeypatch.chdir(tmp_path)
     run = ek.train("configs/tiny/train.toml", set=settings(tiny_model, train__rounds=1, evaluate__limit=1), out="run")
     assert len(run.rounds_list()) == 1
@@ -275,7 +275,7 @@ def test_values_are_written_as_toml(value):
     assert tomllib.loads(f"x = {_toml.toml_value(value)}") == {"x": value}
 
 
-def test_paths_tuples_and_numbers_of_numpy_are_values_too():
+def test_paths_tuples_and_numpy_numbers_are_written_as_toml():
     assert _toml.toml_value(pathlib.Path("a b/c")) == '"a b/c"' and _toml.toml_value((1, 2)) == "[1, 2]"
     assert _toml.toml_value(np.float64(0.5)) == "0.5" and _toml.toml_value(np.int64(3)) == "3"
     for wrong in (None, object(), {1, 2}):
@@ -283,7 +283,7 @@ def test_paths_tuples_and_numbers_of_numpy_are_values_too():
             _toml.toml_value(wrong)
 
 
-def test_a_setting_arrives_as_it_was(tiny_model, tmp_path):
+def test_settings_reach_the_program_unchanged(tiny_model, tmp_path):
     name = 'it\'s a "name" – \\ ü'
     run = train(tiny_model, tmp_path / "run", {"name": name, "train__rounds": 1, "evaluate__limit": 1,
                                                "clients__budgets": {"values": [0.5, 1.0], "shares": [2, 3]}})
@@ -295,7 +295,7 @@ def test_the_package_has_the_programs_version():
     assert evenkeel("--version").stdout == f"evenkeel {ek.__version__}\n"
 
 
-def test_types_are_strict(tmp_path):
+def test_the_package_passes_mypy_strict(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed")
     (tmp_path / "user.py").write_text("import evenkeel_moe as ek\nrun = ek.train('a.toml', set={'a': 1}, on_round=print)\n"
                                       "losses: list[float] = [record['loss'] for record in run.rounds_list()]\nreveal_type(run.report())\n")
@@ -313,7 +313,10 @@ def test_every_public_name_has_a_docstring():
         assert (getattr(ek, name).__doc__ or "").strip(), name
 
 
-def test_no_function_parses_what_is_written_for_people():
-    """stdout is read as JSON lines; of stderr, the error line and the level of log lines."""
+def test_the_package_parses_json_lines_only():
+    """The package reads JSON lines from stdout, and from stderr only the error line and the level of log lines.
+
+    Its single regular expression is for the latter.
+    """
     code = "".join(path.read_text() for path in (ROOT / "python/evenkeel_moe").glob("*.py"))
     assert len(re.findall(r"re\.compile", code)) == 1

@@ -1,4 +1,4 @@
-"""An adapter goes to PEFT and back by the lines of docs/python.md, and keeps its values on both ways."""
+"""Checks that an adapter keeps its values when it is exported to PEFT and read back, as docs/python.md shows."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def there_and_back(small_run, tiny_model, tmp_path_factory):
+def exported_to_peft_and_reimported(small_run, tiny_model, tmp_path_factory):
     base, here = tiny_model, tmp_path_factory.mktemp("peft")
     folder = ek.export(small_run, here / "adapter")
     model = peft.PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), folder)
@@ -21,8 +21,8 @@ def there_and_back(small_run, tiny_model, tmp_path_factory):
     return model, here / "tuned", run
 
 
-def test_peft_computes_what_the_run_computes(there_and_back, small_run):
-    model, _, _ = there_and_back
+def test_peft_gives_the_log_probabilities_of_the_run(exported_to_peft_and_reimported, small_run):
+    model, _, _ = exported_to_peft_and_reimported
     ids = list(range(5, 45))
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, :-1].double()
@@ -33,8 +33,8 @@ def test_peft_computes_what_the_run_computes(there_and_back, small_run):
     assert not np.allclose(ours, plain, atol=2e-5)
 
 
-def test_what_peft_saved_is_what_a_run_starts_from(there_and_back, small_run):
-    _, tuned, run = there_and_back
+def test_a_run_can_start_from_an_adapter_that_peft_saved(exported_to_peft_and_reimported, small_run):
+    _, tuned, run = exported_to_peft_and_reimported
     first, second = ek.Run(small_run).adapter(), run.adapter()
     assert first.keys() == second.keys()
     for name, tensor in first.items():

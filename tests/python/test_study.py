@@ -1,4 +1,4 @@
-"""ek.Study: reads the folder of a study, and drives `evenkeel study` where the program has that command."""
+"""Tests ek.Study, which reads the folder of a study and runs `evenkeel study`."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def folder(small_run, tmp_path):
     return tmp_path
 
 
-def test_a_study_is_read(folder, small_run):
+def test_the_runs_of_a_study_folder_are_read(folder, small_run):
     study = ek.Study.open(folder)
     assert study.state["reference"] == "fedit" and [run["state"] for run in study.runs_list()] == ["done", "planned"]
     assert [len(run.rounds_list()) for run in study.runs()] == [1] and study.runs("ub-smoe") == []
@@ -33,13 +33,13 @@ def test_a_study_is_read(folder, small_run):
     assert list(study.runs_list().frame()["arm"]) == ["fedit", "ub-smoe"]
 
 
-def test_a_folder_without_a_study(tmp_path):
+def test_a_folder_without_a_study_is_rejected(tmp_path):
     with pytest.raises(ek.EvenkeelError, match="holds no study"):
         ek.Study.open(tmp_path)
 
 
 @needs_study
-def test_a_study_runs_and_reports(tiny_model, tmp_path):
+def test_a_study_can_be_run_and_reported(tiny_model, tmp_path):
     (tmp_path / "base.toml").write_text(CONFIG.read_text())
     arms = "".join(f'[[study.arm]]\nname = "{name}"\nset = ["method.name={name}"]\n' for name in ("fedit", "a3smoe"))
     (tmp_path / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\nreference = "fedit"\nendpoint = "accuracy"\n{arms}')
@@ -50,7 +50,7 @@ def test_a_study_runs_and_reports(tiny_model, tmp_path):
 
 
 @needs_report
-def test_a_study_is_compared(folder):
+def test_the_arms_of_a_study_are_compared(folder):
     study = ek.Study.open(folder)
     report = study.report()
     assert (report["version"], report["reference"]) == (1, "fedit") and report["missing"]

@@ -1,4 +1,4 @@
-"""The Python of docs/tracking.md, with stand-ins for the trackers: it uses the package as the package is."""
+"""Runs the Python code of docs/tracking.md with stand-ins for the trackers."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ from package import CONFIG, ROOT, settings
 BLOCKS = re.findall(r"^```python[^\n]*\n(.*?)^```$", (ROOT / "docs/tracking.md").read_text(), re.M | re.S)
 
 
-def test_there_is_a_block_for_each_tracker():
+def test_the_document_has_a_block_for_each_tracker():
     assert [name for name in ("wandb", "mlflow") if any(name in block for block in BLOCKS)] == ["wandb", "mlflow"]
 
 

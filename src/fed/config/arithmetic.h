@@ -1,5 +1,5 @@
-/// \file  Makes the choices that a config leaves to the machine and that affect results: number of threads, device, and
-/// kernels of products with the base.
+/// \file  Chooses the values that a config leaves to the machine and that affect results: number of threads, device,
+/// and kernels of products with the base.
 #pragma once
 
 #include "fed/config/experiment_config.h"

@@ -21,9 +21,9 @@ struct Shards {
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
 
-/// Reads and tokenizes the training rows and divides them among the clients. Errors in a client's own rows name the
-/// client, the file and the line.
-/// \throws kConfig, kData
+/// Reads and tokenizes the training rows and divides them among the clients.
+/// \throws kConfig, kData for files that are missing or rows that cannot be read or divided. Errors in a client's own
+/// rows name the client, the file and the line
 Shards make_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
                    const models::ModelSpec& model);
 

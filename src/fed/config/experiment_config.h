@@ -1,10 +1,11 @@
-/// \file  The configuration of a federated run, section by section. Defaults are those of the UB-SMoE paper.
+/// \file  Defines the configuration of a federated run, section by section. Defaults are those of the UB-SMoE paper.
+/// The texts of visit() explain the keys.
 ///
 /// Files are parsed strictly (base/format/config_table.h): an unknown key is an error. `[method]` is parsed separately,
-/// because it holds `name` and one table per method; all tables present are checked and the selected one is used.
+/// because it holds `name` and one table per method. All tables present are checked, and the selected one is used.
 /// `[cluster]` is parsed by cluster/options.h and is not part of a run's config, because it does not affect results.
-/// `settle()` replaces values that are "auto", empty or relative to other keys. The text of a settled config names
-/// every value and parses to an equal config. Neither reading nor `settle()` inspects the machine.
+/// `settle()` replaces values that are "auto", empty or relative to other keys. The result is a *settled* config: its
+/// text names every value and parses to an equal config. Neither reading nor `settle()` inspects the machine.
 #pragma once
 
 #include <array>
@@ -45,7 +46,7 @@ constexpr auto names(ComputeDtype) {
                     config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
                     config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
 }
-/// The engine that computes.
+/// Selects the implementation of the computation.
 enum class EngineChoice {
   kAuto,     ///< kKernels on a processor, kAten on a GPU
   kKernels,  ///< Engine::kKernels
@@ -191,7 +192,7 @@ struct DataSection : data::TokenizeOptions {
   void resolve(const config::Table& table) const;
   /// Returns which rows of a task to read. \param count  number of rows; 0: all
   data::RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
-  /// Returns how to tokenize rows for a model with that end-of-sequence id.
+  /// Returns how to tokenize rows for a model with the end-of-sequence token `eos_id`.
   data::TokenizeOptions tokenize_options(int64_t eos_id) const;
 
  private:
@@ -262,7 +263,8 @@ struct ClientsSection {
   void resolve(const config::Table& table);
   /// Returns true if clients have training rows of their own. Otherwise the rows of `[data]` are divided among them.
   bool own_rows() const;
-  /// Returns true if those rows are at the nodes of a federation, so that this process does not know their files.
+  /// Returns true if clients' own rows are stored at the nodes of a federation, so that this process does not know the
+  /// files.
   bool rows_elsewhere() const;
   /// Returns "client 3" or, if the client has a name, "client 3 (hospital)".
   std::string who(int64_t id) const;
@@ -333,7 +335,7 @@ struct OutputSection {
   void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
 };
 
-/// `[report]`: what is written besides records and the page.
+/// `[report]`: outputs in addition to the records and the page.
 struct ReportSection {
   bool tensorboard = false;
   void visit(auto& field) {
@@ -412,7 +414,7 @@ struct ExperimentConfig {
   /// Returns the tasks of `[evaluate]` with rows on this machine: all but those that a federation's nodes keep.
   std::vector<std::string> tasks_here() const;
   /// Returns which test rows to score.
-  /// \param own_of  the client with rows of its own; nothing: the rows of everybody
+  /// \param own_of  the client whose own rows are scored; nothing: the test rows of all
   /// \param limit   number of rows; 0: all
   data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
   /// Returns true if `client` has test rows of its own.

@@ -15,7 +15,7 @@
 
 namespace evenkeel::fed {
 
-/// Distribution of the factor between machines of one profile.
+/// Distribution of a factor that is drawn for each machine of a profile.
 enum class SpreadKind {
   kNone,       ///< the factor is 1
   kLogNormal,  ///< exp(sigma z) with z standard normal; the median is 1
@@ -27,7 +27,7 @@ constexpr auto names(SpreadKind) {
                     config::EnumName<SpreadKind>{"uniform", SpreadKind::kUniform}};
 }
 
-/// The spread between machines of one profile: a factor drawn for each client.
+/// The variation between machines of one profile: each client's speed or rate is multiplied by a factor of its own.
 struct Spread {
   SpreadKind distribution = SpreadKind::kNone;
   double sigma = 0.5;

@@ -12,7 +12,7 @@
 
 namespace evenkeel::fed {
 
-/// How the values of a pattern are assigned to clients.
+/// Selects how the values of a pattern are assigned to clients.
 enum class Assignment {
   kSeed,   ///< in an order of clients drawn by the run's seed; all patterns of a run use the same order
   kOrder,  ///< in id order: the first clients get the first value, and so on

@@ -20,7 +20,7 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round);
 
-/// Removes lost clients from a round and recomputes the weights, as if they had not been drawn.
+/// Returns the round without the lost clients, with weights as if they had not been drawn.
 /// \throws kData when fewer than `quorum` clients are left
 methods::RoundView without(methods::RoundView round, std::span<const int64_t> lost, int64_t quorum = 1);
 

@@ -8,7 +8,7 @@
 namespace evenkeel::fed {
 namespace {
 
-/// Tells a score of one state from all others of the run.
+/// Returns a key that identifies a score among all scores of the run.
 std::string key_of(const Task& task, const Score& ask) {
   const auto& client = task.client;
   return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
@@ -65,7 +65,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
       .memory = memory_};
 }
 
-/// As many rows from each client.
+/// Sums gradients over this client's share of the sample. All clients draw the same number of rows.
 Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress&) {
   std::vector<OwnedRow> rows;
   for (const auto& row : rows_) rows.push_back({&row, task.client.top_k});

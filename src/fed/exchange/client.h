@@ -1,4 +1,5 @@
-/// \file  A client. It answers tasks from the messages it received, its own rows and its own memory only.
+/// \file  Implements a client. Its replies depend only on the messages that it received, its own rows and its own
+/// memory.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,7 @@ namespace evenkeel::fed {
 /// Receives progress during a task. It may throw to interrupt the task.
 using OnProgress = std::function<void(const ClientProgress& progress)>;
 
-/// A client for the time between a task and its reply. Threads: several clients may use one ClientContext at the same
-/// time.
+/// A client during one task. Threads: several clients may use one ClientContext at the same time.
 class Client {
  public:
   /// \param context   shared data of the process; borrowed

@@ -1,5 +1,5 @@
-/// \file  Everything that the clients of one process share: one frozen base, the tokenizer, the config, and the shared
-/// state that the server sent.
+/// \file  Holds everything that the clients of one process share: one frozen base, the tokenizer, the config, and the
+/// shared state that the server sent.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class SharedState {
 
 /// Everything that the clients of one process share.
 struct ClientContext {
-  ExperimentConfig config;  ///< resolved
+  ExperimentConfig config;  ///< settled
   std::unique_ptr<models::CausalLm> model;
   tokenizer::Tokenizer tokenizer;
   lora::Sites sites;
@@ -63,7 +63,7 @@ struct ClientContext {
   methods::LocalSetup on_device(methods::LocalSetup setup) const;
   scoring::EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
   /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.
-  /// \throws kData, kIo as test_rows() and PreparedTask; kData for a row that is not there
+  /// \throws kData, kIo as PreparedTask and when files cannot be read; kData when `key.rows` has an index without a row
   std::shared_ptr<const scoring::PreparedTask> test_rows(const TestRowsKey& key) const;
 };
 

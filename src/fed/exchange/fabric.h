@@ -1,6 +1,6 @@
-/// \file  Interface between a server and its clients. The server hands a fabric the tasks of a round and receives the
-/// replies as they arrive. The fabric alone knows where the clients are and how messages travel. A new transport is a
-/// new subclass of Fabric.
+/// \file  Declares the interface between a server and its clients, the transport of messages. The server gives a fabric
+/// the tasks of a round and receives the replies as they arrive. Only the fabric knows where the clients are and how
+/// messages are sent. A new transport is a new subclass of Fabric.
 #pragma once
 
 #include <cstdint>

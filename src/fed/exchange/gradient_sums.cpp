@@ -9,7 +9,7 @@
 namespace evenkeel::fed {
 namespace {
 
-/// Rows that are routed alike, in the order they were drawn, by their K_c.
+/// Rows in the order of drawing, by their K_c.
 using RowsByTopK = std::map<int64_t, std::vector<const data::Example*>>;
 
 RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream stream) {

@@ -25,7 +25,8 @@ bool LocalFabric::share(const methods::ServerState& state) {
 
 void LocalFabric::exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) {
   const auto threads = std::min(static_cast<size_t>(context.config.clients.parallel), to.size());
-  // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
+  // Several threads encode their own uploads. With one thread, the journal encodes the upload while the next client
+  // trains.
   if (threads > 1)
     return exchange_in_parallel(to, exchange, threads, [this](const Task& task, const OnProgress& on_progress) {
       return with_encoded_upload(answer(task, on_progress));
@@ -54,7 +55,7 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
              : work();
 }
 
-/// One draw from all clients' rows together.
+/// Sums gradients over rows that are drawn from all clients' rows together.
 Reply LocalFabric::answer_of_pool(const Task& task) const {
   std::vector<OwnedRow> rows;
   for (size_t c = 0; c < clients.size(); ++c)

@@ -15,7 +15,7 @@ double share_of(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-/// How many rows a share of them is.
+/// Returns the number of rows that a share stands for.
 int64_t count_of(double share, int64_t rows) { return std::llround(share * static_cast<double>(rows)); }
 
 template <typename Of>
@@ -25,14 +25,14 @@ int64_t sum_of(Parts parts, const Of& of) {
   return sum;
 }
 
-/// A share of all rows.
+/// Returns a share over the rows of all parts.
 double share_over_rows(Parts parts, double scoring::TaskScore::*share) {
   const auto rows = sum_of(parts, [](const scoring::TaskScore& score) { return score.rows; });
   return share_of(sum_of(parts, [&](const scoring::TaskScore& score) { return count_of(score.*share, score.rows); }),
                   rows);
 }
 
-/// A mean over all rows.
+/// Returns a mean over the rows of all parts.
 double mean_over_rows(Parts parts, double scoring::TaskScore::*mean) {
   double sum = 0, rows = 0;
   for (const auto& part : parts) {
@@ -53,7 +53,7 @@ double majority(Parts parts) {
   return share_of(most, rows);
 }
 
-/// Correct among the rows whose answer can be read.
+/// Returns the share of correct answers among rows whose output has an allowed answer.
 double accuracy_valid(Parts parts) {
   const auto valid = [](const scoring::TaskScore& score) {
     return score.rows - count_of(score.invalid_rate, score.rows);
@@ -89,7 +89,7 @@ void merge_likelihoods(Parts parts, scoring::TaskScore& all) {
   all.perplexity = std::exp(all.nll);
 }
 
-/// The mean over all rows, weighted by rows; nothing if a part has none.
+/// Returns the mean over the rows of all parts; nothing if a part lacks it.
 std::optional<double> log_likelihood(Parts parts) {
   double sum = 0, rows = 0;
   for (const auto& part : parts) {
@@ -102,7 +102,7 @@ std::optional<double> log_likelihood(Parts parts) {
 
 void append(const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); }
 
-/// The rows of one part after those of another; nothing if a part has none.
+/// Concatenates the scores of single rows; nothing if a part lacks them.
 std::optional<scoring::ItemScores> items(Parts parts) {
   scoring::ItemScores all;
   for (const auto& part : parts) {

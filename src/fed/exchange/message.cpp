@@ -34,7 +34,7 @@ at::Tensor in_bytes(std::string text, const lora::EncodedPayload& payload) {
   return bytes_N;
 }
 
-/// The variant's struct, under its own key.
+/// Writes the struct that the variant holds, under its own key.
 template <typename... Kinds>
 void write_kind(OrderedJson& header, const std::variant<Kinds...>& value,
                 std::initializer_list<std::string_view> keys) {
@@ -79,13 +79,13 @@ lora::EncodedPayload payload_of(const JsonView& header, const at::Tensor& bytes_
   return payload;
 }
 
-/// The payload that a message of `reply` carries; empty where there is none.
+/// Returns the payload of a message of `reply`; empty if there is none.
 lora::EncodedPayload payload_in(const Reply& reply) {
   const auto* payload = encoded_payload(reply.upload);
   return payload ? *payload : lora::EncodedPayload{};
 }
 
-/// The header's length. \throws kData when there are fewer bytes than it says.
+/// Returns the header's length. \throws kData when the message is shorter
 int64_t header_length(const at::Tensor& bytes_N, const std::string& source) {
   const int64_t bytes = bytes_N.numel();
   uint64_t length = 0;

@@ -1,5 +1,6 @@
-/// \file  Messages between server and clients, and their encoding as bytes. Tensors are sent as an encoded payload;
-/// traffic counts are the lengths of payloads. All other fields of a message are small and go into a JSON header.
+/// \file  Defines the messages between server and clients, and encodes them as bytes. Tensors are sent as an encoded
+/// payload; traffic counts are the lengths of payloads. All other fields of a message are small and are part of a JSON
+/// header.
 ///
 /// A message in bytes: the length of its header (8 bytes, little-endian), the header as JSON, spaces up to a multiple
 /// of 64 bytes, and the payload.
@@ -31,13 +32,13 @@ using ClientMemories = std::map<int64_t, TensorMap>;
 /// Id of the evaluation client, which scores tasks and never trains.
 inline constexpr int64_t kEvaluator = -1;
 
-/// Carries a change of the shared state, or the whole shared state, to a client. Every client receives it, participant
-/// of the round or not.
+/// Carries a change of the shared state, or the whole shared state, to a client. All clients receive changes, also
+/// those that do not take part in the round.
 struct StateUpdate {
   int64_t round = 0;   ///< round of the state that it belongs to
   bool whole = false;  ///< true: the whole shared state (full sync); false: the change since the round before
-  /// `adapters` holds the factors that never train. `base_delta` holds the change of the base, in all if `whole`, else
-  /// since the round before.
+  /// `adapters` holds the factors that never train. `base_delta` holds the change of the base: the sum of all rounds if
+  /// `whole`, otherwise that of the last round.
   lora::EncodedPayload payload{};
 };
 
@@ -145,11 +146,11 @@ at::Tensor to_bytes(const Reply& reply);
 using Message = std::variant<StateUpdate, Task, Reply>;
 /// Decodes a message from its header and payload.
 /// \param payload_N  [N] uint8; undefined or empty if the message has no payload. The message keeps a reference to it.
-/// \param place      the sender, for error messages
+/// \param source     the sender, for error messages
 /// \throws kData when header and payload are not a message
 Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& source);
 /// Decodes a message from the bytes of to_bytes().
-/// \param place  the sender, for error messages
+/// \param source  the sender, for error messages
 /// \throws kData when the bytes are not a message
 Message from_bytes(const at::Tensor& bytes_N, const std::string& source);
 

@@ -1,4 +1,5 @@
-/// \file  Test rows of a run, read and tokenised once for all evaluations of the process.
+/// \file  Caches the test rows of a run, so that each task is read and tokenised once for all evaluations of the
+/// process.
 #pragma once
 
 #include <compare>
@@ -18,15 +19,15 @@ namespace evenkeel::fed {
 /// Selects test rows of a run.
 struct TestRowsKey {
   std::string task;
-  std::optional<int64_t> own_of{};  ///< the client whose own rows are scored; nothing: the rows of everybody
+  std::optional<int64_t> own_of{};  ///< the client whose own rows are scored; nothing: the test rows of all
   int64_t limit = 0;                ///< number of rows; 0: all
   std::vector<int64_t> rows{};      ///< indices of the rows that are scored; empty: all within the limit
 
   auto operator<=>(const TestRowsKey&) const = default;
 };
 
-/// Stores prepared tasks up to 128 MiB in all. What does not fit any more is prepared for each evaluation. The key does
-/// not name the config, so one object serves one resolved config. Thread-safe.
+/// Stores prepared tasks up to a memory limit. A task that no longer fits is prepared again for each evaluation. The
+/// key does not contain the config, so use one object per settled config. Thread-safe.
 class TestRowsCache {
  public:
   using Make = std::function<std::shared_ptr<const scoring::PreparedTask>()>;

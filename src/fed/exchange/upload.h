@@ -1,5 +1,5 @@
-/// \file  The upload of a reply: the tensors that a client sends after a task, in one of four forms. The form says
-/// where the upload is and whether it is encoded.
+/// \file  Defines the upload of a reply: the tensors that a client sends after a task, in one of four forms. The form
+/// determines where the upload is stored and whether it is encoded.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ PayloadSize size_of(const lora::EncodedPayload& payload);
 /// The reply has no upload: it answers a Score, or a SumGradients for which no row was drawn.
 struct NoUpload {};
 
-/// The upload stays in the process that made it until the sums of the round are taken (Fabric::sums). Only its size
+/// The upload stays in the process that made it, which takes part in the aggregation (Fabric::sums). Only its size
 /// arrives with the reply.
 struct RemoteUpload {
   PayloadSize size;

@@ -19,7 +19,7 @@ struct Factor {
 constexpr std::array kFactors{Factor{"a", &lora::LoraFactors::a}, Factor{"b", &lora::LoraFactors::b},
                               Factor{"core", &lora::LoraFactors::core}};
 
-/// [*, r, in], [*, out, r], [*, r, r]
+/// Returns the shape of a factor: [*, r, in], [*, out, r] or [*, r, r].
 std::vector<int64_t> shape_of(const lora::Site& site, const Factor& factor, int64_t rank) {
   std::vector<int64_t> shape;
   if (site.experts > 0) shape.push_back(site.experts);
@@ -72,7 +72,7 @@ int64_t values_in(const lora::Payload& payload) {
   return values;
 }
 
-/// Factors of all sites at that rank.
+/// Returns the number of values in the factors of all sites at a rank.
 int64_t factor_values(const lora::Sites& sites, int64_t rank) {
   int64_t values = 0;
   for (const auto& [name, site] : sites) values += std::max<int64_t>(site.experts, 1) * rank * (site.in + site.out);
@@ -81,13 +81,14 @@ int64_t factor_values(const lora::Sites& sites, int64_t rank) {
 
 constexpr int64_t kVectors = int64_t{1} << 20;  // values of tensors that are no factors
 
-/// The highest rank of what the base gains in a round: the uploads of all clients, and what they are compared with.
+/// Returns an upper bound of the rank of a round's change of the base: the stacked uploads of all clients, and as much
+/// for the terms that are subtracted from them.
 int64_t changed_rank(const Server& server) {
   const auto ranks = server.config.client_ranks();
   return 2 * std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
 }
 
-/// Names, dtypes and shapes alone.
+/// Returns the factors without storage (device meta).
 lora::LoraFactors shapes_of(const lora::LoraFactors& f) {
   const auto shape = [](const at::Tensor& t) {
     return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
@@ -102,7 +103,7 @@ nn::RoutingByLayer no_tokens(const models::ModelSpec& model) {
   return counts;
 }
 
-/// The shape that `expected` has at that rank.
+/// Returns the shape of `expected` at another rank.
 std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, int64_t rank) {
   auto shape = expected.sizes().vec();
   if (factor.name != "b") shape[shape.size() - 2] = rank;
@@ -141,7 +142,7 @@ void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std:
   EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, source, ": ", name, " counts less than nothing");
 }
 
-/// What a client can have done in a round, by what was agreed with it.
+/// Checks that a report is possible for the client's agreed number of rows.
 void check_report(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                   const std::string& source) {
   const auto& config = server.config;

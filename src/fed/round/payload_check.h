@@ -22,9 +22,9 @@ DownloadTerms download_terms(const Server& server, const methods::ClientProfile&
 DownloadTerms news_terms(const Server& server, int64_t round);
 
 /// Checks a download against the model and the terms.
-/// \param place  the sender, for error messages
-/// \throws kData naming the site or tensor: unknown to the model, of another shape, of a rank above the terms, or not
-/// finite
+/// \param source  the sender, for error messages
+/// \throws kData naming a site or tensor that is unknown to the model, has another shape, has a rank above the terms,
+/// or is not finite
 void check_download(const lora::Payload& payload, const lora::Sites& sites, const DownloadTerms& terms,
                     const std::string& source);
 
@@ -36,7 +36,7 @@ lora::Payload expected_upload(const Server& server, const methods::ServerState& 
 /// Checks an upload against the expected names, dtypes and shapes.
 /// \param expected  the result of expected_upload()
 /// \param up_to     the highest rank allowed, for methods that take unequal ranks; nothing: the expected rank only
-/// \param place     the sender, for error messages
+/// \param source    the sender, for error messages
 /// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, or a negative
 /// count
 void check_upload(const lora::Payload& sent, const lora::Payload& expected, std::optional<int64_t> up_to,
@@ -48,8 +48,8 @@ void check_upload(const lora::Payload& sent, const lora::Payload& expected, std:
 double check_training_reply(const Server& server, const methods::ServerState& state,
                             const methods::ClientProfile& client, const Reply& reply);
 
-/// Returns the Frobenius norm of sent - received over all factors. A factor that was not received, or was received in
-/// another shape, counts as |sent|.
+/// Returns the Frobenius norm of sent - received over all factors. For a factor that was not received, or was received
+/// in another shape, received counts as 0.
 double update_norm(const lora::Payload& sent, const lora::Payload& received);
 
 }  // namespace evenkeel::fed

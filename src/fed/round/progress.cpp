@@ -12,7 +12,7 @@ int64_t steps_of(const Server& server, const methods::ClientProfile& client) {
   return train::local_steps(server.config.train, static_cast<int64_t>(client.examples));
 }
 
-/// Exact: who takes part in which round is known beforehand.
+/// Returns the exact number of steps of all remaining rounds, because participants are known in advance.
 int64_t steps_from(const Server& server, int64_t first_round) {
   int64_t steps = 0;
   for (int64_t t = first_round; t < server.config.train.rounds; ++t)
@@ -60,7 +60,7 @@ void RunProgress::step(const ClientProgress& client) {
   if (stop_ && stop_()) throw Interrupted(concat("stopped in round ", round_));
 }
 
-/// Steps of clients elsewhere may be heard of at their end.
+/// Counts the remaining steps of a client: clients in other processes may report steps only at their end.
 void RunProgress::end_client(const methods::ClientProfile& client) {
   const int64_t unheard = steps_of(server_, client) - at_work_[client.id].steps;
   steps_done_ += unheard;

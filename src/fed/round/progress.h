@@ -24,6 +24,7 @@ class RunProgress {
   /// \param stop         returns true when the run is to stop; empty: never
   RunProgress(const Server& server, int64_t rounds_done, StopRequest stop = {});
 
+  /// Starts to count the clients of `round`.
   void begin_round(const methods::RoundView& round);
   /// Counts a client as done without training, for example because its upload is in the journal.
   void skip_client(const methods::ClientProfile& client);

@@ -22,9 +22,9 @@ Snapshot before_first_round(const Server& server, Fabric& fabric);
 void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 
 /// Runs the round that follows `now`. The clients must have the shared state of `now`. Clients whose upload is in
-/// `journal` do not train again; uploads that stayed with a client's process (RemoteUpload) do not outlive this call.
-/// The result depends only on `now` and the config: it is the same for any order of clients and replies, and after
-/// interruptions.
+/// `journal` do not train again. Uploads that stayed with a client's process (RemoteUpload) are not in the journal, so
+/// after an interruption those clients train again. The result depends only on `now` and the config. It does not depend
+/// on the order of clients and replies or on interruptions.
 /// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads in the
 /// journal
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,

@@ -18,7 +18,7 @@ bool gates_sum_to_one(const Server& server) {
   return nn::renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
 }
 
-/// Sum of a member over the clients.
+/// Returns the sum of a member over the clients.
 template <typename T, typename Record>
 T total(std::span<const ClientRecord> records, T Record::*member) {
   T sum = 0;
@@ -38,7 +38,7 @@ double mean(std::span<const ClientRecord> records, double train::LocalReport::*m
   return per(total(records, member), static_cast<int64_t>(records.size()));
 }
 
-/// Means of what the clients' method halves measured, weighted by their steps.
+/// Returns the means of the metrics that the clients' method halves measured, weighted by their steps.
 std::map<std::string, double> mean_metrics(std::span<const ClientRecord> records) {
   methods::Metrics metrics;
   for (const auto& record : records)

@@ -1,7 +1,7 @@
-/// \file  The server of a run: the method's server half, the client profiles and the shapes of the model. It has
-/// neither weights nor rows. Whatever it needs of clients arrives through a fabric (fed/exchange/fabric.h). The state
-/// of a run is a Snapshot (fed/store/run_checkpoint.h). The server's functions take it as an argument and do not change
-/// it.
+/// \file  Implements the server of a run: the method's server half, the client profiles and the shapes of the model. It
+/// has neither weights nor rows, and it talks to clients only through a fabric (fed/exchange/fabric.h). The state of a
+/// run is a Snapshot (fed/store/run_checkpoint.h). The server's functions take the state as an argument and do not
+/// change it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct EvaluationPoint {
 
 /// The server of a run.
 struct Server {
-  ExperimentConfig config;             ///< resolved
+  ExperimentConfig config;             ///< settled
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   models::ModelSpec model;
   lora::Sites sites;
@@ -43,7 +43,8 @@ struct Server {
   /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
   /// nodes.
   std::vector<std::string> tasks{};
-  /// When the clients are nodes: ids of those that reported test rows of their own. Otherwise the config knows them.
+  /// If the clients are nodes: the ids of those that reported test rows of their own. Empty otherwise: then the config
+  /// tells which clients have test rows.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
 
   /// Returns true if the client has test rows of its own.
@@ -95,7 +96,7 @@ struct Server {
   /// Runs the method's broadcast and prepare() for the client with the lowest rank, before anything is trained.
   /// \throws kConfig when the broadcast exceeds that client's rank
   void dry_run(const methods::ServerState& state) const;
-  /// Returns the setup with which `client` would begin a round on `state`.
+  /// Returns the adapters and router options with which `client` would begin a round on `state`.
   methods::LocalSetup setup_of(const methods::ServerState& state, const methods::ClientProfile& client) const;
   /// Returns the router options at `point` that an exported adapter cannot hold.
   UnexportableRouting unexportable_routing(const methods::ServerState& state, const EvaluationPoint& point) const;

@@ -1,5 +1,5 @@
-/// \file  Gives out the training tasks of a round and records what each client was sent. The server's process does so
-/// for all participants, and every other rank of a cluster for its share of them.
+/// \file  Makes the training tasks of a round and records what each client was sent. The server's process does so for
+/// all participants, or, in a cluster, each rank for the clients that it trains.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class TrainingTasks {
 
   /// Makes the task of a client and begins its record. Equal payloads are encoded once.
   Task make(const methods::ClientProfile& client);
-  /// Returns the client's record with the report of its reply, or nothing if the reply answers no task of this round. A
-  /// reply with a Reply::task_size was given its task by another process.
+  /// Returns the client's record with the report of its reply, or nothing if the reply answers no task of this round.
+  /// If Reply::task_size is set, another process made the task.
   /// \throws kData when the reply holds another kind of report
   std::optional<ClientRecord> record_of(const Reply& reply) const;
   /// Forgets the task of a client that is lost. \return the size of its payload; 0 if it got none

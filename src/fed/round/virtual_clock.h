@@ -1,14 +1,16 @@
-/// \file  Simulated time: the duration of a round if every client ran at the same time on the machine that the config
-/// assigns to it (fed/config/machine_profiles.h). The times of a client follow from its bytes and tokens, in seconds:
+/// \file  Computes simulated time: the duration of a round if all clients ran at the same time, each on the machine
+/// that the config assigns to it (fed/config/machine_profiles.h). The times of a client, in seconds, are computed from
+/// its bytes and tokens:
 ///
 ///   down  = latency + 8 bytes_down / down_mbit 10^6      train = tokens / tokens_per_second(K)
 ///   up    = latency + 8 bytes_up / up_mbit 10^6          end   = start + down + train + up
 ///
 /// The round closes with the last reply. If a deadline is set and replies are missing when it passes, the round closes
-/// then and late clients are lost. If fewer than clients.quorum have replied by then, the round closes with the reply
-/// that completes the quorum. A client that drops out receives its task and never replies, so it is not trained. A late
-/// client is trained, because the size of its upload is known only afterwards. Times depend only on the config, the
-/// seed and the counts in the round's records. They do not depend on threads, real time or interruptions.
+/// at the deadline, and late clients are lost. If fewer than clients.quorum clients have replied by the deadline, the
+/// round closes with the reply that completes the quorum. A client that drops out receives its task and never replies,
+/// so it is not trained. A late client is trained, because the size of its upload is known only afterwards. Times
+/// depend only on the config, the seed and the counts in the round's records. They do not depend on threads, real time
+/// or interruptions.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +45,8 @@ class RoundClock {
   /// \param missing  true if other clients have a task and did not reply
   /// \return the clients of `round` that were late
   std::vector<LostClient> close(const methods::RoundView& round, std::span<const ClientRecord> arrived, bool missing);
-  /// Returns the simulated seconds from the beginning of the run to the end of this round. REQUIRES close()
+  /// Returns the simulated seconds from the beginning of the run to the end of this round. REQUIRES that close() was
+  /// called
   double end() const { return start_ + seconds_; }
   /// Writes the simulated times into the record.
   void tell(RoundRecord& record) const;

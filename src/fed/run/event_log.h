@@ -1,5 +1,5 @@
-/// \file  Writes what TensorBoard shows of a run: RUN/tensorboard/events.out.tfevents.evenkeel, if report.tensorboard
-/// is true. The file can be read while the run goes on.
+/// \file  Writes the TensorBoard event file of a run, RUN/tensorboard/events.out.tfevents.evenkeel, if
+/// report.tensorboard is true. The file can be read while the run continues.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,14 @@
 
 namespace evenkeel::fed {
 
-/// Appends the scalars of rounds and scores to the event file of a run. The step is the round. Tags of a round:
-/// train/loss, train/tokens, ..., traffic/bytes_up, ..., experts/entropy, ..., metrics/NAME; of a score:
-/// evaluate/TASK/budget BUDGET/MEASURE, with " mode a" and " exported NAME" after the budget where they apply. Scores
-/// of single clients are left out.
+/// Appends the scalars of rounds and scores to the event file of a run. The step is the round. Tags of a round are
+/// train/loss, train/tokens, ..., traffic/bytes_up, ..., experts/entropy, ..., metrics/NAME. The tag of a score is
+/// evaluate/TASK/budget BUDGET/MEASURE, with " mode a" and " exported NAME" after the budget if they apply. Scores of
+/// single clients are left out.
 class EventLog {
  public:
-  /// Brings the file of a run folder up to date: adds records that it does not have. The file is written anew if it is
-  /// damaged, or has more rounds or scores than the folder because rounds were taken back.
+  /// Brings the file of a run folder up to date: adds records that it does not have. If the file is damaged, or has
+  /// rounds or scores that the run has since discarded, it is replaced by a new one.
   /// \param wanted  false: nothing is ever written
   /// \throws kIo when the file cannot be written; kCheckpoint when the run's records are damaged
   EventLog(std::filesystem::path folder, bool wanted);

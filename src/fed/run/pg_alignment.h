@@ -1,7 +1,8 @@
 /// \file  Measures the cosine between pseudo-gradients and true gradients. Source: the UB-SMoE paper, Table 8, which
-/// does not describe the measurement (R45). Here it is as follows. Experts are compared that no token of a batch
-/// reaches at the smallest client's K_c, but that the batch reaches with more experts per token. The latter gives their
-/// true gradient. The cosine with the server's pseudo-gradient is taken over the tensors of their adapters.
+/// does not describe the measurement (docs/ambiguities.md, R45). The compared experts are those that no token of a
+/// batch reaches at the smallest client's K_c, but that the batch reaches with more experts per token. The pass with
+/// more experts gives their true gradient. Its cosine with the server's pseudo-gradient is computed over the tensors of
+/// the experts' adapters.
 #pragma once
 
 #include <array>

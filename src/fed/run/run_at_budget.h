@@ -1,5 +1,5 @@
-/// \file  Opens a trained run as a model for inference at one budget. The model has everything that a client of that
-/// budget gets after the last committed round: adapter, experts per token, gate weights, phi and rescalers. It is
+/// \file  Opens a trained run as a model for inference at one budget. The model has everything that a client with this
+/// budget receives after the last committed round: adapter, experts per token, gate weights, phi and rescalers. It is
 /// prepared like an evaluation client, so its outputs are those that evaluations score.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace evenkeel::fed {
 /// A run's model with the setup of one budget. The result of forward() borrows this object.
 class RunAtBudget {
  public:
-  /// How to open a run.
+  /// Options for opening a run.
   struct Options {
     double budget = 1.0;
     std::string rank_eval_mode{};                     ///< rank evaluation mode, a or b; empty: the first one of the run

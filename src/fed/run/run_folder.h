@@ -1,5 +1,6 @@
-/// \file  The folder of a run. Writes are atomic: readers always see the last committed round. All files written here
-/// are sealed (base/plain/sealed.h). One process writes at a time (base/system/folder_lock.h); any number may read.
+/// \file  Manages the folder of a run. Writes are atomic: readers always see the last committed round. All files
+/// written here are sealed (base/plain/sealed.h). One process writes at a time (base/system/folder_lock.h); any number
+/// may read.
 ///
 ///   config.toml           the settled config; equal to "config" in manifest.json
 ///   manifest.json         fed/store/manifest.h; a folder with this file holds a run

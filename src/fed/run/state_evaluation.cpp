@@ -43,7 +43,7 @@ std::vector<scoring::ServedBy> served_elsewhere(const Server& server, const meth
   return server.unexportable_routing(state, point).served_differently();
 }
 
-/// The values that two scores of different clients must share to be equal.
+/// Two scores of different clients are equal if these values are equal.
 using Alike = std::tuple<std::string, std::string, scoring::ServedBy, double, int64_t>;
 Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
   const auto evaluator = server.evaluator(point);

@@ -1,6 +1,6 @@
 /// \file  Evaluates a federated state. An evaluation client, which never trains, receives the broadcast, prepares it as
-/// any client of its budget does, and answers the tasks. Training and evaluation thus use the same code. Example: auto
-/// scores = evaluate_run("runs/demo", {.budgets = {0.125, 1.0}});  score_table(scores)
+/// any client of its budget does, and answers the tasks. Training and evaluation thus use the same code.
+/// Example:  auto scores = evaluate_run("runs/demo", {.budgets = {{0.125, 1.0}}});
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ using EvaluationProgress = std::function<void(const std::string& task, double bu
 OrderedJson evaluation_progress(const std::string& task, double budget, int64_t done, int64_t rows);
 
 /// Lists the points of `[evaluate]`, budget by budget. Dense models have no rank evaluation mode b. If an exported
-/// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by points
-/// for other programs, except in mode a, whose cut adapter is not exported.
+/// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by the same
+/// point as other programs serve it (ServedBy). Points of mode a have none, because its cut adapter is not exported.
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const methods::ServerState& state);
 
 /// Lists the points of `evaluate.per_client`: for every client's budget and rank evaluation mode, its own test rows (if
@@ -42,7 +42,7 @@ void check_evaluation(const Experiment& e);
 /// Reports a client that returns no score, and why.
 using LossCallback = std::function<void(int64_t client, const std::string& why)>;
 
-/// A score that is wanted, and whom to tell about it.
+/// A requested score, and callbacks about it.
 struct ScoreRequest {
   Score ask;  ///< the task and options; its rank evaluation mode is replaced by the point's
   EvaluationProgress on_progress{};

@@ -131,7 +131,7 @@ void log_beginning(const Server& server, int64_t rounds_done) {
             " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
 }
 
-/// What the run is, and what is left to do.
+/// Writes the event "run": the run, and its remaining rounds.
 void write_run_event(const Course& run, int64_t rounds_done) {
   const auto& server = run.server;
   events::write("run", {{"run", run.folder.path().string()},
@@ -144,7 +144,7 @@ void write_run_event(const Course& run, int64_t rounds_done) {
                         {"rounds_done", rounds_done}});
 }
 
-/// A line of rounds.jsonl without its lists: the file has them.
+/// Writes the event "round": a line of rounds.jsonl without its lists.
 void write_round_event(const RoundRecord& record, int64_t rounds) {
   events::write("round", {{"round", record.round},
                           {"rounds", rounds},

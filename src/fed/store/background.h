@@ -10,9 +10,9 @@
 
 namespace evenkeel::fed {
 
-/// A background thread that runs jobs in order. It uses as many threads of the pool as the config allows. At most one
-/// job waits while another runs, so give() blocks when a job is already waiting. Threads: one thread calls give() and
-/// finish().
+/// A background thread that runs jobs in order. At most one job waits while another runs, so give() blocks when a job
+/// is already waiting. A job uses as many threads of the pool as the config allows. Threads: one thread calls give()
+/// and finish().
 class Background {
  public:
   Background() : thread_([this](const std::stop_token& stop) { run(stop); }) {}

@@ -1,4 +1,4 @@
-/// \file  The keys in which two configs differ.
+/// \file  Finds the keys in which two configs differ.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace evenkeel::fed {
 
-/// A key with another value in two configs. Empty: one of them lacks the key.
+/// A key whose value differs between two configs.
 struct ChangedKey {
   std::string key;
-  std::optional<std::string> asked, run;  ///< values as TOML
+  std::optional<std::string> asked, run;  ///< values as TOML; empty: that config lacks the key
 };
 /// Lists the keys that differ. output.dir is not compared.
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run);

@@ -30,7 +30,7 @@ std::vector<fs::path> uploads_in(const fs::path& journal) {
   return files;
 }
 
-/// The record first: what it names is always there.
+/// Removes an upload. The record is removed first, so that every record's files exist.
 void remove_upload(const fs::path& upload) {
   const auto name = upload.filename().string();
   remove_path(upload.parent_path() / concat(name.substr(0, name.size() - kUploadSuffix.size()), kRecordSuffix));

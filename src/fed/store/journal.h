@@ -1,5 +1,6 @@
-/// \file  The journal of a round: uploads on disk. An upload is written to a file when it arrives and memory-mapped for
-/// the aggregation. After an interruption, clients whose uploads are in the journal do not train again.
+/// \file  Implements the journal of a round, which stores uploads on disk. An upload is written to a file when it
+/// arrives, and is memory-mapped for the aggregation. After an interruption, clients whose uploads are in the journal
+/// do not train again.
 ///
 /// Files in a journal's folder, per client id:
 ///   <id>.upload.safetensors   the payload as it was sent, so its length is the reported traffic; absent if the upload
@@ -31,9 +32,9 @@ namespace evenkeel::fed {
 /// Measurements of one client's round. The upload itself is a separate file.
 struct ClientRecord : train::LocalReport {
   int64_t id = 0;
-  int64_t bytes_down = 0, bytes_up = 0;
+  int64_t bytes_down = 0, bytes_up = 0;                     ///< bytes of the task's payload and of the upload
   std::map<std::string, int64_t> down_parts{}, up_parts{};  ///< bytes by kind of content (lora/payload.h)
-  double flops = 0;
+  double flops = 0;                                         ///< estimated by client_flops()
   std::vector<FileSeal> files{};  ///< seals of the upload's file and, if it exists, the memory's
 
   void visit(auto& field) {  // base/format/record.h
@@ -60,7 +61,7 @@ class RoundJournal {
   /// results. 0 flushes each file at once; use it if repeating a client's work has other costs than time.
   /// \param replaces  Journal of the previous, committed round. For each upload written here, one upload of that
   /// journal is removed, so that the new file reuses its page cache. (A virtual machine returns page cache that stays
-  /// free for seconds to its host, and getting it back is slower than writing.)
+  /// free for seconds to its host, and allocating it again is slower than writing.)
   explicit RoundJournal(std::filesystem::path folder, double flush_s = 0, const std::filesystem::path& replaces = {});
 
   /// Returns true if the client's upload is stored and its checksum is right. A damaged upload causes a warning and
@@ -69,7 +70,7 @@ class RoundJournal {
   /// Encodes the upload if necessary and writes upload, memory and record. They are flushed at once or later, see
   /// `flush_s`. Sets bytes_up, up_parts and files of the stored record. An error of the background thread is thrown by
   /// the next call.
-  /// Of a remote upload only memory and record are written. holds() then remains false, so after an interruption the
+  /// For a remote upload only memory and record are written. holds() then remains false, so after an interruption the
   /// client trains again. REQUIRES an upload of another form than NoUpload
   void store(ClientRecord record, const Upload& upload, const TensorMap& memory);
   /// Flushes all stored files to disk.

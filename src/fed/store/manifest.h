@@ -27,7 +27,7 @@ std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
                                                std::span<const std::string> training_files);
 
 /// Makes the manifest. It holds the format of the run folder, version, git hash (if built from a checkout), library
-/// versions, machine, time of creation, the request and the resolved config. For each of `files` it holds path, bytes,
+/// versions, machine, time of creation, the request and the settled config. For each of `files` it holds path, bytes,
 /// fingerprint (base/format/fingerprint.h) and the clients that own it. Cost: reads all files that are not
 /// fingerprinted yet.
 OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request,

@@ -1,6 +1,6 @@
-/// \file  The lines of rounds.jsonl, evaluations.jsonl and missing_scores.jsonl. All values are measured. The keys of a
-/// line are the names in visit(), in that order. Values under "seconds" differ from run to run; all others are
-/// reproducible. Keys that older versions did not write keep their defaults.
+/// \file  Defines the lines of rounds.jsonl, evaluations.jsonl and missing_scores.jsonl. The keys of a line are the
+/// names in visit(), in that order. All values are measured. Values under "seconds" differ from run to run; all others
+/// are reproducible. Keys that older versions did not write have their defaults.
 #pragma once
 
 #include <map>
@@ -20,12 +20,12 @@ namespace evenkeel::fed {
 
 /// Measures of one client of a round, or of all clients together.
 struct RoundMeasures {
-  int64_t steps = 0, tokens = 0, targets = 0;
-  double loss = 0;                           ///< mean per target token, natural log
-  double first_loss = 0, last_loss = 0;      ///< loss of the first and last step; of a round, mean over clients
-  int64_t bytes_up = 0, bytes_down = 0;      ///< all bytes sent, with tasks of lost clients
-  Traffic bytes_up_parts, bytes_down_parts;  ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
-  double experts_per_token = 0;              ///< mean over MoE layers; 0 on a dense model
+  int64_t steps = 0, tokens = 0, targets = 0;  ///< optimiser steps; tokens; tokens with a loss
+  double loss = 0;                             ///< mean per target token, natural log
+  double first_loss = 0, last_loss = 0;        ///< loss of the first and last step; of a round, mean over clients
+  int64_t bytes_up = 0, bytes_down = 0;        ///< all bytes sent, including tasks of lost clients
+  Traffic bytes_up_parts, bytes_down_parts;    ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
+  double experts_per_token = 0;                ///< mean over MoE layers; 0 on a dense model
   double flops = 0;
   std::map<std::string, double> metrics;  ///< measured by the method's client half; of a round, means weighted by steps
 
@@ -53,9 +53,9 @@ struct RoundMeasures {
 
 /// Times of a client's round in simulated time (fed/round/virtual_clock.h), in seconds.
 struct SimulatedClient {
-  std::string device;
-  double down = 0, train = 0, up = 0;
-  double start = 0, end = 0;  ///< since the beginning of the run
+  std::string device;                  ///< name of the machine profile
+  double down = 0, train = 0, up = 0;  ///< download, training, upload
+  double start = 0, end = 0;           ///< since the beginning of the run
 
   void visit(auto& field) {  // base/format/record.h, as all below
     field("device", device);
@@ -70,10 +70,10 @@ struct SimulatedClient {
 /// One client of a round.
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
-  std::optional<std::string> name;  ///< set if the config names the client
-  double budget = 1;
-  int64_t top_k = 0, rank = 0, examples = 0;
-  double weight = 0;  ///< p_c
+  std::optional<std::string> name;            ///< set if the config names the client
+  double budget = 1;                          ///< beta_c
+  int64_t top_k = 0, rank = 0, examples = 0;  ///< K_c, r_c, number of training rows
+  double weight = 0;                          ///< p_c
   double seconds = 0;
   std::optional<SimulatedClient> simulated;  ///< set if clients have machine profiles
 
@@ -130,7 +130,7 @@ struct ExpertUse {
   std::vector<int64_t> dead_experts, nearly_dead_experts;
   double entropy_mean = 0, entropy_std = 0;            ///< over layers
   double entropy_joint = 0, entropy_unnormalized = 0;  ///< over all layers together
-  double gini_mean = 0;
+  double gini_mean = 0;                                ///< over layers
 
   void visit(auto& field) {
     field("layers", layers);
@@ -248,7 +248,8 @@ struct MissingScore {
   std::string task;
   double budget = 1;
   std::string rank_eval_mode{};
-  scoring::RowsOf rows = scoring::RowsOf::kAll;  ///< the missing score: of its own rows, or its part of all rows' score
+  scoring::RowsOf rows =
+      scoring::RowsOf::kAll;  ///< kOwn: the score on its own rows is missing; kAll: its part of the score on all rows
   int64_t client = 0;
   std::optional<std::string> name{};  ///< set if the client has a name
   std::string reason;

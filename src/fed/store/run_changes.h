@@ -23,7 +23,7 @@ struct RunChanges {
 };
 
 /// Returns the reason why the changed `file` must not change, or an empty string if it may. A file may change if it is
-/// a test file, a BERTScore encoder's or a baseline, and none of `scores` was computed from it.
+/// a test file, a file of the BERTScore encoder or its baseline, and none of `scores` was computed from it.
 /// \param training_files  as in the run's partition.json
 std::string why_fixed(const std::filesystem::path& file, const ExperimentConfig& config,
                       std::span<const std::string> training_files, std::span<const EvaluationRecord> scores);

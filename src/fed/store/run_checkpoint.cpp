@@ -19,7 +19,7 @@ Commit read_commit(const fs::path& file) {
   return record::read<Commit>({json, file.string(), kCheckpoint});
 }
 
-/// t of "round-<t>"
+/// Returns the number t of "round-<t>", or nothing for another name.
 std::optional<int64_t> number_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return parse_number<int64_t>(name.substr(prefix.size()));

@@ -10,8 +10,8 @@
 ///   uploads-<t+1>/     the journal (fed/store/journal.h) of the next round
 ///   uploads-<t>/       the journal of the last round, until the next journal has replaced its files
 ///
-/// Readers need no lock. Two rounds are kept, so the round that a marker names exists until the next but one is
-/// committed. If the round is gone, Checkpoint::read() reads the marker again.
+/// Readers need no lock. Two rounds are kept, so the round that a marker names exists until two more rounds are
+/// committed. If the round no longer exists, Checkpoint::read() reads the marker again.
 #pragma once
 
 #include <cstdint>
@@ -73,10 +73,10 @@ class Checkpoint {
   /// \throws kCheckpoint, kNumeric naming the damaged file, and the newest undamaged round
   CommittedRound read() const;
   /// Reads a committed round that is still stored; 0 is the beginning.
-  /// \throws kCheckpoint naming the undamaged rounds
+  /// \throws kCheckpoint naming the undamaged rounds when the round is damaged or not stored
   CommittedRound read(int64_t round) const;
-  /// Adds to `damage` the newest undamaged round that `fits` (0 if there is none), and the command that continues from
-  /// it.
+  /// Returns `damage` with two additions to its text: the newest undamaged round for which `fits` returns true (0 if
+  /// there is none), and the command that continues from it.
   Error with_recovery_hint(const Error& damage, const RoundFilter& fits = {}) const;
 
   /// Writes the snapshot and its commit.json, then renames the marker into place.

@@ -19,8 +19,8 @@ constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-/// Full key and TOML value of every line of a resolved config: "[section]" lines, "[[list]]" lines, of which the first
-/// is "list[0]", and "key = value" lines, nothing else.
+/// Returns the TOML value of every key of a config, by full key. The text has only "[section]", "[[list]]" (the first
+/// is "list[0]") and "key = value" lines.
 Values values_of(const ExperimentConfig& config) {
   Values values;
   std::istringstream text(config.text());
@@ -39,19 +39,19 @@ Values values_of(const ExperimentConfig& config) {
   return values;
 }
 
-/// `asked`, or the run's when that is the same place below the data folder, wherever that is today.
+/// Replaces `asked` by the run's path if both are the same path below the data folder, which may have moved.
 void leave_to_run(std::string& asked, const std::string& run) {
   if (!asked.starts_with(kDataVariable)) return;
   if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
 }
 
-/// The run's copy of a template, where the file that was asked for has not changed since, or is gone.
+/// Replaces the requested template by the run's copy if the file has not changed or does not exist any more.
 void leave_copy_to_run(std::string& asked, const std::string& run) {
   if (asked.empty() || run.empty()) return;
   if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
 }
 
-/// Whether the pattern finds the file today, under another path or as a link.
+/// Returns true if the pattern matches the file now, also under another path or as a link.
 bool finds_as_another_name(const std::string& pattern, const std::string& file) {
   std::error_code gone;
   try {
@@ -69,7 +69,8 @@ bool stands_for(const std::string& pattern, const std::string& file) {
   return ::fnmatch(concat("*", pattern.substr(kDataVariable.size() - 1)).c_str(), file.c_str(), 0) == 0;
 }
 
-/// The run's files, when the patterns asked for could have found them: a file that came later is none of the run's.
+/// Replaces the requested patterns by the run's files if they match all of these. Files that were added later are
+/// ignored.
 void leave_to_run(std::vector<std::string>& asked, const std::vector<std::string>& run) {
   const auto is_found = [&](const std::string& file) {
     return std::any_of(asked.begin(), asked.end(), [&](const auto& pattern) { return stands_for(pattern, file); });

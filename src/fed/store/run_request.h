@@ -1,4 +1,4 @@
-/// \file  The config that a command line asks for, and its comparison with the config of an existing run.
+/// \file  Describes the config that a command line requests, and compares it with the config of an existing run.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct RunRequest {
 
   /// Loads the config; it is not settled. \param before  settings of an earlier request, applied first
   ExperimentConfig config(std::span<const std::string> before = {}) const;
-  /// Returns true if a setting begins with `key`, for example "model.device=", or "model.products." for any key of the
+  /// Returns true if a setting begins with `key`: "model.device=" finds that key, "model.products." any key of the
   /// table.
   bool says(std::string_view key) const;
   /// Returns train.rounds if the settings contain it.

@@ -38,7 +38,7 @@ void add(TensorMap& out, std::string_view prefix, const lora::AdapterState& adap
   }
 }
 
-/// `tensors`, each a number throughout.
+/// Returns `tensors`. \throws kNumeric naming a tensor that is not finite
 TensorMap finite(TensorMap tensors, const std::string& source) {
   for (const auto& [name, tensor] : tensors)
     EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, source, ": tensor ", name,
@@ -46,7 +46,7 @@ TensorMap finite(TensorMap tensors, const std::string& source) {
   return tensors;
 }
 
-/// Puts "<site>/a" in its place. \return whether there is one
+/// Stores the tensor "<site>/a" as a factor. \return false if the name is not that of a factor
 bool insert_tensor(lora::AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
   if (!name.ends_with(kScaling)) return lora::insert_factor(adapters, name, tensor);
   if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
@@ -54,7 +54,7 @@ bool insert_tensor(lora::AdapterState& adapters, std::string_view name, const at
   return true;
 }
 
-/// Likewise "fixed/<site>/a".
+/// Stores the tensor of a name such as "fixed/<site>/a". \return false if the name is unknown
 bool insert_tensor(methods::ServerState& state, std::string_view name, const at::Tensor& tensor) {
   for (const auto& part : kParts)
     if (name.starts_with(part.prefix)) return insert_tensor(part.of(state), name.substr(part.prefix.size()), tensor);

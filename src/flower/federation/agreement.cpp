@@ -13,7 +13,7 @@
 namespace evenkeel::flower {
 namespace {
 
-/// Bytes of A, B of all sites at that rank, the most that any method sends of them.
+/// Returns the bytes of A and B of all sites at a rank, the largest amount of factors that a method sends.
 int64_t factor_bytes(const fed::Server& server, int64_t rank) {
   const auto dtype = server.config.train.transport_dtype;
   lora::AdapterState adapters;

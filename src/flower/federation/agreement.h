@@ -15,7 +15,7 @@ namespace evenkeel::flower {
 struct Offer {
   std::string run;     ///< name of the run, unique among all runs
   int64_t client = 0;  ///< id of the client
-  std::string config;  ///< the resolved config as TOML, without names of files (offered_text())
+  std::string config;  ///< the settled config as TOML, without names of files (offered_text())
   std::string base;    ///< model_digest() of the server's model; empty if the server has no weights
   std::string sites;   ///< sites_digest() of the server's sites
   /// The text of the chat template and named_tokens_digest(), if the run renders conversations. The template is the
@@ -60,10 +60,11 @@ std::string sites_digest(const lora::Sites& sites);
 std::string named_tokens_digest(const tokenizer::Tokenizer& tokenizer);
 /// Replaces the path of data.chat_template in Offer::config: the template's text is in Offer::chat_template.
 inline constexpr std::string_view kTemplateInOffer = "(the server's template)";
-/// Replaces the path of lora.init in Offer::config: only the server reads that adapter, its factors come with the
+/// Replaces the path of lora.init in Offer::config. Only the server reads that adapter; its factors are part of the
 /// broadcast.
 inline constexpr std::string_view kAdapterAtServer = "(the server's adapter)";
-/// Replace model.path, and data.path and the files of `[data.files]`, in Offer::config: a node has its own.
+/// Replace paths in Offer::config, because a node has its own: model.path by the first; data.path and the files of
+/// `[data.files]` by the second.
 inline constexpr std::string_view kModelAtServer = "(the server's model)", kRowsAtServer = "(the server's rows)";
 /// Returns the SHA-256 over the names and fingerprints of a model's files (weights, config.json, tokenizer.json). Cost:
 /// one read of these files, unless their fingerprints are cached.

@@ -13,8 +13,8 @@ namespace evenkeel::flower {
 /// kData when it reports an error.
 class AppGrid : public Grid {
  public:
-  /// Listens at `socket` and waits for the app to connect. \param stop polled while waiting for the app, and once per
-  /// wait(); true ends the wait
+  /// Listens at `socket` and waits for the app to connect.
+  /// \param stop  polled while waiting for the app, and once per wait(); true ends the wait
   /// \throws Interrupted when stopped, kData when the app speaks another version of the protocol
   AppGrid(const std::filesystem::path& socket, StopWaiting stop);
 

@@ -64,7 +64,9 @@ class IncomingEnvelope {
   /// Returns a tensor [bytes] uint8 that receives the payload.
   using Allocate = std::function<at::Tensor(int64_t bytes)>;
 
-  /// \param from  name of the sender, for error messages \param allocate  empty: allocates an ordinary tensor
+  /// \param from      name of the sender, for error messages
+  /// \param consent   see Consent
+  /// \param allocate  empty: allocates an ordinary tensor
   IncomingEnvelope(std::string from, Consent consent, Allocate allocate = {});
 
   /// Returns the allocator to pass to the transport. It keeps the state alive, also after this object is gone.

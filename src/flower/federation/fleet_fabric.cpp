@@ -30,7 +30,7 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
 }
 
-/// Offers under way to nodes that are no members yet.
+/// Sends offers to nodes that are not members yet, and receives their answers.
 class Gathering {
  public:
   Gathering(Grid& grid, Roster& roster, const FleetTerms& terms, const Joining& joining)
@@ -74,7 +74,7 @@ class Gathering {
   bool is_asked(const NodeInfo& node) const {
     return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node.id; });
   }
-  /// Clients that have a node, or an offer for one under way.
+  /// Returns the clients that have a node or for which an offer is pending.
   std::set<int64_t> taken() const {
     std::set<int64_t> clients;
     for (const auto& [client, member] : roster_.members()) clients.insert(client);
@@ -210,7 +210,7 @@ void FleetFabric::check_answer(const fed::Task& asked, const fed::Reply& reply) 
   fed::check_score(fed::report_of<fed::Scored>(reply), asked, kind->second, rows);
 }
 
-/// By the clients whose rows it is about, else by the evaluator of this process.
+/// Scores a task: by the clients if their rows are scored, otherwise by the evaluator of this process.
 void FleetFabric::score(const fed::Task& task, const fed::Exchange& exchange) {
   if (fleet_.joining.client_tasks.contains(std::get<fed::Score>(task.ask).task))
     return score_by_clients(task, exchange);
@@ -220,7 +220,7 @@ void FleetFabric::score(const fed::Task& task, const fed::Exchange& exchange) {
   evaluator_->exchange(std::span(&task.client, 1), made);
 }
 
-/// Of whoever replies; nothing where nobody does.
+/// Merges the scores of the clients that reply. Without any reply there is no score.
 void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& exchange) {
   const auto shares = shares_of(task);
   std::map<int64_t, fed::Scored> replies;  // by client: sums do not depend on who is first

@@ -21,8 +21,8 @@ class FleetFabric : public fed::Fabric {
   FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
       : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {}
 
-  /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes. \param
-  /// evaluator answers for kEvaluator, borrowed; null: tasks for the evaluator fail with kConfig
+  /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes.
+  /// \param evaluator  answers tasks for kEvaluator, borrowed; null: such tasks fail with kConfig
   void serve(Joining joining, const FleetTerms& terms, fed::Fabric* evaluator);
 
   /// Sends offers to new nodes and returns when `clients` clients have a node.
@@ -31,10 +31,11 @@ class FleetFabric : public fed::Fabric {
   void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
   void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
 
-  /// Sends the run's final adapter to every node. It waits for nodes that are online. Nodes that stay away for a few
-  /// seconds are named in a warning. \param adapter encoded, from whole_adapter()
+  /// Sends the run's final adapter to every node. It waits for nodes that are online. Nodes that stay offline for 10 s
+  /// are named in a warning.
+  /// \param adapter  encoded, from whole_adapter()
   void hand_out(const lora::EncodedPayload& adapter);
-  /// Reports the end of the run to all nodes. Nodes that stay away for a few seconds are skipped.
+  /// Reports the end of the run to all nodes. Nodes that do not answer within 10 s are skipped.
   void part();
 
   /// \param on_report  called with the outcome of each exchange

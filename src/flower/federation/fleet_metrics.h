@@ -39,10 +39,10 @@ struct FleetStatus {
   SecondsHistogram round_seconds{};
 };
 
-/// Most clients that have lines of their own. Others have none, so that the number of time series is bounded.
+/// Largest number of clients with lines of their own. It bounds the number of time series.
 inline constexpr size_t kMostLabelledClients = 100;
 
-/// Formats `status`. Of more than kMostLabelledClients clients the ones with the lowest ids have lines.
+/// Formats `status`. If there are more than kMostLabelledClients clients, only those with the lowest ids have lines.
 std::string prometheus_text(const FleetStatus& status);
 
 }  // namespace evenkeel::flower

@@ -26,7 +26,7 @@ class Grid {
   virtual std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline) = 0;
   /// Gives a message up: its reply is discarded.
   virtual void forget(const std::string& message_id) = 0;
-  /// Reports that the run ended well, to the program that started the server. \param folder the run folder
+  /// Reports to the program that started the server that the run succeeded. \param folder  the run folder
   virtual void done(const std::filesystem::path& /*folder*/) {}
   /// Reports that the run failed. \param why the error message
   virtual void failed(const std::string& /*why*/) {}

@@ -19,7 +19,7 @@
 namespace evenkeel::flower {
 namespace {
 
-/// \param text  an envelope's header, which the view refers to
+/// Reads a header. \param text  header of an envelope
 template <typename T>
 T read_header(const std::string& text, const char* what) {
   const Json json = parse_json(text, what, kData, {.bytes = size_t{64} << 20});
@@ -31,8 +31,8 @@ bool is_name(std::string_view run) {
          std::all_of(run.begin(), run.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
-/// A server's config may name no file of this machine: what is dealt out is generated, or lies in a folder that the
-/// node itself names.
+/// Checks the task families of the server's config. It may not name files of this machine, so the rows that the run
+/// divides are generated, or are in a folder that the node's own options name.
 void check_dealt_rows(const fed::ExperimentConfig& config, const NodeClientOptions& options) {
   for (const auto& name : config.data.task) {
     const auto& family = data::find_task_family(name);
@@ -43,7 +43,7 @@ void check_dealt_rows(const fed::ExperimentConfig& config, const NodeClientOptio
   }
 }
 
-/// The site's own rows in the place of those that the server knows of, or the folder of those that are dealt out.
+/// Replaces the server's rows in the config by the node's own rows, or by the node's folder of the divided rows.
 void put_rows(fed::ExperimentConfig& config, int64_t client, const NodeClientOptions& options) {
   auto& clients = config.clients.client;
   if (!config.clients.own_rows()) {
@@ -60,7 +60,7 @@ void put_rows(fed::ExperimentConfig& config, int64_t client, const NodeClientOpt
   own.test = data::with_files_of_folders(options.test);
 }
 
-/// Whether the model's own template is that text.
+/// Returns true if the model's own template is `text`.
 bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   try {
     return tokenizer.chat_template().source() == text;
@@ -69,8 +69,8 @@ bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) 
   }
 }
 
-/// The server's template as a file of this machine, which the config then names; where the run takes the model's own
-/// and this model has the same, that one.
+/// Writes the server's template to a file of this machine and puts its path into the config. If the run uses the
+/// model's own template and this model has the same one, no file is needed.
 void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
   auto& file = config.data.chat_template;
   const bool brought = !offer.chat_template.empty();
@@ -91,7 +91,7 @@ void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeC
   file = copy.string();
 }
 
-/// The server's config as this machine runs it.
+/// Returns the server's config with the paths and settings of this machine.
 fed::ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
   auto config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
   EK_CHECK(offer.client < config.clients.count, kData, "the server's offer: client ", offer.client, " of ",
@@ -108,7 +108,7 @@ fed::ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& o
   return config;
 }
 
-/// In the mean of its rows.
+/// Estimates the tokens of a round, from the mean length of the rows.
 int64_t round_tokens(const train::LocalTraining& training, const std::vector<data::Example>& rows) {
   size_t tokens = 0;
   for (const auto& row : rows) tokens += row.ids.size();
@@ -117,8 +117,8 @@ int64_t round_tokens(const train::LocalTraining& training, const std::vector<dat
   return static_cast<int64_t>(tokens) * passes / std::max<int64_t>(1, count);
 }
 
-/// Gives the client the largest budget at which this machine is done with a round in `seconds`, or half of the round's
-/// deadline; the smallest that was measured where it is never done.
+/// Gives the client the largest budget at which this machine finishes a round within `seconds` or within half of the
+/// deadline. If it never does, the client gets the smallest measured budget.
 void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   constexpr double kMeasure_s = 2;  // of training, per K
   auto& server = e.server;
@@ -141,7 +141,7 @@ void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   server.clients = e.fabric.clients = fed::make_clients(server.config, server.model, examples);
 }
 
-/// Whether a key says how models are trained, and not where files are or who takes part.
+/// Returns true if a key affects training. Keys of paths, clients and evaluation do not.
 bool is_agreed_on(std::string_view difference) {
   constexpr std::array<std::string_view, 9> kOwn = {"name",       "threads",  "model.path", "data.path", "clients",
                                                     "data.files", "evaluate", "output",     "lora.init"};
@@ -155,8 +155,7 @@ void require_same(const fs::path& agreed, const fed::ExperimentConfig& offered) 
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
-/// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
-/// read or scored
+/// Checks the client's own test rows and returns their number. \throws kData for rows that cannot be read or scored
 int64_t own_test_rows(const fed::Experiment& e, int64_t client) {
   const auto& context = e.fabric.context;
   const auto& config = context.config;
@@ -179,7 +178,7 @@ struct OwnExperiment {
   int64_t test_rows;
 };
 
-/// What is wrong with the base or with rows is said before the weights are loaded.
+/// Builds the experiment of an offer. Base and rows are checked before the weights are loaded.
 OwnExperiment experiment_for(const Offer& offer, fed::ExperimentConfig config) {
   int64_t rows = 0;
   auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kTrain, [&](const fed::Experiment& e) {
@@ -207,7 +206,7 @@ struct NodeClient::Agreement {
   fed::DownloadTerms terms;
   NodeMemory memory;
 
-  /// What the final adapter can be: all that the base gained, and the factors of the largest rank.
+  /// Returns the bounds of the final adapter: the whole change of the base, and factors of the largest rank.
   fed::DownloadTerms adapter_terms() const {
     const auto& server = experiment.server;
     auto most = fed::news_terms(server, server.config.train.rounds);
@@ -221,7 +220,7 @@ struct NodeClient::Agreement {
     if (kind == kAdapterEnvelope) return adapter_terms();
     return kind == kUpdateEnvelope ? fed::news_terms(server, server.config.train.rounds) : terms;
   }
-  /// More than such an envelope needs.
+  /// Returns an upper bound of the size of an envelope of this kind.
   int64_t most_bytes(std::string_view kind) const {
     constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
     return terms_of(kind).values * kValue + kHeads;

@@ -19,9 +19,10 @@ namespace evenkeel::flower {
 
 /// The options of a node's client.
 struct NodeClientOptions {
-  std::string model;                 ///< folder of the base
-  std::vector<std::string> data{};   ///< files, globs or folders of training rows, or the folder of the rows of
-                                     ///< `[data]`, of which it gets its share; empty: the share of generated rows
+  std::string model;  ///< folder of the base
+  /// Files, globs or folders of the client's training rows. If the run divides the rows of `[data]` among clients, the
+  /// folder of those rows. Empty: generated rows.
+  std::vector<std::string> data{};
   std::vector<std::string> test{};   ///< files, globs or folders of test rows
   std::optional<double> budget{};    ///< budget beta_c; replaces the server's proposal
   double measure_s = 0;              ///< above 0: choose the largest budget whose round takes at most this many seconds

@@ -39,7 +39,7 @@ struct Member {
 /// grid knows no key.
 std::string roster_key(const NodeInfo& node);
 
-/// Maps clients to nodes and keeps the mapping in a file. Threads: one.
+/// Maps clients to nodes and stores the mapping in a file. Threads: one.
 class Roster {
  public:
   /// Reads `file`. If there is none, makes one with a new random run name. The file is sealed (base/plain/sealed.h).

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kFolder = "federation", kMembers = "members.json", kSessions = "sessions.jsonl";
 
-/// What nodes bring goes before what the config says of them.
+/// Replaces the budgets of the config by those that the nodes accepted.
 fed::ExperimentConfig with_budgets(fed::ExperimentConfig config, const Roster& roster) {
   for (const auto& [id, member] : roster.members())
     if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
@@ -33,7 +33,7 @@ scoring::AnswerKind kind_of(data::Scoring scoring) {
   return scoring == data::Scoring::kChoice ? scoring::AnswerKind::kChoice : scoring::AnswerKind::kText;
 }
 
-/// Tasks of clients' rows, where no client has any to be scored on.
+/// Removes tasks on clients' own rows if no client has test rows.
 void leave_out_what_nobody_brings(fed::Server& server) {
   if (!server.clients_with_test_rows->empty()) return;
   const auto none = fed::client_tasks(server);
@@ -43,7 +43,7 @@ void leave_out_what_nobody_brings(fed::Server& server) {
                 [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
 
-/// Returns the file to append session reports to. One that has its earlier name is renamed.
+/// Returns the file to append session reports to. A file with the name of an earlier version is renamed.
 fs::path sessions_to_write(const fs::path& folder) {
   const auto known = sessions_file(folder), file = folder / kSessions;
   std::error_code error;
@@ -52,7 +52,7 @@ fs::path sessions_to_write(const fs::path& folder) {
   return file;
 }
 
-/// Cuts off what a killed process had begun to write: the next line stands alone then.
+/// Removes an incomplete last line, which a killed process left.
 void drop_torn_line(const fs::path& file) {
   if (!path_exists(file)) return;
   const auto text = read_file(file);
@@ -60,7 +60,7 @@ void drop_torn_line(const fs::path& file) {
   if (whole < text.size()) fs::resize_file(file, whole);
 }
 
-/// \throws kConfig for a method that begins with the rows of all clients in one place.
+/// Checks that the method works with rows on nodes. \throws kConfig if it needs the rows of all clients in one place
 void require_rows_apart(const fed::Server& server) {
   if (!server.config.method.entry().asks_gradients) return;
   struct Asked {};
@@ -75,7 +75,7 @@ void require_rows_apart(const fed::Server& server) {
   }
 }
 
-/// What a server can find out before it lets anybody in: all but what nodes bring, and the weights.
+/// Builds the experiment and checks everything that does not depend on nodes and weights, before nodes may join.
 fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig config) {
   auto e = fed::make_experiment(std::move(config), options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
@@ -84,7 +84,7 @@ fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig conf
   return e;
 }
 
-/// A run in its folder, with its server and the place that it evaluates at.
+/// A run with its folder, its server and its evaluator.
 struct Served {
   fed::Experiment experiment;
   fed::RunFolder folder;
@@ -102,7 +102,7 @@ class Serving {
     fabric_.on_round([this](int64_t round) { on_round(round); });
   }
 
-  /// A new run: its clients first, who bring what its config says of them.
+  /// Begins a new run after its clients have joined, because the config depends on them.
   Served begin(fed::Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
     learn_prompts(experiment.fabric.context);
     gather(experiment.server);
@@ -139,7 +139,7 @@ class Serving {
   }
 
  private:
-  /// What every node renders conversations with.
+  /// Stores the chat template that every node must use.
   void learn_prompts(const fed::ClientContext& context) {
     if (context.config.data.form != data::PromptTemplate::kChat) return;
     prompts_ = {context.tokenizer.chat_template().source(), named_tokens_digest(context.tokenizer)};
@@ -155,7 +155,7 @@ class Serving {
     fabric_.gather(config.clients.count);
   }
 
-  /// With what nodes have brought, and the weights.
+  /// Completes the experiment with the budgets and row counts of the nodes, and loads the weights.
   void complete(fed::Experiment& e) {
     e.server.config = e.fabric.context.config = with_budgets(e.server.config, roster_);
     std::vector<size_t> examples;
@@ -166,7 +166,7 @@ class Serving {
     if (options_.evaluate) fed::load_weights(e);
   }
 
-  /// Every organisation has helped to make the adapter, and gets it.
+  /// Sends the final adapter to all nodes.
   void hand_out(const Served& run) {
     const auto& server = run.experiment.server;
     const auto last = run.folder.checkpoint().read();
@@ -175,7 +175,7 @@ class Serving {
         lora::encode({.adapters = methods::whole_adapter(state)}, lora::TransportDtype::kFloat32, server.sites));
   }
 
-  /// Clients whose nodes have test rows.
+  /// Returns the clients whose nodes have test rows.
   std::set<int64_t> tested() const {
     std::set<int64_t> clients;
     for (const auto& [id, member] : roster_.members())
@@ -183,7 +183,7 @@ class Serving {
     return clients;
   }
 
-  /// A deadline of simulated time is the round's own to hold.
+  /// Returns the terms of the run. With simulated time the deadline is applied by the round, not by the fleet.
   FleetTerms terms(const fed::ClientsSection& clients) const {
     FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
     if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
@@ -213,7 +213,8 @@ class Serving {
                 }};
   }
 
-  /// Who is named in the config is that client; others are the next that has no name, or no node yet.
+  /// Returns the client of a new node: the client with the node's name in the config, otherwise the next client without
+  /// a node whose name, if it has one, is not on the allow-list.
   std::optional<int64_t> place_for(const NodeInfo& node, const fed::ClientsSection& clients,
                                    const std::set<int64_t>& taken) const {
     std::optional<int64_t> free;
@@ -239,7 +240,8 @@ class Serving {
     tell();
   }
 
-  /// `rounds` are committed. The first call of a run that goes on is about the rounds of the process before.
+  /// Updates the status after `rounds` committed rounds. In a resumed run, the first call is for the rounds of the
+  /// earlier process.
   void on_round(int64_t rounds) {
     const auto now = std::chrono::steady_clock::now();
     if (worked_since_) status_.round_seconds.observe(std::chrono::duration<double>(now - *worked_since_).count());
@@ -274,14 +276,14 @@ fed::ExperimentConfig served_config(const fed::RunRequest& request) {
   return config;
 }
 
-/// What a run that goes on has made of its config: no rows of clients, and the budgets that its nodes brought.
+/// Returns the config as a resumed run has stored it: without clients' rows, with the budgets that the nodes accepted.
 fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fs::path& federation) {
   return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
 }
 
 using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
 
-/// Runs `play`, and lets whoever drives the grid know how it ended.
+/// Runs `play` and reports its outcome to the grid.
 template <typename Play>
 std::vector<scoring::TaskScore> played(Grid& grid, const fs::path& folder, const Play& play) {
   try {

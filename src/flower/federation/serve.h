@@ -49,7 +49,7 @@ struct ServedRun {
 /// Runs a served experiment from start to end, and blocks until it is over. It reads rows, encoder and starting adapter
 /// before it makes the grid. It loads the weights when all clients have joined. With `resume` and `train.rounds=N`
 /// among the settings, the run has N rounds in total.
-/// \param grid_in makes the grid; its argument is the folder for the grid's state
+/// \param grid_in  makes the grid; its argument is the folder for the grid's state
 /// \return the run folder and the scores of the last round
 /// \throws Interrupted when `stop` asks for it, at a place from which `--resume` continues
 ServedRun serve(const ServeOptions& options,

@@ -260,8 +260,9 @@ void Sessions::report(const Session& session, const std::string& outcome, const 
                     .client_s = arrival ? arrival->client_s : 0});
 }
 
-/// Drops clients that are too late. With a deadline: those that miss it, once the quorum has replied. Without one:
-/// those whose node has been offline for longer than the allowed time.
+/// Drops clients that are too late. Training clients are late after the deadline, once the quorum has replied. Without
+/// a deadline, and for other clients, the node is late after it was offline for `patience_s`. A client with another
+/// message is late after kHearing_s.
 void Sessions::give_up_the_late() {
   const auto& terms = fleet_.terms;
   const bool late = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&

@@ -1,5 +1,6 @@
-/// \file  Runs the dialogues of one exchange. With each client: the offer if its node does not know the run (it may
-/// have restarted), the shared state if it lacks it, then the task; the reply is validated. Private to FleetFabric.
+/// \file  Exchanges messages with the nodes of all clients of one exchange. Each client's node is sent, in this order:
+/// the offer of the run, if the node does not know the run, for example after a restart; the shared state, if the node
+/// lacks it; and the task. The reply is validated. An invalid reply loses only that client. Private to FleetFabric.
 #pragma once
 
 #include <chrono>
@@ -14,29 +15,36 @@
 
 namespace evenkeel::flower {
 
+/// Returns an offer in an envelope.
 Envelope offer_envelope(const Offer& offer);
 /// Returns the acceptance in an envelope. \throws kData when the envelope is something else.
 Acceptance acceptance_in(const Envelope& envelope);
-/// Throws kData if an envelope that must have no payload has one.
+/// Checks that an envelope has no payload. \throws kData naming the kind of `envelope` when `payload_bytes` is not 0
 void no_payload(const Envelope& envelope, int64_t payload_bytes);
 
+/// Runs one exchange with all its clients. Threads: one.
 class Sessions {
  public:
-  /// Fleet and exchange are borrowed.
+  /// Borrows fleet and exchange. The deadline of FleetTerms counts from here.
   Sessions(Fleet& fleet, const fed::Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
   ~Sessions();  ///< forgets all open messages
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
-  /// Adds a client that gets a task. The task is made when its node is online.
+  /// Adds a client that gets a task. The task is made when its node is online. The client is lost if its node sends
+  /// invalid data, an error or 16 envelopes without the reply, or if it misses the deadline after `quorum` clients have
+  /// replied. Without a deadline, or for a scoring task, it is lost when its node has been offline for `patience_s`.
   void begin(const methods::ClientProfile& client);
-  /// Adds a client that gets an update. The client is dropped if its node stays offline.
+  /// Adds a client that gets an update. The client is dropped, without on_loss, if its node has not confirmed the
+  /// update 10 s after this object was made.
   void tell(const methods::ClientProfile& client, const fed::StateUpdate& news);
-  /// Adds a client that gets the final adapter. `taken` is called when the node has confirmed it.
+  /// Adds a client that gets the final adapter. `taken` is called when the node has confirmed it. The client is dropped
+  /// when its node has been offline for 10 s.
   void bring(const methods::ClientProfile& client, const lora::EncodedPayload& adapter, std::function<void()> taken);
-  /// Adds a client that gets the message that the run is over.
+  /// Adds a client that gets the message that the run is over. It is dropped as after tell().
   void send_shutdown(const methods::ClientProfile& client);
-  /// Runs until all clients have replied or are lost.
+  /// Runs until all clients have replied or are lost. Losses of clients with a task go to Exchange::on_loss.
+  /// \throws kData for a lost client if on_loss is empty; anything that a callback of the exchange throws
   void run();
 
  private:
@@ -44,17 +52,17 @@ class Sessions {
   struct Session {
     methods::ClientProfile client;
     std::string name;      // name of the node, for messages
-    bool is_told = false;  // true: it gets a message and the wait for it is short; false: it gets a task
+    bool is_told = false;  // true: it gets a message other than a task
     Envelope own{};        // the message or task for it; a task is empty until it is built
-    std::string type{};    // type of its message:
+    std::string type{};    // Flower message type of `own`: "train", "evaluate" or "query"
     int64_t round = 0;
     std::string waiting{};  // id of the message that awaits an answer; empty: none
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
-    double moved = 0;
-    int words = 0;  // number of envelopes received from its node
+    double moved = 0;  // norm of the client's update (Exchange::check)
+    int words = 0;     // number of envelopes received from its node
     bool open = true;
-    std::function<void()> taken{};  // set for the final adapter, which is confirmed by the node if it is online
+    std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it
   };
 
   void advance();
@@ -76,7 +84,7 @@ class Sessions {
   const fed::Exchange& exchange_;
   EnvelopePacker packer_;
   std::vector<Session> sessions_;
-  Envelope offer_{}, whole_{};  // made at first use
+  Envelope offer_{}, whole_{};  // the latest offer; the whole shared state, made at first use
   Clock::time_point begun_ = Clock::now();
   int64_t replies_ = 0;
 };

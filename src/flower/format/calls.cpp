@@ -96,7 +96,7 @@ void add_envelope(const Envelope& envelope, Call& call) {
 
 // ---- objects; their content is neither copied nor handled by generated code
 
-/// The encoded call without the field of the object's content, and that content.
+/// An encoded call without the field of the object's content, and the content.
 struct Split {
   std::string rest;
   std::string_view content;

@@ -30,8 +30,8 @@ struct RegisterRequest {
   bool operator==(const RegisterRequest&) const = default;
 };
 struct ActivateRequest {
-  std::string public_key;
-  double heartbeat_s = 0;
+  std::string public_key;  ///< PEM
+  double heartbeat_s = 0;  ///< announced interval of heartbeats, seconds
   bool operator==(const ActivateRequest&) const = default;
 };
 /// The answer to register and activate, and the request of deactivate and unregister.
@@ -68,13 +68,13 @@ struct PullMessagesResponse {
 struct PushMessagesRequest {
   uint64_t node = 0;
   std::optional<Envelope> message{};  ///< the first message; others are ignored
-  double runtime_s = 0;
+  double runtime_s = 0;               ///< seconds that the node worked on the message, as it reports them
   bool operator==(const PushMessagesRequest&) const = default;
 };
 struct PushMessagesResponse {
-  std::string message_id{};  ///< id of the message that the answer is about
-  std::vector<std::string> objects_to_push{};
-  std::string token{};
+  std::string message_id{};                    ///< id of the message that the answer is about
+  std::vector<std::string> objects_to_push{};  ///< ids of the objects that the server lacks
+  std::string token{};                         ///< identifies the reply in the following pushes of objects
   bool operator==(const PushMessagesResponse&) const = default;
 };
 

@@ -52,7 +52,7 @@ std::shared_ptr<void> shared(EVP_PKEY* key) {
 }
 EVP_PKEY* raw(const std::shared_ptr<void>& key) { return static_cast<EVP_PKEY*>(key.get()); }
 
-/// Null when the key is on another curve, or no EC key.
+/// Returns the curve of a key, or null if it is on another curve or not an EC key.
 const Curve* curve_of(EVP_PKEY* key) {
   std::array<char, 64> name{};
   if (EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_GROUP_NAME, name.data(), name.size(), nullptr) != 1)
@@ -70,7 +70,7 @@ std::string text_of(BIO* bio) {
   return {data, static_cast<size_t>(size)};
 }
 
-/// What is encrypted is asked for no password.
+/// A password callback that fails, so that an encrypted key is rejected without a prompt.
 int no_password(char*, int, int, void*) { return -1; }
 
 void put_string(std::string& blob, std::string_view text) {
@@ -88,7 +88,7 @@ std::optional<std::string_view> take_string(std::string_view& blob) {
   return text;
 }
 
-/// 04 X Y, however the key was written.
+/// Returns the uncompressed point, 04 X Y, whatever format the key was read from.
 std::string point_of(EVP_PKEY* key, const Curve& curve) {
   std::string point(1, '\x04');
   for (const char* axis : {OSSL_PKEY_PARAM_EC_PUB_X, OSSL_PKEY_PARAM_EC_PUB_Y}) {

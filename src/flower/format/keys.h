@@ -1,9 +1,8 @@
 /// \file  Handles the keys that identify nodes: EC keys on NIST P-384 (P-256 is accepted), OpenSSH allow-lists, and the
-/// headers that sign calls. Example:
-///   make_key("node.pem");                                     // PKCS#8, mode 0600; fails if the file exists
-///   std::cout << openssh_line(Key::load("node.pem").public_key(), "site-one") << "
-/// "; // for keys.txt
-///   const auto allowed = read_allow_list("keys.txt");
+/// headers that sign calls.
+/// Example:  make_key("node.pem");  // PKCS#8, mode 0600; fails if the file exists
+///           keys_txt << openssh_line(Key::load("node.pem").public_key(), "site-one") << '\n';
+///           const auto allowed = read_allow_list("keys.txt");
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,9 @@ namespace evenkeel::flower {
 /// A public key. Keys with the same point are equal, whatever format they were read from.
 class PublicKey {
  public:
-  /// Reads a SubjectPublicKeyInfo in PEM. \param place the source, for error messages \throws kData unless it is a key
-  /// on P-256 or P-384
+  /// Reads a SubjectPublicKeyInfo in PEM.
+  /// \param place  the source, for error messages
+  /// \throws kData unless it is a key on P-256 or P-384
   static PublicKey from_pem(std::string_view pem, std::string_view place);
   /// Reads the decoded base64 part of an OpenSSH line. \throws kData as above
   static PublicKey from_openssh(std::string_view blob, std::string_view place);
@@ -67,7 +67,7 @@ class Key {
 /// Generates a key and saves it to a new file.
 Key make_key(const std::filesystem::path& file);
 
-/// \throws kConfig unless the name of a key is one line of printable text
+/// Checks the name of a key. \throws kConfig unless it is one line of printable text
 void check_key_name(std::string_view comment);
 
 /// Returns "ecdsa-sha2-nistp384 AAAA... comment", the line for allow-lists of evenkeel and of `flwr supernode
@@ -122,8 +122,9 @@ class Verifier {
     std::optional<PublicKey> key;  ///< the key, if the headers are valid
     std::string refusal{};         ///< otherwise the reason
   };
-  /// Verifies headers at time `now`. \param wanted returns true for keys that may call; it runs before the signature is
-  /// verified, so that unknown keys cost little
+  /// Verifies headers at time `now`.
+  /// \param wanted  returns true for keys that may call; it is called before the signature is verified, so that unknown
+  /// keys cost little
   Verdict check(const SignedHeaders& headers, const std::function<bool(const PublicKey&)>& wanted,
                 double now = now_seconds());
 

@@ -63,7 +63,9 @@ class LineSocket {
   LineSocket(LineSocket&& other) noexcept;
   LineSocket& operator=(LineSocket&&) = delete;
 
-  /// Sends a line. \param memory sealed; its size is added to `line` as "bytes" \throws kIo when the peer has gone
+  /// Sends a line.
+  /// \param memory  sealed; its size is added to `line` as "bytes"
+  /// \throws kIo when the peer has gone
   void send(OrderedJson line, const std::shared_ptr<SharedMemory>& memory = {});
   /// Waits for a line. Returns nothing when the peer has gone or `stop` returns true. \throws kData for invalid JSON,
   /// more than 64 MiB, or missing memory

@@ -38,8 +38,9 @@ struct NpyHead {
 };
 /// The number of bytes from which npy_head_bytes() can read a head's length.
 inline constexpr size_t kNpyPreamble = 12;
-/// Returns the length of a file's head. \param image the first kNpyPreamble bytes or more \throws kData unless it
-/// begins as a NumPy file
+/// Returns the length of a file's head.
+/// \param image  the first kNpyPreamble bytes or more
+/// \throws kData unless it begins as a NumPy file
 size_t npy_head_bytes(std::string_view image);
 /// Reads a head of version 1 to 3. \throws kData when it is invalid, or differs from `expected` in dtype, shape or byte
 /// order

@@ -71,7 +71,9 @@ class PackedArrays {
 /// A message to send: its objects, with arrays by reference.
 class Parcel {
  public:
-  /// Packs a message. \param metadata message_id is filled in \throws kData for values that a record may not hold
+  /// Packs a message.
+  /// \param metadata  its message_id is filled in
+  /// \throws kData for values that a record may not hold
   Parcel(Metadata metadata, const Content& content);
   Parcel(Metadata metadata, const Failure& failure);
 
@@ -107,14 +109,16 @@ struct ArrayBody {
   std::vector<size_t> chunks;
 };
 std::string to_json(const ArrayBody& body);
-/// \param children number of children of the object; every index must be below it. \throws kData
+/// Parses the body of an Array object.
+/// \param children  number of children of the object; every index must be below it
+/// \throws kData when the body is invalid
 ArrayBody array_from_json(std::string_view body, size_t children, const Limits& limits);
 
 /// Returns all ids of a tree, each once, parents first. \throws kData for an invalid id, more than five levels or too
 /// many nodes
 std::vector<std::string> check_tree(const Tree& tree, const Limits& limits);
 
-/// Hashes the data and cuts it into chunks without copying it. One result may be sent to all nodes of a round.
+/// Hashes the data and divides it into chunks without copying it. One result may be sent to all nodes of a round.
 /// \throws kData when a length differs from that in the head, or two arrays have one name
 Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options = {});
 

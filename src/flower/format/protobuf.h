@@ -13,8 +13,9 @@ namespace evenkeel::flower {
 
 inline std::string bytes_of(const google::protobuf::MessageLite& message) { return message.SerializeAsString(); }
 
-/// Parses `body`. \param what the name of the message for errors, as in "no PushMessages: 7 bytes that are not its
-/// protobuf" \throws kData
+/// Parses `body`.
+/// \param what  name of the message, for errors
+/// \throws kData when `body` is not such a message
 template <typename Message>
 Message parsed(std::string_view body, std::string_view what) {
   Message message;

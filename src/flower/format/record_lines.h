@@ -13,7 +13,11 @@ std::shared_ptr<SharedMemory> images_of(const Content& content);
 /// Returns the line's "records", with offsets into the memory of images_of().
 OrderedJson records_of(const Content& content);
 
-/// Reads a content. \param records the line's "records" \param place returns the buffers, before any data is read
+/// Reads a content.
+/// \param records  the line's "records"
+/// \param memory   the line's memory; null: none
+/// \param place    returns the buffers for the arrays; called before any data is read
+/// \throws kData when records and memory do not fit each other or exceed `limits`
 Content read_records(const JsonView& records, const SharedMemory* memory, const BufferAllocator& place,
                      const Limits& limits = {});
 

@@ -19,8 +19,9 @@ namespace evenkeel::flower {
 /// A non-blocking socket with deadlines. For one thread.
 class Connection {
  public:
-  /// \param socket owned \param tls null: no TLS \param has_waiters returns true if other connections wait for this
-  /// thread
+  /// \param socket       owned
+  /// \param tls          null: no TLS
+  /// \param has_waiters  returns true if other connections wait for this thread
   Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters);
   ~Connection();  ///< waits up to 0.5 s for the peer to read the answer, then closes
   Connection(const Connection&) = delete;

@@ -15,8 +15,8 @@
 
 namespace evenkeel::flower {
 
-/// The header in which evenkeel's coordinator gives the reason for not storing an object. Its body remains that of
-/// Flower's protocol.
+/// The header in which evenkeel's coordinator gives the reason why it did not store an object. The body of the answer
+/// is that of Flower's protocol.
 inline constexpr std::string_view kReasonHeader = "evenkeel-reason";
 
 /// The answer to a call. Status 0 means that no answer arrived; `detail` has the reason.
@@ -28,15 +28,16 @@ struct Answer {
   std::optional<double> date{};  ///< the server's clock (Date), seconds since 1970
 
   bool ok() const { return status == 200; }
-  /// Returns true if the call may be retried: the transport failed, or the server is not available.
+  /// Returns true if the error is temporary, so that the call may be retried: the transport failed (0), or the server
+  /// is not available (502, 503, 504).
   bool passing() const { return status == 0 || status == 502 || status == 503 || status == 504; }
 };
 
 /// Calls one server. For one thread.
 class HttpClient {
  public:
-  /// \param timeout_s seconds for connecting, reading and writing \param most largest body of an answer in bytes; a
-  /// larger one fails the call
+  /// \param timeout_s  seconds for connecting, reading and writing
+  /// \param most       largest body of an answer in bytes; a larger one fails the call
   /// \throws kConfig for an invalid address
   HttpClient(const Endpoint& server, double timeout_s, size_t most);
   ~HttpClient();

@@ -21,8 +21,10 @@ class IdleConnections {
   /// Called by the watching thread with a connection that has data or was closed by its peer.
   using Ready = std::function<void(std::shared_ptr<Connection>)>;
 
-  /// \param idle_s seconds after which an idle connection is closed \param most number of connections; beyond it the
-  /// longest idle one is closed. It is reduced to half of the files that the process may open.
+  /// \param idle_s  seconds after which an idle connection is closed
+  /// \param most    number of connections; beyond it the longest idle one is closed. It is reduced to half of the files
+  /// that the process may open.
+  /// \param ready   see Ready
   IdleConnections(double idle_s, size_t most, Ready ready);
   ~IdleConnections();  ///< calls close()
 

@@ -30,8 +30,10 @@ class NodeCalls {
   PublicKey public_key() const { return signer_.public_key(); }
 
   /// Posts `head` followed by `pieces` as the body, and returns the first final answer. Retries without limit after
-  /// transport errors, 502, 503 and 504. \param connection index of the connection \param tries receives the number of
-  /// attempts \throws Stopped
+  /// transport errors, 502, 503 and 504.
+  /// \param connection  index of the connection
+  /// \param tries       receives the number of attempts
+  /// \throws Stopped when NodeOptions::stop returns true
   Answer call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces = {},
               size_t connection = 0, int* tries = nullptr);
   /// Waits for this many seconds. \throws Stopped when NodeOptions::stop returns true

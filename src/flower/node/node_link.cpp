@@ -28,7 +28,7 @@ constexpr size_t kMostAnswer = size_t{64} << 10;  // limit of an answer to a hea
 constexpr int kAllowListed = 2001, kKeyInUse = 23, kNotActivated = 2004;
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
-/// What a node stores beside its key.
+/// The state that a node stores next to its key.
 struct Remembered {
   uint64_t node = 0;
   bool registered = false;  ///< the node registered itself

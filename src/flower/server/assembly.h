@@ -27,11 +27,13 @@ namespace evenkeel::flower {
 /// Writes the chunks of one array to its buffer, in order.
 class ArrivingArray {
  public:
-  /// \param chunks ids of all chunks, in order \throws kData for another serialisation than NumPy's, or an invalid head
+  /// \param chunks  ids of all chunks, in order
+  /// \throws kData for another serialisation than NumPy's, or an invalid head
   ArrivingArray(ArrayHead head, std::vector<std::string> chunks);
 
   const ArrayHead& head() const { return head_; }
   uint64_t bytes() const { return bytes_; }
+  /// Sets the buffer, of exactly bytes() bytes, which is borrowed. Call it before put().
   void place(std::span<std::byte> place);
   /// Returns the id of the next chunk; null when all are stored.
   const std::string* next() const { return done_ == chunks_.size() ? nullptr : &chunks_[done_]; }
@@ -63,8 +65,8 @@ class ArrivingArray {
 /// Assembles one message. Any thread may call. After an error, every further object is rejected with the same error.
 class Assembly {
  public:
-  /// \param place provides the buffers; if empty, messages with arrays are refused \param folder, most_spooled see
-  /// flower/server/spool.h
+  /// \param place                 provides the buffers; if empty, messages with arrays are refused
+  /// \param folder, most_spooled  see flower/server/spool.h
   /// \throws kData for an invalid tree (check_tree)
   Assembly(const Tree& tree, const Limits& limits, BufferAllocator place, std::filesystem::path folder,
            uint64_t most_spooled);

@@ -22,7 +22,7 @@ std::string_view media_type(std::string_view content_type) {
   return content_type.substr(0, std::min(content_type.find_first_of("; "), content_type.size()));
 }
 
-/// The call in a body. \throws Refusal 400
+/// Decodes the call in a body. \throws Refusal 400
 template <typename Call>
 Call decoded(std::string_view body) {
   try {
@@ -111,7 +111,7 @@ struct Coordinator::Parts {
 
   // ---- joining
 
-  /// The key of a body has to be the one that signed.
+  /// Checks that the key in a body is the one that signed the call. \throws Refusal
   static void check_key(const Call& call, const std::string& pem) {
     try {
       if (PublicKey::from_pem(pem, "the body") == call.key) return;
@@ -135,7 +135,8 @@ struct Coordinator::Parts {
     return protobuf(encode(NodeId{*call.node}));
   }
 
-  /// Whose call it is. \throws Refusal 401 for another's id, 429 for too many calls
+  /// Returns the node that sent the call. \throws Refusal 401 if `claimed` is the id of another node, 429 for too many
+  /// calls
   uint64_t caller(const Call& call, uint64_t claimed) {
     if (!call.node || *call.node != claimed) {
       if (call.node) registry.refused(*call.node, concat("a call in the name of node ", claimed));
@@ -190,7 +191,7 @@ struct Coordinator::Parts {
     return reply;
   }
 
-  /// A body, and who sent one that is too long or too slow.
+  /// Reads a body. A body that is too long or too slow is counted as a refused call of the node.
   std::string body_of(const Call& call, size_t most) {
     try {
       return call.request.body(most);

@@ -27,10 +27,11 @@ class Mailbox {
  public:
   Mailbox(uint64_t run_id, const CoordinatorOptions& options);
 
-  /// These work as the functions of Coordinator with the same names.
+  /// These have the contracts of the functions of Coordinator with the same names.
   std::string send(uint64_t node, const Content& content, SendOptions options);
   void forget(const std::string& message_id);
-  /// Works as Coordinator::wait(). \param sweep  called about ten times a second meanwhile, without the lock
+  /// Has the contract of Coordinator::wait(). \param sweep  called about ten times a second while waiting, without the
+  /// lock
   std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline, const std::function<void()>& sweep);
 
   /// Returns the nodes that have unfinished messages.

@@ -1,4 +1,4 @@
-/// \file  Keeps the coordinator's nodes: their keys and ids, whether they are online, and their rate limits. Keys, ids
+/// \file  Stores the coordinator's nodes: their keys and ids, whether they are online, and their rate limits. Keys, ids
 /// and the run id are stored in nodes.json, so they survive a restart.
 #pragma once
 
@@ -23,7 +23,7 @@ class Registry {
   explicit Registry(const CoordinatorOptions& options);
 
   uint64_t run_id() const { return run_id_; }
-  /// Returns true if the key may call: it is allowed, or any key is.
+  /// Returns true if the key may call: it is on the allow-list, or CoordinatorOptions::open is set.
   bool accepts(const PublicKey& key) const;
   std::optional<uint64_t> id_of(const PublicKey& key) const;
 

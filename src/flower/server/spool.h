@@ -12,7 +12,8 @@ namespace evenkeel::flower {
 /// An unnamed temporary file. It is deleted with the object or the process.
 class Spool {
  public:
-  /// \param most largest size in bytes. The file is made by the first put().
+  /// \param folder  folder of the file, which the first put() creates
+  /// \param most    largest size in bytes
   Spool(std::filesystem::path folder, uint64_t most) : folder_(std::move(folder)), most_(most) {}
   ~Spool();
   Spool(const Spool&) = delete;

@@ -1,4 +1,4 @@
-/// \file  The results of one arm of a study: means, and differences to the reference.
+/// \file  Defines the results of one arm of a study: means, and differences to the reference.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace evenkeel::study {
 
-/// Mean of an arm at a budget, over the seeds that are complete there: those that have every task of the measure.
+/// Mean of an arm at a budget. It is over the complete seeds: those that have a score of every task of the measure.
 struct BudgetMean {
   double budget = 1;
   std::vector<std::optional<double>> by_seed;  ///< mean over tasks, in the order of the seeds; empty: not complete
@@ -25,21 +25,23 @@ struct BudgetMean {
 /// Difference of an arm to the reference at a budget, paired by seed.
 struct PairedDifference {
   double budget = 1;
-  std::vector<int64_t> seeds;   ///< complete in both
+  std::vector<int64_t> seeds;   ///< seeds that are complete in both arms
   std::vector<double> by_seed;  ///< arm minus reference, mean over tasks
   std::optional<double> mean, deviation;
   std::optional<Interval> t, bca;  ///< 95 %
   bool items = false;              ///< the bootstrap also resampled items within seeds
+  /// p-value of the paired t-test; the same corrected by Holm's method; detectable_difference() of `by_seed`.
   std::optional<double> p, p_holm, detectable;
 };
 
-/// Pairs (seed, budget) of one task, by the sign of their difference. A win is a better value than the reference's.
+/// Counts the pairs (seed, budget) of one task by the sign of their difference. A win is a better value than that of
+/// the reference.
 struct TaskRecord {
   std::string task;
   int64_t wins = 0, losses = 0, ties = 0;
 };
 
-/// An arm as it is evaluated: arms of rank methods stand here once per rank evaluation mode.
+/// An arm in one rank evaluation mode. An arm of a rank method has one ArmResult per mode, other arms have one.
 struct ArmResult {
   std::string label;  ///< "hetlora (a)", or the arm's name
   std::string arm, reading;
@@ -52,8 +54,8 @@ struct ArmResult {
 /// The scores of one way of serving: the run itself, or an exported adapter.
 struct ServedResult {
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
-  std::vector<std::string> tasks;          ///< that have the endpoint
-  std::vector<std::string> without;        ///< tasks that do not have it
+  std::vector<std::string> tasks;          ///< tasks that have the endpoint
+  std::vector<std::string> without;        ///< tasks that do not have the endpoint
   std::vector<double> budgets;             ///< ascending
   std::vector<ArmResult> arms;             ///< in the order of the study
   int64_t comparisons = 0;                 ///< number of p-values that Holm's method corrected together

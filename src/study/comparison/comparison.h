@@ -13,7 +13,7 @@
 
 namespace evenkeel::study {
 
-/// Costs of an arm, means over its runs.
+/// Costs of an arm, as means over its runs.
 struct ArmCost {
   std::string arm;
   int64_t runs = 0;
@@ -22,16 +22,16 @@ struct ArmCost {
 
 /// The whole comparison.
 struct Comparison {
-  const Measure* endpoint = nullptr;
-  std::vector<const Measure*> beside;  ///< measures that stand next to the endpoint
+  const Measure* endpoint = nullptr;   ///< the measure by which arms are compared
+  std::vector<const Measure*> beside;  ///< measures that are shown next to the endpoint
   std::vector<ServedResult> served;    ///< the run first
   std::vector<ArmCost> costs;
   std::vector<std::string> missing;  ///< one line per missing run, then per gap: a seed that lacks a task at a budget
-  std::vector<std::string> notes;    ///< what else a reader has to know
+  std::vector<std::string> notes;    ///< other remarks for the reader, one sentence each
 };
 
 /// Compares the arms of a study.
-/// \throws kConfig naming the measures there are if no run has the endpoint, or if it is not known
+/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown
 Comparison compare(const StudyRuns& study);
 
 }  // namespace evenkeel::study

@@ -1,4 +1,4 @@
-/// \file  Says in one sentence what a comparison has shown.
+/// \file  Formats the result of a comparison as one sentence.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@ std::string value_text(double value, const Measure& measure, int decimals);
 /// Formats a difference with two significant digits; shares in percentage points.
 std::string size_text(double value, const Measure& measure);
 
-/// Returns the sentence of an arm: at which budgets a difference was shown (p < 0.05 after Holm's correction), at which
-/// none was, and which differences could not have been detected there (80 % power, two-sided 5 %).
+/// Returns the sentence of an arm. It names the budgets at which a difference was shown (p < 0.05 after Holm's
+/// correction) and those at which none was shown. For the latter it names the size of differences that could not have
+/// been detected (80 % power, two-sided 5 %).
 /// Example: "No difference of ub-smoe to fedit was shown at any budget; differences below 0.031 could not have been
 /// detected."
 std::string conclusion(const ArmResult& arm, const std::string& reference, const Measure& measure);

@@ -1,4 +1,4 @@
-/// \file  The measures of a score that a study can compare, and the costs of a run.
+/// \file  Lists the measures of a score that a study can compare, and the costs of a run.
 #pragma once
 
 #include <optional>
@@ -19,22 +19,22 @@ struct Measure {
   bool is_share = true;
   /// Returns the measure, or nothing if the kind of the task or an older record does not have it.
   std::optional<double> (*of)(const scoring::TaskScore&);
-  /// Returns the values of single rows, whose mean is the measure; null: they are not recorded.
+  /// Returns the values of single rows; their mean is the measure. Null: values of single rows are not recorded.
   std::vector<double> (*items)(const scoring::ItemScores&) = nullptr;
 };
 
-/// Returns all measures, the default endpoint first.
+/// Returns all measures. The first is the default of `study.endpoint`, the measure by which arms are compared.
 std::span<const Measure> measures();
 /// Returns a measure. \throws kConfig listing the names when it is unknown
 const Measure& find_measure(std::string_view name);
 /// Returns the measures that at least one of the scores has.
 std::vector<std::string_view> measures_in(std::span<const scoring::TaskScore> scores);
 
-/// What the rounds of a run cost, from rounds.jsonl.
+/// Costs of all rounds of a run, from rounds.jsonl.
 struct Cost {
   double bytes_up = 0, bytes_down = 0;  ///< of all clients and rounds
-  double flops = 0;                     ///< training
-  double tokens = 0;                    ///< training
+  double flops = 0;                     ///< of training, all rounds
+  double tokens = 0;                    ///< of training, all rounds
   double seconds = 0;                   ///< measured, of all rounds, without evaluations
   std::optional<double> simulated;      ///< seconds at the end of the last round; set if clients have machine profiles
 };

@@ -1,4 +1,4 @@
-/// \file  A table of a report, and its forms: plain text, Markdown and LaTeX.
+/// \file  Defines a table of a report, and formats it as plain text, Markdown or LaTeX.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace evenkeel::study {
 
-/// A cell. In text and Markdown it is "text interval".
+/// A cell. Plain text and Markdown show it as "TEXT INTERVAL".
 struct Cell {
   std::string text;
-  std::string interval{};  ///< smaller in LaTeX
-  bool best = false;       ///< the best of its column or budget: bold; in text, an asterisk
-  bool is_number = true;   ///< LaTeX sets it in math mode
+  std::string interval{};  ///< LaTeX shows it in a smaller size
+  bool best = false;       ///< the best of its column or budget: shown in bold, in plain text with an asterisk
+  bool is_number = true;   ///< LaTeX shows it in math mode
 };
 
 /// A table. Every row has as many cells as the head.
@@ -27,8 +27,8 @@ inline constexpr size_t kTerminalWidth = 80;
 /// Breaks a text at spaces into lines of at most `width` columns; later lines are indented. Longer words stay whole.
 std::string wrapped(const std::string& text, size_t width = kTerminalWidth, size_t indent = 2);
 
-/// Formats a table with lines of at most 80 columns: long names of the first column go on in the next line, and columns
-/// that do not fit into a further table.
+/// Formats a table with lines of at most 80 columns. Long names in the first column are wrapped. Columns that do not
+/// fit are shown in a further table.
 std::string text_of(const ReportTable& table);
 std::string markdown_of(const ReportTable& table);
 /// Formats a table environment in booktabs style. Text is escaped.

@@ -11,14 +11,14 @@
 
 namespace evenkeel::study {
 
-/// An arm as it is evaluated and served.
+/// An arm in one rank evaluation mode and one way of serving.
 struct Aspect {
   std::string arm, reading;
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
 };
 
-/// The scores of the last evaluated round of every run, read once. A run without scores of an exported adapter is
-/// served as it is: its own scores stand for them (docs/serving.md).
+/// The scores of the last evaluated round of every run, read once. If a run has no scores of an exported adapter, other
+/// programs compute the same as the run, so its own scores are used for every way of serving (docs/serving.md).
 class ScoreLookup {
  public:
   /// \param study  borrowed

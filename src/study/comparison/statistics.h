@@ -22,15 +22,15 @@ double deviation_of(std::span<const double> values);
 
 /// Returns mean +- t(1 - alpha / 2, n - 1) s / sqrt(n). Returns nothing for fewer than two values.
 std::optional<Interval> t_interval(std::span<const double> values, double alpha = 0.05);
-/// Returns the two-sided p-value of the t-test of mean 0; of differences, the paired t-test. Equal values give 0, zeros
-/// give 1. Returns nothing for fewer than two values.
+/// Returns the two-sided p-value of the t-test of mean 0. For differences this is the paired t-test. If all values are
+/// equal, it is 0, or 1 if they are zero. Returns nothing for fewer than two values.
 std::optional<double> t_test(std::span<const double> values);
 
 /// Returns p-values corrected by Holm's step-down method (1979), in the given order.
 std::vector<double> holm(std::span<const double> p_values);
 
-/// Returns the smallest true mean difference that the paired t-test detects with 80 % power at two-sided 5 %, if
-/// `differences` have the true standard deviation. Returns nothing for fewer than two differences.
+/// Returns the smallest mean difference that the paired t-test detects with 80 % power at the two-sided 5 % level, if
+/// the true standard deviation is that of `differences`. Returns nothing for fewer than two differences.
 std::optional<double> detectable_difference(std::span<const double> differences);
 
 /// Values of the single items of every task of one seed: [task][item].

@@ -8,17 +8,17 @@
 
 namespace evenkeel::study {
 
-/// Text of at most 80 columns: what is missing, what was shown, then the tables.
+/// Formats text of at most 80 columns: the missing runs, the conclusions, then the tables.
 std::string text_report(const StudyRuns& study, const Comparison& comparison);
-/// Markdown with the same tables; means have their intervals beside them.
+/// Formats the same tables as Markdown. The interval of a mean is in the same cell.
 std::string markdown_report(const StudyRuns& study, const Comparison& comparison);
-/// LaTeX tables for \input{}. They need the package booktabs.
+/// Formats LaTeX tables for \input{}. They need the package booktabs.
 std::string latex_report(const StudyRuns& study, const Comparison& comparison);
-/// CSV (RFC 4180) with one line per arm, seed, budget, way of serving, task and measure, then one per arm, seed and
-/// cost, whose other columns are empty. It has single values as recorded: shares are from 0 to 1. Missing runs have no
-/// line.
+/// Formats CSV (RFC 4180) with one line per arm, seed, budget, way of serving, task and measure, then one line per arm,
+/// seed and cost with the other columns empty. Values are those of the records, so shares are from 0 to 1. Missing runs
+/// have no line.
 std::string csv_report(const StudyRuns& study);
-/// JSON with the statistics and all single values of csv_report().
+/// Formats JSON with the statistics and all single values of csv_report().
 std::string json_report(const StudyRuns& study, const Comparison& comparison);
 
 }  // namespace evenkeel::study

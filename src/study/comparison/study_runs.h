@@ -1,4 +1,4 @@
-/// \file  The runs of a comparison: those of a study's folder, or run folders that differ in nothing but their seeds.
+/// \file  Reads the runs of a comparison: those of a study's folder, or run folders that are grouped into arms.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ArmRun {
   std::string arm;
   int64_t seed = 0;
   std::optional<report::RunRecords> records{};  ///< set unless the run is missing
-  std::string missing{};                        ///< why it is missing; empty: it is there
+  std::string missing{};                        ///< reason why it is missing; empty: it is not
 
   /// Returns the scores of the last evaluated round, without those of single clients.
   std::vector<scoring::TaskScore> scores() const;
@@ -25,7 +25,7 @@ struct ArmRun {
 
 /// The runs of a comparison.
 struct StudyRuns {
-  std::string name, reference, endpoint;
+  std::string name, reference, endpoint;  ///< of the study; the arm and the measure for comparisons
   std::vector<std::string> arms;
   std::vector<int64_t> seeds;
   std::vector<ArmRun> runs;  ///< arm by arm, then by seed
@@ -41,8 +41,8 @@ struct StudyRuns {
 /// \throws kIo, kCheckpoint as read_state(); kData if a folder holds a run of another seed or config
 StudyRuns load_study(const std::filesystem::path& folder);
 
-/// Groups runs into arms: runs are of one arm if their configs differ in nothing but name, seed and folder. An arm has
-/// the name of its method, or of its first run if several arms have that method. The first arm is the reference.
+/// Groups runs into arms. Runs belong to one arm if their configs differ only in name, seed and folder. An arm has the
+/// name of its method, or of its first run if several arms have that method. The first arm is the reference.
 /// \throws kData if two runs of one arm have the same seed
 StudyRuns arms_of(std::span<const report::RunRecords> runs);
 

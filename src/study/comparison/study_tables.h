@@ -1,4 +1,4 @@
-/// \file  The tables of a study's report.
+/// \file  Makes the tables of a study's report.
 #pragma once
 
 #include <vector>
@@ -11,19 +11,20 @@ namespace evenkeel::study {
 /// Returns the name of a way of serving in titles: "in the run", "exported: transformers".
 std::string served_title(scoring::ServedBy served_by);
 
-/// The endpoint: one line per arm and budget, with the other measures beside it.
+/// Makes the table of the endpoint with one line per arm and budget, and the other measures in further columns.
 ReportTable means_by_line(const Comparison& comparison, const ServedResult& result);
-/// The endpoint: one line per arm, one column per budget, with intervals.
+/// Makes the table of the endpoint with one line per arm and one column per budget, with intervals.
 ReportTable means_by_budget(const Comparison& comparison, const ServedResult& result);
-/// The measures beside the endpoint: one line per arm and budget. It has no rows if there are none.
+/// Makes the table of the other measures with one line per arm and budget. It has no rows if there are no others.
 ReportTable measures_beside_endpoint(const Comparison& comparison, const ServedResult& result);
-/// Paired differences of one arm: one line per budget.
+/// Makes the table of paired differences of one arm, one line per budget.
 ReportTable differences_of(const Comparison& comparison, const ArmResult& arm, const std::string& reference);
-/// Paired differences of all arms: one line per arm and budget.
+/// Makes the table of paired differences of all arms, one line per arm and budget.
 ReportTable all_differences(const Comparison& comparison, const ServedResult& result, const std::string& reference);
-/// Wins, losses and ties: one line per task, one column per arm. It has no columns if there is one arm.
+/// Makes the table of wins, losses and ties, one line per task and one column per arm. It has no columns if the
+/// reference is the only arm.
 ReportTable wins_and_losses(const ServedResult& result, const std::string& reference);
-/// Costs: one line per arm.
+/// Makes the table of costs, one line per arm.
 ReportTable costs(const Comparison& comparison);
 
 }  // namespace evenkeel::study

@@ -1,5 +1,5 @@
-/// \file  Claims of processes on runs of a study. Processes that share a study (--shard, --only) each claim the runs
-/// that they will make, so that no run has two. The system drops the claims of a process when it ends, even after a
+/// \file  Prevents two processes from executing the same run of a study. Processes that share a study (--shard, --only)
+/// each claim the runs that they will execute. The system releases the claims of a process when it ends, even after a
 /// crash.
 #pragma once
 
@@ -15,7 +15,10 @@ class RunClaims {
  public:
   static constexpr const char* kFile = ".claims";
 
-  /// Claims runs by their numbers. \param folder  of the study; it exists
+  /// Claims runs.
+  /// \param folder  folder of the study, which must exist
+  /// \param runs    indices into StudyState::runs
+  /// \param labels  StudyRun::label() of each of `runs`, for errors
   /// \throws kIo naming the first run that another process has claimed
   RunClaims(const std::filesystem::path& folder, std::span<const size_t> runs, std::span<const std::string> labels);
   ~RunClaims();

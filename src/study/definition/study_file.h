@@ -1,4 +1,4 @@
-/// \file  The study file: `[study]` with its arms.
+/// \file  Reads the study file: `[study]` with its arms.
 ///
 ///   [study]
 ///   base = "configs/demo.toml"      # relative to the study file
@@ -19,7 +19,7 @@
 
 namespace evenkeel::study {
 
-inline constexpr int64_t kMostRuns = 10'000;  ///< of a study
+inline constexpr int64_t kMostRuns = 10'000;  ///< largest number of runs of a study
 
 /// `[[study.arm]]`
 struct ArmSection {

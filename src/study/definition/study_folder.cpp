@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};  // to wait for another process that writes study.json
 
-/// Returns true for what a creation that was killed before study.json may have left, and for the lock.
+/// Returns true for the lock, and for files that an interrupted create_study() left before it wrote study.json.
 bool is_leftover(const fs::path& entry) {
   constexpr std::array<std::string_view, 4> kFirst = {kBaseFile, kStateFile, FolderLock::kFile, RunClaims::kFile};
   return std::any_of(kFirst.begin(), kFirst.end(), [&](std::string_view name) {

@@ -1,7 +1,7 @@
-/// \file  The runs of a study: the config of every arm with every seed, checked against each other.
+/// \file  Plans the runs of a study: makes the config of every arm with every seed, and compares the configs.
 ///
 /// Settings are applied in this order: the base config, the settings of the command line, those of the arm, the pinned
-/// ones, the seed. A later setting replaces an earlier one.
+/// settings (pinned_settings()), the seed. A later setting replaces an earlier one.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@ struct StudyRequest {
   std::vector<std::string> common{};  ///< settings of every arm, from the command line
 };
 
-/// A run that is to be made.
+/// A run to be executed.
 struct PlannedRun {
   std::string arm;
   int64_t seed = 0;
-  std::vector<std::string> settings;  ///< on top of the base config
-  fed::ExperimentConfig config;       ///< settled, with the files that its patterns find now; output.dir is empty
+  std::vector<std::string> settings;  ///< settings on top of the base config
+  fed::ExperimentConfig config;       ///< settled, with the files that match its patterns now; output.dir is empty
 };
 
 /// Loads the base config with settings. Unlike ExperimentConfig::load() it does not warn about keys with earlier names,
-/// which would be said once per run. \throws kIo, kConfig
+/// because the warning would be repeated for every run. \throws kIo, kConfig
 fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
 
-/// Returns threads, device, engine and arithmetic of a study on this machine, and the date of its chat template, as
-/// settings. What the base config and the common settings leave open is measured here, once for all runs.
-/// \param jobs  runs at once; they divide the cores of this machine where `threads` is 0
-/// \param folder  of the study; the int8 copy of a base lies beside it, one for all runs
+/// Returns the pinned settings, which all runs share: threads, device, engine and arithmetic on this machine, and the
+/// date of the chat template. Values that the base config and the common settings leave open are measured once here.
+/// \param jobs    number of runs at the same time; they divide the cores of this machine if `threads` is 0
+/// \param folder  folder of the study; its parent folder holds the int8 copy of a base, one for all runs
 /// \throws kConfig, kCheckpoint as machine_choices()
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs,
                                          const std::filesystem::path& folder);
 
-/// Checks that arms differ from the reference only in what a paired comparison allows: [method], [train] without
-/// train.rounds, names and output. [study] free allows more, but never seed, threads, device and arithmetic.
+/// Checks that arms differ from the reference only in keys that a paired comparison allows: [method], [train] without
+/// train.rounds, names and output. [study] free allows further keys, but never seed, threads, device and arithmetic.
 /// \throws kConfig naming arm, key and both values
 void check_arms(const StudyRequest& request);
 
@@ -53,7 +53,7 @@ std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector
 /// Returns the sha256 of the config's text without output.dir.
 std::string config_digest(fed::ExperimentConfig config);
 
-/// Returns the request that a study was made by, from its state. \param base  the study's base.toml
+/// Returns the request by which a study was created, from its state. \param base  the study's base.toml
 StudyRequest request_of(const StudyState& state, const std::filesystem::path& base);
 
 /// Makes the state of a new study.

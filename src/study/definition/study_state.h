@@ -1,4 +1,4 @@
-/// \file  The file study.json of a study's folder: its arms, its seeds, and what became of every run.
+/// \file  Defines the file study.json of a study's folder: its arms, its seeds, and the state of every run.
 ///
 ///   base.toml             the config that every run starts from
 ///   study.json            this state, sealed (base/plain/sealed.h)
@@ -35,10 +35,10 @@ constexpr auto names(Endpoint) {
                     config::EnumName<Endpoint>{"exact_match", Endpoint::kExactMatch}};
 }
 
-/// What became of a run.
+/// State of a run.
 enum class RunState {
   kPlanned,  ///< not begun, or stopped in an orderly way; its folder may hold finished rounds
-  kRunning,  ///< a process works on it, or the machine or the process was stopped while it did
+  kRunning,  ///< a process executes it, or the process or the machine was stopped during the run
   kDone,     ///< all rounds and evaluations are in its folder
   kFailed,   ///< it ended with an error
 };
@@ -68,7 +68,7 @@ struct StudyRun {
   RunState state = RunState::kPlanned;
   std::optional<std::string> error{};  ///< the one line of a failed run
   std::optional<double> seconds{};     ///< wall time of all processes that have worked on it
-  std::string config;                  ///< sha256 of the resolved config without output.dir, when it was planned
+  std::string config;                  ///< sha256 of the settled config without output.dir, when it was planned
   void visit(auto& field) {
     field("arm", arm);
     field("seed", seed);
@@ -91,7 +91,7 @@ struct StudyState {
   std::vector<int64_t> seeds{};
   std::vector<Arm> arms{};
   std::vector<std::string> common{};  ///< settings of every arm from the command line
-  std::vector<std::string> free{};    ///< keys in which arms may differ although a paired comparison holds them equal
+  std::vector<std::string> free{};    ///< keys in which arms may differ, beyond those that check_arms() allows
   std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
   std::string base{};                 ///< sha256 of base.toml
   std::vector<StudyRun> runs{};       ///< every arm with every seed, once
@@ -108,7 +108,7 @@ struct StudyState {
     field.optional("base", base);
     field("runs", runs);
   }
-  /// Returns a run, or null when there is none of that arm and seed. The pointer refers into `runs`.
+  /// Returns the run of an arm and a seed, or null if there is none. The pointer refers into `runs`.
   const StudyRun* find(std::string_view arm, int64_t seed) const;
   StudyRun* find(std::string_view arm, int64_t seed);
   /// Returns the number of runs in that state.
@@ -117,7 +117,7 @@ struct StudyState {
 
 /// Returns the folder of a run below the study's folder: "ARM/seed-SEED".
 std::string run_folder_name(std::string_view arm, int64_t seed);
-/// Returns true for a name of an arm: up to 80 letters, digits, - and _, and dots between digits.
+/// Returns true if `name` is a valid name of an arm: up to 80 letters, digits, - and _, and dots between digits.
 bool is_arm_name(std::string_view name);
 
 /// Returns true if the folder holds a study.

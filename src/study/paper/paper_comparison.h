@@ -1,4 +1,4 @@
-/// \file  Puts the values of studies next to those of a table of the paper.
+/// \file  Compares the values of studies with those of a table of the paper.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 
 namespace evenkeel::study {
 
-/// A printed value and ours.
+/// A printed value of the paper, and the values of our runs.
 struct PaperCell {
   std::optional<double> paper;                 ///< empty: the paper has no such row
   std::vector<std::optional<double>> by_seed;  ///< in the order of the seeds of the study
-  bool marked = false;                         ///< a note of the table is on this cell
+  bool marked = false;                         ///< a note of the table refers to this cell
 
   std::optional<double> mean() const;
   std::optional<Interval> interval() const;  ///< 95 %, by t over seeds
@@ -30,17 +30,17 @@ struct PaperResult {
   std::vector<PaperCell> cells;
 };
 
-/// How the order of the arms in a row agrees with the paper's.
+/// Counts how far the order of the arms in a row agrees with that of the paper.
 struct OrderAgreement {
-  int64_t pairs = 0;         ///< of arms that both sides have and whose printed values differ
+  int64_t pairs = 0;         ///< pairs of arms that both sides have and whose printed values differ
   int64_t agree = 0;         ///< pairs whose means are in the paper's order
   int64_t shown = 0;         ///< of these: the 95 % interval of the paired difference excludes zero
   int64_t contradicted = 0;  ///< pairs in the other order whose interval excludes zero
   bool confirmed() const { return pairs > 0 && shown == pairs; }
 };
 
-/// Fills a table from studies. An arm is taken from the first study that has it and the row. Rows that only the studies
-/// have (tasks of other data) follow the paper's.
+/// Fills a table from studies. An arm is taken from the first study that has the arm and the row. Rows that only the
+/// studies have (tasks of other data) follow those of the paper.
 /// \throws kConfig if no study has any of the table's arms
 std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const StudyRuns> studies);
 
@@ -49,7 +49,7 @@ OrderAgreement order_agreement(const PaperResult& result);
 
 /// Formats paper and ours side by side, with the interval, the number of seeds and a mark on cells with a note.
 ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results);
-/// Returns what was found on the order of the arms, then the notes: one sentence each.
+/// Returns one sentence about the order of the arms, then the notes of the table, one sentence each.
 std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results);
 
 }  // namespace evenkeel::study

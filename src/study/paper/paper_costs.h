@@ -1,4 +1,4 @@
-/// \file  Costs of a budget that the paper's tables print: bytes per client and round, parameters, FLOPs.
+/// \file  Computes the costs of a budget that the paper's tables print: bytes per client and round, parameters, FLOPs.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-/// \file  The tables of the UB-SMoE paper as printed: configs/paper/tables.toml, and the studies that repeat them
-/// (configs/paper/*.toml; small ones on the built-in model in configs/paper/small/).
+/// \file  Reads the tables of the UB-SMoE paper as printed (configs/paper/tables.toml). The studies that repeat them
+/// are configs/paper/*.toml; small ones on the built-in model are in configs/paper/small/.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace evenkeel::study {
 
-/// What the rows of a table are. A row "average" is the mean over the others.
+/// Meaning of the rows of a table. A row "average" is the mean over the others.
 enum class PaperRows {
   kTask,    ///< a task, mean over budgets
   kBudget,  ///< a budget, mean over tasks
@@ -55,8 +55,8 @@ struct PaperTable {
   PaperRows rows = PaperRows::kMean;
   std::string measure;            ///< as in study/comparison/measures.h, or as in study/paper/paper_costs.h
   std::string unit;               ///< fraction, percent, count or MiB
-  std::string rank_mode;          ///< of rank methods: a or b; empty: they have one, or there are none
-  std::optional<double> budget;   ///< the only one that counts; empty: all
+  std::string rank_mode;          ///< rank evaluation mode of rank methods, a or b; empty: the only one, or none
+  std::optional<double> budget;   ///< the only budget that is used; empty: all
   std::vector<std::string> arms;  ///< the columns
   std::vector<PaperRow> values;
   std::vector<PaperNote> notes;

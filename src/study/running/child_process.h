@@ -1,5 +1,5 @@
 /// \file  Runs a command of this program as a child process, without output on the terminal. The child ends when this
-/// process ends, however that happens.
+/// process ends, also when this process is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace evenkeel::study {
 /// A child process. Its standard error is read line by line; standard output is dropped.
 class ChildProcess {
  public:
-  /// Starts this program with other arguments. \throws kIo when the system has no room for a process
+  /// Starts this program with other arguments. \throws kIo when the system cannot create a process
   explicit ChildProcess(const std::vector<std::string>& arguments);
   /// Kills the child if it has not ended, and waits for it.
   ~ChildProcess();

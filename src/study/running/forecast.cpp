@@ -28,9 +28,9 @@ constexpr int64_t kMeasuredRows = 4;      // of each task, scored at every point
 constexpr double kMemoryMargin = 1.25;    // a job is killed above its limit
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-/// What one run does and leaves.
+/// Work and files of one run.
 struct RunNeeds {
-  std::map<int64_t, double> tokens;           // trained on, by K
+  std::map<int64_t, double> tokens;           // training tokens, by K
   double scored_rows = 0;                     // rows x points x evaluations
   int64_t memory = 0, kept = 0, passing = 0;  // bytes
 };
@@ -76,7 +76,7 @@ double evaluations(const fed::ExperimentConfig& config) {
   return count;
 }
 
-/// Bytes of the uploads of the largest round: every participant sends at most its whole adapter.
+/// Returns the bytes of the uploads of the largest round. Every participant sends at most its whole adapter.
 int64_t upload_bytes(const fed::Experiment& e) {
   std::vector<int64_t> all;
   for (const auto& client : e.server.clients) all.push_back(4 * models::lora_parameters(e.server.sites, client.rank));
@@ -125,7 +125,7 @@ Speeds measured_speeds(const StudyTask& task, size_t run) {
   return speeds;
 }
 
-/// The speed with K experts per token: measured, or that of the next K above.
+/// Returns the speed with K experts per token: the measured one, or that of the next larger K.
 double speed_at(const Speeds& speeds, int64_t top_k) {
   const auto found = speeds.tokens_per_second.lower_bound(top_k);
   return found == speeds.tokens_per_second.end() ? speeds.tokens_per_second.rbegin()->second : found->second;
@@ -137,7 +137,7 @@ double seconds_of(const RunNeeds& needs, const Speeds& speeds) {
   return seconds;
 }
 
-/// Runs of an arm differ in their seeds alone, and need about the same.
+/// Computes the needs of a run by arm. Runs of an arm differ only in their seeds and need about the same.
 std::map<std::string, RunNeeds> needs_by_arm(const StudyTask& task, const std::vector<size_t>& left) {
   std::map<std::string, RunNeeds> needs;
   for (const size_t run : left) {

@@ -7,12 +7,12 @@
 
 namespace evenkeel::study {
 
-/// Checks that the folder of a run holds nothing, or that run, whole as far as it goes: its config, and of a done run
-/// all rounds and the adapter. Waits some seconds for a process that is just ending there.
-/// \param index  of the run in study.state.runs
-/// \param again  true: a done run whose folder is gone may be made again
-/// \throws kIo when it is in use, gone or half deleted; kConfig when it is a run of another study; kCheckpoint when
-/// its files are damaged. The message names the run and the next step.
+/// Checks that the folder of a run is empty or holds this run without damage: its config and, if the run is done, all
+/// rounds and the adapter. Waits some seconds for a process that is about to leave the folder.
+/// \param index  index of the run in study.state.runs
+/// \param again  true: a done run whose folder was deleted may be repeated
+/// \throws kIo when the folder is in use, missing or partly deleted; kConfig when it holds a run of another study;
+/// kCheckpoint when its files are damaged. The message names the run and the next step.
 void check_run(const Study& study, size_t index, bool again);
 
 /// Returns the number of rounds that a run has committed; 0 when it has not begun. Reads rounds.jsonl.

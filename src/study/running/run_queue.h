@@ -1,4 +1,4 @@
-/// \file  Runs at work: child processes, their error lines, and what study.json says of them.
+/// \file  Executes runs of a study as child processes, reads their error lines, and records their states in study.json.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,17 @@ namespace evenkeel::study {
 /// Starts runs of a study and records how they end.
 class RunQueue {
  public:
-  /// \param mine  numbers of the runs of this process, in the order in which they are to be made
+  /// \param mine  indices of the runs of this process in study.state.runs, in the order of execution
+  /// \param jobs  largest number of runs at the same time
   RunQueue(Study study, std::vector<size_t> mine, int64_t jobs);
 
-  /// Starts runs until `jobs` are at work or none is left.
+  /// Starts runs until `jobs` are running or none is left.
   void fill();
-  /// Polls the running children: forwards their warnings, records those that have ended, shows the progress.
+  /// Polls the child processes: forwards their warnings, records the runs that have ended, and shows the progress.
   void poll();
-  /// Starts no more runs, and asks those at work to save their state and end.
+  /// Prevents further starts, and asks the running runs to save their state and end.
   void stop();
-  /// Returns true after stop(), when the last run at work has ended.
+  /// Returns true after stop() once the last running run has ended.
   bool stopped() const { return stopping_ && at_work_.empty(); }
   bool empty() const { return at_work_.empty() && next_ >= mine_.size(); }
   /// Returns a line like "2 of 6 runs done".

@@ -1,4 +1,4 @@
-/// \file  Makes the runs of a study, each as a child process of this program.
+/// \file  Executes the runs of a study, each as a child process of this program.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace evenkeel::study {
 
-/// Every n-th run, for job arrays.
+/// A share of the runs, for job arrays: every `count`-th run, beginning with run `index`.
 struct Shard {
   int64_t index = 1, count = 1;  ///< index from 1 to count
-  /// Reads "2/4". \throws kConfig
+  /// Parses a text such as "2/4". \throws kConfig when it is not of this form or out of range
   static Shard read(const std::string& text);
 };
 
@@ -29,30 +29,30 @@ struct StudyCommand {
   bool resume = false;
 };
 
-/// A study and the runs of it that this process makes.
+/// A study and the runs that this process executes.
 struct StudyTask {
   StudyRequest request;
   Study study;
-  std::vector<size_t> mine;  ///< numbers in study.state.runs
-  bool is_new = false;       ///< no folder holds it yet
+  std::vector<size_t> mine;  ///< indices into study.state.runs
+  bool is_new = false;       ///< true: its folder has not been created
 };
 
 /// Reads the study file and the study's folder, and plans all runs. Changes nothing.
 /// \throws kIo, kConfig, kCheckpoint as open_study(), check_new() and plan_runs()
 StudyTask plan_study(const StudyCommand& command);
 
-/// Checks the folders, the rows and the memory of the runs that are left. Changes nothing.
+/// Checks the folders, the rows and the memory of the runs that are not done. Changes nothing.
 /// \throws kIo, kConfig, kData, kCheckpoint naming the run or the arm
 void check_study(const StudyCommand& command, const StudyTask& task);
 
-/// Makes the runs that are left, `jobs` at once, and resumes those that have begun. A failed run is logged and
-/// recorded; the others go on.
-/// \param stop  returns true to stop; the runs at work then save their state
+/// Executes the runs that are not done, `jobs` at the same time, and resumes those that have begun. A failed run is
+/// logged and recorded; the others continue.
+/// \param stop  returns true to stop; the running runs then save their state
 /// \return the state of the study afterwards
-/// \throws Interrupted when stopped; kIo when another process makes one of the runs
+/// \throws Interrupted when stopped; kIo when another process executes one of the runs
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop);
 
-/// Returns the arguments of this program that go on with the study in `folder`.
+/// Returns the arguments of this program that resume the study in `folder`.
 std::vector<std::string> resume_words(const StudyCommand& command, const std::filesystem::path& folder);
 
 }  // namespace evenkeel::study

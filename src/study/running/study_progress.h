@@ -1,4 +1,4 @@
-/// \file  How far a study is, and the time that is left of it.
+/// \file  Estimates the progress of a study and the time left.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@
 
 namespace evenkeel::study {
 
-/// Follows the runs of this process through their rounds.jsonl. The time left follows from finished runs, of the same
-/// arm where there is one, before that from finished rounds.
+/// Reads the progress of this process's runs from their rounds.jsonl. The time left is estimated from finished runs, if
+/// possible of the same arm. Before the first run is finished, it is estimated from finished rounds.
 class StudyProgress {
  public:
-  /// \param mine  numbers of the runs that this process makes
-  /// \param jobs  runs at once
+  /// \param mine  indices of the runs that this process executes
+  /// \param jobs  number of runs at the same time
   StudyProgress(const Study& study, std::span<const size_t> mine, int64_t jobs);
 
   void begin(size_t run);
-  /// \param seconds  of the whole run when it is done; empty when it failed or was stopped
+  /// \param seconds  time of the whole run when it is done; empty when it failed or was stopped
   void end(size_t run, std::optional<double> seconds);
-  /// Reads how many rounds are done. \return true if there is one more in any run
+  /// Reads how many rounds are done. \return true if any run has finished another round
   bool poll();
   /// Returns a line like "fedit:1 round 2/3; 1 of 6 runs done, about 40 s left".
   std::string text() const;

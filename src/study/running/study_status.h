@@ -1,4 +1,4 @@
-/// \file  What became of a study's runs, as lines for people.
+/// \file  Formats the states of a study's runs as text.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace evenkeel::study {
 
-/// Returns the number of runs by state, then a line for each: its rounds, seconds or error. Works while processes make
-/// runs. \throws as read_state()
+/// Returns a line with the number of runs by state, then a line for each run with its rounds, seconds or error. It may
+/// be called while processes execute runs. \throws as read_state()
 std::string study_status(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::study
