@@ -72,11 +72,11 @@ class Hostile : public ::testing::Test {
             .created_at = now_seconds()};
   }
 
-  static Envelope envelope(const Parcel& parcel) {
+  static CallMessage envelope(const Parcel& parcel) {
     return {.metadata = parcel.metadata(), .has_content = true, .tree = parcel.tree()};
   }
 
-  PushMessagesResponse announce(testing::RawCaller& caller, const Envelope& envelope) {
+  PushMessagesResponse announce(testing::RawCaller& caller, const CallMessage& envelope) {
     const auto answer = caller.post(path::kPushMessages, encode(PushMessagesRequest{.node = id_, .message = envelope}));
     EXPECT_EQ(answer.status, 200) << answer.detail;
     return decode<PushMessagesResponse>(answer.body);
@@ -265,7 +265,7 @@ TEST_F(Hostile, AReplyNobodyAskedForIsRefusedWithoutAWord) {
   other = metadata;
   other.type = "another";
   EXPECT_TRUE(refused(other)) << "a second reply while the first is on its way";
-  Envelope neither = envelope(Parcel(metadata, Content()));
+  CallMessage neither = envelope(Parcel(metadata, Content()));
   neither.has_content = false;
   const auto answer = caller.post(path::kPushMessages, encode(PushMessagesRequest{.node = id_, .message = neither}));
   EXPECT_EQ(answer.status, 400);
@@ -309,9 +309,10 @@ TEST_F(Hostile, ATreeOfManyObjectsIsRefusedByItsNumber) {
   tree.children.resize(options_.limits.objects + 1, {.id = std::string(64, 'b')});
   Metadata root = metadata;
   root.message_id = tree.id;
-  const auto answer = caller.post(
-      path::kPushMessages, encode(PushMessagesRequest{
-                               .node = id_, .message = Envelope{.metadata = root, .has_content = true, .tree = tree}}));
+  const auto answer =
+      caller.post(path::kPushMessages,
+                  encode(PushMessagesRequest{
+                      .node = id_, .message = CallMessage{.metadata = root, .has_content = true, .tree = tree}}));
   EXPECT_TRUE(answer.status == 200 || answer.status == 413 || answer.status == 0) << answer.status;
   expect_others_go_on();
 }

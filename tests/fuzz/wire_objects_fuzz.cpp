@@ -17,7 +17,7 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
     if (again.head != body.head || again.chunks != body.chunks) fuzz::finding("an array's head that changes", {});
     body.head.bytes();
   } else if (view.type == "Message") {
-    const flower::Envelope envelope = flower::decode_message(view.body);
+    const flower::CallMessage envelope = flower::decode_message(view.body);
     const std::string once = flower::encode_message(envelope.metadata, envelope.failure);
     if (flower::encode_message(flower::decode_message(once).metadata, envelope.failure) != once)
       fuzz::finding("a message that changes", {});

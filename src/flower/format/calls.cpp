@@ -70,8 +70,8 @@ fleet::Message message_of(const Metadata& metadata, bool has_content, const std:
   return to;
 }
 
-Envelope envelope_of(const fleet::Message& from) {
-  Envelope to{.metadata = from_wire(from.metadata()), .has_content = from.has_content()};
+CallMessage call_message_of(const fleet::Message& from) {
+  CallMessage to{.metadata = from_wire(from.metadata()), .has_content = from.has_content()};
   if (from.has_error())
     to.failure = Failure{.code = static_cast<ErrorCode>(from.error().code()), .reason = from.error().reason()};
   return to;
@@ -79,19 +79,19 @@ Envelope envelope_of(const fleet::Message& from) {
 
 /// Returns the first message with its tree, if there is one.
 template <typename Call>
-std::optional<Envelope> first_of(const Call& call, std::string_view what) {
+std::optional<CallMessage> first_of(const Call& call, std::string_view what) {
   EK_CHECK(call.messages_size() == call.trees_size(), kData, what, ": ", call.messages_size(), " messages and ",
            call.trees_size(), " trees");
   if (call.messages_size() == 0) return {};
-  Envelope envelope = envelope_of(call.messages(0));
-  envelope.tree = from_wire(call.trees(0));
-  return envelope;
+  CallMessage message = call_message_of(call.messages(0));
+  message.tree = from_wire(call.trees(0));
+  return message;
 }
 
 template <typename Call>
-void add_envelope(const Envelope& envelope, Call& call) {
-  *call.add_messages() = message_of(envelope.metadata, envelope.has_content, envelope.failure);
-  to_wire(envelope.tree, *call.add_trees());
+void add_message(const CallMessage& message, Call& call) {
+  *call.add_messages() = message_of(message.metadata, message.has_content, message.failure);
+  to_wire(message.tree, *call.add_trees());
 }
 
 // ---- objects; their content is neither copied nor handled by generated code
@@ -192,14 +192,14 @@ std::string encode(const PullMessagesRequest& call) {
 
 std::string encode(const PullMessagesResponse& call) {
   fleet::PullMessagesResponse to;
-  if (call.message) add_envelope(*call.message, to);
+  if (call.message) add_message(*call.message, to);
   return bytes_of(to);
 }
 
 std::string encode(const PushMessagesRequest& call) {
   fleet::PushMessagesRequest to;
   to.mutable_node()->set_node_id(call.node);
-  if (call.message) add_envelope(*call.message, to);
+  if (call.message) add_message(*call.message, to);
   to.add_runtimes(call.runtime_s);
   return bytes_of(to);
 }
@@ -393,6 +393,6 @@ std::string encode_message(Metadata metadata, const std::optional<Failure>& fail
   return bytes_of(message_of(metadata, false, failure));
 }
 
-Envelope decode_message(std::string_view body) { return envelope_of(parsed<fleet::Message>(body, "Message")); }
+CallMessage decode_message(std::string_view body) { return call_message_of(parsed<fleet::Message>(body, "Message")); }
 
 }  // namespace evenkeel::flower

@@ -50,25 +50,25 @@ struct HeartbeatResponse {
 };
 
 /// A message in a call: metadata, failure if any, and the tree of its objects.
-struct Envelope {
+struct CallMessage {
   Metadata metadata;
   bool has_content = false;  ///< true: the (empty) content field is present; a reply has content or a failure
   std::optional<Failure> failure{};
   Tree tree{};
-  bool operator==(const Envelope&) const = default;
+  bool operator==(const CallMessage&) const = default;
 };
 struct PullMessagesRequest {
   uint64_t node = 0;
   bool operator==(const PullMessagesRequest&) const = default;
 };
 struct PullMessagesResponse {
-  std::optional<Envelope> message{};  ///< the first message; stock servers send at most one
+  std::optional<CallMessage> message{};  ///< the first message; stock servers send at most one
   bool operator==(const PullMessagesResponse&) const = default;
 };
 struct PushMessagesRequest {
   uint64_t node = 0;
-  std::optional<Envelope> message{};  ///< the first message; others are ignored
-  double runtime_s = 0;               ///< seconds that the node worked on the message, as it reports them
+  std::optional<CallMessage> message{};  ///< the first message; others are ignored
+  double runtime_s = 0;                  ///< seconds that the node worked on the message, as it reports them
   bool operator==(const PushMessagesRequest&) const = default;
 };
 struct PushMessagesResponse {
@@ -156,6 +156,6 @@ std::string encode(const Metrics& record);
 Items decode_items(std::string_view body);
 /// Encodes the body of a Message object: metadata without the message id, and the failure.
 std::string encode_message(Metadata metadata, const std::optional<Failure>& failure);
-Envelope decode_message(std::string_view body);
+CallMessage decode_message(std::string_view body);
 
 }  // namespace evenkeel::flower

@@ -267,10 +267,10 @@ struct NodeLink::Parts {
     const auto& metadata = parcel.metadata();
     EK_CHECK(metadata.ttl > 0, kData, "the reply is ready ", -metadata.ttl, " s after the instruction's time was over");
     const PushMessagesRequest request{.node = state.node,
-                                      .message = Envelope{.metadata = metadata,
-                                                          .has_content = !parcel.failure(),
-                                                          .failure = parcel.failure(),
-                                                          .tree = parcel.tree()},
+                                      .message = CallMessage{.metadata = metadata,
+                                                             .has_content = !parcel.failure(),
+                                                             .failure = parcel.failure(),
+                                                             .tree = parcel.tree()},
                                       .runtime_s = now_seconds() - instruction.arrived_at};
     int tries = 0;
     const Answer answer = calls.call(path::kPushMessages, encode(request), {}, 0, &tries);

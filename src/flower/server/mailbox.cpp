@@ -208,7 +208,7 @@ PullMessagesResponse Mailbox::pull(uint64_t node) {
   if (!next) return {};
   next->touched_at = now;
   if (!next->delivered_at) next->delivered_at = now;
-  return {Envelope{.metadata = next->metadata, .has_content = true, .tree = next->parcel->tree()}};
+  return {CallMessage{.metadata = next->metadata, .has_content = true, .tree = next->parcel->tree()}};
 }
 
 std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, const std::string& object_id) {
