@@ -40,7 +40,7 @@ struct EvaluateFlags {
   std::optional<std::string> decode, form, format, score, chat_template, date;
   std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
-  bool json = false, in_the_run_only = false, strict = false;
+  bool json = false, in_the_run_only = false, strict = false, best = false;
 };
 
 /// Counts the rows of --data that could not be read, over all tasks.
@@ -158,6 +158,7 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.run.empty() != flags.model.model.empty(), kConfig, "evaluate needs either --run or --model");
   EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
            "--run brings its own adapter and experts: --adapter and --top-k go with --model");
+  EK_CHECK(!flags.best || !flags.run.empty(), kConfig, "--best goes with --run");
   EK_CHECK(!flags.run.empty() || !flags.tasks.empty(), kConfig,
            "--model needs --tasks: names or families, see list tasks");
   const auto& bert = flags.bert_score;
@@ -372,6 +373,7 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   if (!flags.tasks.empty()) changes.tasks = flags.tasks;
   if (!flags.budgets.empty()) changes.budgets = flags.budgets;
   changes.limit = flags.limit;
+  changes.best = flags.best;
   changes.journal = flags.journal;
   changes.predictions = !flags.predictions.empty();
   changes.on_inputs = [&flags](std::vector<fs::path> files) { check_outputs_apart(flags, std::move(files)); };
@@ -448,6 +450,7 @@ void add_evaluate_command(CLI::App& program) {
       "Accuracy by generation and by likelihood, with the rate of unreadable answers, chance and the majority answer; "
       "free-text answers by exact match and F1; answers of rows of your own by likelihood too.");
   command->add_option("--run", flags->run, "run folder: its model, adapter and method at the last committed round");
+  add_best_flag(*command, flags->best);
   flags->model.add_to(*command);
   command
       ->add_option("--tasks", flags->tasks,

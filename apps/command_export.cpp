@@ -14,6 +14,7 @@
 #include "base/plain/json.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "fed/run/best_round.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 #include "lora/gguf_adapter.h"
@@ -27,7 +28,7 @@ namespace {
 
 struct ExportFlags {
   std::string run, model, adapter, format = "peft", out, dtype = "checkpoint", experts = "original", base_model;
-  bool check = false, no_pad = false;
+  bool check = false, no_pad = false, best = false;
 };
 
 /// An adapter, and the shape and options of its model.
@@ -47,11 +48,11 @@ Trained read_adapter(const ExportFlags& flags) {
   return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .info = info, .router = {}};
 }
 
-/// Reads the adapter of a run's last committed round.
+/// Reads the adapter of a run's last committed round, or of its best one.
 Trained read_run(const ExportFlags& flags) {
   const fs::path folder = flags.run;
   const auto config = fed::run_config(folder);
-  const auto last = fed::Checkpoint(folder / "checkpoint").read();
+  const auto last = flags.best ? fed::read_best_state(folder) : fed::Checkpoint(folder / "checkpoint").read();
   EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
   const auto& state = last.snapshot.state;
   auto adapters = methods::whole_adapter(state);
@@ -144,6 +145,16 @@ void write_chat_template(const fs::path& out, const ExportFlags& flags) {
     write_file_atomic(out / "chat_template.jinja", read_file(own));
 }
 
+/// Reads the records of a run up to the exported round.
+report::RunRecords records_of(const ExportFlags& flags) {
+  auto run = report::load_run(flags.run);
+  const auto best = flags.best ? fed::read_best(flags.run) : std::nullopt;
+  if (!best) return run;
+  std::erase_if(run.rounds, [&](const fed::RoundRecord& round) { return round.round > best->round; });
+  std::erase_if(run.evaluations, [&](const fed::EvaluationRecord& score) { return score.round > best->round; });
+  return run;
+}
+
 std::vector<std::string> targets_of(const lora::AdapterState& adapters) {
   std::set<std::string> names;
   for (const auto& [site, factors] : adapters) names.insert(site.substr(site.rfind('.') + 1));
@@ -155,7 +166,7 @@ void write_card(const fs::path& out, report::ExportFormat format, const ExportFl
                 const report::ServingFacts& facts) {
   if (flags.run.empty()) return;
   try {
-    const auto card = report::model_card(report::load_run(flags.run), fed::run_config(flags.run),
+    const auto card = report::model_card(records_of(flags), fed::run_config(flags.run),
                                          {.format = format,
                                           .facts = facts,
                                           .scale = {.alpha = trained.info.alpha, .rank = trained.info.rank},
@@ -233,6 +244,7 @@ void run_export(const ExportFlags& flags, bool format_given) {
            "--experts is for --format merged; an adapter on fused experts is --format peft-fused");
   EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
            "export takes --run, or --adapter with --model");
+  EK_CHECK(!flags.best || !flags.run.empty(), kConfig, "--best goes with --run");
   EK_CHECK(flags.base_model.empty() || is_hub_name(flags.base_model), kConfig, "--base-model is ",
            shown(flags.base_model), ", allowed: a repository of the hub, as in allenai/OLMoE-1B-7B-0924");
   EK_CHECK(!flags.out.empty() || flags.check, kConfig, "export needs --out, or --check to write nothing");
@@ -252,13 +264,15 @@ void add_export_command(CLI::App& program) {
   auto* command = program.add_subcommand("export", "an adapter for PEFT or llama.cpp, or merged into its base model");
   command->footer(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
-      "Writes the adapter of a run's last committed round, with a README.md of what its records say; or one that PEFT "
+      "Writes the adapter of a run's last committed round, or its best one, with a README.md of what its records say; "
+      "or one that PEFT "
       "saved.\n"
       "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21, vLLM, SGLang and llama.cpp's converter\n"
       "peft-fused: the same on fused expert tensors, for PEFT 0.21 alone; 0.17 loads it without a word, and wrong\n"
       "merged: a full checkpoint, added in float32, held in memory while it is written\n"
       "gguf: adapter.gguf, for llama.cpp's --lora");
   command->add_option("--run", flags->run, "run folder");
+  add_best_flag(*command, flags->best);
   command->add_option("--model", flags->model, "instead of a run: Hugging Face folder of the base model");
   command->add_option("--adapter", flags->adapter, "with --model: PEFT folder of its adapter");
   command->add_option("--format", flags->format, "peft, peft-fused, merged or gguf")->capture_default_str();

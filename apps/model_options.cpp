@@ -30,6 +30,7 @@ std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
   const bool dtype_given = options.command->count("--dtype") > 0;
   return std::make_unique<fed::RunAtBudget>(options.run,
                                             fed::RunAtBudget::Options{.budget = options.budget.value_or(1.0),
+                                                                      .best = options.best,
                                                                       .rank_eval_mode = options.reading,
                                                                       .adjust = [&](fed::ExperimentConfig& config) {
                                                                         if (dtype_given) config.model.dtype = dtype;
@@ -56,6 +57,10 @@ nn::Compute compute_of(const models::BaseStorage& storage) {
 }
 
 }  // namespace
+
+void add_best_flag(CLI::App& command, bool& best) {
+  command.add_flag("--best", best, "with --run: the best round, where the run keeps it (evaluate.keep_best)");
+}
 
 void add_device_flag(CLI::App& command, std::string& name) {
   command.add_option("--device", name, "cpu, cuda, cuda:N or auto (default: model.device of a run, else cpu)")
@@ -132,6 +137,7 @@ std::vector<std::filesystem::path> source_files(const SourceOptions& options) {
 void SourceOptions::add_to(CLI::App& app) {
   command = &app;
   app.add_option("--run", run, "run folder: its model and all that its last committed round made, instead of --model");
+  add_best_flag(app, best);
   app.add_option("--budget", budget, "with --run: share of the experts per token, in (0, 1] (default 1)");
   app.add_option("--reading", reading,
                  "with --run of a rank method: a or b, what a budget means (default: the run's first)");
@@ -143,6 +149,7 @@ void check_source(const SourceOptions& options) {
   EK_CHECK(run == options.model.empty(), kConfig, "give either --run or --model");
   for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
     EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
+  EK_CHECK(run || !options.best, kConfig, "--best goes with --run");
   EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,
            "--budget and --reading go with --run; with --model, --top-k says how many experts");
   const double budget = options.budget.value_or(1.0);

@@ -46,6 +46,9 @@ struct OpenedModel {
 /// Returns the files that a model and its adapter are read from. \throws kCheckpoint when the model is not a folder
 std::vector<std::filesystem::path> source_files(const ModelOptions& options);
 
+/// Adds --best, which takes the best round of a run in the place of its last one (fed/run/best_round.h).
+void add_best_flag(CLI::App& command, bool& best);
+
 /// Adds --device. The flag takes any device name; find_device() checks later that the device exists.
 void add_device_flag(CLI::App& command, std::string& name);
 
@@ -60,10 +63,11 @@ OpenedModel open_model(const ModelOptions& options);
 /// Values of the flags of score and generate, which take a model or a run.
 struct SourceOptions : ModelOptions {
   std::string run, reading;
+  bool best = false;
   std::optional<double> budget;
   CLI::App* command = nullptr;
 
-  /// Adds --run, --budget, --reading and the flags of ModelOptions.
+  /// Adds --run, --best, --budget, --reading and the flags of ModelOptions.
   void add_to(CLI::App& app);
 };
 

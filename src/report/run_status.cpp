@@ -5,6 +5,7 @@
 #include "base/plain/files.h"
 #include "base/system/folder_lock.h"
 #include "fed/round/progress.h"
+#include "fed/run/best_round.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 #include "report/run_records.h"
@@ -73,8 +74,9 @@ std::string run_status(const fs::path& folder) {
     return concat("no round yet; ", *holder, " works on it\n");
   }
   const auto run = load_run(folder);
-  const auto rounds = fed::run_config(folder).train.rounds;
-  return concat(progress_line(run, rounds), worker_line(folder, is_done(run, rounds)),
+  const auto asked = fed::run_config(folder).train.rounds, rounds = fed::rounds_to_do(folder, asked);
+  const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (train.stop)\n") : "";
+  return concat(progress_line(run, rounds), early, worker_line(folder, is_done(run, rounds)),
                 arrived_line(folder, run.rounds.size()), time_line(run, rounds), last_log_line(folder / "log.txt"));
 }
 

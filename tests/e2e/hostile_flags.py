@@ -53,6 +53,7 @@ SOURCE_FLAGS = {  # excluded by --model
     "--run": [(NOWHERE, ["--run", "--model"])],
     "--budget": [("0.5", ["--budget", "--run", "--top-k"]), ("half", ["--budget", "half"])],
     "--reading": [("a", ["--reading", "--run"])],
+    "--best": [(None, ["--best", "--run"])],
 }
 
 BAD = {
@@ -70,6 +71,7 @@ BAD = {
     "evaluate": {
         **MODEL_FLAGS,
         "--run": [(NOWHERE, ["--run", "--model"])],
+        "--best": [(None, ["--best", "--run"])],
         "--tasks": [("arc_x", ["arc_x", "arc_c"]), ("", ["task"])],
         "--in-the-run-only": [("yes", ["yes"])],
         "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
@@ -163,6 +165,7 @@ BAD = {
     "export": {
         "--base-model": [("a/b/c", ["--base-model", "a/b/c", "repository of the hub"]), ("builtin:x", ["--base-model", "builtin:x"])],
         "--run": [(NOWHERE, [NOWHERE, "no run"]), (LETTER, [LETTER]), (MODEL, [MODEL, "no run"])],
+        "--best": [(None, [RUN, "no run"])],
         "--model": [(NOWHERE, ["--run", "--model"])],
         "--adapter": [(NOWHERE, ["--adapter", "--model"])],
         "--format": [("onnx", ["--format", "onnx", "peft", "peft-fused", "merged", "gguf"])],

@@ -11,6 +11,7 @@ PAGE = (ROOT / "docs/run-folder.md").read_text()
 RECORDS = {
     "src/fed/store/round_records.h": ["RoundMeasures", "SimulatedClient", "ClientOfRound", "LostClient", "SimulatedRound",
                                       "ExpertUse", "PhaseSeconds", "RoundRecord", "EvaluationRecord", "ItemRecord", "MissingScore"],
+    "src/fed/run/best_round.h": ["RoundValue", "EarlyStop", "BestRound"],
     "src/scoring/task_score.h": ["TaskScore", "ItemScores", "ClientOfScore"],
     "src/study/definition/study_state.h": ["Arm", "StudyRun", "StudyState"],
 }
@@ -18,6 +19,7 @@ SECTIONS = {"rounds.jsonl": ["RoundMeasures", "SimulatedClient", "ClientOfRound"
                              "PhaseSeconds", "RoundRecord"],
             "evaluations.jsonl": ["EvaluationRecord", "TaskScore", "ClientOfScore"],
             "items/round-N.jsonl and missing_scores.jsonl": ["ItemRecord", "ItemScores", "MissingScore"],
+            "best.json": ["BestRound", "RoundValue", "EarlyStop"],
             "Study folder": ["Arm", "StudyRun", "StudyState"]}
 
 
@@ -56,12 +58,12 @@ def test_every_record_has_a_section():
 
 def test_the_files_and_keys_of_a_run_are_on_the_page(tiny_model, tmp_path):
     run = tmp_path / "run"
-    succeed("train", CONFIG, "--out", run, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
-                                                     evaluate__items="true"))
+    succeed("train", CONFIG, "--out", run, *settings(model__path=tiny_model, train__rounds=2, evaluate__limit=1, data__limit=30,
+                                                     evaluate__items="true", evaluate__every=1, evaluate__keep_best="true"))
     files = set(re.findall(r"^\| `([^`]+)` \|", section("Run folder"), re.M))
     here = {entry.name + ("/" if entry.is_dir() else "") for entry in run.iterdir() if not entry.name.startswith(".")}
     here = {"items/round-N.jsonl" if name == "items/" else name for name in here} - {"lock"}
-    assert "items/round-N.jsonl" in here and here <= files, here - files
+    assert {"items/round-N.jsonl", "best.json", "best/"} <= here <= files, here - files
     manifest = json.loads((run / "manifest.json").read_text())
     assert set(manifest) - {"checksum"} <= named_in(section("manifest.json, format 2"))
     assert set(json.loads((run / "partition.json").read_text())) - {"checksum"} <= named_in(section("partition.json"))

@@ -43,6 +43,21 @@ def test_an_extended_served_run_equals_a_run_with_all_rounds(method, tiny_model,
     assert (taken / "adapter_model.safetensors").read_bytes() == (local / "adapter/adapter_model.safetensors").read_bytes()
 
 
+def test_a_served_run_ends_early_and_keeps_its_best_round_as_a_local_one(tiny_model, tmp_path):  # noqa: F811
+    rule = QUICK | {"train__rounds": 4, "evaluate__every": 1, "train__stop__patience": 1, "train__stop__min_delta": 100, "evaluate__keep_best": "true"}
+    local = local_run(tmp_path, tiny_model, "fedit", **rule)
+    with Processes() as processes:
+        server, _, run, serve = federation(processes, tmp_path, tiny_model, "fedit", **rule)
+        log = tmp_path / "serve.log"
+        assert wait_for(server, log) == 0, log.read_text()
+        same_run(local, run)
+        assert len(lines(run / "rounds.jsonl")) == 2 and "the run ends after round 2 of 4" in log.read_text()
+        go_on(processes, tmp_path, serve, tiny_model)  # it has ended, and nodes that come again are told so
+    same_run(local, run)
+    for name in ("best.json", "best/adapter_model.safetensors", "best/adapter_config.json"):
+        assert (run / name).read_bytes() == (local / name).read_bytes(), name
+
+
 @pytest.mark.parametrize("round", [0, pytest.param(1, marks=slow)])
 def test_a_run_resumes_from_an_earlier_round_to_the_same_bits(round, tiny_model, tmp_path):  # noqa: F811
     """smoe-llb's clients store state from round to round, on the nodes' disks."""

@@ -22,6 +22,18 @@ void put_own(const std::vector<ClientSection>& clients, std::optional<T> ClientS
     if (clients[i].*own) all[i] = *(clients[i].*own);
 }
 
+template <typename T>
+bool is_among(const T& value, const std::vector<T>& list) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+/// Returns true if scores of that kind have the measure.
+bool has_measure(data::Scoring scoring, RoundMeasure measure) {
+  if (measure == RoundMeasure::kLogLikelihood) return true;
+  if (measure == RoundMeasure::kAccuracy) return scoring == data::Scoring::kChoice;
+  return scoring == data::Scoring::kF1 || scoring == data::Scoring::kExact;
+}
+
 /// Applies `change` to the files of every client. Errors name the client.
 template <typename Change>
 void change_files(ClientsSection& clients, const Change& change) {
@@ -69,6 +81,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
       std::count(data.task.begin(), data.task.end(), "files") == 0 || !data.files.by_task().empty(), "files", "empty",
       "files of rows: data.files.train, or `data` of every [[clients.client]]");
   check_tasks(table.table("evaluate"));
+  check_best(table);
 }
 
 /// Checks that clients do not train in parallel on a GPU, whose memory fits one client at a time.
@@ -179,11 +192,35 @@ bool ExperimentConfig::evaluates_after(int64_t round) const {
 }
 
 void ExperimentConfig::check_tasks(const config::Table& table) const {
-  try {
-    data::expand_tasks(evaluate.tasks, data.rows());
-  } catch (const Error& error) {
-    throw error.with_context(concat(table.full_key("tasks"), table.place_of("tasks")));
-  }
+  const auto check = [&](const config::Table& at, const std::vector<std::string>& names) {
+    try {
+      data::expand_tasks(names, data.rows());
+    } catch (const Error& error) {
+      throw error.with_context(concat(at.full_key("tasks"), at.place_of("tasks")));
+    }
+  };
+  check(table, evaluate.tasks);
+  check(table.table("best"), evaluate.best.tasks);
+}
+
+/// Checks that a run that looks for its best round scores some before the last, at the budget that is to be compared.
+void ExperimentConfig::check_best(const config::Table& table) const {
+  const auto of_evaluate = table.table("evaluate"), of_best = of_evaluate.table("best");
+  const bool between = evaluate.every > 0 && evaluate.every < train.rounds;
+  const auto needs = concat("where evaluate.every is ", evaluate.every, " and train.rounds ", train.rounds,
+                            ": rounds before the last have to be scored");
+  table.table("train").table("stop").check(between || train.stop.patience == 0, "patience", train.stop.patience,
+                                           concat("0, ", needs));
+  of_evaluate.check(between || !evaluate.keep_best, "keep_best", "true", concat("false, ", needs));
+  const auto& best = evaluate.best;
+  constexpr std::string_view kUnused = "with evaluate.keep_best or train.stop.patience only";
+  of_best.check(best.measure == BestSection().measure || seeks_best(), "measure", "given", kUnused);
+  of_best.check(best.budget == 0 || seeks_best(), "budget", "given", kUnused);
+  of_best.check(best.tasks.empty() || seeks_best(), "tasks", "given", kUnused);
+  of_best.check(best.budget == 0 || is_among(best.budget, evaluate.budgets), "budget", best.budget,
+                concat("0, or one of evaluate.budgets: ", join(evaluate.budgets)));
+  of_best.check(best.measure != RoundMeasure::kLogLikelihood || evaluate.likelihood || !seeks_best(), "measure",
+                "\"log_likelihood\"", "another, where evaluate.likelihood is false");
 }
 
 ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {
@@ -212,9 +249,24 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();
   if (evaluate.tasks.empty()) evaluate.tasks = data.task;
   evaluate.tasks = data::expand_tasks(evaluate.tasks, data.rows());
+  settle_best();
   output.dir = folder().string();
   settle_ranks();
   settle_machines();
+}
+
+/// Expands evaluate.best.tasks, and checks that they are scored and have the measure.
+void ExperimentConfig::settle_best() {
+  auto& chosen = evaluate.best.tasks;
+  chosen = data::expand_tasks(chosen, data.rows());
+  for (const auto& task : chosen)
+    EK_CHECK(is_among(task, evaluate.tasks), kConfig, "evaluate.best.tasks holds ", in_quotes(task),
+             ", allowed: some of evaluate.tasks, ", join(evaluate.tasks));
+  for (const auto& task : seeks_best() ? evaluate.tasks : std::vector<std::string>())
+    EK_CHECK(!(chosen.empty() || is_among(task, chosen)) ||
+                 has_measure(data::find_task(task, data.rows()).scoring, evaluate.best.measure),
+             kConfig, "evaluate.best.measure is ", in_quotes(config::name_of(evaluate.best.measure)), ", which task ",
+             task, " is not scored by, allowed: a measure of all of evaluate.best.tasks");
 }
 
 /// Settles budgets. A pattern stays a pattern, which keeps the text short, unless single clients have own budgets.

@@ -21,6 +21,7 @@
 #include "base/format/config_table.h"
 #include "data/partition.h"
 #include "data/prompt.h"
+#include "fed/config/best_round.h"
 #include "fed/config/machine_profiles.h"
 #include "fed/config/per_client.h"
 #include "methods/method_registry.h"
@@ -277,11 +278,13 @@ struct TrainSection : train::LocalTraining {
   int64_t rounds = 10;
   lora::TransportDtype transport_dtype = lora::TransportDtype::kFloat32;
   train::RateSchedule schedule;
+  StopSection stop;
   void visit(auto& field) {
     field("rounds", rounds, "communication rounds, 1 or more");
     field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
     train::LocalTraining::visit(field);
     field("schedule", schedule, "");
+    field("stop", stop, "");
   }
   void resolve(const config::Table& table) const;
   /// Returns the learning rate eta of a round. \param round  0 = the first
@@ -309,6 +312,8 @@ struct EvaluateSection : scoring::EvaluationOptions {
   bool as_exported = true;
   bool per_client = false;
   bool items = false;
+  bool keep_best = false;
+  BestSection best;
   BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
@@ -324,6 +329,10 @@ struct EvaluateSection : scoring::EvaluationOptions {
     field("per_client", per_client,
           "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
     field("items", items, "also write the scores of every row into the run folder (items/), for intervals of a study");
+    field("keep_best", keep_best,
+          "also keep the adapter of the best round (evaluate.best), in best/ of the run folder; --best of generate, "
+          "evaluate and export takes it");
+    field("best", best, "");
     field("bert_score", bert_score, "");
   }
   void resolve(const config::Table& table) const;
@@ -424,6 +433,8 @@ struct ExperimentConfig {
   std::vector<int64_t> client_ranks() const;
   /// Returns true if the state after `round` rounds is evaluated. \param round  0: before the first one
   bool evaluates_after(int64_t round) const;
+  /// Returns true if the run looks for its best round: for evaluate.keep_best or train.stop.
+  bool seeks_best() const { return evaluate.keep_best || train.stop.patience > 0; }
   /// Returns the name in `client_profiles` of every client's machine; empty if no time is simulated.
   std::vector<std::string> machine_names() const;
   /// Returns the config as TOML with every key. \param comments  true: the help of a key follows it
@@ -434,6 +445,7 @@ struct ExperimentConfig {
 
  private:
   void check_tasks(const config::Table& table) const;
+  void check_best(const config::Table& table) const;
   void check_ranks(const config::Table& table) const;
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
@@ -442,6 +454,7 @@ struct ExperimentConfig {
   void settle_budgets();
   void settle_ranks();
   void settle_machines();
+  void settle_best();
 };
 
 }  // namespace evenkeel::fed

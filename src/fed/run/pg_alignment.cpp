@@ -85,7 +85,7 @@ std::vector<train::GradientAlignment> run_pg_alignment(const fs::path& folder, i
   if (!data.empty()) config.data.path = data;
   compute_on(config.model, device);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate);
-  const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
+  const auto state = state_at(e, Checkpoint(folder / "checkpoint").read());
   return pg_alignment(e, state, held_out_rows(e, limit), mode);
 }
 

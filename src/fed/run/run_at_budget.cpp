@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/plain/files.h"
+#include "fed/run/best_round.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 
@@ -34,7 +35,8 @@ EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& optio
 
 RunAtBudget::RunAtBudget(const fs::path& folder, const Options& options)
     : experiment_(make_experiment(config_at(folder, options), Purpose::kEvaluate)) {
-  const auto state = last_state(experiment_, Checkpoint(folder / "checkpoint"));
+  const auto state =
+      state_at(experiment_, options.best ? read_best_state(folder) : Checkpoint(folder / "checkpoint").read());
   const auto task = experiment_.server.scoring_task(state, point_at(experiment_.server, options), {});
   setup_ = Client(experiment_.fabric.context, {}).prepare(task);
 }

@@ -1,6 +1,7 @@
 /// \file  Opens a trained run as a model for inference at one budget. The model has everything that a client with this
-/// budget receives after the last committed round: adapter, experts per token, gate weights, phi and rescalers. It is
-/// prepared like an evaluation client, so its outputs are those that evaluations score.
+/// budget receives after the last committed round, or the best one (fed/run/best_round.h): adapter, experts per token,
+/// gate weights, phi and rescalers. It is prepared like an evaluation client, so its outputs are those that evaluations
+/// score.
 #pragma once
 
 #include <filesystem>
@@ -17,11 +18,12 @@ class RunAtBudget {
   /// Options for opening a run.
   struct Options {
     double budget = 1.0;
+    bool best = false;                                ///< true: the best round, false: the last one
     std::string rank_eval_mode{};                     ///< rank evaluation mode, a or b; empty: the first one of the run
     std::function<void(ExperimentConfig&)> adjust{};  ///< changes the config, e.g. storage and threads
   };
 
-  /// Loads the model, the last committed round and its setup.
+  /// Loads the model, the round and its setup.
   /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
   RunAtBudget(const std::filesystem::path& folder, const Options& options);
 

@@ -23,7 +23,7 @@ constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.
 constexpr std::string_view kFederation = "federation";             // flower/federation/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
                            kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl",
-                           kMissingScores = "missing_scores.jsonl", kLog = "log.txt";
+                           kMissingScores = "missing_scores.jsonl", kBest = "best.json", kLog = "log.txt";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kChatTemplate), std::string(kManifestFile),
                                               std::string(kUnfinished)};
@@ -341,8 +341,9 @@ void RunFolder::settle() const {
   checkpoint_.settle(opened_.commit);
   remove_path(folder_ / kUnfinished);
   remove_parts(folder_, kFirstFiles);
-  remove_parts(folder_, {"report.html"});
-  remove_parts(folder_ / "adapter", {"adapter_model.safetensors", "adapter_config.json"});
+  remove_parts(folder_, {"report.html", "best.json"});
+  for (const auto* adapter : {"adapter", "best"})
+    remove_parts(folder_ / adapter, {"adapter_model.safetensors", "adapter_config.json"});
   shorten_file(folder_ / kEvaluations, evaluation_bytes_);
   shorten_file(folder_ / kRounds, round_bytes_);
   if (record_missing_) append_line(folder_ / kRounds, opened_.commit.record);
@@ -369,8 +370,8 @@ void RunFolder::finish(int64_t last_round) const {
   checkpoint_.clear(last_round, last_round + 1);
 }
 
-void RunFolder::save_adapter(const methods::ServerState& state, const Server& server) const {
-  adapter_writer(folder_ / "adapter", state, server)();
+void RunFolder::save_adapter(const methods::ServerState& state, const Server& server, std::string_view part) const {
+  adapter_writer(folder_ / part, state, server)();
 }
 
 void RunFolder::keep_log(std::unique_ptr<log::File> held) {
@@ -409,9 +410,9 @@ std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations
 std::vector<fs::path> files_of_run(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto name : {kConfigFile, kPartition, kChatTemplate, kManifestFile, kRounds, kEvaluations, kEvaluating,
-                          kSuperseded, kMissingScores, kLog})
+                          kSuperseded, kMissingScores, kBest, kLog})
     if (path_exists(folder / name)) files.push_back(folder / name);
-  for (const std::string_view part : {"checkpoint", "adapter", kFederation.data()}) {
+  for (const std::string_view part : {"checkpoint", "adapter", "best", kFederation.data()}) {
     if (!is_folder(folder / part)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(folder / part))
       if (entry.is_regular_file()) files.push_back(entry.path());

@@ -14,6 +14,7 @@
 ///   missing_scores.jsonl  one line per score that a federation's node did not return (fed/store/round_records.h)
 ///   evaluating.jsonl      answers of an evaluation under way (scoring/answer_journal.h)
 ///   log.txt               log lines with times, of every process that worked on the run
+///   best.json, best/      fed/run/best_round.h
 ///   adapter/              the global adapter in PEFT's layout; written again from the checkpoint when a run is resumed
 #pragma once
 
@@ -93,7 +94,8 @@ class RunFolder {
   void note(log::Level level, std::string_view line) const;
 
   /// Writes adapter/. Call it when a run is resumed, because the run may have been stopped between commit and adapter.
-  void save_adapter(const methods::ServerState& state, const Server& server) const;
+  /// \param part  the folder to write it into, in the run folder
+  void save_adapter(const methods::ServerState& state, const Server& server, std::string_view part = "adapter") const;
   /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
   /// Writes a line into items/round-N.jsonl, in place of an earlier line of the same score. Call it before

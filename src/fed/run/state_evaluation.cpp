@@ -8,6 +8,7 @@
 #include "base/plain/log.h"
 #include "base/system/error_context.h"
 #include "fed/round/round.h"
+#include "fed/run/best_round.h"
 #include "fed/run/contamination.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
@@ -56,8 +57,9 @@ std::vector<fs::path> joined(std::vector<fs::path> files, const std::vector<fs::
 }
 
 /// Stores answers in `journal` under a key of everything they depend on: config, state, and the files' contents.
-void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
-  std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
+/// \param commit  the text of the state's commit.json
+void keep_answers(Experiment& e, const std::string& commit, const fs::path& journal) {
+  std::string text = e.server.config.text() + commit;
   for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
     text += concat(file.string(), ' ', fingerprint_of(file).digest, '\n');
   e.fabric.context.answers = std::make_shared<scoring::AnswerJournal>(journal);
@@ -187,12 +189,11 @@ std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fab
   return std::move(evaluation.scores);
 }
 
-methods::ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
-  auto last = checkpoint.read();
-  if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
-  check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
-  restore_clients(e.server, e.fabric, last.snapshot);
-  return std::move(last.snapshot.state);
+methods::ServerState state_at(Experiment& e, CommittedRound committed) {
+  if (committed.commit.round == 0) return before_first_round(e.server, e.fabric).state;
+  check_state(committed.snapshot.state, e.server.sites, (committed.folder / "state.safetensors").string());
+  restore_clients(e.server, e.fabric, committed.snapshot);
+  return std::move(committed.snapshot.state);
 }
 
 std::vector<scoring::TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
@@ -205,8 +206,11 @@ std::vector<scoring::TaskScore> evaluate_run(const fs::path& folder, const RunEv
     if (changes.on_inputs)
       changes.on_inputs(joined(files_of_run(folder), input_files(made.server.config, made.server.model_folder, {})));
   });
-  const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
-  if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);
+  auto committed = changes.best ? read_best_state(folder) : Checkpoint(folder / "checkpoint").read();
+  const auto of_round = committed.commit.round > 0 ? committed.folder : folder / "checkpoint";
+  const auto commit = read_file(of_round / "commit.json");
+  const auto state = state_at(e, std::move(committed));
+  if (!changes.journal.empty()) keep_answers(e, commit, changes.journal);
   return evaluate_state(e.server, e.fabric, state,
                         {.on_progress = on_progress, .on_score = on_score, .predictions = changes.predictions});
 }

@@ -76,9 +76,9 @@ struct EvaluationHooks {
 std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fabric, const methods::ServerState& state,
                                                const EvaluationHooks& hooks = {});
 
-/// Reads the state after the last committed round and sends its shared state to the fabric's clients. Before the first
-/// round it makes the initial state.
-methods::ServerState last_state(Experiment& experiment, const Checkpoint& checkpoint);
+/// Checks the state of a committed round and sends its shared state to the fabric's clients. Before the first round it
+/// makes the initial state.
+methods::ServerState state_at(Experiment& experiment, CommittedRound committed);
 
 /// Values of a run's `[evaluate]` that `evenkeel evaluate --run` can change.
 struct RunEvaluation {
@@ -86,6 +86,7 @@ struct RunEvaluation {
   std::optional<std::vector<double>> budgets;
   std::optional<int64_t> limit;
   std::filesystem::path journal{};  ///< file that stores answers by batch, so that they are not repeated; empty: none
+  bool best = false;                ///< true: score the best round (fed/run/best_round.h), false: the last one
   bool predictions = true;          ///< true: on_score receives predictions
   std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
   /// Receives the files that the evaluation reads and those of the run's folder, before the weights are loaded. It may
@@ -93,7 +94,8 @@ struct RunEvaluation {
   std::function<void(std::vector<std::filesystem::path> files)> on_inputs{};
 };
 
-/// Scores the last committed round of a run folder, task by task within each budget. Does not write into the folder.
+/// Scores the last committed round of a run folder, or its best one, task by task within each budget. Does not write
+/// into the folder.
 /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
 std::vector<scoring::TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
                                              const EvaluationProgress& on_progress = {},

@@ -1,6 +1,7 @@
 #include "fed/run/training_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
@@ -10,6 +11,7 @@
 #include "fed/config/arithmetic.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
+#include "fed/run/best_round.h"
 #include "fed/run/contamination.h"
 #include "fed/run/event_log.h"
 #include "fed/run/make_experiment.h"
@@ -200,9 +202,9 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
 }
 
 /// Returns true if this command, and not the one that began the run, sets kernels, device or engine.
-bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
+bool tells_arithmetic(const RunRequest& request, const std::vector<std::string>& begun_with, const ModelSection& run) {
   if (request.says("model.compute_dtype=") || request.says("model.products.")) return true;
-  const auto asked = request.config().model;
+  const auto asked = request.config(begun_with).model;
   return (request.says("model.device=") && asked.device != run.device) ||
          (request.says("model.engine=") && asked.engine != run.engine);
 }
@@ -235,11 +237,18 @@ std::vector<scoring::TaskScore> play_run(const Course& run) {
     warn_of_threads(config);
   }
   RunProgress progress(server, now.state.round, stop);
+  BestRoundKeeper best(server, folder);
+  best.update(now.state);
   for (;;) {
-    const bool done = now.state.round >= config.train.rounds;
+    bool done = now.state.round >= config.train.rounds;
     if (done) folder.finish(now.state.round);
     std::vector<scoring::TaskScore> scores;
-    if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
+    if (config.evaluates_after(now.state.round)) {
+      scores = evaluate_round(run, now.state);
+      const auto why = best.update(now.state);
+      if (why) log::info("[train] ", *why);
+      if (why && !std::exchange(done, true)) folder.finish(now.state.round);
+    }
     if (done) return scores;
     now = advance(run, now, progress);
     trim_heap(now.state);
@@ -278,13 +287,14 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   }
   auto log = std::make_unique<log::File>();
   auto folder = RunFolder::open(path, from_round);
-  if (const auto rounds = request.rounds()) folder.extend(*rounds);
-  const bool other_arithmetic = tells_arithmetic(request, folder.config().model);
+  const auto begun_with = begun_settings(path);
+  if (const auto rounds = request.rounds(begun_with)) folder.extend(*rounds);
+  const bool other_arithmetic = tells_arithmetic(request, begun_with, folder.config().model);
   const auto as_run = [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
   };
-  const auto begun_with = refuse_changes(request, folder, as_run);
+  refuse_changes(request, folder, as_run);
   folder.check_files();
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
   check_gpu(path, read_manifest(path), config.model.device);
@@ -296,18 +306,14 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   return {std::move(experiment), std::move(folder)};
 }
 
-std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
-  const Json manifest = read_manifest(folder.path());
-  const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
-  const auto begun_with = request_then.at("request").at("settings").strings();
-  auto asked = resolved_like(request.config(begun_with), folder.config());
+void refuse_changes(const RunRequest& request, const RunFolder& folder,
+                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
+  auto asked = resolved_like(request.config(begun_settings(folder.path())), folder.config());
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
            ", which no config file, --set or --threads can change: ", join(changes, "; "),
            "; rounds alone: by --set train.rounds=N");
-  return begun_with;
 }
 
 std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,

@@ -34,10 +34,9 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 /// Checks that a request does not change the config of an existing run. Settings with which the run began need not be
 /// repeated.
 /// \param as_run  changes the requested config before the comparison; empty: no change
-/// \return the settings with which the run began
 /// \throws kConfig naming the keys that differ
-std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
+void refuse_changes(const RunRequest& request, const RunFolder& folder,
+                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
 
 /// Resumes a run with the config in its folder. If no run began there (no folder, an empty one, or a run stopped before
 /// its manifest was written), it begins one. The folder is changed only after all inputs are read and checked.

@@ -38,6 +38,8 @@ void write_manifest(const std::filesystem::path& folder, const OrderedJson& mani
 /// Reads manifest.json. \throws kCheckpoint when it is damaged, of an older version without checksums, or of an unknown
 /// format
 Json read_manifest(const std::filesystem::path& folder);
+/// Returns the settings of the command that began the run. \throws as read_manifest()
+std::vector<std::string> begun_settings(const std::filesystem::path& folder);
 /// Returns the shell command that resumes the run in `folder`. \param more  words to append
 std::string resume_command(const std::filesystem::path& folder, const std::vector<std::string>& more = {});
 /// Returns true if the run was made by a version without checksums.

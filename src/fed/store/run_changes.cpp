@@ -94,6 +94,8 @@ std::string why_fixed(const fs::path& file, const ExperimentConfig& config, std:
 void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds) {
   EK_CHECK(rounds >= done, kConfig, "train.rounds is ", rounds, ", but ", done, " rounds are done, allowed: ", done,
            " or more; --from-round goes back");
+  EK_CHECK(!config.seeks_best() || config.evaluate.every < rounds, kConfig, "train.rounds is ", rounds,
+           ", allowed with train.stop or evaluate.keep_best: more than evaluate.every = ", config.evaluate.every);
   const auto& schedule = config.train.schedule;
   EK_CHECK(done == 0 || !schedule.depends_on_rounds(), kConfig, "train.rounds is ", rounds, ", in the run ",
            config.train.rounds, ": train.schedule.kind = \"", config::name_of(schedule.kind),

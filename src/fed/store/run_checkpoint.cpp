@@ -19,6 +19,8 @@ Commit read_commit(const fs::path& file) {
   return record::read<Commit>({json, file.string(), kCheckpoint});
 }
 
+std::vector<std::string> files_of_round() { return {std::string(kState), std::string(kMemory), std::string(kMarker)}; }
+
 /// Returns the number t of "round-<t>", or nothing for another name.
 std::optional<int64_t> number_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -126,9 +128,20 @@ void Checkpoint::settle(const Commit& commit) const {
   }
   if (!standing) write_sealed(folder_ / kMarker, record::write(commit));
   remove_parts(folder_, {std::string(kMarker)});
-  const std::vector<std::string> names = {std::string(kState), std::string(kMemory), std::string(kMarker)};
-  for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), names);
+  for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), files_of_round());
   clear(commit.round, commit.round + 1);
+}
+
+void Checkpoint::keep_only(const std::vector<int64_t>& rounds) const {
+  remove_parts(folder_, {std::string(kMarker)});
+  for (const auto& entry : entries_of(folder_)) {
+    const auto round = number_after(kRound, entry.filename().string());
+    if (!round) continue;
+    if (std::find(rounds.begin(), rounds.end(), *round) == rounds.end())
+      remove_path(entry);
+    else
+      remove_parts(entry, files_of_round());
+  }
 }
 
 void Checkpoint::clear(int64_t last_round, int64_t first_journal) const {

@@ -75,6 +75,8 @@ class Checkpoint {
   /// Reads a committed round that is still stored; 0 is the beginning.
   /// \throws kCheckpoint naming the undamaged rounds when the round is damaged or not stored
   CommittedRound read(int64_t round) const;
+  /// Reads a stored round. \throws kCheckpoint, kIo when it is damaged or missing
+  CommittedRound load_kept(int64_t round) const;
   /// Returns `damage` with two additions to its text: the newest undamaged round for which `fits` returns true (0 if
   /// there is none), and the command that continues from it.
   Error with_recovery_hint(const Error& damage, const RoundFilter& fits = {}) const;
@@ -85,6 +87,8 @@ class Checkpoint {
   /// Removes what is not needed once `last_round` is committed: all rounds but the last two, journals of rounds before
   /// `first_journal`, and journals beyond the next round. May run while the next journal is written.
   void clear(int64_t last_round, int64_t first_journal) const;
+  /// Removes all rounds but those with these numbers, and temporary files of killed processes.
+  void keep_only(const std::vector<int64_t>& rounds) const;
   /// Makes `commit` the last one. Removes temporary files of killed processes and everything that clear() removes, but
   /// keeps the next journal.
   void settle(const Commit& commit) const;
@@ -95,7 +99,6 @@ class Checkpoint {
  private:
   std::filesystem::path round_folder(int64_t round) const;
   CommittedRound load(Commit commit) const;
-  CommittedRound load_kept(int64_t round) const;
   std::vector<int64_t> whole_rounds() const;
 
   std::filesystem::path folder_;

@@ -101,8 +101,8 @@ bool RunRequest::says(std::string_view key) const {
                      [&](const std::string& setting) { return setting.starts_with(key); });
 }
 
-std::optional<int64_t> RunRequest::rounds() const {
-  return says("train.rounds=") ? std::optional(config().train.rounds) : std::nullopt;
+std::optional<int64_t> RunRequest::rounds(std::span<const std::string> before) const {
+  return says("train.rounds=") ? std::optional(config(before).train.rounds) : std::nullopt;
 }
 
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run) {

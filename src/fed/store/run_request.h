@@ -24,8 +24,8 @@ struct RunRequest {
   /// Returns true if a setting begins with `key`: "model.device=" finds that key, "model.products." any key of the
   /// table.
   bool says(std::string_view key) const;
-  /// Returns train.rounds if the settings contain it.
-  std::optional<int64_t> rounds() const;
+  /// Returns train.rounds if the settings contain it. \param before  as config() has it
+  std::optional<int64_t> rounds(std::span<const std::string> before) const;
 };
 
 /// Lists the keys that differ, as "train.rounds is 9, in the run 3". output.dir is not compared. Both configs must be

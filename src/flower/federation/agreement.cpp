@@ -89,6 +89,9 @@ std::string offered_text(fed::ExperimentConfig config) {
   if (!config.data.chat_template.empty()) config.data.chat_template = kTemplateInOffer;
   if (!config.lora.init.empty()) config.lora.init = kAdapterAtServer;
   config.evaluate.bert_score = {};
+  config.train.stop = {};  // the server compares the rounds
+  config.evaluate.keep_best = false;
+  config.evaluate.best = {};
   config.model.device = "cpu";  // a node says itself where it computes
   config.model.engine = fed::EngineChoice::kKernels;
   return config.text();

@@ -75,11 +75,21 @@ void require_rows_apart(const fed::Server& server) {
   }
 }
 
+/// Checks that a run that compares its rounds by scores has them. \throws kConfig
+void require_comparable_rounds(const ServeOptions& options, const fed::ExperimentConfig& config) {
+  const auto here = config.tasks_here();
+  EK_CHECK(options.evaluate || !config.seeks_best() || here.empty(), kConfig,
+           "train.stop and evaluate.keep_best compare the rounds by their scores: they do not go with --no-evaluation, "
+           "which leaves out ",
+           join(here));
+}
+
 /// Builds the experiment and checks everything that does not depend on nodes and weights, before nodes may join.
 fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig config) {
   auto e = fed::make_experiment(std::move(config), options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   require_rows_apart(e.server);
+  require_comparable_rounds(options, e.server.config);
   if (options.evaluate) fed::check_evaluation(e);
   return e;
 }
@@ -300,7 +310,7 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   const auto federation = path / kFolder;
   auto log = std::make_unique<log::File>();
   auto folder = fed::RunFolder::open(path, options.from_round);
-  if (const auto rounds = options.request.rounds()) folder.extend(*rounds);
+  if (const auto rounds = options.request.rounds(fed::begun_settings(path))) folder.extend(*rounds);
   fed::refuse_changes(options.request, folder,
                       [&](fed::ExperimentConfig config) { return as_served(std::move(config), federation); });
   folder.check_files();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/plain/files.h"
+#include "fed/run/best_round.h"
 #include "fed/run/run_folder.h"
 
 namespace evenkeel::study {
@@ -61,7 +62,7 @@ void check_run(const Study& study, size_t index, bool again) {
              " is gone, but the run is done; put it back, or make it again by --resume --only ", state.label());
     if (!there) return;
     check_config(study, study.runs[index], folder);
-    if (done) check_done(folder, study.runs[index].config.train.rounds);
+    if (done) check_done(folder, fed::rounds_to_do(folder, study.runs[index].config.train.rounds));
   } catch (const Error& error) {
     throw error.with_context(state.label());
   }

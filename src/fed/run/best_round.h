@@ -1,0 +1,112 @@
+/// \file  Finds the best round of a run and ends a run whose scores no longer rise (fed/config/best_round.h). Both
+/// follow from evaluations.jsonl alone, so a resumed run decides as an undisturbed one does.
+///
+/// Files in a run folder:
+///   best.json          sealed: the values of the evaluated rounds, the best of them, and why the run ended early
+///   best/              with evaluate.keep_best: the adapter of the best round in PEFT's layout
+///   checkpoint/best/   with evaluate.keep_best: the state of the best round and, should the run go back by one round,
+///                      that of the best one before; as `checkpoint/` (fed/store/run_checkpoint.h)
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fed/round/server.h"
+#include "fed/run/run_folder.h"
+
+namespace evenkeel::fed {
+
+/// The value of an evaluated round: the mean of its scores that `[evaluate.best]` selects.
+struct RoundValue {
+  int64_t round = 0;  ///< rounds done, 1 or more
+  double value = 0;
+
+  bool operator==(const RoundValue&) const = default;
+  void visit(auto& field) {  // base/format/record.h, as all below
+    field("round", round);
+    field("value", value);
+  }
+};
+
+/// Why a run ended before train.rounds.
+struct EarlyStop {
+  int64_t round = 0, rounds = 0;  ///< the last round, and train.rounds
+  int64_t patience = 0;
+  double min_delta = 0;
+
+  void visit(auto& field) {
+    field("round", round);
+    field("rounds", rounds);
+    field("patience", patience);
+    field("min_delta", min_delta);
+  }
+};
+
+/// The content of best.json.
+struct BestRound {
+  RoundMeasure measure = RoundMeasure::kLogLikelihood;
+  double budget = 0;
+  std::vector<std::string> tasks;  ///< those that were compared
+  int64_t round = 0;               ///< the best one, the earliest among equals
+  double value = 0;
+  bool kept = false;  ///< its adapter is in best/
+  std::vector<RoundValue> evaluated;
+  std::optional<EarlyStop> stopped;  ///< absent: the run has not ended early
+
+  void visit(auto& field) {
+    field("measure", measure);
+    field("budget", budget);
+    field("tasks", tasks);
+    field("round", round);
+    field("value", value);
+    field("kept", kept);
+    field("evaluated", evaluated);
+    field("stopped", stopped);
+  }
+};
+
+/// Computes the values of all evaluated rounds, in round order. The evaluation before the first round does not count,
+/// and neither does one whose scores are not complete.
+/// \param tasks  the tasks that the run scores
+/// \param modes  its rank evaluation modes; {""} if it has none
+std::vector<RoundValue> round_values(const ExperimentConfig& config, const std::vector<std::string>& tasks,
+                                     const std::vector<std::string>& modes,
+                                     std::span<const EvaluationRecord> evaluations);
+
+/// Returns true if the rule ends a run after the last of `values`: its last `patience` values have brought no gain. A
+/// gain is a value of more than `min_delta` above the last gain; the first value is one.
+bool has_stalled(const StopSection& stop, std::span<const RoundValue> values);
+
+/// Reads best.json. Returns nothing if the folder has none. \throws kCheckpoint when it is damaged
+std::optional<BestRound> read_best(const std::filesystem::path& folder);
+/// Returns the number of rounds after which the run in `folder` is complete: train.rounds, or fewer if it ended early.
+int64_t rounds_to_do(const std::filesystem::path& folder, int64_t rounds);
+/// Reads the state of the best round. \throws kIo when the run keeps none; kCheckpoint when it is damaged
+CommittedRound read_best_state(const std::filesystem::path& folder);
+
+/// Keeps best.json, best/ and checkpoint/best/ of a run up to date. Does nothing where the run does not look for its
+/// best round.
+class BestRoundKeeper {
+ public:
+  BestRoundKeeper(const Server& server, const RunFolder& folder) : server_(server), folder_(folder) {}
+
+  /// Compares the rounds evaluated so far. Call it when a run begins or is resumed, and after every evaluation.
+  /// \param now  the last committed round
+  /// \return why the run ends now, before train.rounds; nothing if it goes on
+  std::optional<std::string> update(const methods::ServerState& now);
+
+ private:
+  BestRound found(const std::vector<RoundValue>& values, int64_t round) const;
+  bool keep(int64_t best, const methods::ServerState& now);
+  void forget() const;
+
+  const Server& server_;
+  const RunFolder& folder_;
+  int64_t written_ = -1;  // the round whose adapter this process has written into best/
+};
+
+}  // namespace evenkeel::fed
