@@ -19,9 +19,11 @@
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
+#include "fed/round/progress.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
+#include "fed/run/run_forecast.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
 #include "nn/dense/matmul_probe.h"
@@ -178,9 +180,11 @@ void print_fit(const ShapedModel& shaped) {
                "(model.base_format), are mapped, their pages can be dropped under pressure\n";
 }
 
-/// Memory plans of a run.
+/// Memory plans and files of a run.
 struct Foreseen {
   models::MemoryPlan host;
+  fed::DiskNeeds disk;
+  std::filesystem::path folder;                ///< of the run
   std::optional<models::MemoryPlan> device{};  ///< set if the run computes on a GPU
 };
 
@@ -191,7 +195,9 @@ Foreseen foreseen(const DoctorFlags& flags) {
   config.settle(fed::machine_choices(config));
   const bool on_gpu = names_gpu(config.model.device);
   const auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
-  Foreseen plans{.host = fed::memory_plan(experiment)};
+  Foreseen plans{.host = fed::memory_plan(experiment),
+                 .disk = fed::disk_needs(experiment),
+                 .folder = experiment.server.config.folder()};
   if (on_gpu) plans.device = fed::device_memory_plan(experiment);
   return plans;
 }
@@ -217,6 +223,34 @@ void print_plan(const std::string& what, const models::MemoryPlan& plan, const m
   constexpr std::array kVerdicts{"fits", "fits, with little to spare", "does not fit"};
   std::cout << kVerdicts.at(static_cast<size_t>(models::verdict(plan, memory))) << ": the run "
             << models::memory_report(plan, memory) << '\n';
+}
+
+/// Returns true if the run fits into the memory of this machine and of its GPU.
+bool fits(const Foreseen& plan) {
+  const auto has_room = [](const models::MemoryPlan& needed, const machine::Memory& memory) {
+    return models::verdict(needed, memory) != models::MemoryVerdict::kTooLarge;
+  };
+  return has_room(plan.host, machine::memory()) && (!plan.device || has_room(*plan.device, gpu_memory()));
+}
+
+/// Returns the time of a run in seconds. Trains for some seconds and scores a few rows to measure the speeds.
+double measured_seconds(const DoctorFlags& flags) {
+  auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
+  config.settle(fed::machine_choices(config));
+  config.find_files();
+  const auto run = fed::foresee_run(config);
+  return fed::foreseen_seconds(run.work, run.speeds);
+}
+
+void print_time_and_disk(const DoctorFlags& flags, const Foreseen& plan) {
+  std::cout << "\n" << flags.config << ": time and disk\ntime    " << std::flush;
+  if (fits(plan))
+    std::cout << "about " << fed::readable_duration(measured_seconds(flags)) << ", measured here\n";
+  else
+    std::cout << "not measured: the run does not fit\n";
+  std::cout << "disk    about " << machine::bytes_text(plan.disk.kept) << ", and "
+            << machine::bytes_text(plan.disk.passing) << " while it runs, in " << plan.folder.string() << "; free "
+            << machine::bytes_text(machine::free_disk(plan.folder)) << '\n';
 }
 
 bool is_study(const std::string& file) { return !file.empty() && config::Table::load(file).holds_table("study"); }
@@ -282,12 +316,14 @@ void add_doctor_command(CLI::App& program) {
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
       "         evenkeel doctor --config configs/demo.toml --client-profile this-machine.toml\n\n"
       "Prints cores, instruction sets and memory, and how fast each way to multiply with a bfloat16 base is here; "
-      "with --config instead what that run would hold in memory. --client-profile trains for some seconds with each "
+      "with --config instead what that run would hold in memory and on disk, and how long it would take. "
+      "--client-profile trains for some seconds with each "
       "number of experts per token and writes the speeds as a client profile for simulated time.");
   command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
-  command->add_option("--config", flags->config,
-                      "what a run of this config would hold in memory, part by part, and whether it fits; of a study "
-                      "file, hours, memory and disk of all its runs");
+  command->add_option(
+      "--config", flags->config,
+      "what a run of this config would hold in memory, part by part, and whether it fits, with its time and "
+      "disk; of a study file, those of all its runs");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
   command->add_option("--client-profile,--device-profile", flags->client_profile,
                       "measure the training of --config, or of --model on the built-in tasks, and write it as "
@@ -308,6 +344,7 @@ void add_doctor_command(CLI::App& program) {
     if (shaped) print_fit(*shaped);
     if (plan) print_plan(flags->config + ": memory", plan->host, machine::memory());
     if (plan && plan->device) print_plan(flags->config + ": memory of the GPU", *plan->device, gpu_memory());
+    if (plan) print_time_and_disk(*flags, *plan);
     if (!flags->client_profile.empty()) print_profile(*flags);
   });
 }

@@ -4,6 +4,7 @@ changes a result.
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from safetensors import safe_open
 
 from hostile import refused
 from measured import Measured
-from tiny import CONFIG, PROGRAM, ROOT, lines, settings, succeed
+from tiny import CONFIG, PROGRAM, ROOT, lines, settings, started, succeed
 
 MODEL_CONFIG = ROOT / "configs/tiny/model.json"
 
@@ -64,6 +65,32 @@ def test_doctor_reports_the_memory_of_a_run_and_which_setting_to_lower(tiny_mode
         assert word in out
     assert "does not fit" in succeed(*small, *settings(train__batch_size=65536)).stdout
     refused("doctor", "--set", "train.batch_size=1", says=["--set goes with --config"])
+
+
+def foreseen_time_and_disk(*words):
+    """Seconds, and bytes that stay."""
+    said = succeed("doctor", *words).stdout.split(": time and disk\n")[1]
+    time, unit, disk, size = re.search(r"time +about ([\d:]+) (s|min|h), measured here\ndisk +about ([\d.]+) ([KMG]iB), and [\d.]+ [KMG]iB while it "
+                                       r"runs, in ", said).groups()
+    whole, _, sixtieth = time.partition(":")
+    seconds = (int(whole) + int(sixtieth or 0) / 60) * {"s": 1, "min": 60, "h": 3600}[unit]
+    return seconds, float(disk) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[size]
+
+
+def test_doctor_foresees_time_and_disk_of_a_run(tiny_model, tmp_path):
+    words = settings(model__path=tiny_model, method__name="fedit", train__rounds=6, evaluate__every=2, lora__rank=16, lora__alpha=16)
+    seconds, disk = foreseen_time_and_disk("--config", CONFIG, *words, *settings(output__dir=f"'{tmp_path}/run'"))
+    assert not (tmp_path / "run").exists()
+    begin = time.monotonic()
+    started("train", CONFIG, "--out", tmp_path / "run", *words)
+    took = time.monotonic() - begin
+    there = sum(file.stat().st_size for file in (tmp_path / "run").rglob("*") if file.is_file())
+    assert 0.2 * took < seconds < 5 * took, (seconds, took)
+    assert 0.4 * there < disk < 2.5 * there, (disk, there)
+    longer, more = foreseen_time_and_disk("--config", CONFIG, *words, *settings(train__rounds=1000, evaluate__keep_best="true"))
+    assert longer > 20 * seconds and 1.5 * disk < more < 2.5 * disk
+    huge = succeed("doctor", "--config", CONFIG, *words, *settings(train__batch_size=65536)).stdout
+    assert "not measured: the run does not fit" in huge and "disk    about" in huge
 
 
 @pytest.mark.parametrize("changes", [

@@ -3,6 +3,7 @@
 A study that is stopped at any point and resumed gives the same bits as one that was not.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -143,6 +144,80 @@ def test_a_study_killed_twice_and_resumed_gives_the_same_bits(undisturbed, file,
     expect_same_runs(out, undisturbed[0])
 
 
+def with_equal_times(value):
+    """Returns records in which everything took one second."""
+    if isinstance(value, dict):
+        return {key: 1.0 if key in ("seconds", "tokens_per_second") and isinstance(entry, float) else
+                dict.fromkeys(entry, 1.0) if key == "seconds" and isinstance(entry, dict) else with_equal_times(entry) for key, entry in value.items()}
+    return [with_equal_times(entry) for entry in value] if isinstance(value, list) else value
+
+
+def reports(out, place):
+    """The page, LaTeX and CSV of a copy of the study at `place`, whose runs all began and took the same time."""
+    shutil.copytree(out, place)
+    for folder in [place / run["folder"] for run in state(place)["runs"]]:
+        for file in (folder / "rounds.jsonl", folder / "evaluations.jsonl"):
+            file.write_text("".join(sealed(with_equal_times(line)) + "\n" for line in lines(file)))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(sealed({**manifest, "created": "then"}) + "\n")
+    made = {kind: started("report", place, "--format", kind).stdout for kind in ("csv", "latex", "json", "text")}
+    assert started("report", place, "--html", place / "page.html").returncode == 0
+    made["html"] = (place / "page.html").read_text().replace(str(out), "the study")  # output.dir of every config
+    shutil.rmtree(place)
+    return made
+
+
+@pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="minutes: EVENKEEL_NIGHTLY=1 runs it")
+def test_three_arms_and_five_seeds_killed_twice_have_the_reports_of_the_undisturbed_study(file, tmp_path):
+    base = file.parent / "base.toml"
+    base.write_text(re.sub(r'path = ".*"', 'path = "builtin:tiny-olmoe"', base.read_text(), count=1))
+    write(file, seeds=[1, 2, 3, 4, 5], reference="fedit")
+    assert study(file, tmp_path / "whole").returncode == 0
+    out = tmp_path / "killed"
+    made = [f"{arm}/seed-{seed}" for seed in range(1, 6) for arm in ARMS]
+    for at in (3, 17):  # rounds of thirty
+        process = begin(file, out, "--resume")
+        wait_for(lambda: sum(len(lines(out / folder / "rounds.jsonl")) for folder in made) >= at, process)
+        process.kill()
+        process.communicate()
+    assert study(file, out, "--resume").returncode == 0
+    assert set(states(out)) == set(made) and set(states(out).values()) == {"done"}
+    expect_same_runs(out, tmp_path / "whole", made)
+    whole, killed = reports(tmp_path / "whole", tmp_path / "study"), reports(out, tmp_path / "study")
+    assert whole["csv"].count("\n") > 100 and "\\toprule" in whole["latex"]
+    assert all(folder in whole["html"] for folder in made)
+    assert whole == killed
+
+
+def test_a_study_records_the_scores_of_single_rows_unless_it_says_otherwise(undisturbed, file, tmp_path):
+    run = undisturbed[0] / "fedit/seed-1"
+    assert state(undisturbed[0])["common"] == ["evaluate.items=true"] and "items = true" in (run / "config.toml").read_text()
+    assert "evaluate.items=true" in json.loads((run / "manifest.json").read_text())["request"]["settings"]
+    assert (run / "items/round-2.jsonl").exists()
+    base = file.parent / "base.toml"
+    for words, common, in ([["--set", "evaluate.items=false"], ["evaluate.items=false"]], [[], []]):
+        out = tmp_path / f"out{len(words)}"
+        if not words:
+            base.write_text(base.read_text().replace("[evaluate]\n", "[evaluate]\nitems = false\n"))
+        assert study(file, out, "--only", "fedit:1", *words).returncode == 0
+        assert state(out)["common"] == common and not (out / "fedit/seed-1/items").exists()
+    one_line(study(file, out, "--resume", "--set", "evaluate.items=true"), "evaluate.items is true", "false")
+
+
+def test_a_study_that_an_earlier_version_began_goes_on_without_single_rows(undisturbed, file, tmp_path):
+    out = tmp_path / "out"
+    base = file.parent / "base.toml"
+    text = base.read_text()
+    base.write_text(text.replace("[evaluate]\n", "[evaluate]\nitems = false\n"))
+    assert study(file, out, "--only", "fedit:1").returncode == 0
+    base.write_text(text)  # as a study file before the setting was made by default
+    (out / "base.toml").write_text(text)
+    (out / "study.json").write_text(sealed({**state(out), "base": hashlib.sha256(text.encode()).hexdigest()}) + "\n")
+    assert study(file, out, "--resume", "--only", "a3smoe:1").returncode == 0
+    assert not (out / "a3smoe/seed-1/items").exists()
+    expect_same_runs(out, undisturbed[0], ["fedit/seed-1", "a3smoe/seed-1"])
+
+
 def test_a_study_killed_before_its_first_run_can_be_started_again(undisturbed, file, tmp_path):
     out = tmp_path / "out"
     process = begin(file, out)
@@ -179,6 +254,11 @@ def test_runs_can_be_chosen_by_name(undisturbed, file, tmp_path):
     assert {folder for folder, what in states(out).items() if what == "done"} == {"ub-smoe/seed-2", "fedit/seed-1"}
     expect_same_runs(out, undisturbed[0], ["ub-smoe/seed-2", "fedit/seed-1"])
     one_line(study(file, out, "--only", "fedit:3", "--resume"), "[config] --only is fedit:3", "ARM:SEED")
+    array = study(file, out, "--only", "a3smoe:1", "--only", "fedit:2", "--resume", "--dry-run").stdout
+    assert "2 to make by this command" in array and "--array=1-2" in array and "--only a3smoe:1 --only fedit:2 --resume --shard" in array
+    named = ["--only", "a3smoe:1", "--only", "a3smoe:2", "--resume"]  # a shard is a share of what is named
+    assert "3 of 6 runs done" in study(file, out, *named, "--shard", "2/2").stdout
+    assert (states(out)["a3smoe/seed-1"], states(out)["a3smoe/seed-2"]) == ("planned", "done")
 
 
 def test_the_sbatch_command_of_dry_run_runs_the_whole_study(undisturbed, file, tmp_path):
@@ -268,7 +348,7 @@ def test_a_moved_study_resumes_without_the_original_study_file(undisturbed, file
     file.unlink()
     done = study(moved / "study.toml", moved, "--resume", "--only", "a3smoe:2")
     assert done.returncode == 0, done.stderr
-    assert state(moved)["name"] == "methods" and state(moved)["common"] == ["train.batch_size=2"]
+    assert state(moved)["name"] == "methods" and state(moved)["common"] == ["evaluate.items=true", "train.batch_size=2"]
     expect_same_runs(moved, undisturbed[0], ["fedit/seed-1", "a3smoe/seed-2"])
 
 

@@ -85,7 +85,7 @@ int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
 }
 
 /// Returns the largest number of clients in a round.
-int64_t drawn_clients(const Experiment& e) {
+int64_t most_participants(const Experiment& e) {
   return static_cast<int64_t>(
       std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size())));
 }
@@ -102,7 +102,7 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
                                .targets = tokens,
                                .top_k = most_experts(e),
                                .threads = std::max<int64_t>(1, e.server.config.threads)};
-  const int64_t clients = std::min(e.server.config.clients.parallel, drawn_clients(e));
+  const int64_t clients = std::min(e.server.config.clients.parallel, most_participants(e));
   const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
   const std::string fewer = clients > 1 ? ", clients.parallel" : "";
   // The five copies are the adapter, its gradient, two moments, and gradients before accumulation together with the
@@ -154,7 +154,7 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
 int64_t merged_bytes(const Experiment& e, int64_t rounds) {
   const auto& config = e.server.config;
   if (!methods::find_method(config.method.name).changes_base || rounds <= 0) return 0;
-  const auto rank = static_cast<double>(rounds * drawn_clients(e) * e.server.max_rank());
+  const auto rank = static_cast<double>(rounds * most_participants(e) * e.server.max_rank());
   const double wire = config.train.transport_dtype == lora::TransportDtype::kBFloat16 ? 2 : kFloat;
   double bytes = 0;
   for (const auto& [name, site] : e.server.sites) {

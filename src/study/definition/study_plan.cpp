@@ -135,6 +135,19 @@ PlannedRun planned_run(const StudyRequest& request, const std::vector<std::strin
   }
 }
 
+/// Returns true if the base config or a setting of the study decides whether scores of single rows are recorded.
+bool decides_items(const StudyRequest& request) {
+  const auto names_it = [](const std::string& setting) {
+    return key_of(setting) == "evaluate" || key_of(setting) == "evaluate.items";
+  };
+  const auto any = [&](const std::vector<std::string>& settings) {
+    return std::any_of(settings.begin(), settings.end(), names_it);
+  };
+  const auto& arms = request.file.study.arm;
+  return any(request.common) || std::any_of(arms.begin(), arms.end(), [&](const auto& arm) { return any(arm.set); }) ||
+         config::Table::load(request.file.base).table("evaluate").contains("items");
+}
+
 }  // namespace
 
 fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
@@ -158,6 +171,11 @@ std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jo
     settings.push_back(quoted_setting("model.base_cache", (folder.parent_path() / ".evenkeel-cache").string()));
   if (by_date) settings.push_back(quoted_setting("data.date", config.data.date));
   return settings;
+}
+
+StudyRequest with_items(StudyRequest request) {
+  if (!decides_items(request)) request.common.insert(request.common.begin(), "evaluate.items=true");
+  return request;
 }
 
 void check_arms(const StudyRequest& request) {

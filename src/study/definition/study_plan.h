@@ -41,6 +41,10 @@ fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs,
                                          const std::filesystem::path& folder);
 
+/// Returns the request with evaluate.items = true as its first common setting, unless the base config or a setting
+/// decides the key. The intervals of a study are over rows nested in seeds (docs/study-statistics.md).
+StudyRequest with_items(StudyRequest request);
+
 /// Checks that arms differ from the reference only in keys that a paired comparison allows: [method], [train] without
 /// train.rounds, names and output. [study] free allows further keys, but never seed, threads, device and arithmetic.
 /// \throws kConfig naming arm, key and both values

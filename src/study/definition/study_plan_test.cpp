@@ -59,6 +59,21 @@ TEST(StudyFile, HasDefaultsAndIsWrittenAsItIsRead) {
   EXPECT_EQ(again.arms(), two.request.file.arms());
 }
 
+TEST(StudyPlan, RecordsScoresOfSingleRowsUnlessTheStudyDecides) {
+  const auto common_of = [](StudyRequest request) { return with_items(std::move(request)).common; };
+  Written two(kTwoArms);
+  two.request.common = {"train.rounds=5"};
+  EXPECT_EQ(common_of(two.request), (std::vector<std::string>{"evaluate.items=true", "train.rounds=5"}));
+  const auto planned = plan_runs(with_items(two.request), pinned_settings(two.request, 1, "runs/two"));
+  EXPECT_TRUE(planned[0].config.evaluate.items);
+  for (const auto* decided : {"evaluate.items=false", "evaluate . items = false", "evaluate={ items = false }"}) {
+    two.request.common = {decided};
+    EXPECT_EQ(common_of(two.request), std::vector<std::string>{decided});
+  }
+  EXPECT_TRUE(common_of(Written(kTwoArms, "seeds = [1]", "[evaluate]\nitems = false\n").request).empty());
+  EXPECT_TRUE(common_of(Written("[[study.arm]]\nname = \"x\"\nset = [\"evaluate.items=false\"]\n").request).empty());
+}
+
 TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   Written two(kTwoArms);
   two.request.common = {"train.rounds=5", "train.local_epochs=0.25"};

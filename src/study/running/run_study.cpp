@@ -44,9 +44,10 @@ void check_only(const StudyCommand& command, const StudyState& state) {
 std::vector<size_t> chosen_runs(const StudyCommand& command, const StudyState& state) {
   check_only(command, state);
   std::vector<size_t> chosen;
+  int64_t named = 0;
   for (size_t i = 0; i < state.runs.size(); ++i) {
-    const bool in_shard = static_cast<int64_t>(i) % command.shard.count == command.shard.index - 1;
-    if (in_shard && (command.only.empty() || is_named(command, state.runs[i]))) chosen.push_back(i);
+    if (!command.only.empty() && !is_named(command, state.runs[i])) continue;
+    if (named++ % command.shard.count == command.shard.index - 1) chosen.push_back(i);
   }
   return chosen;
 }
@@ -54,9 +55,10 @@ std::vector<size_t> chosen_runs(const StudyCommand& command, const StudyState& s
 Study opened_study(const StudyCommand& command, const StudyRequest& request, const fs::path& folder) {
   if (!holds_study(folder)) {
     check_new(folder);
-    const auto pinned = pinned_settings(request, command.jobs, folder);
-    auto runs = plan_runs(request, pinned);
-    auto state = new_state(request, pinned, runs);
+    const auto whole = with_items(request);
+    const auto pinned = pinned_settings(whole, command.jobs, folder);
+    auto runs = plan_runs(whole, pinned);
+    auto state = new_state(whole, pinned, runs);
     return {folder, std::move(state), std::move(runs)};
   }
   EK_CHECK(command.resume, kIo, folder.string(),

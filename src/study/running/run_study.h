@@ -11,7 +11,8 @@
 
 namespace evenkeel::study {
 
-/// A share of the runs, for job arrays: every `count`-th run, beginning with run `index`.
+/// A share of the runs, or of those that --only names, for job arrays: every `count`-th run, beginning with run
+/// `index`.
 struct Shard {
   int64_t index = 1, count = 1;  ///< index from 1 to count
   /// Parses a text such as "2/4". \throws kConfig when it is not of this form or out of range

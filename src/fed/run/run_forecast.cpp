@@ -1,0 +1,128 @@
+#include "fed/run/run_forecast.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "data/tasks.h"
+#include "fed/config/sampling.h"
+#include "fed/round/round.h"
+#include "fed/run/machine_speed.h"
+#include "fed/run/make_experiment.h"
+#include "fed/run/state_evaluation.h"
+#include "models/cost.h"
+
+namespace evenkeel::fed {
+namespace {
+
+constexpr double kProcessSeconds = 1;     // to start a process with LibTorch, and to end it
+constexpr double kMeasuredSeconds = 0.5;  // of training per K
+constexpr int64_t kMeasuredRows = 4;      // of each task, scored at every point
+constexpr int64_t kCountedRounds = 1000;  // whose participants are drawn; more rounds are as these
+
+double tokens_of(const Experiment& e, const methods::ClientProfile& client) {
+  const auto& rows = e.fabric.shards.examples.at(static_cast<size_t>(client.id));
+  double tokens = 0;
+  for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
+  const auto& train = e.server.config.train;
+  const auto steps = train::local_steps(train, static_cast<int64_t>(rows.size()));
+  const double trained = static_cast<double>(steps * train.batch_size * train.accumulation);
+  return tokens / static_cast<double>(std::max<size_t>(1, rows.size())) * trained;
+}
+
+std::map<int64_t, double> trained_tokens(const Experiment& e) {
+  const auto& config = e.server.config;
+  std::map<int64_t, double> of_client, of_k;
+  for (const auto& client : e.server.clients) of_client[client.id] = tokens_of(e, client);
+  const int64_t counted = std::min(config.train.rounds, kCountedRounds);
+  const double share = static_cast<double>(config.train.rounds) / static_cast<double>(counted);
+  for (int64_t round = 0; round < counted; ++round)
+    for (const auto& client :
+         draw_round(e.server.clients, config.clients.participation, e.server.seed(), round).participants)
+      of_k[client.top_k] += share * of_client.at(client.id);
+  return of_k;
+}
+
+double test_row_count(const ExperimentConfig& config) {
+  double rows = 0;
+  const auto options = config.rows_to_score(std::nullopt, config.evaluate.limit);
+  for (const auto& task : config.tasks_here())
+    rows += static_cast<double>(data::test_rows(data::find_task(task, options), options).rows.size());
+  return rows;
+}
+
+double evaluations(const ExperimentConfig& config) {
+  const auto& [rounds, every] = std::tie(config.train.rounds, config.evaluate.every);
+  const int64_t between = every > 0 ? rounds / every : 0;
+  const bool last_apart = every == 0 || rounds % every != 0;
+  return static_cast<double>((config.evaluate.before ? 1 : 0) + between + (last_apart ? 1 : 0));
+}
+
+/// Returns the bytes of the uploads of the largest round. Every participant sends at most its whole adapter.
+int64_t upload_bytes(const Experiment& e) {
+  std::vector<int64_t> all;
+  for (const auto& client : e.server.clients) all.push_back(4 * models::lora_parameters(e.server.sites, client.rank));
+  std::sort(all.rbegin(), all.rend());
+  const auto drawn = drawn_clients(static_cast<int64_t>(all.size()), e.server.config.clients.participation);
+  return std::accumulate(all.begin(), all.begin() + drawn, int64_t{0});
+}
+
+double seconds_between(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double seconds_per_row(Experiment& e, const methods::ServerState& state) {
+  e.server.config.evaluate.limit = e.fabric.context.config.evaluate.limit = kMeasuredRows;
+  const auto begin = std::chrono::steady_clock::now();
+  double rows = 0;
+  for (const auto& score : evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);
+  return rows > 0 ? seconds_between(begin) / rows : 0;
+}
+
+RunSpeeds speeds_of(Experiment& e, const methods::ServerState& state, double seconds_to_start) {
+  RunSpeeds speeds{.tokens_per_second = {}, .seconds_to_start = seconds_to_start};
+  const auto top_ks = measured_top_ks(e);
+  const auto profile = measured_profile(e, top_ks, kMeasuredSeconds);
+  for (size_t i = 0; i < top_ks.size(); ++i) speeds.tokens_per_second[top_ks[i]] = profile.tokens_per_second[i];
+  speeds.seconds_per_row = seconds_per_row(e, state);
+  return speeds;
+}
+
+/// Returns the speed with K experts per token: the measured one, or that of the next larger K.
+double speed_at(const RunSpeeds& speeds, int64_t top_k) {
+  const auto found = speeds.tokens_per_second.lower_bound(top_k);
+  return found == speeds.tokens_per_second.end() ? speeds.tokens_per_second.rbegin()->second : found->second;
+}
+
+}  // namespace
+
+DiskNeeds disk_needs(const Experiment& e) {
+  const int64_t adapter = 4 * models::lora_parameters(e.server.sites, e.server.max_rank());
+  const int64_t copies = e.server.config.evaluate.keep_best ? 6 : 3;  // of the best: its adapter and two states
+  return {.kept = copies * adapter, .passing = adapter + 2 * upload_bytes(e)};
+}
+
+RunWork work_of(const Experiment& e, const methods::ServerState& state) {
+  const auto& config = e.server.config;
+  const auto points = evaluation_points(e.server, state).size() + client_points(e.server).size();
+  return {.tokens = trained_tokens(e),
+          .scored_rows = test_row_count(config) * static_cast<double>(points) * evaluations(config)};
+}
+
+RunForecast foresee_run(const ExperimentConfig& config) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto e = make_experiment(config, Purpose::kTrain, check_evaluation);
+  const double seconds_to_start = seconds_between(begin);
+  const auto state = before_first_round(e.server, e.fabric).state;
+  return {work_of(e, state), speeds_of(e, state, seconds_to_start)};
+}
+
+double foreseen_seconds(const RunWork& work, const RunSpeeds& speeds) {
+  double seconds = kProcessSeconds + speeds.seconds_to_start + work.scored_rows * speeds.seconds_per_row;
+  for (const auto& [top_k, tokens] : work.tokens) seconds += tokens / speed_at(speeds, top_k);
+  return seconds;
+}
+
+}  // namespace evenkeel::fed

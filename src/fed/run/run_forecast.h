@@ -1,0 +1,50 @@
+/// \file  Foresees what a run needs of time and disk. Tokens, rows and points of evaluation are counted; the speed of
+/// training and the time of a scored row are measured on this machine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "fed/run/experiment.h"
+#include "methods/protocol.h"
+
+namespace evenkeel::fed {
+
+/// Bytes that a run writes into its folder.
+struct DiskNeeds {
+  int64_t kept = 0;     ///< the adapter and two rounds; with evaluate.keep_best those of the best round too
+  int64_t passing = 0;  ///< besides, while it runs: the uploads of two rounds and a file that is being written
+};
+/// Counts the factors alone: methods with a larger state, records and the page come on top. The model may be without
+/// weights.
+DiskNeeds disk_needs(const Experiment& experiment);
+
+/// The work of a run.
+struct RunWork {
+  std::map<int64_t, double> tokens;  ///< trained on, by K
+  double scored_rows = 0;            ///< rows x points x evaluations
+};
+/// Counts the work of all rounds; a run that ends early (train.stop) does less.
+/// \param state  before the first round
+RunWork work_of(const Experiment& experiment, const methods::ServerState& state);
+
+/// Measured speeds of this machine.
+struct RunSpeeds {
+  std::map<int64_t, double> tokens_per_second;  ///< of training, by K
+  double seconds_per_row = 0;                   ///< that is scored
+  double seconds_to_start = 0;
+};
+/// The work of a run, and how fast it is done here.
+struct RunForecast {
+  RunWork work;
+  RunSpeeds speeds;
+};
+/// Builds a run, counts its work and measures its speeds. Cost: the time to load it, half a second of training per K,
+/// and a few rows of every task at every point. \throws as make_experiment()
+/// \param config  a settled config
+RunForecast foresee_run(const ExperimentConfig& config);
+
+/// Returns the wall time of a run in seconds, in a process of its own.
+double foreseen_seconds(const RunWork& work, const RunSpeeds& speeds);
+
+}  // namespace evenkeel::fed
