@@ -109,7 +109,7 @@ void ExperimentConfig::check_machines(const config::Table& table) const {
   for (const auto& [name, profile] : client_profiles.profiles) known.push_back(name);
   const auto allowed = known.empty() ? std::string("names of [client_profiles], which holds none") : join(known);
   const auto check = [&](const auto& at, std::string_view key, const std::string& name) {
-    at.check_entry(contains(known, name), key, in_quotes(name), allowed);
+    at.check_entry(is_among<std::string_view>(name, known), key, in_quotes(name), allowed);
   };
   check_each(table, "profiles", clients.profiles, check);
   const bool for_all = !clients.profiles.numbers().empty();
