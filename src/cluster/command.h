@@ -15,9 +15,9 @@ namespace evenkeel::cluster {
 /// The kinds of commands.
 enum class Order {
   kNews,       ///< followed by bytes: an update of the shared state, for all clients
-  kTrain,      ///< followed by bytes: the server state, then the clients' memories
+  kTrain,      ///< followed by bytes: the server state, then the tensors that clients keep across rounds
   kSum,        ///< compute the sums of the round that was trained last, with all ranks
-  kGradients,  ///< compute the gradient sums `ask` for the rank's clients
+  kGradients,  ///< compute for the rank's clients the gradient sums that the field `ask` describes
   kEnd
 };
 constexpr auto names(Order) {

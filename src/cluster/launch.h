@@ -30,8 +30,8 @@ Environment this_environment();
 /// Open MPI, PMI, Slurm. Slurm's variables are used only inside an srun step, and only if no other launcher has set its
 /// own, because srun may have started that launcher. A batch script itself is not a rank. If nothing is set, the run
 /// has one rank.
-/// The address is `cluster.store`, otherwise MASTER_ADDR and MASTER_PORT. With Slurm it may also be the first host of
-/// the step, with a port that is computed from job and step.
+/// The address is the first of these that is set: `cluster.store`; MASTER_ADDR with MASTER_PORT; under Slurm, the first
+/// host of the step with a port computed from job and step.
 /// \throws kConfig for a rank without a size or the reverse, a rank that is not below the size, two launchers that
 /// disagree, several ranks without an address, and a number, port or node list that cannot be parsed
 Launch find_launch(const ClusterOptions& options, const Environment& environment = this_environment());
