@@ -7,9 +7,9 @@
 
 namespace evenkeel::fed {
 
-/// Merges scores into the score of all rows together. Shares of rows are merged as counts, so they equal those of a
-/// single evaluation. Means (F1, log-likelihood) are equal up to rounding. The majority rate comes from
-/// Scored::right_answers. BERTScore is left out. Scores of single rows are concatenated in the order of the parts.
+/// Merges scores into the score of all rows together. Shares of rows, such as accuracy, are merged as counts, so they
+/// equal those of a single evaluation. Means (F1, log-likelihood) are equal up to rounding. The majority rate comes
+/// from Scored::right_answers. BERTScore is left out. Scores of single rows are concatenated in the order of the parts.
 /// Questions and seconds are added up; a question that two clients have counts twice.
 /// \param parts  one or more scores of the same task and evaluation point; predictions are ignored
 /// \throws kData when the parts differ in task, budget, rank evaluation mode or ServedBy

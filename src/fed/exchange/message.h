@@ -62,7 +62,8 @@ struct SumGradients {
   }
 };
 
-/// Asks a client that never trains to score one task with the broadcast in Task::payload. The reply holds a Scored.
+/// Asks the evaluation client, or a client with test rows of its own, to score one task with the broadcast in
+/// Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
   std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading)

@@ -26,7 +26,7 @@ struct EvaluationPoint {
   double budget = 1.0;
   std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
-  std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
+  std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on ClientOfScore::rows
 
   /// Returns true if the point is scored on a client's own test rows.
   bool own_rows() const { return client && client->rows == scoring::RowsOf::kOwn; }
