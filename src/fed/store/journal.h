@@ -50,7 +50,7 @@ struct ClientRecord : train::LocalReport {
 };
 
 /// The journal of one round. Construction is cheap, because all its data is in the folder. Files that this object wrote
-/// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round.
+/// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round's time.
 /// Threads: one.
 class RoundJournal {
  public:

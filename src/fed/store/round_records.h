@@ -223,7 +223,7 @@ struct ItemRecord {
   int64_t round = 0;  ///< rounds done
   std::string task;
   double budget = 1;
-  std::string reading{};
+  std::string reading{};  ///< rank evaluation mode (TaskScore::reading)
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   scoring::ItemScores items{};  ///< written as keys of the line itself
 

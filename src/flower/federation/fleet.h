@@ -64,7 +64,7 @@ struct SessionReport {
 struct Fleet {
   Grid& grid;                    ///< borrowed
   Roster& roster;                ///< borrowed
-  std::filesystem::path folder;  ///< for arriving payloads; deleted with the process
+  std::filesystem::path folder;  ///< for arriving payloads; they are deleted when the process ends
   FleetTerms terms{};
   Joining joining{};
   std::set<int64_t> agreed{};    ///< clients whose node has accepted since the server and the node started
