@@ -89,7 +89,7 @@ class Assembly {
   size_t arrays() const;
   std::optional<std::string> next_chunk(size_t array) const;
 
-  /// Valid when complete().
+  /// These return parts of the message. They are valid when complete() is true.
   const Content& content() const { return content_; }
   const std::optional<Failure>& failure() const { return failure_; }
   const std::shared_ptr<void>& owner() const { return owner_; }
