@@ -32,7 +32,7 @@ struct ExpertBatch {
   ExpertView<T> expert(int64_t e) const;
 };
 
-/// A result with one row per token. It is the sum, over the token's choices, of weight * (row of the choice's slot).
+/// A result with one row per token. A row is the sum, over the token's choices, of weight * (row of the choice's slot).
 /// Tokens that are not live get zeros. With one expert per token, rows are written to the tokens directly.
 template <typename T>
 struct TokenRows {
