@@ -43,7 +43,7 @@ struct ServingFacts {
 ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
                            const nn::RouterOptions& router);
 
-/// How one program serves one export.
+/// Describes how one program serves one export.
 struct Served {
   std::string_view program;
   bool was_run = false;           ///< true: found by running the program in a test; false: found in its source

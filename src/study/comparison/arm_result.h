@@ -11,7 +11,8 @@
 
 namespace evenkeel::study {
 
-/// Mean of an arm at a budget. It is over the complete seeds: those that have a score of every task of the measure.
+/// Mean of an arm at a budget over the complete seeds. A seed is complete if it has a score of every task that has the
+/// measure.
 struct BudgetMean {
   double budget = 1;
   std::vector<std::optional<double>> by_seed;  ///< mean over tasks, in the order of the seeds; empty: not complete
@@ -30,7 +31,8 @@ struct PairedDifference {
   std::optional<double> mean, deviation;
   std::optional<Interval> t, bca;  ///< 95 %
   bool items = false;              ///< the bootstrap also resampled items within seeds
-  /// p-value of the paired t-test; the same corrected by Holm's method; detectable_difference() of `by_seed`.
+  /// p: p-value of the paired t-test. p_holm: p corrected by Holm's method. detectable: detectable_difference() of
+  /// `by_seed`.
   std::optional<double> p, p_holm, detectable;
 };
 
@@ -44,7 +46,8 @@ struct TaskRecord {
 /// An arm in one rank evaluation mode. An arm of a rank method has one ArmResult per mode, other arms have one.
 struct ArmResult {
   std::string label;  ///< "hetlora (a)", or the arm's name
-  std::string arm, reading;
+  std::string arm,
+      reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   bool is_reference = false;
   std::vector<BudgetMean> budgets;
   std::vector<PairedDifference> differences;  ///< by budget; empty for the reference

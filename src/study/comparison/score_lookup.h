@@ -13,7 +13,8 @@ namespace evenkeel::study {
 
 /// An arm in one rank evaluation mode and one way of serving.
 struct Aspect {
-  std::string arm, reading;
+  std::string arm,
+      reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
 };
 

@@ -1,4 +1,4 @@
-/// \file  Statistics of paired comparisons over seeds. All functions are pure. Formulas and sources:
+/// \file  Computes statistics of paired comparisons over seeds. All functions are pure. Formulas and sources:
 /// docs/study-statistics.md. tests/parity/test_statistics.py compares them with scipy and statsmodels.
 #pragma once
 
