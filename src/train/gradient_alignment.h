@@ -33,8 +33,8 @@ struct GradientAlignment {
   int64_t zero = 0;      ///< number of compared experts with a zero pseudo-gradient
   std::optional<double>
       cosine{};  ///< nothing if one side is zero; positive: both point in the direction of higher loss
-  /// Nothing if there is no cosine or fewer than two experts are compared. For all layers: over layers that have two or
-  /// more.
+  /// Nothing if there is no cosine or fewer than two experts are compared. In the entry of all layers, only layers with
+  /// two or more compared experts count.
   std::optional<ShuffledCosine> shuffled{};
 };
 

@@ -29,9 +29,9 @@ class PretrainingFolder {
   const std::filesystem::path& path() const { return folder_; }
   /// Returns the path of tokenizer.json.
   std::filesystem::path tokenizer() const;
-  /// Returns whether no run has started in the folder. A run starts when pretrain.toml is written.
+  /// Returns true if no run has started in the folder. A run starts when pretrain.toml is written.
   bool nothing_began() const;
-  /// Returns whether the folder contains a complete model and no checkpoint.
+  /// Returns true if the folder contains a complete model and no checkpoint.
   bool finished() const;
   /// Checks that a run with the same config has started.
   /// \param resolved  the config with all keys, as TOML
