@@ -34,8 +34,9 @@ struct Command {
   int64_t exchange = 0;                        ///< serial number of the exchange, for commands with replies
   std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
   std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
-  std::optional<fed::SumGradients> ask{};
-  int64_t bytes = 0, memory_bytes = 0;  ///< lengths of the broadcasts that follow
+  std::optional<fed::SumGradients> ask{};      ///< kGradients: the sums to compute
+  int64_t bytes = 0,
+          memory_bytes = 0;  ///< lengths of the broadcasts that follow; memory_bytes: clients' tensors
 
   void visit(auto& field) {  // base/format/record.h
     field("order", order);

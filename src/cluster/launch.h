@@ -15,8 +15,8 @@ namespace evenkeel::cluster {
 struct Launch {
   int rank = 0, size = 1;
   StoreAddress store{};  ///< empty when size is 1
-  /// How often the launcher has restarted the run. Every key in the store contains this number, so a restart does not
-  /// read the keys of an earlier attempt.
+  /// Number of times that the launcher has restarted the run. Every key in the store contains this number, so a restart
+  /// does not read the keys of an earlier attempt.
   std::string attempt = "0";
   std::string launcher{};  ///< source of rank and size, for messages
 };

@@ -127,7 +127,7 @@ struct ModelSection {
   /// \param place_of  returns " (file, line)" of a key, for error messages
   /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces "auto" in device, engine and, by settle_products(), arithmetic. \throws kConfig as check_engine()
+  /// Replaces "auto" in device, engine and compute_dtype (settle_products()). \throws kConfig as check_engine()
   void settle(const MachineChoices& machine);
   /// Returns the product table of a section with settled products.
   nn::MatmulTable product_table() const;

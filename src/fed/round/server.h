@@ -43,8 +43,8 @@ struct Server {
   /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
   /// nodes.
   std::vector<std::string> tasks{};
-  /// If the clients are nodes: the ids of those that reported test rows of their own. Empty otherwise: then the config
-  /// tells which clients have test rows.
+  /// If the clients are nodes: the ids of the clients that reported test rows of their own. Otherwise empty, and the
+  /// config says which clients have test rows.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
 
   /// Returns true if the client has test rows of its own.

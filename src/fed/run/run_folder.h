@@ -47,7 +47,7 @@ class RunFolder {
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
   /// Returns true if the folder holds a run.
   static bool holds_run(const std::filesystem::path& folder);
-  /// Returns true if the folder does not exist, is empty, or holds an unfinished create().
+  /// Returns true if the folder does not exist, is empty, or holds only what an interrupted create() left.
   static bool nothing_began(const std::filesystem::path& folder);
 
   /// Writes config, partition, the checkpoint's marker and, last, the manifest.
