@@ -122,7 +122,7 @@ struct SimulatedRound {
   }
 };
 
-/// How the clients of a round used the experts, by the measures of nn/moe/utilization.h. Lists are per MoE layer.
+/// Use of the experts by the clients of a round, in the measures of nn/moe/utilization.h. Lists are per MoE layer.
 struct ExpertUse {
   std::vector<std::string> layers;
   std::vector<std::vector<double>> utilization;  ///< [L][E]

@@ -1,5 +1,5 @@
-/// \file  Assembles a message from its objects, which may arrive in any order: first its structure, then the data of
-/// its arrays, which is written straight to its buffers. Nodes use it for pulled messages, the coordinator for pushed
+/// \file  Assembles a message from its objects, which may arrive in any order. When the structure is complete, the data
+/// of the arrays is written straight to the buffers. Nodes use it for pulled messages, the coordinator for pushed
 /// replies.
 #pragma once
 

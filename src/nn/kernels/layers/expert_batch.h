@@ -17,8 +17,8 @@ struct ExpertBatch {
   const ExpertSlots& slots;
   MatmulTable products;
   int64_t top_k, hidden, width;
-  const T *x, *weights;       ///< [T, D], [T, K]
-  SavedActivations<T> saved;  ///< by slot: [S, F], [S, F], [S, R]; null: nothing is saved
+  const T *x, *weights;       ///< x [T, D], weights [T, K]
+  SavedActivations<T> saved;  ///< by slot: g and u [S, F], xa [S, R]; null: nothing is saved
   std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< views of expert 0
   std::array<std::vector<StoredMatrix>, kProjections> matrices;           ///< [E] each
   std::vector<uint8_t> live;  ///< [T], 0: the token has no gradient; empty: all tokens have one
