@@ -17,7 +17,7 @@ struct BudgetMean {
   double budget = 1;
   std::vector<std::optional<double>> by_seed;  ///< mean over tasks, in the order of the seeds; empty: not complete
   int64_t complete = 0;                        ///< number of complete seeds
-  std::optional<double> mean, deviation;       ///< over complete seeds; deviation needs two
+  std::optional<double> mean, deviation;       ///< over complete seeds; deviation only with two or more
   std::optional<Interval> interval;            ///< 95 %, by t over seeds
   /// Means of the other measures over the tasks that have them, in the order of Comparison::beside.
   std::vector<std::optional<double>> beside;
@@ -29,7 +29,7 @@ struct PairedDifference {
   std::vector<int64_t> seeds;   ///< seeds that are complete in both arms
   std::vector<double> by_seed;  ///< arm minus reference, mean over tasks
   std::optional<double> mean, deviation;
-  std::optional<Interval> t, bca;  ///< 95 %
+  std::optional<Interval> t, bca;  ///< 95 % intervals: by t over seeds; by bootstrap (bca_interval())
   bool items = false;              ///< the bootstrap also resampled items within seeds
   /// p: p-value of the paired t-test. p_holm: p corrected by Holm's method. detectable: detectable_difference() of
   /// `by_seed`.
