@@ -50,7 +50,7 @@ struct ExpertGradients {
 /// \param seed    seed of the permutations
 std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradients> layers, uint64_t seed);
 
-/// Returns which experts of each MoE layer get no token of any row.
+/// Returns, for each MoE layer, the experts that get no token of any row.
 /// \param forward  the adapters and router options of the pass
 /// \return layer -> [E] bool, on the CPU
 TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions forward,

@@ -5,7 +5,7 @@
 ///   pretrain.toml                   config with all keys; exists from the start of a run
 ///   pretrain.jsonl                  the loss curve, one sealed line per record
 ///   tokenizer.json                  tokenizer of the model
-///   checkpoint.json                 the marker: step, size of pretrain.jsonl then, SHA-256 of the checkpoint files;
+///   checkpoint.json                 the marker: step, size of pretrain.jsonl, SHA-256 of the checkpoint files;
 ///                                   removed when the model is complete
 ///   checkpoint-<step>.safetensors   model and optimiser state
 ///   config.json, model*.safetensors the model, moved here from .model/ when it is complete

@@ -25,7 +25,7 @@ class ScoreLookup {
   /// \param study  borrowed
   explicit ScoreLookup(const StudyRuns& study);
 
-  /// Returns the scores of all runs, or of those of one arm.
+  /// Return the scores of all runs, or of the runs of one arm.
   std::vector<scoring::TaskScore> all() const;
   std::vector<scoring::TaskScore> of_arm(const std::string& arm) const;
   /// Returns a measure of a task; nothing if it is not measured or if rows of some clients are missing.
