@@ -35,8 +35,8 @@ struct Command {
   std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
   std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
   std::optional<fed::SumGradients> ask{};      ///< kGradients: the sums to compute
-  int64_t bytes = 0,
-          memory_bytes = 0;  ///< lengths of the broadcasts that follow; memory_bytes: clients' tensors
+  int64_t bytes = 0,                           ///< length of the broadcast that follows
+      memory_bytes = 0;  ///< kTrain: length of the second broadcast, the tensors that clients keep
 
   void visit(auto& field) {  // base/format/record.h
     field("order", order);
