@@ -15,8 +15,8 @@ namespace evenkeel::fed {
 /// \throws kData when the parts differ in task, budget, rank evaluation mode or ServedBy
 Scored merged(std::span<const Scored> parts);
 
-/// Checks that a score from an untrusted client is a possible answer to `asked`: it is of the same task and evaluation
-/// point and of `rows` rows, its counts fit together, its shares are in [0, 1], and its means are finite.
+/// Checks that a score from an untrusted client is a possible answer to `asked`. The score must be of the same task and
+/// evaluation point, and of `rows` rows. Its counts must be consistent, its shares in [0, 1], and its means finite.
 /// \param asked  a task that holds a Score
 /// \throws kData naming the value that is not possible
 void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind kind, int64_t rows);
