@@ -34,7 +34,7 @@ class ClusterFabric : public fed::Fabric {
   /// all other tasks itself.
   void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
   void remember(const fed::ClientMemories& memories) override { local_.remember(memories); }
-  /// Commands the other ranks to aggregate `round` together with this one. Returns the reduction over all ranks.
+  /// Commands the other ranks to aggregate `round` together with rank 0. Returns the reduction over all ranks.
   const lora::Reduction& sums(const methods::RoundView& round) override;
   /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
   /// continue: without `cluster.regroup`, or if no rank was lost.

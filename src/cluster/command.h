@@ -15,9 +15,9 @@ namespace evenkeel::cluster {
 /// The kinds of commands.
 enum class Order {
   kNews,       ///< followed by bytes: an update of the shared state, for all clients
-  kTrain,      ///< followed by bytes: the server state, then the clients' memories
+  kTrain,      ///< followed by bytes: the server state, then the tensors that clients keep across rounds
   kSum,        ///< compute the sums of the round that was trained last, with all ranks
-  kGradients,  ///< compute the gradient sums `ask` for the rank's clients
+  kGradients,  ///< compute for the rank's clients the gradient sums that the field `ask` describes
   kEnd
 };
 constexpr auto names(Order) {
@@ -34,8 +34,9 @@ struct Command {
   int64_t exchange = 0;                        ///< serial number of the exchange, for commands with replies
   std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
   std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
-  std::optional<fed::SumGradients> ask{};
-  int64_t bytes = 0, memory_bytes = 0;  ///< lengths of the broadcasts that follow
+  std::optional<fed::SumGradients> ask{};      ///< kGradients: the sums to compute
+  int64_t bytes = 0,                           ///< length of the broadcast that follows
+      memory_bytes = 0;  ///< kTrain: length of the second broadcast, the tensors that clients keep
 
   void visit(auto& field) {  // base/format/record.h
     field("order", order);

@@ -31,7 +31,8 @@ class Heartbeat {
  public:
   struct Settings {
     int rank = 0;
-    std::string beat, epoch;  ///< keys in the store: prefix of the heartbeat of a rank; number of the newest group
+    std::string beat,  ///< prefix of the key of a rank's heartbeat in the store
+        epoch;         ///< key that holds the number of the newest group
     /// Seconds without a heartbeat after which a rank is lost. `start_timeout_s` applies before its first heartbeat.
     double timeout_s = 60, start_timeout_s = 300;
   };

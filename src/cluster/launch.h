@@ -15,8 +15,8 @@ namespace evenkeel::cluster {
 struct Launch {
   int rank = 0, size = 1;
   StoreAddress store{};  ///< empty when size is 1
-  /// How often the launcher has restarted the run. Every key in the store contains this number, so a restart does not
-  /// read the keys of an earlier attempt.
+  /// Number of times that the launcher has restarted the run. Every key in the store contains this number, so a restart
+  /// does not read the keys of an earlier attempt.
   std::string attempt = "0";
   std::string launcher{};  ///< source of rank and size, for messages
 };
@@ -30,8 +30,8 @@ Environment this_environment();
 /// Open MPI, PMI, Slurm. Slurm's variables are used only inside an srun step, and only if no other launcher has set its
 /// own, because srun may have started that launcher. A batch script itself is not a rank. If nothing is set, the run
 /// has one rank.
-/// The address is `cluster.store`, otherwise MASTER_ADDR and MASTER_PORT. With Slurm it may also be the first host of
-/// the step, with a port that is computed from job and step.
+/// The address is the first of these that is set: `cluster.store`; MASTER_ADDR with MASTER_PORT; under Slurm, the first
+/// host of the step with a port computed from job and step.
 /// \throws kConfig for a rank without a size or the reverse, a rank that is not below the size, two launchers that
 /// disagree, several ranks without an address, and a number, port or node list that cannot be parsed
 Launch find_launch(const ClusterOptions& options, const Environment& environment = this_environment());

@@ -23,7 +23,8 @@ class Heartbeat;
 /// \param epoch    number of the group; negative: a key for all groups
 std::string key_of(const std::string& attempt, int64_t epoch, const std::string& key);
 
-/// The membership of this process in the group. Not thread-safe.
+/// The membership of this process in a group: store, heartbeat and failures. Collective operations are those of
+/// Collective (cluster/collective.h), which together() passes to its callback. Not thread-safe.
 class ProcessGroup {
  public:
   /// Connects to the store, or hosts it, and starts the heartbeat. \throws kIo when the store cannot be reached.

@@ -21,7 +21,7 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
 
 /// Runs any other rank until rank 0 dismisses it. Sets the log level to errors.
 /// \param request  must describe the same run as on rank 0
-/// \throws kConfig when it does not, otherwise as lead()
+/// \throws kConfig when `request` describes another run, otherwise as lead()
 void run_worker(const Launch& launch, const ClusterOptions& options, const fed::RunRequest& request,
                 const StopRequest& stop);
 

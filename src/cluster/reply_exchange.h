@@ -28,7 +28,7 @@ int64_t layout_of(const lora::Sites& sites);
 /// when the transfer fails.
 void send_reply(Collective& group, int to, ReplyHeader header, const fed::Reply& reply);
 /// Receives a reply of rank `from`. \param expected  layout, round and epoch that the reply must have
-/// \throws kData when it has others or is malformed, kIo when the transfer fails.
+/// \throws kData when the reply has other values or is malformed, kIo when the transfer fails.
 fed::Reply receive_reply(Collective& group, int from, const ReplyHeader& expected);
 
 }  // namespace evenkeel::cluster

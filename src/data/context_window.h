@@ -22,8 +22,8 @@ struct KeptSpan {
 /// the edges until the whole prompt fits, because tokens may differ at joins. REQUIRES a non-empty context.
 /// \param tokens_with  counts the tokens of the whole prompt with the given context
 /// \return nothing if even the required words do not fit.
-/// Cost: one pass over the context, one encoding of each word that is tried, and two calls of `tokens_with`, plus one
-/// for each word that is removed (usually none or one).
+/// Cost: one pass over the context, one encoding of each word that is tried, and two calls of `tokens_with`. Each word
+/// that is removed (usually none or one) costs another call.
 std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const tokenizer::Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with);

@@ -131,7 +131,7 @@ struct TokenizedRows {
   std::vector<Example> examples;  ///< one per row that has at least one target
   std::vector<int64_t> rows;      ///< index of the row of each example
   int64_t cut = 0;                ///< rows longer than the cutoff
-  int64_t windowed = 0;           ///< of these, rows that lost a part of their context only
+  int64_t windowed = 0;           ///< rows among `cut` that lost only a part of their context
   int64_t last_only = 0;          ///< conversations with only the last answer as target (Prompts::transcript)
   int64_t without_target = 0;     ///< rows dropped because no target fits within the cutoff
 };

@@ -1,5 +1,6 @@
-/// \file  Lists characters whose upper or title case is a special one, often of several characters, and cased
-/// characters. The tables equal Python's; tests/parity/test_jinja_constructs_v5.py compares all code points.
+/// \file  Lists characters with a special upper or title case, often of several characters, and cased characters
+/// outside the categories Lu, Ll and Lt. The tables equal Python's; tests/parity/test_jinja_constructs_v5.py compares
+/// all code points.
 #pragma once
 
 #include <cstdint>

@@ -5,18 +5,18 @@
 
 namespace evenkeel::methods {
 
-/// Returns factors A and B for every site with the server's rank and scale. At a site of `server.start`, the start's
-/// rows of A and columns of B come first and fresh ones follow. Fresh columns of B are zero, so the product equals the
-/// start's product. All rows are trained.
-/// \throws kConfig when the start has a higher rank than the server
+/// Returns factors A and B for every site with the server's rank and scale. At a site of the adapter `server.start`,
+/// the adapter's rows of A and columns of B come first and fresh ones follow. Fresh columns of B are zero, so the
+/// product equals the adapter's product. All rows are trained.
+/// \throws kConfig when the adapter has a higher rank than the server
 lora::AdapterState first_adapters(const ServerView& server);
 
-/// Works as first_adapters(), with scale 1 and with the start cut to its largest singular triplets. Methods whose
+/// Works as first_adapters(), with scale 1 and with `server.start` cut to its largest singular triplets. Methods whose
 /// server cuts by SVD use it.
 lora::AdapterState first_best_adapters(const ServerView& server);
 
-/// Returns the start as a change of the base, for methods whose clients train fresh factors in every round. It is empty
-/// without a start.
+/// Returns `server.start` as a change of the base, for methods whose clients train fresh factors in every round. It is
+/// empty without such an adapter.
 lora::AdapterState first_base_change(const ServerView& server);
 
 }  // namespace evenkeel::methods

@@ -1,6 +1,6 @@
 /// \file  Computes UB-SMoE's universal pseudo-gradient (Algorithm 3), which updates experts that no token of a client
 /// chose. Gt is the server's last update of the expert tensors, divided as PseudoGradients::set() says. ub_smoe.cpp
-/// gives the equations. Private to UB-SMoE. Dimension names: E experts.
+/// gives the equations. R-numbers refer to docs/ambiguities.md. Private to UB-SMoE. Dimension names: E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>

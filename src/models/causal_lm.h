@@ -41,7 +41,8 @@ struct GgufRule {
   bool interleaves_heads = false;
 };
 
-/// Counts the work and the memory that a model needs per token. The leaves add their parts when they are constructed.
+/// Counts the work and the memory that a model needs per token. The building blocks of the model add their parts when
+/// they are constructed.
 struct TokenWork {
   /// Multiply-adds of a forward pass. `scores` counts one attended position, `experts` one selected expert.
   double attention = 0, scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
@@ -199,8 +200,8 @@ void write_random_model(const std::filesystem::path& config_json, const std::fil
                         ExpertLayout layout = ExpertLayout::kOriginal);
 
 /// Maps "builtin:NAME" to the shipped folder of that model, and a hub name, "org/name" or "hf://org/name", to its
-/// snapshot in the local hub cache (base/plain/hub_cache.h). A folder of that path comes before the cache. Any other
-/// text is returned unchanged as a path. \throws kConfig when the cache lacks a name after "hf://"
+/// snapshot in the local hub cache (base/plain/hub_cache.h). If a folder has that path, it is used instead of the
+/// cache. Any other text is returned unchanged as a path. \throws kConfig when the cache lacks a name after "hf://"
 std::filesystem::path resolve_model_path(const std::string& path);
 
 class ModelConfig;   // models/checkpoint.h

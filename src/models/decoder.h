@@ -1,4 +1,5 @@
-/// \file  Builds decoder-only models from a description: sizes from config.json, and the leaves of each layer.
+/// \file  Builds decoder-only models from a description: sizes from config.json, and the leaves (attention, norm,
+/// feed-forward block) of each layer.
 /// A family consists of one function that returns a DecoderSpec and one registry entry; models/olmoe.cpp is the
 /// shortest sparse example. Tensors, sites, checkpoint names and cost follow from the leaves. A model computes
 ///

@@ -1,6 +1,6 @@
-/// \file  Declares the parts that the leaves of a decoder share: the builder, linear layers, norms and activations.
-/// Every leaf takes its tensors from a ModelBuilder, which records them together with the sites and the cost of the
-/// model.
+/// \file  Declares the parts that the leaves (building blocks) of a decoder share: the builder, linear layers, norms
+/// and activations. Every leaf takes its tensors from a ModelBuilder, which records them together with the sites and
+/// the cost of the model.
 /// Dimension names: R rows of a batch, D width, I in, O out, E experts.
 #pragma once
 

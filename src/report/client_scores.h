@@ -1,6 +1,6 @@
 /// \file  Compares clients by the scores of `evaluate.per_client`: which clients have better and which have worse
 /// scores after the run. "Own rows" are a client's own test rows; "all rows" are those of all clients. Both are scored
-/// at the client's budget.
+/// at the client's budget: the share of the experts per token that the client can afford, 0 to 1.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@
 
 namespace evenkeel::report {
 
-/// The scores of one client in one run, for one task and one rank evaluation mode.
+/// The scores of one client in one run, for one task and one rank evaluation mode (docs/glossary.md).
 struct ClientResult {
   int64_t id = 0;
   std::string who;  ///< "3", or "3 (hospital)"
-  std::string task, reading;
-  double budget = 1;
-  std::optional<scoring::TaskScore> before,
-      own;                                ///< on its own rows: before the first round; after the last evaluated round
-  std::optional<scoring::TaskScore> all;  ///< on all rows, after the last evaluated round
+  std::string task,
+      reading;                               ///< rank evaluation mode, "a" or "b"; empty: the method has none
+  double budget = 1;                         ///< the client's budget, 0 to 1
+  std::optional<scoring::TaskScore> before,  ///< score on its own rows before the first round
+      own;                                   ///< score on its own rows after the last evaluated round
+  std::optional<scoring::TaskScore> all;     ///< on all rows, after the last evaluated round
 
   /// Returns the gain on own rows from before the first round to the last evaluated one, see gain_between(). Above 0 is
   /// better. Returns nothing if there is no score from before.

@@ -1,5 +1,5 @@
 /// \file  Finds differences between compared runs other than their methods: arithmetic, threads, machine, files,
-/// gating, rows. Each can change results, so a comparison lists them first.
+/// gating, rows. Each difference can change results, so a comparison lists differences first.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-/// \file  Measures the correlation of UB-SMoE's phi with the utilization of experts (docs/methods.md).
+/// \file  Measures the correlation of UB-SMoE's phi (an offset of the router's score per expert) with the utilization
+/// of experts (docs/methods.md).
 #pragma once
 
 #include <vector>

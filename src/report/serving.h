@@ -12,8 +12,9 @@
 
 namespace evenkeel::report {
 
-/// The formats of `evenkeel export`: an adapter in PEFT's layout per expert; one with all experts of a layer in one
-/// tensor; the base with the adapter merged into its weights; an adapter for llama.cpp.
+/// The formats of `evenkeel export`. kPeft: an adapter in PEFT's layout per expert. kPeftFused: an adapter with all
+/// experts of a layer in one tensor. kMerged: the base with the adapter merged into its weights. kGguf: an adapter for
+/// llama.cpp.
 enum class ExportFormat { kPeft, kPeftFused, kMerged, kGguf };
 constexpr auto names(ExportFormat) {
   return std::array{config::EnumName<ExportFormat>{"peft", ExportFormat::kPeft},
@@ -43,7 +44,7 @@ struct ServingFacts {
 ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
                            const nn::RouterOptions& router);
 
-/// How one program serves one export.
+/// Describes how one program serves one export.
 struct Served {
   std::string_view program;
   bool was_run = false;           ///< true: found by running the program in a test; false: found in its source

@@ -14,8 +14,8 @@ namespace evenkeel::report {
 /// choice); exact-match, f1, bert-score, empty (free text); rounds, time, clients, client-scores, traffic.
 std::vector<std::string_view> table_names();
 
-/// Formats one table. Task tables show the last evaluated round of every run, with one line per task and one column per
-/// budget, the number of rows and distinct questions and, for multiple choice, chance and majority.
+/// Formats one table. Task tables show the last evaluated round of every run. They have one line per task, one column
+/// per budget, and the numbers of rows and distinct questions. Tables of multiple choice also have chance and majority.
 /// \throws kConfig listing the names when `name` is unknown
 std::string table(std::span<const RunRecords> runs, std::string_view name);
 

@@ -24,8 +24,8 @@ struct Standing {
 /// Returns the state after each round and, if it was evaluated, before the first.
 std::vector<Standing> standings(const RunRecords& run);
 
-/// Formats tables: every run round by round, and for evenly spaced scores and losses when each run first reached them,
-/// in rounds, simulated time and bytes.
+/// Formats tables of two kinds. One shows every run round by round. The other shows, for evenly spaced scores and
+/// losses, the rounds, simulated time and bytes after which each run first reached them.
 std::string time_table(std::span<const RunRecords> runs);
 
 }  // namespace evenkeel::report

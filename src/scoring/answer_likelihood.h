@@ -1,5 +1,5 @@
-/// \file  Computes the log-probability of the answer of each tokenised row. The training loss is the mean of these per
-/// token.
+/// \file  Computes the log-probability of the answer of each tokenised row. The training loss is the negative mean of
+/// the log-probability per token.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ struct EvaluatedModel {
 
 /// Answers to the rows of a task.
 struct TaskAnswers {
-  std::vector<Prediction> predictions;  ///< one per row: output, gold; if ranked, also ranked, nll, answer_tokens
+  std::vector<Prediction> predictions;  ///< one per row: output, gold; with ranking, also ranked, nll, answer_tokens
   int64_t context_cut = 0;              ///< number of rows whose context was truncated
   double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };
@@ -30,7 +30,7 @@ struct TaskAnswers {
 /// Called with the number of rows done and of all rows. It may throw to end the evaluation.
 using OnRows = std::function<void(int64_t done, int64_t rows)>;
 
-/// How answer_rows() generates and stores.
+/// Settings with which answer_rows() generates and stores answers.
 struct AnswerSettings {
   bool whole_outputs = true;  ///< false: an output ends where no further text can change the extracted answer
   std::string key{};          ///< key of the batches in the journal

@@ -1,7 +1,7 @@
 /// \file  Computes BERTScore: the similarity of candidate texts to reference texts, by greedy matching of an encoder's
 /// token vectors.
 ///   P = sum_i w_i max_j x_i . y_j  over candidate tokens x,  R = sum_j w_j max_i x_i . y_j  over reference tokens y,
-///   F = 2 P R / (P + R).  Vectors have unit length; weights sum to 1 in each text.
+///   F = 2 P R / (P + R).  Vectors have unit length; weights are divided by their sum in each text.
 /// Source: Zhang et al. 2020. Results equal the bert_score package 0.3.13 except in two cases. A token whose
 /// similarities are all negative keeps the largest one; in the package a padded 0 may be larger, depending on the
 /// batch. A text without weighted tokens counts as 0; in the package it gives nan.
@@ -30,7 +30,7 @@ namespace evenkeel::scoring {
 /// Encoded tokens of one text.
 struct TokenVectors {
   at::Tensor vectors_TD;  ///< [T, D], unit length, including special tokens, which can be matched
-  at::Tensor weights_T;   ///< [T], 0 or more, of any sum; 0 for special tokens
+  at::Tensor weights_T;   ///< [T], 0 or more; match() divides them by their sum; 0 for special tokens
 };
 
 /// Matches two texts. A text with at most two tokens has special tokens only and gives 0 everywhere. Time and memory
@@ -74,8 +74,8 @@ struct BertScoreOptions {
 class BertScorer {
  public:
   /// Loads an encoder folder.
-  /// \throws kConfig when the layer is neither given nor in the table; kCheckpoint or kData when the folder or the
-  /// baseline is invalid
+  /// \throws kConfig when options.layer is -1 and default_layer() does not know the folder's name; kCheckpoint or kData
+  /// when the folder or the baseline is invalid
   static BertScorer load(const std::filesystem::path& folder, const BertScoreOptions& options);
 
   const models::EncoderSpec& encoder() const { return encoder_.spec(); }

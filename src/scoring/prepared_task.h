@@ -73,8 +73,8 @@ class PreparedTask {
   /// not kNll.
   bool weighs_answers() const { return !answers_.empty(); }
   /// Returns the answers that are scored by log-likelihood. For a choice these are all allowed answers. For free text
-  /// it is the first reference that is not blank, or none if that has more than max_new_tokens tokens. REQUIRES
-  /// weighs_answers().
+  /// it is the first reference that is not blank, or none if this reference has more than max_new_tokens tokens.
+  /// REQUIRES weighs_answers().
   const std::vector<std::string>& answers(size_t row) const { return answers_[row]; }
   /// Returns the tokens that follow the prompt, for each of answers(row). For a choice they begin with the text before
   /// the answer in the row's output, such as "the correct answer is ". REQUIRES weighs_answers().

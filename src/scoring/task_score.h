@@ -43,8 +43,8 @@ struct EvaluationOptions {
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
   bool lowercase =
-      false;  ///< computes the headline accuracy from lower-cased output; both variants are always recorded
-  bool likelihood = true;                 ///< also computes the likelihood of the answers, and ranks the allowed ones
+      false;  ///< true: the headline accuracy is that of lower-cased output; both variants are always recorded
+  bool likelihood = true;                 ///< true: answers are also scored and ranked by likelihood
   int64_t batch_size = 128;               ///< prompts generated together
   nn::KvType cache = nn::KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
   double cache_gib = 6;  ///< memory limit of the cache in GiB; reduces the batch to the prompts that fit, at least one

@@ -25,7 +25,8 @@ size_t folded_together(std::span<const uint32_t> codes);
 /// Returns the characters whose case folding is that of the sequence `codes`.
 CodeSet characters_of(std::span<const uint32_t> codes);
 
-/// Returns true if `codes` are the case folding of a character or the beginning of one. \param codes  two or more
+/// Returns true if `codes` are the case folding of a character or the beginning of such a folding. \param codes  two or
+/// more
 bool begin_a_folding(std::span<const uint32_t> codes);
 
 }  // namespace evenkeel::tokenizer

@@ -12,8 +12,8 @@ namespace evenkeel::tokenizer {
 /// calls, callouts, absence, conditions, \G \K \X \y \Y, the options x, W, D, S and P, octal and control escapes,
 /// {3,1}, and property names that character_classes.h does not list. A back reference is supported if its group comes
 /// earlier, no quantifier repeats the group, and the reference is neither in a look-behind nor under the option i.
-/// Under the option i, letters that fold to one (ss, st, ff, fi, fl and others) are supported unless a parenthesis
-/// divides them.
+/// Under the option i, letter sequences that match one character (ss, st, ff, fi, fl and others) are supported unless a
+/// parenthesis divides them.
 std::string translate_pattern(std::string_view pattern);
 
 /// Returns a pattern that matches `text` only.

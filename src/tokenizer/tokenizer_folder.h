@@ -32,8 +32,9 @@ class TokenizerFolder {
   /// Returns tokenizer.json as modified by the tokenizer's class. The content is moved out: call it once, after all
   /// other functions. \throws kData.
   Json take_tokenizer();
-  /// Returns the lists of tokens to be added to tokenizer.json, in the order in which they are added. AddedToken::id is
-  /// -1 if no file gives an id.
+  /// Returns the lists of tokens to be added to tokenizer.json, in the order in which they are added. The first list
+  /// holds the added and special tokens of all files. Qwen2's class has a second list: the special tokens again,
+  /// without their flags. AddedToken::id is -1 if no file gives an id.
   std::vector<std::vector<AddedToken>> additions() const;
   /// Returns true if special tokens in a text are encoded like other text.
   bool splits_special_tokens() const { return config_.view().flag_or("split_special_tokens", false); }

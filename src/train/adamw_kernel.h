@@ -18,7 +18,7 @@ struct AdamWFactors {
   double decay = 1;            ///< 1 - lr weight_decay
   double lr = 0;               ///< learning rate / bias correction of the first moment
   double root_correction = 1;  ///< square root of the second moment's bias correction
-  bool zero_gradient = false;  ///< whether gradients are set to zero after use
+  bool zero_gradient = false;  ///< true: gradients are set to zero after use
 };
 
 /// Updates m and v with the gradient, then theta = decay theta - lr m / (sqrt(v) / root_correction + eps). It computes

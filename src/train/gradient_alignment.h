@@ -33,8 +33,8 @@ struct GradientAlignment {
   int64_t zero = 0;      ///< number of compared experts with a zero pseudo-gradient
   std::optional<double>
       cosine{};  ///< nothing if one side is zero; positive: both point in the direction of higher loss
-  /// Nothing if there is no cosine or fewer than two experts are compared. For all layers: over layers that have two or
-  /// more.
+  /// Nothing if there is no cosine or fewer than two experts are compared. In the entry of all layers, only layers with
+  /// two or more compared experts count.
   std::optional<ShuffledCosine> shuffled{};
 };
 
@@ -50,7 +50,7 @@ struct ExpertGradients {
 /// \param seed    seed of the permutations
 std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradients> layers, uint64_t seed);
 
-/// Returns which experts of each MoE layer get no token of any row.
+/// Returns, for each MoE layer, the experts that get no token of any row.
 /// \param forward  the adapters and router options of the pass
 /// \return layer -> [E] bool, on the CPU
 TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions forward,

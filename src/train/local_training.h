@@ -46,7 +46,7 @@ struct LocalTraining {
   int64_t batch_size = 8;    ///< sequences per micro-batch
   int64_t accumulation = 2;  ///< micro-batches per optimiser step
   LossMean loss_mean = LossMean::kMicroBatch;
-  /// Computes common prefixes of sequences once (pack_shared()). Gradients are equal up to rounding.
+  /// True: common prefixes of sequences are computed once (pack_shared()). Gradients are equal up to rounding.
   bool share_prefixes = true;
   /// Consecutive micro-batches run in one pass if they have at most this many tokens. Results are equal up to rounding.
   int64_t merge_tokens = 2048;

@@ -5,7 +5,7 @@
 ///   pretrain.toml                   config with all keys; exists from the start of a run
 ///   pretrain.jsonl                  the loss curve, one sealed line per record
 ///   tokenizer.json                  tokenizer of the model
-///   checkpoint.json                 the marker: step, size of pretrain.jsonl then, SHA-256 of the checkpoint files;
+///   checkpoint.json                 the marker: step, size of pretrain.jsonl, SHA-256 of the checkpoint files;
 ///                                   removed when the model is complete
 ///   checkpoint-<step>.safetensors   model and optimiser state
 ///   config.json, model*.safetensors the model, moved here from .model/ when it is complete
@@ -29,9 +29,9 @@ class PretrainingFolder {
   const std::filesystem::path& path() const { return folder_; }
   /// Returns the path of tokenizer.json.
   std::filesystem::path tokenizer() const;
-  /// Returns whether no run has started in the folder. A run starts when pretrain.toml is written.
+  /// Returns true if no run has started in the folder. A run starts when pretrain.toml is written.
   bool nothing_began() const;
-  /// Returns whether the folder contains a complete model and no checkpoint.
+  /// Returns true if the folder contains a complete model and no checkpoint.
   bool finished() const;
   /// Checks that a run with the same config has started.
   /// \param resolved  the config with all keys, as TOML

@@ -37,7 +37,7 @@ struct RateSchedule {
   /// during the warm-up. After it, the factor is 1, or falls from 1 to final_ratio in the last step.
   double at(int64_t step, int64_t steps) const;
   bool is_constant() const { return kind == RateKind::kConstant && warmup == 0; }
-  /// Returns whether the rate of a round depends on the total number of rounds.
+  /// Returns true if the rate of a round depends on the total number of rounds.
   bool depends_on_rounds() const { return kind != RateKind::kConstant; }
 };
 

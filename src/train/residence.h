@@ -14,7 +14,7 @@ namespace evenkeel::train {
 struct Residence {
   c10::Device device = c10::kCPU;
   methods::Common common{};
-  /// Already maps the tensors of `common`; each client's copies start from a copy of this object.
+  /// This object has already copied the tensors of `common`. Each client begins with a copy of this object.
   StorageCopies copies = StorageCopies::to(c10::kCPU);
 };
 

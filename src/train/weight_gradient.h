@@ -23,8 +23,8 @@ struct GradientRows {
 };
 
 /// Computes the sum over micro-batches of d(mean loss per target) / dW, for the weight W of each site of the bare base
-/// model. One forward and backward pass over the rows computes all sites, equal to the bit to separate calls. The
-/// weight itself needs no gradient: an adapter W + B I with B = 0 has the same gradient in B.
+/// model. One forward and backward pass over the rows computes all sites. The results are bit-identical to those of one
+/// call per site. The weight itself needs no gradient: an adapter W + B I with B = 0 has the same gradient in B.
 /// Memory: five times the gradients. For OLMoE-1B-7B, pass at most the sites of one layer.
 /// \return [*, out, in] float32 by site; zero for experts that no token chose
 std::map<std::string, at::Tensor> weight_gradients(const models::CausalLm& model, const lora::Sites& sites,

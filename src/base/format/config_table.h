@@ -146,8 +146,9 @@ class Table {
   void check_entry(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " holds ", value, ", allowed: ", allowed, place_of(key));
   }
-  /// The next functions call those of base/format/limits.h with the full key and the place: [least, most], above 0, 0
-  /// or more, and above 0 up to 1.
+  /// Each of the next functions calls the function of the same name in base/format/limits.h with the full key and the
+  /// place. check_integer() requires [least, most]; check_above_zero(): value > 0; check_from_zero(): value >= 0;
+  /// check_share(): 0 < value <= 1.
   void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
     limits::check_integer(full_key(key), value, least, most, place_of(key));
   }

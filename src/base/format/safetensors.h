@@ -50,16 +50,17 @@ SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string&
 /// dtype, and byte ranges that overlap, leave gaps, exceed the file or disagree with dtype and shape; kIo when the file
 /// cannot be opened.
 Safetensors load_safetensors(const std::filesystem::path& file);
-/// Reads the format from memory. `bytes` is [N] uint8; the tensors are views of it and keep it alive, with the same
-/// exception.
+/// Reads the format from memory. `bytes` is [N] uint8. The tensors are views of `bytes` and keep it alive. A tensor
+/// whose address is not a multiple of its element size is copied instead.
 /// \param place  the name of the source, for errors
 /// \throws kCheckpoint as load_safetensors().
 Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place);
 
 /// Writes `file` atomically and returns the number of bytes written. Tensors are made contiguous on the CPU one at a
 /// time. They are sorted by element size (largest first), then by name; the data begins at a multiple of 64 bytes. The
-/// same content gives the same bytes. \throws kIo; kInternal for a dtype that the format does not have, as all
-/// functions below.
+/// same content gives the same bytes.
+/// \throws kIo; kInternal for a dtype that the format does not have. The functions below throw kInternal for the same
+/// reason.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
 
 /// Returns the sort key of a tensor among those of the same element size. Equal keys are sorted by name.

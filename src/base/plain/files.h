@@ -58,8 +58,9 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   /// Appends bytes to the temporary file. \throws kIo naming the file, e.g. when the disk is full.
   void write(std::string_view bytes);
-  /// Flushes the temporary file to disk, renames it, and flushes the folder. \throws kIo. The old file is unchanged if
-  /// the first flush or the rename fails; the new file is in place if only the folder cannot be opened.
+  /// Flushes the temporary file to disk, renames it, and flushes the folder.
+  /// \throws kIo. If the first flush or the rename fails, the old file is unchanged. If only the folder cannot be
+  /// flushed, the new file is already in place.
   void commit();
   /// Renames the temporary file into place without fsync. Other processes see the new content at once. The content
   /// survives a power failure only after flush_files() was called with this path; until then the file may hold

@@ -1,5 +1,5 @@
 /// \file  Checks names of repositories on the Hugging Face hub. The rules are those of huggingface_hub's
-/// validate_repo_id, a little stricter: it allows longer owners and letters outside ASCII.
+/// validate_repo_id, which also allows longer owners and letters outside ASCII.
 #pragma once
 
 #include <string_view>

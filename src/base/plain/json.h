@@ -42,7 +42,7 @@ template <typename J = Json>
 J load_json(const std::filesystem::path& file, ErrorKind kind = kData, const JsonLimits& limits = {});
 
 /// Returns a value as text for a message: `"abc"`, `[1,2]`. Long or deep values are shortened to about `limit` bytes.
-/// A string is not converted to Json here; shown() of base/plain/text.h takes strings.
+/// A std::string does not compile here: use shown() of base/plain/text.h.
 template <std::same_as<Json> J>  // accepts no type that converts to Json
 std::string shown(const J& value, size_t limit = 60);
 
@@ -83,7 +83,7 @@ class JsonView {
   /// not a list.
   bool has(std::string_view key) const { return find(key).has_value(); }  ///< true when the key is present and not null
   std::optional<JsonView> find(std::string_view key) const;               ///< empty when the key is absent or null
-  JsonView at(std::string_view key) const;  ///< \throws when the key is absent; null is returned
+  JsonView at(std::string_view key) const;  ///< \throws when the key is absent, not when its value is null
   JsonView at(size_t index) const;          ///< entry of a list; \throws when there are too few
   /// Returns all entries of a list, in order.
   std::vector<JsonView> items() const;

@@ -17,8 +17,8 @@ namespace evenkeel {
 /// Returns one block of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// A stream of Philox blocks. A hash of (seed, purpose) is the key, a hash of all four parameters the upper half of the
-/// counter. It is cheap to create and to copy. It is not thread-safe.
+/// A stream of Philox blocks. A hash of (seed, purpose) is the Philox key. A hash of (seed, purpose, key0, key1) is the
+/// upper half of the counter. It is cheap to create and to copy. It is not thread-safe.
 class RandomStream {
  public:
   /// \param purpose  what the numbers are used for, e.g. "batches"

@@ -72,8 +72,8 @@ class StorageCopies {
   /// Copies the bytes of a storage, [N] uint8.
   using CopyBytes = std::function<at::Tensor(const at::Tensor& bytes_N)>;
   explicit StorageCopies(CopyBytes copy) : copy_(std::move(copy)) {}
-  /// Returns an object that copies to `device`. Tensors that are on `device` already share their memory with the
-  /// result.
+  /// Returns an object that copies to `device`. A tensor that is already on `device` is not copied: the result shares
+  /// its memory.
   static StorageCopies to(c10::Device device);
 
   /// Returns the copy of `tensor` with the same sizes, strides and dtype and without an autograd graph. An undefined

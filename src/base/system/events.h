@@ -15,8 +15,8 @@ inline constexpr int kVersion = 1;
 
 /// Turns events on. \param command  the sub-command, for "start"
 void begin(std::string_view command);
-/// Turns events off again. Call it before the first event, in a process whose stdout belongs to another process, as in
-/// ranks other than 0.
+/// Turns events off after begin(). Call it before the first event in ranks other than 0, because only rank 0 may write
+/// to the shared stdout.
 void leave_off();
 /// Returns true after begin(), false after leave_off().
 bool wanted();
@@ -27,8 +27,8 @@ void start(const OrderedJson& fields = OrderedJson::object());
 void write(std::string_view name, const OrderedJson& fields);
 /// Works as write(), for the last event of a command that failed. An event that cannot be written is ignored.
 void write_last(std::string_view name, const OrderedJson& fields) noexcept;
-/// Returns true at most once in a tenth of a second, and only when events are on. The caller then writes a "progress"
-/// event: the call that returns true starts the next pause.
+/// Returns true at most once in a tenth of a second, and only when events are on. When it returns true, the caller must
+/// write a "progress" event, because the next tenth of a second has begun.
 bool progress_due();
 
 }  // namespace evenkeel::events

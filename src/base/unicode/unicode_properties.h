@@ -1,6 +1,6 @@
 /// \file  Lists names of scripts and binary properties, and the code points that Unicode 15.0, 15.1 and 16.0 added to
-/// them. PCRE2 of this machine has Unicode 14 only. The lists were found by comparing with the `tokenizers` library for
-/// every code point; tests/parity/test_tokenizer_patterns_v5.py repeats the comparison.
+/// them. They are needed because PCRE2 10.42 (Debian 12) knows Unicode 14 only. The lists were found by comparing with
+/// the `tokenizers` library for every code point; tests/parity/test_tokenizer_patterns_v5.py repeats the comparison.
 #pragma once
 
 #include <cstdint>

@@ -34,9 +34,9 @@
 namespace evenkeel::fed {
 
 /// Arithmetic of products with a base stored in 16 bits or int8 (nn/compute/matmul_table.h). Other bases are computed
-/// in float32. With the engine kAten it is the type of products inside blocks (nn/compute/compute.h).
+/// in float32. With the engine kAten, the value is the type of products inside blocks (nn/compute/compute.h).
 enum class ComputeDtype {
-  kAuto,      ///< kernels: measured when the run is created; aten: bfloat16 on a GPU, else float32
+  kAuto,      ///< engine kKernels: measured when the run is created; kAten: bfloat16 on a GPU, else float32
   kBFloat16,  ///< own kernels; large products round activations to bfloat16 and use dot-product instructions
   kFloat32,  ///< own kernels with exact products. With kBFloat16 or kFloat32, results do not depend on the thread count
   kMeasured,  ///< the kernels that [model.products] lists; not available with kAten
@@ -128,7 +128,7 @@ struct ModelSection {
   /// \param place_of  returns " (file, line)" of a key, for error messages
   /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces "auto" in device, engine and, by settle_products(), arithmetic. \throws kConfig as check_engine()
+  /// Replaces "auto" in device, engine and compute_dtype (settle_products()). \throws kConfig as check_engine()
   void settle(const MachineChoices& machine);
   /// Returns the product table of a section with settled products.
   nn::MatmulTable product_table() const;
@@ -136,7 +136,7 @@ struct ModelSection {
   nn::Compute compute() const;
   /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
   void settle_products(const nn::MatmulTable& chosen);
-  /// Returns how to load the weights, on the processor.
+  /// Returns the options for loading the weights onto the processor.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
   models::BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
@@ -420,7 +420,7 @@ struct ExperimentConfig {
   void find_files();
   /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
   data::RowOptions own_rows(int64_t client, int64_t limit) const;
-  /// Returns the tasks of `[evaluate]` with rows on this machine: all but those that a federation's nodes keep.
+  /// Returns the tasks of `[evaluate]` whose rows are on this machine, without those whose rows are stored at nodes.
   std::vector<std::string> tasks_here() const;
   /// Returns which test rows to score.
   /// \param own_of  the client whose own rows are scored; nothing: the test rows of all
@@ -428,7 +428,7 @@ struct ExperimentConfig {
   data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
   /// Returns true if `client` has test rows of its own.
   bool has_test_rows(int64_t client) const;
-  /// Returns beta_c or r_c of every client. REQUIRES a settled config
+  /// Return beta_c (the budget) and r_c (the LoRA rank) of every client, by id. REQUIRES a settled config
   std::vector<double> client_budgets() const;
   std::vector<int64_t> client_ranks() const;
   /// Returns true if the state after `round` rounds is evaluated. \param round  0: before the first one

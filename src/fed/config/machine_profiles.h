@@ -1,4 +1,4 @@
-/// \file  Defines `[client_profiles]`: profiles of simulated machines, and the simulated time of a round on one. The
+/// \file  Defines `[client_profiles]`: profiles of simulated machines. They give the simulated time of a round. The
 /// speed of a profile is a table of tokens per second by K (experts per token), as `evenkeel doctor --client-profile`
 /// measures it. A connection has a rate per direction and a latency.
 #pragma once

@@ -1,5 +1,5 @@
-/// \file  Implements a client. Its replies depend only on the messages that it received, its own rows and its own
-/// memory.
+/// \file  Implements a client. Its replies depend only on the messages that it received, its own rows and its memory:
+/// the tensors that it kept from its last round.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 /// \file  Holds everything that the clients of one process share: one frozen base, the tokenizer, the config, and the
-/// shared state that the server sent.
+/// shared state that the server sent (fixed factors and the change of the base).
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct ClientContext {
   std::shared_ptr<scoring::AnswerJournal>
       answers{};  ///< stores evaluation answers by batch; null: a repeated evaluation starts again
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
-  std::string answers_of{};  ///< prefix of the journal's keys: inputs of the answers other than the run
+  std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   train::LocalTraining training() const;

@@ -23,8 +23,8 @@ struct ClientProgress {
 };
 
 /// Inputs of the training tasks of a round: the task of a client is server.training_task(state, client, round). A
-/// fabric with a server process next to its clients (the cluster) makes the tasks there. Its replies then report the
-/// size of the task in Reply::task_size.
+/// cluster makes the tasks in the processes of the clients, which have a copy of the server. Its replies then report
+/// the size of the task in Reply::task_size.
 struct TrainingRound {
   const methods::ServerState& state;
   const methods::RoundView& round;
@@ -76,7 +76,7 @@ class Fabric {
   virtual bool may_ask_again() const { return false; }
 
   /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have
-  /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each of those processes
+  /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each process with such uploads
   /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
   virtual const lora::Reduction& sums(const methods::RoundView& round);
 

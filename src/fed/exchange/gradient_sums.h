@@ -25,8 +25,8 @@ struct OwnedRow {
 /// Draws `count` of `rows` and sums the gradients of the frozen weights of the sites in `task` over micro-batches. Each
 /// row is routed with the K_c of its owner; a micro-batch holds only rows of equal K_c.
 /// \param stream  random numbers for the draw
-/// \return a reply with an extra "<site>.gradient" per site, [*, out, in] float32, or without an upload if no row was
-/// drawn
+/// \return a reply with an extra "<site>.gradient" per site, [*, out, in] float32 (`*` is E for stacked experts, else
+/// empty), or without an upload if no row was drawn
 Reply sum_gradients(const ClientContext& context, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 

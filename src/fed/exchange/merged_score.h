@@ -7,16 +7,16 @@
 
 namespace evenkeel::fed {
 
-/// Merges scores into the score of all rows together. Shares of rows are merged as counts, so they equal those of a
-/// single evaluation. Means (F1, log-likelihood) are equal up to rounding. The majority rate comes from
-/// Scored::right_answers. BERTScore is left out. Scores of single rows are concatenated in the order of the parts.
+/// Merges scores into the score of all rows together. Shares of rows, such as accuracy, are merged as counts, so they
+/// equal those of a single evaluation. Means (F1, log-likelihood) are equal up to rounding. The majority rate comes
+/// from Scored::right_answers. BERTScore is left out. Scores of single rows are concatenated in the order of the parts.
 /// Questions and seconds are added up; a question that two clients have counts twice.
 /// \param parts  one or more scores of the same task and evaluation point; predictions are ignored
 /// \throws kData when the parts differ in task, budget, rank evaluation mode or ServedBy
 Scored merged(std::span<const Scored> parts);
 
-/// Checks that a score from an untrusted client is a possible answer to `asked`: it is of the same task and evaluation
-/// point and of `rows` rows, its counts fit together, its shares are in [0, 1], and its means are finite.
+/// Checks that a score from an untrusted client is a possible answer to `asked`. The score must be of the same task and
+/// evaluation point, and of `rows` rows. Its counts must be consistent, its shares in [0, 1], and its means finite.
 /// \param asked  a task that holds a Score
 /// \throws kData naming the value that is not possible
 void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind kind, int64_t rows);

@@ -35,7 +35,7 @@ inline constexpr int64_t kEvaluator = -1;
 /// Carries a change of the shared state, or the whole shared state, to a client. All clients receive changes, also
 /// those that do not take part in the round.
 struct StateUpdate {
-  int64_t round = 0;   ///< round of the state that it belongs to
+  int64_t round = 0;   ///< round of the state that the update belongs to
   bool whole = false;  ///< true: the whole shared state (full sync); false: the change since the round before
   /// `adapters` holds the factors that never train. `base_delta` holds the change of the base: the sum of all rounds if
   /// `whole`, otherwise that of the last round.
@@ -62,7 +62,8 @@ struct SumGradients {
   }
 };
 
-/// Asks a client that never trains to score one task with the broadcast in Task::payload. The reply holds a Scored.
+/// Asks the evaluation client, or a client with test rows of its own, to score one task with the broadcast in
+/// Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
   std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading)

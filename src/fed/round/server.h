@@ -26,7 +26,7 @@ struct EvaluationPoint {
   double budget = 1.0;
   std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
-  std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
+  std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on ClientOfScore::rows
 
   /// Returns true if the point is scored on a client's own test rows.
   bool own_rows() const { return client && client->rows == scoring::RowsOf::kOwn; }
@@ -43,8 +43,8 @@ struct Server {
   /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
   /// nodes.
   std::vector<std::string> tasks{};
-  /// If the clients are nodes: the ids of those that reported test rows of their own. Empty otherwise: then the config
-  /// tells which clients have test rows.
+  /// If the clients are nodes: the ids of the clients that reported test rows of their own. Otherwise empty, and the
+  /// config says which clients have test rows.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
 
   /// Returns true if the client has test rows of its own.

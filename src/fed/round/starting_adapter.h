@@ -11,7 +11,7 @@ namespace evenkeel::fed {
 lora::AdapterState adapter_to_start_from(const Server& server);
 
 /// Returns the state that the method initialises, with the adapter of `[lora] init` if there is one.
-/// \throws as adapter_to_start_from(); kConfig when the state's effect differs from the adapter's
+/// \throws as adapter_to_start_from(); kConfig when the state does not change the weights as the adapter does
 methods::ServerState begun(const Server& server, methods::GradientSum gradient_sum = {});
 
 /// Makes the state before the first round. Gradients that the method asks for are computed by the clients, for the

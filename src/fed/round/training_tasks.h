@@ -1,5 +1,5 @@
-/// \file  Makes the training tasks of a round and records what each client was sent. The server's process does so for
-/// all participants, or, in a cluster, each rank for the clients that it trains.
+/// \file  Makes the training tasks of a round and records what each client was sent. The server's process makes the
+/// tasks of all participants. In a cluster, each rank makes those of the clients that it trains.
 #pragma once
 
 #include <cstdint>

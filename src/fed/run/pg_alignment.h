@@ -1,8 +1,8 @@
-/// \file  Measures the cosine between pseudo-gradients and true gradients. Source: the UB-SMoE paper, Table 8, which
-/// does not describe the measurement (docs/ambiguities.md, R45). The compared experts are those that no token of a
-/// batch reaches at the smallest client's K_c, but that the batch reaches with more experts per token. The pass with
-/// more experts gives their true gradient. Its cosine with the server's pseudo-gradient is computed over the tensors of
-/// the experts' adapters.
+/// \file  Measures the cosine between true gradients and pseudo-gradients (UB-SMoE's replacement for the gradients of
+/// idle experts). Source: the UB-SMoE paper, Table 8, which does not describe the measurement (docs/ambiguities.md,
+/// R45). The compared experts are those that no token of a batch reaches at the smallest client's K_c, but that the
+/// batch reaches with more experts per token. The pass with more experts gives their true gradient. Its cosine with the
+/// server's pseudo-gradient is computed over the tensors of the experts' adapters.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ std::vector<train::GradientAlignment> pg_alignment(const Experiment& experiment,
 /// Computes the alignment for the last committed round of a run folder. Does not write into the folder.
 /// \param limit   number of test rows of each evaluation task
 /// \param data    folder of the tasks' files; empty: the run's
-/// \param device  as after --device; empty: the run's
+/// \param device  value of the option --device; empty: the run's
 std::vector<train::GradientAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit,
                                                        AlignMode mode, const std::string& data = {},
                                                        const std::string& device = {});

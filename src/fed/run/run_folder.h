@@ -10,7 +10,7 @@
 ///   rounds.jsonl          one line per committed round (fed/store/round_records.h)
 ///   evaluations.jsonl     one line per score (fed/store/round_records.h)
 ///   items/round-N.jsonl   scores of single rows, one line per score after N rounds, if evaluate.items is true
-///   superseded.jsonl      lines of evaluations.jsonl that do not belong to the run since it was extended
+///   superseded.jsonl      lines that were removed from evaluations.jsonl when the run was extended
 ///   missing_scores.jsonl  one line per score that a federation's node did not return (fed/store/round_records.h)
 ///   evaluating.jsonl      answers of an evaluation under way (scoring/answer_journal.h)
 ///   log.txt               log lines with times, of every process that worked on the run
@@ -42,13 +42,13 @@ class RunFolder {
   /// Creates or takes over a folder for a new run and locks it. The folder may exist if it is empty, or if a run was
   /// stopped there before it began.
   /// \throws kIo when the folder holds anything else, is not writable, or is in use by another process; the message
-  /// names the next step
+  /// says what the user can do
   static FolderLock prepare(const std::filesystem::path& folder);
   /// Removes what prepare() and create() made in a new folder, when no run begins there.
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
   /// Returns true if the folder holds a run.
   static bool holds_run(const std::filesystem::path& folder);
-  /// Returns true if the folder does not exist, is empty, or holds an unfinished create().
+  /// Returns true if the folder does not exist, is empty, or holds only what an interrupted create() left.
   static bool nothing_began(const std::filesystem::path& folder);
 
   /// Writes config, partition, the checkpoint's marker and, last, the manifest.
@@ -57,7 +57,7 @@ class RunFolder {
   static RunFolder create(const std::filesystem::path& folder, FolderLock lock, const Server& server,
                           const Shards* shards, const RunRequest& request);
 
-  /// Opens, locks and checks an existing run. It changes nothing; settle() does.
+  /// Opens, locks and checks an existing run. It changes no file; settle() changes them later.
   /// \param from_round  continue from this round, which may not be the last one; data of later rounds may be damaged
   /// \throws kIo when the folder holds no run or is in use by another process; kCheckpoint, kNumeric naming what is
   /// damaged and the newest undamaged round
@@ -137,8 +137,8 @@ class RunFolder {
 /// differ when config.toml was edited
 ExperimentConfig run_config(const std::filesystem::path& folder);
 
-/// Returns the files of a run's folder, without report.html and files of others, and the input files that its manifest
-/// names. Empty if there is no such folder.
+/// Returns the files of a run's folder, without report.html and files that runs do not write, and the input files that
+/// its manifest names. Empty if there is no such folder.
 std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
 
 /// Reads the lines of rounds.jsonl up to the first that is damaged or out of order.

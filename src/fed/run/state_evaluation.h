@@ -25,7 +25,8 @@ OrderedJson evaluation_progress(const std::string& task, double budget, int64_t 
 
 /// Lists the points of `[evaluate]`, budget by budget. Dense models have no rank evaluation mode b. If an exported
 /// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by the same
-/// point as other programs serve it (ServedBy). Points of mode a have none, because its cut adapter is not exported.
+/// point as other programs serve it (ServedBy). Points of mode a have no such second point, because the adapter cut to
+/// r_c is not exported.
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const methods::ServerState& state);
 
 /// Lists the points of `evaluate.per_client`: for every client's budget and rank evaluation mode, its own test rows (if

@@ -27,7 +27,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// Queues a job and returns when it is next to run. \throws the error of an earlier job, once
+  /// Queues a job. Waits first while another job is queued. \throws the error of an earlier job, once
   void give(std::function<void()> work) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !next_; });

@@ -50,7 +50,7 @@ struct ClientRecord : train::LocalReport {
 };
 
 /// The journal of one round. Construction is cheap, because all its data is in the folder. Files that this object wrote
-/// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round.
+/// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round's time.
 /// Threads: one.
 class RoundJournal {
  public:
@@ -58,7 +58,7 @@ class RoundJournal {
   /// \param flush_s   Longest time in seconds before files are flushed to disk together. Above 0, uploads of up to 64
   /// MiB are also written by a background thread while the caller continues. A killed process then loses at most the
   /// last two uploads, and a power failure loses those not flushed; their clients train again with bit-identical
-  /// results. 0 flushes each file at once; use it if repeating a client's work has other costs than time.
+  /// results. 0 flushes each file at once; use 0 if repeating a client's work has other costs than time.
   /// \param replaces  Journal of the previous, committed round. For each upload written here, one upload of that
   /// journal is removed, so that the new file reuses its page cache. (A virtual machine returns page cache that stays
   /// free for seconds to its host, and allocating it again is slower than writing.)

@@ -122,7 +122,7 @@ struct SimulatedRound {
   }
 };
 
-/// How the clients of a round used the experts, by the measures of nn/moe/utilization.h. Lists are per MoE layer.
+/// Use of the experts by the clients of a round, in the measures of nn/moe/utilization.h. Lists are per MoE layer.
 struct ExpertUse {
   std::vector<std::string> layers;
   std::vector<std::vector<double>> utilization;  ///< [L][E]
@@ -223,7 +223,7 @@ struct ItemRecord {
   int64_t round = 0;  ///< rounds done
   std::string task;
   double budget = 1;
-  std::string reading{};
+  std::string reading{};  ///< rank evaluation mode (TaskScore::reading)
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   scoring::ItemScores items{};  ///< written as keys of the line itself
 

@@ -56,7 +56,7 @@ struct CommittedRound {
   std::filesystem::path folder;
 };
 
-/// Returns true if the caller can continue from an undamaged round.
+/// Returns true if the caller can continue from `round`, which is undamaged.
 using RoundFilter = std::function<bool(int64_t round)>;
 
 /// The `checkpoint/` folder of a run.

@@ -82,7 +82,7 @@ bool scores_clients_rows(const fed::ExperimentConfig& config);
 fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget);
 
 /// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
-/// of any client's files. A server of an older version offers some of them; a node uses none.
+/// of any client's files. A server of an older version includes some of these paths; a node ignores them.
 std::string offered_text(fed::ExperimentConfig config);
 
 /// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of

@@ -58,7 +58,7 @@ class EnvelopePacker {
 /// Receives one envelope. It checks version, kind and size before any of the payload is stored.
 class IncomingEnvelope {
  public:
-  /// Called when all but the payload is known, with `payload_bytes` of payload to come. An Error that it throws refuses
+  /// Called when all but the payload is known; `payload_bytes` bytes of payload follow. An Error that it throws refuses
   /// the envelope, and the sender gets the error's message.
   using Consent = std::function<void(const Envelope& envelope, int64_t payload_bytes)>;
   /// Returns a tensor [bytes] uint8 that receives the payload.

@@ -17,9 +17,10 @@ namespace evenkeel::flower {
 
 /// The server's requirements for clients, and its time limits.
 struct FleetTerms {
-  double deadline_s = 0;    ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
-  int64_t quorum = 1;       ///< replies needed before the deadline has an effect
-  double patience_s = 300;  ///< seconds to wait for an offline node, without a deadline or for evaluation
+  double deadline_s = 0;  ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
+  int64_t quorum = 1;     ///< replies needed before the deadline has an effect
+  double patience_s =
+      300;  ///< seconds to wait for an offline node: in exchanges without a deadline, and in evaluations
   int64_t most_examples = int64_t{1} << 40;  ///< largest |D_c| that a node may report when it joins
   int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
 };
@@ -64,7 +65,7 @@ struct SessionReport {
 struct Fleet {
   Grid& grid;                    ///< borrowed
   Roster& roster;                ///< borrowed
-  std::filesystem::path folder;  ///< for arriving payloads; deleted with the process
+  std::filesystem::path folder;  ///< for arriving payloads; they are deleted when the process ends
   FleetTerms terms{};
   Joining joining{};
   std::set<int64_t> agreed{};    ///< clients whose node has accepted since the server and the node started

@@ -1,5 +1,5 @@
-/// \file  Implements a client on its own machine, with its own base and rows. It answers the server's envelopes and
-/// does only what it agreed to. flower/federation/node.h transports the envelopes.
+/// \file  Implements a client on its own machine, with its own base and rows. It answers the server's envelopes
+/// (flower/federation/envelope.h) and does only what it agreed to. flower/federation/node.h transports the envelopes.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace evenkeel::flower {
 /// The options of a node's client.
 struct NodeClientOptions {
   std::string model;  ///< folder of the base
-  /// Files, globs or folders of the client's training rows. If the run divides the rows of `[data]` among clients, the
-  /// folder of those rows. Empty: generated rows.
+  /// Files, globs or folders of the client's training rows. If the run divides the rows of `[data]` among clients: the
+  /// folder of the files of `[data]`. Empty: generated rows.
   std::vector<std::string> data{};
   std::vector<std::string> test{};   ///< files, globs or folders of test rows
   std::optional<double> budget{};    ///< budget beta_c; replaces the server's proposal

@@ -49,7 +49,7 @@ class Roster {
   const std::string& run() const { return run_; }  ///< random name of the run: 16 hexadecimal digits
   /// Returns all members, by client.
   const std::map<int64_t, Member>& members() const { return members_; }
-  /// Returns the member whose node this is; null if there is none.
+  /// Returns the member that `node` acts as; null if there is none.
   const Member* member(const NodeInfo& node) const;
   /// Adds or replaces a member and saves the file before it returns. \throws kInternal when the client has another
   /// node.

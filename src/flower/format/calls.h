@@ -142,7 +142,8 @@ std::string encode(const GetRunRequest& call);
 std::string encode(const RunInfo& call);
 std::string encode(const GetFabRequest& call);
 std::string encode(const FabInfo& call);
-/// Returns the tag and length of an object's content; the bytes of the content follow.
+/// object_field() returns the tag and length of an object's content; the bytes of the content follow. The constants are
+/// its values of `field` for a pushed and a pulled object.
 inline constexpr int kPushedField = 4, kPulledField = 3;
 std::string object_field(int field, uint64_t bytes);
 

@@ -79,9 +79,9 @@ struct AllowedKey {
   PublicKey key;
   std::string name;
 };
-/// Reads a list of OpenSSH public keys, one per line. The comment is the node's name; without one it is the
-/// fingerprint. Blank lines and lines that begin with # are ignored. \throws kConfig naming file and line for an
-/// invalid line, an unsupported key or a repeated key or name, and for an empty list
+/// Reads a list of OpenSSH public keys, one per line. The comment of a line is the node's name; without a comment, the
+/// name is the fingerprint. Blank lines and lines that begin with # are ignored. \throws kConfig naming file and line
+/// for an invalid line, an unsupported key or a repeated key or name, and for an empty list
 std::vector<AllowedKey> read_allow_list(const std::filesystem::path& file);
 std::vector<AllowedKey> parse_allow_list(std::string_view text, std::string_view place);
 
@@ -113,9 +113,9 @@ class Signer {
 std::optional<double> parse_timestamp(std::string_view text);
 std::string format_timestamp(double seconds);
 
-/// Verifies signed headers: the signature must be the key's over the timestamp, with -5 s < age < 305 s. Verified
-/// headers are cached while they are valid, in bounded memory. Captured headers can be replayed within this window, as
-/// in Flower; TLS prevents the capture. Any thread may call.
+/// Verifies signed headers: the signature must be the key's signature of the timestamp, and the timestamp's age between
+/// -5 s and 305 s. Verified headers are cached while they are valid, in bounded memory. Captured headers can be
+/// replayed within this window, as in Flower; TLS prevents the capture. Any thread may call.
 class Verifier {
  public:
   struct Verdict {

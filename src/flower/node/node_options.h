@@ -19,7 +19,7 @@ struct NodeOptions {
   std::filesystem::path key_file;
   double heartbeat_s = 30;  ///< heartbeat interval in seconds, 10 to 1800; one is sent every 2/3 of it
   double poll_s = 0.5;      ///< seconds: shortest pause of NodeLink::rest()
-  /// Seconds: longest pause; between both, a pause is 1/20 of the time since the last instruction.
+  /// Seconds: longest pause. Between poll_s and slowest_poll_s, a pause is 1/20 of the time since the last instruction.
   double slowest_poll_s = 3;
   int connections = 2;         ///< number of connections for objects, 1 to 64
   double call_timeout_s = 30;  ///< seconds without data after which a call fails; for heartbeats 5

@@ -1,5 +1,5 @@
-/// \file  Assembles a message from its objects, which may arrive in any order: first its structure, then the data of
-/// its arrays, which is written straight to its buffers. Nodes use it for pulled messages, the coordinator for pushed
+/// \file  Assembles a message from its objects, which may arrive in any order. When the structure is complete, the data
+/// of the arrays is written straight to the buffers. Nodes use it for pulled messages, the coordinator for pushed
 /// replies.
 #pragma once
 
@@ -89,7 +89,7 @@ class Assembly {
   size_t arrays() const;
   std::optional<std::string> next_chunk(size_t array) const;
 
-  /// Valid when complete().
+  /// These return parts of the message. They are valid when complete() is true.
   const Content& content() const { return content_; }
   const std::optional<Failure>& failure() const { return failure_; }
   const std::shared_ptr<void>& owner() const { return owner_; }

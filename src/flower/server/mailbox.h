@@ -27,7 +27,7 @@ class Mailbox {
  public:
   Mailbox(uint64_t run_id, const CoordinatorOptions& options);
 
-  /// These have the contracts of the functions of Coordinator with the same names.
+  /// send() and forget() have the contracts of the functions of Coordinator with the same names.
   std::string send(uint64_t node, const Content& content, SendOptions options);
   void forget(const std::string& message_id);
   /// Has the contract of Coordinator::wait(). \param sweep  called about ten times a second while waiting, without the
@@ -44,7 +44,8 @@ class Mailbox {
   bool ended() const;
 
   // ---- calls of a node; all may throw Refusal
-  /// Returns the oldest message that the node has not fetched, or fetched without using it in the last ten seconds.
+  /// Returns the oldest message that is due: the node has not fetched it, or has fetched it and then, for ten seconds,
+  /// pulled none of its objects.
   PullMessagesResponse pull(uint64_t node);
   struct Borrowed {
     const Object* object = nullptr;  ///< null: the object is the root of a reply that is still arriving

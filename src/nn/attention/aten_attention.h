@@ -14,13 +14,13 @@ namespace evenkeel::nn::aten {
 /// \param x  [T, H, P], any float type \return [T, H, P] in the type of x
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
 
-/// Returns whether flash attention supports the device, type and head width of `q`.
+/// Returns true if flash attention supports the device, type and head width of `q`.
 bool has_flash(const at::Tensor& q);
 
-/// Computes evenkeel::apply_steps().
+/// Computes nn::apply_steps().
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 
-/// Computes evenkeel::packed_attention(). \param q  [R, H, P] \param k, v  [R, G, P], in the type of q
+/// Computes nn::packed_attention(). \param q  [R, H, P] \param k, v  [R, G, P], in the type of q
 /// \return [R, H P] in that type
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             const Layout& layout, const AttentionSteps& steps = {});

@@ -25,8 +25,8 @@ class CacheWindow {
 
   /// Writes the keys and values of the new tokens of a layer. \param k, v  [N, G, P], sequence after sequence
   void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP);
-  /// Computes evenkeel::cached_attention(). \param only_last  true: q has the last token of each sequence (REQUIRES
-  /// last_only in the constructor); false: all new tokens \return [N, H P]
+  /// Computes nn::cached_attention(). \param only_last  true: q has the last token of each sequence (REQUIRES last_only
+  /// in the constructor); false: all new tokens \return [N, H P]
   at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last) const;
   /// Copies the new keys and values to the cache.
   void write_back() const;

@@ -19,10 +19,10 @@ struct Layout {
   std::vector<int64_t> offsets;   ///< [B + 1], first token of each sequence
   int64_t longest = 0;            ///< L
   at::Tensor starts_B1;           ///< int32, the same as offsets
-  RowIndex copies;                ///< T tokens from R rows; undefined: no shared rows, T = R
-  RowIndex firsts;                ///< R rows from T tokens: the first token of each row
-  RowIndex padded;                ///< B L padded positions from T tokens; padding repeats the last token
-  RowIndex unpadded;              ///< T tokens from B L padded positions
+  RowIndex copies;                ///< gathers T tokens from R rows; undefined: no shared rows, T = R
+  RowIndex firsts;                ///< gathers R rows from T tokens: the first token of each row
+  RowIndex padded;                ///< gathers B L padded positions from T tokens; padding repeats the last token
+  RowIndex unpadded;              ///< gathers T tokens from B L padded positions
 
   /// Builds the layout. \param batch  on the CPU
   static Layout of(const data::PackedBatch& batch, c10::Device device);

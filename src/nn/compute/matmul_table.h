@@ -11,7 +11,7 @@
 
 namespace evenkeel::nn {
 
-/// Computes a product of float32 activations with a weight that is stored in 16 or 8 bits. The kernels round
+/// Selects how a product of float32 activations with a weight stored in 16 or 8 bits is computed. The kernels round
 /// differently, so the choice changes results in the last bits.
 enum class MatmulKernel : uint8_t {
   /// Converts the weight to float32 in registers (nn/kernels/matmul/gemm.h). Products are exact float32 products of the
@@ -26,8 +26,8 @@ enum class MatmulKernel : uint8_t {
   /// Rounds activations to bfloat16 and uses the processor's dot-product instructions (nn/kernels/matmul/gemm.h). Sums
   /// are float32, in a fixed order that does not depend on the number of threads.
   kBf16Dot,
-  /// Like kBf16Dot with the processor's tile instructions (AMX), 32 terms at a time. The order is fixed too, but
-  /// differs from that of kBf16Dot.
+  /// Works as kBf16Dot, but uses the processor's tile instructions (AMX), 32 terms at a time. The order is fixed too,
+  /// but differs from that of kBf16Dot.
   kBf16Tile,
 };
 /// Returns the names of the kernels in config files.

@@ -7,10 +7,10 @@
 
 namespace evenkeel::nn {
 
-/// Returns the memory to which a node adds the gradient of `leaf`. If leaf.grad() exists, this is its memory, which
-/// saves a second tensor and an addition. That is possible only in a plain backward() for all leaves without
-/// create_graph. Otherwise `out` is set to a tensor of zeros, and the node returns it to autograd. REQUIRES a call from
-/// a node's backward().
+/// Returns the memory to which a node adds the gradient of `leaf`. If leaf.grad() exists and the call is a plain
+/// backward() for all leaves, without create_graph, this is the memory of leaf.grad(). It saves a second tensor and an
+/// addition. Otherwise `out` is set to a tensor of zeros, and the node returns it to autograd. REQUIRES a call from a
+/// node's backward().
 template <typename T>
 T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out);
 

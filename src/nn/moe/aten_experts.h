@@ -17,7 +17,7 @@ struct ProjectionFactors {
   LoraPair adapter, change;
 };
 
-/// Computes evenkeel::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
+/// Computes nn::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
 /// \param gate_up  [E, 2 F, D], the rows of gate, then those of up; frozen \param down  [E, D, F]; frozen
 /// \param factors  of gate, up and down \param type  of the products
 /// \return [T, D] in `type`

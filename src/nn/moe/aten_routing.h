@@ -8,8 +8,8 @@
 
 namespace evenkeel::nn::aten {
 
-/// Computes evenkeel::route() without the output scale. \param phi  [E] in the type of the logits; undefined: no
-/// modulation \param over_selected  true: gate weights are a softmax over the selected experts; false: over all
+/// Computes nn::route() without the output scale. \param phi  [E] in the type of the logits; undefined: no modulation
+/// \param over_selected  true: gate weights are a softmax over the selected experts; false: over all
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool over_selected);
 
 /// Counts the token-choices of each expert. \param experts  [T, K] \return [E] int64

@@ -13,8 +13,8 @@
 
 namespace evenkeel::nn {
 
-/// The weights of all experts: [E] x [F, D], [F, D], [D, F]. Each can be a view of the memory-mapped checkpoint. Engine
-/// aten requires them to be views of two stacks.
+/// The weights of all experts, E entries each: gate and up [F, D], down [D, F]. Each can be a view of the memory-mapped
+/// checkpoint. Engine aten requires them to be views of two stacks.
 struct ExpertWeights {
   std::vector<FrozenWeight> gate, up, down;
   at::Tensor gate_up_stack{}, down_stack{};  ///< [E, 2 F, D] (gate, then up) and [E, D, F]; undefined: no stacks

@@ -13,7 +13,7 @@
 
 namespace evenkeel::nn {
 
-/// Selects the experts whose scores are modulated by phi (docs/ambiguities.md, R1).
+/// Selects the experts to whose scores phi, an offset per expert, is added (docs/ambiguities.md, R1).
 enum class ModulationMode {
   kCandidate,  ///< phi is added to the N_p largest scores; then the top K experts are selected
   /// The N_p experts with the largest scores are selected. phi is added to the scores of the others, which fill the

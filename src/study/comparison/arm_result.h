@@ -11,12 +11,13 @@
 
 namespace evenkeel::study {
 
-/// Mean of an arm at a budget. It is over the complete seeds: those that have a score of every task of the measure.
+/// Mean of an arm at a budget over the complete seeds. A seed is complete if it has a score of every task that has the
+/// measure.
 struct BudgetMean {
   double budget = 1;
   std::vector<std::optional<double>> by_seed;  ///< mean over tasks, in the order of the seeds; empty: not complete
   int64_t complete = 0;                        ///< number of complete seeds
-  std::optional<double> mean, deviation;       ///< over complete seeds; deviation needs two
+  std::optional<double> mean, deviation;       ///< over complete seeds; deviation only with two or more
   std::optional<Interval> interval;            ///< 95 %, by t over seeds
   /// Means of the other measures over the tasks that have them, in the order of Comparison::beside.
   std::vector<std::optional<double>> beside;
@@ -28,9 +29,10 @@ struct PairedDifference {
   std::vector<int64_t> seeds;   ///< seeds that are complete in both arms
   std::vector<double> by_seed;  ///< arm minus reference, mean over tasks
   std::optional<double> mean, deviation;
-  std::optional<Interval> t, bca;  ///< 95 %
+  std::optional<Interval> t, bca;  ///< 95 % intervals: by t over seeds; by bootstrap (bca_interval())
   bool items = false;              ///< the bootstrap also resampled items within seeds
-  /// p-value of the paired t-test; the same corrected by Holm's method; detectable_difference() of `by_seed`.
+  /// p: p-value of the paired t-test. p_holm: p corrected by Holm's method. detectable: detectable_difference() of
+  /// `by_seed`.
   std::optional<double> p, p_holm, detectable;
 };
 
@@ -44,7 +46,8 @@ struct TaskRecord {
 /// An arm in one rank evaluation mode. An arm of a rank method has one ArmResult per mode, other arms have one.
 struct ArmResult {
   std::string label;  ///< "hetlora (a)", or the arm's name
-  std::string arm, reading;
+  std::string arm,
+      reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   bool is_reference = false;
   std::vector<BudgetMean> budgets;
   std::vector<PairedDifference> differences;  ///< by budget; empty for the reference

@@ -1,6 +1,6 @@
-/// \file  Distribution functions and quantiles of the normal and of Student's t distribution, and the power of a paired
-/// t-test. Results agree with scipy.stats and statsmodels to 1e-10 (tests/parity/test_statistics.py). All functions are
-/// pure.
+/// \file  Computes distribution functions and quantiles of the normal and of Student's t distribution, and the power of
+/// a paired t-test. Results agree with scipy.stats and statsmodels to 1e-10 (tests/parity/test_statistics.py). All
+/// functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ double t_quantile(double p, double freedom);
 /// Returns the probability that a two-sided paired t-test of `pairs` pairs rejects, if the true mean difference is
 /// `effect` standard deviations of the differences. It integrates the noncentral t distribution. REQUIRES pairs >= 2.
 double paired_t_power(double effect, int64_t pairs, double alpha);
-/// Returns the smallest effect that such a test detects with probability `power`. REQUIRES pairs >= 2, alpha < power <
-/// 1.
+/// Returns the smallest effect that a two-sided paired t-test of `pairs` pairs detects with probability `power`.
+/// REQUIRES pairs >= 2, alpha < power < 1.
 double detectable_effect(int64_t pairs, double alpha = 0.05, double power = 0.8);
 
 }  // namespace evenkeel::study

@@ -13,7 +13,8 @@ namespace evenkeel::study {
 
 /// An arm in one rank evaluation mode and one way of serving.
 struct Aspect {
-  std::string arm, reading;
+  std::string arm,
+      reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
 };
 
@@ -24,7 +25,7 @@ class ScoreLookup {
   /// \param study  borrowed
   explicit ScoreLookup(const StudyRuns& study);
 
-  /// Returns the scores of all runs, or of those of one arm.
+  /// Return the scores of all runs, or of the runs of one arm.
   std::vector<scoring::TaskScore> all() const;
   std::vector<scoring::TaskScore> of_arm(const std::string& arm) const;
   /// Returns a measure of a task; nothing if it is not measured or if rows of some clients are missing.

@@ -1,4 +1,4 @@
-/// \file  Statistics of paired comparisons over seeds. All functions are pure. Formulas and sources:
+/// \file  Computes statistics of paired comparisons over seeds. All functions are pure. Formulas and sources:
 /// docs/study-statistics.md. tests/parity/test_statistics.py compares them with scipy and statsmodels.
 #pragma once
 
@@ -46,8 +46,8 @@ struct BootstrapKey {
 inline constexpr int64_t kResamples = 10'000;
 
 /// Returns the mean of every bootstrap resample. A resample draws n of the n seeds with replacement. If `items` is not
-/// empty, it then draws as many items as there are, with replacement, within each task of each drawn seed, and the
-/// seed's value is the mean over tasks of the means over items. Resamples are computed in parallel.
+/// empty, the items of each task of each drawn seed are drawn again too, as many as there are, with replacement. The
+/// value of a seed is then the mean over tasks of the means over items. Resamples are computed in parallel.
 /// \param values  one per seed
 /// \param items   empty, or one entry per seed, without empty tasks
 std::vector<double> bootstrap_means(std::span<const double> values, std::span<const ItemsOfSeed> items,

@@ -25,7 +25,7 @@ struct ArmRun {
 
 /// The runs of a comparison.
 struct StudyRuns {
-  std::string name, reference, endpoint;  ///< of the study; the arm and the measure for comparisons
+  std::string name, reference, endpoint;  ///< name of the study; arm and measure for comparisons
   std::vector<std::string> arms;
   std::vector<int64_t> seeds;
   std::vector<ArmRun> runs;  ///< arm by arm, then by seed

@@ -1,4 +1,6 @@
-/// \file  Creates, opens and changes the folder of a study. Several processes may execute runs of one study.
+/// \file  Creates, opens and changes the folder of a study: runs of several configs (arms), each with several seeds.
+/// Several processes may execute runs of one study. The folder holds base.toml (the config that all runs start from),
+/// study.json (the state) and study.toml (the study file, made from the other two).
 #pragma once
 
 #include <filesystem>
@@ -24,21 +26,24 @@ struct Study {
 
 /// Checks that a study can be created in the folder: it does not exist, is empty, or holds only files that an
 /// interrupted create_study() left.
-/// \throws kIo naming the next step
+/// \throws kIo; the message says what the user can do
 void check_new(const std::filesystem::path& folder);
 
-/// Writes base.toml and study.json. If another process has created the study in the meantime, its files are kept.
+/// Writes base.toml, study.json and study.toml. If another process has created the study in the meantime, its files are
+/// kept.
 void create_study(const std::filesystem::path& folder, const StudyRequest& request, const StudyState& state);
 
 /// Reads a study and plans its runs from base.toml and study.json.
-/// \throws kIo, kCheckpoint as read_state(), and when base.toml has changed; kConfig as plan_runs()
+/// \throws kIo, kCheckpoint as read_state(); kIo when base.toml is missing; kCheckpoint when base.toml has changed;
+/// kConfig as plan_runs()
 Study open_study(const std::filesystem::path& folder);
 
-/// Returns an existing study with the additions of a request: arms, seeds, another reference, endpoint or free. Common
-/// settings of the study need not be repeated. Writes nothing.
+/// Returns an existing study with the changes of a request: more arms, more seeds, or other values of the keys
+/// `reference`, `endpoint` and `free` of `[study]` (study/definition/study_file.h). Common settings of the study need
+/// not be repeated. Writes nothing.
 /// \throws kConfig naming what else differs
 Study extended(const StudyRequest& request, const Study& study);
-/// Writes the additions of extended() into study.json and study.toml.
+/// Writes the changes of extended() into study.json and study.toml.
 void save_extension(const Study& study);
 
 /// Changes study.json under the lock. \return the new state

@@ -15,7 +15,7 @@
 
 namespace evenkeel::study {
 
-/// A study without its runs' configs.
+/// The study file and the settings of the command line, from which the runs are planned.
 struct StudyRequest {
   StudyFile file;
   std::vector<std::string> common{};  ///< settings of every arm, from the command line

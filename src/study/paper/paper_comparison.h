@@ -34,7 +34,7 @@ struct PaperResult {
 struct OrderAgreement {
   int64_t pairs = 0;         ///< pairs of arms that both sides have and whose printed values differ
   int64_t agree = 0;         ///< pairs whose means are in the paper's order
-  int64_t shown = 0;         ///< of these: the 95 % interval of the paired difference excludes zero
+  int64_t shown = 0;         ///< pairs among `agree` whose 95 % interval of the paired difference excludes zero
   int64_t contradicted = 0;  ///< pairs in the other order whose interval excludes zero
   bool confirmed() const { return pairs > 0 && shown == pairs; }
 };
@@ -47,7 +47,8 @@ std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const 
 /// Compares the order of the arms in a row.
 OrderAgreement order_agreement(const PaperResult& result);
 
-/// Formats paper and ours side by side, with the interval, the number of seeds and a mark on cells with a note.
+/// Formats the paper's values and those of the runs side by side, with the interval, the number of seeds and a mark on
+/// cells with a note.
 ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results);
 /// Returns one sentence about the order of the arms, then the notes of the table, one sentence each.
 std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results);

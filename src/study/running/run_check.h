@@ -12,7 +12,7 @@ namespace evenkeel::study {
 /// \param index  index of the run in study.state.runs
 /// \param again  true: a done run whose folder was deleted may be repeated
 /// \throws kIo when the folder is in use, missing or partly deleted; kConfig when it holds a run of another study;
-/// kCheckpoint when its files are damaged. The message names the run and the next step.
+/// kCheckpoint when its files are damaged. The message names the run and says what the user can do.
 void check_run(const Study& study, size_t index, bool again);
 
 /// Returns the number of rounds that a run has committed; 0 when it has not begun. Reads rounds.jsonl.

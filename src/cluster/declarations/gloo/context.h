@@ -1,4 +1,4 @@
-// Declares the parts of gloo that LibTorch's header of its Gloo back end names. The wheel contains the library inside
+// Declares the types of gloo that LibTorch's header ProcessGroupGloo.hpp uses. The wheel contains the library inside
 // libtorch_cpu but not its headers. LibTorch creates all objects of gloo and holds them through pointers, so
 // declarations suffice (docs/decisions/0044-a-cluster-over-gloo.md). Only cluster/gloo.cpp has this folder on its
 // include path.

@@ -21,7 +21,7 @@ struct AttentionScratch {
 /// of a token are P elements apart.
 template <typename T>
 struct CausalAttention {
-  const T *q = nullptr, *k = nullptr, *v = nullptr;  ///< [L, M, P], [L, P], [L, P]
+  const T *q = nullptr, *k = nullptr, *v = nullptr;  ///< q [L, M, P], k and v [L, P]
   int64_t length = 0, heads = 0, width = 0, q_stride = 0, kv_stride = 0;
   T* out = nullptr;        ///< [L, M, P], laid out as q
   T* logsumexp = nullptr;  ///< [L, M], tokens `logsumexp_stride` elements apart; for the backward pass

@@ -17,8 +17,8 @@ struct ExpertBatch {
   const ExpertSlots& slots;
   MatmulTable products;
   int64_t top_k, hidden, width;
-  const T *x, *weights;       ///< [T, D], [T, K]
-  SavedActivations<T> saved;  ///< by slot: [S, F], [S, F], [S, R]; null: nothing is saved
+  const T *x, *weights;       ///< x [T, D], weights [T, K]
+  SavedActivations<T> saved;  ///< by slot: g and u [S, F], xa [S, R]; null: nothing is saved
   std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< views of expert 0
   std::array<std::vector<StoredMatrix>, kProjections> matrices;           ///< [E] each
   std::vector<uint8_t> live;  ///< [T], 0: the token has no gradient; empty: all tokens have one
@@ -32,7 +32,7 @@ struct ExpertBatch {
   ExpertView<T> expert(int64_t e) const;
 };
 
-/// A result with one row per token. It is the sum, over the token's choices, of weight * (row of the choice's slot).
+/// A result with one row per token. A row is the sum, over the token's choices, of weight * (row of the choice's slot).
 /// Tokens that are not live get zeros. With one expert per token, rows are written to the tokens directly.
 template <typename T>
 struct TokenRows {

@@ -17,7 +17,7 @@ enum LoraBranch : size_t { kAdapter, kChange, kLoraBranches };
 /// The weights and LoRA factors of one expert.
 template <typename T>
 struct ExpertView {
-  std::array<StoredMatrix, kProjections> weights;  ///< [F, D], [F, D], [D, F]
+  std::array<StoredMatrix, kProjections> weights;  ///< gate and up [F, D], down [D, F]
   std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;
 
   /// Returns D.

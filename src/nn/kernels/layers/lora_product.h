@@ -11,7 +11,7 @@ namespace evenkeel::nn::kernels {
 /// A view of the LoRA factors of one linear layer, or of one expert.
 template <typename T>
 struct LoraView {
-  StoredMatrix a, b;               ///< [R, I], [O, R], in T or a 16-bit type; absent if rank is 0
+  StoredMatrix a, b;               ///< a [R, I], b [O, R], in T or a 16-bit type; absent if rank is 0
   int64_t a_step = 0, b_step = 0;  ///< distance between the factors of two experts, in elements; 0: shared
   T *da = nullptr, *db = nullptr;  ///< gradients are added here; contiguous; null: not wanted
   int64_t rank = 0, in = 0, out = 0;
@@ -69,7 +69,7 @@ void rank_gradient(const LoraView<T>& lora, const T* dy, int64_t rows, T* dy_b, 
 template <typename T>
 struct LoraPass {
   int64_t rows = 0;
-  const T *x = nullptr, *dy = nullptr;  ///< [N, I], [N, O]
+  const T *x = nullptr, *dy = nullptr;  ///< x [N, I], dy [N, O]
   const T* xa = nullptr;                ///< [N, R] = x A^T, rows `xa_stride` elements apart
   int64_t xa_stride = 0;
   T* dy_b = nullptr;               ///< [N, R] = scaling dy B; may be overwritten

@@ -1,5 +1,5 @@
-/// \file  Implements GEMM with one operand read in place instead of being packed. The functions of gemm.h call these
-/// first. They handle two cases in which packing costs more than it saves:
+/// \file  Implements GEMM with one operand read in place instead of being packed. The functions of gemm.h call the
+/// functions of this file first. These handle two cases in which packing costs more than it saves:
 /// - Narrow weights (LoRA factors): the activations are read in place and the weight is packed.
 /// - Few rows of activations (an expert's part of a small batch), or kBf16Tiles with any number of rows: the weight is
 ///   read in place and the activations are packed.
@@ -12,8 +12,8 @@
 
 namespace evenkeel::nn::kernels {
 
-/// Computes gemm_nt() of gemm.h if one of the two cases applies to the whole group. \return whether the product was
-/// computed; if false, nothing was written
+/// Computes gemm_nt() of gemm.h if one of the two cases applies to the whole group. \return true if the product was
+/// computed; false: nothing was written
 bool gemm_nt_unpacked(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch);
 /// Computes gemm_nn() of gemm.h if the weight is narrow. \return as gemm_nt_unpacked()
 bool gemm_nn_unpacked(const Activations& x, const GroupedOperand& operand, GemmScratch& scratch);
