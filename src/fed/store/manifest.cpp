@@ -198,14 +198,14 @@ Json read_manifest(const fs::path& folder) {
   return manifest;
 }
 
-/// Returns the command that resumes the run. It names the config file that the run was begun with, or the copy in the
-/// run folder if that file does not exist any more.
 std::vector<std::string> begun_settings(const fs::path& folder) {
   const Json manifest = read_manifest(folder);
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   return view.at("request").at("settings").strings();
 }
 
+/// Returns the command that resumes the run. It names the config file that the run was begun with, or the copy in the
+/// run folder if that file does not exist any more.
 std::string resume_command(const fs::path& folder, const std::vector<std::string>& more) {
   auto config = folder / "config.toml";
   try {
