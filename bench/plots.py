@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Draws the plots of docs/performance.md from the JSON lines of the benchmarks.
+"""Draws the plots of docs/performance.md from the JSON lines of the benchmarks, and from a record.
 
     build/aggregation_bench --full --clients 2 4 8 32 --folder uploads > server.jsonl
     .venv-v4/bin/python bench/plots.py server server.jsonl --out docs/figures
+    .venv-v4/bin/python bench/plots.py simulation bench/records/DATE-simulation.json --out docs/figures
 
 `server` plots seconds and memory of the server's step over clients, rank and experts. Each plot uses the lines that
 differ only in its variable. A dotted line shows linear growth from the first point.
+
+`simulation` plots the processor time of a client, its steps and the rest, and the peak memory over the number of
+clients, for each system.
 """
 import argparse
 import json
@@ -71,14 +75,50 @@ def server(lines, out):
     return written
 
 
+def draw_time(panel, systems):
+    """Draws a bar of milliseconds of processor time per client: its steps alone, and what comes on top."""
+    for i, (name, system) in enumerate(systems.items()):
+        time = system["time"]
+        whole = 1000 * time["cpu_s_per_client"]
+        steps = whole / (1 + time["overhead_cpu"])
+        panel.bar(i, steps, 0.6, color="#4c72b0", label=None if i else "steps alone")
+        panel.bar(i, whole - steps, 0.6, bottom=min(steps, whole), color="#dd8452", label=None if i else "the rest")
+        panel.text(i, max(steps, whole), f"{100 * time['overhead_cpu']:+.1f} %", ha="center", va="bottom")
+    panel.set_xticks(range(len(systems)), systems)
+    panel.margins(y=0.12)
+    panel.set_ylabel("processor time per client, ms")
+    panel.legend(frameon=False, loc="upper left")
+
+
+def draw_memory(panel, systems):
+    """Draws the peak memory of all processes over the number of clients."""
+    for name, system in systems.items():
+        points = system["memory"]
+        panel.plot([p["clients"] for p in points], [p["peak_pss_mib"] for p in points], marker="o", markersize=3, linewidth=1, label=name)
+    panel.set(xlabel="clients", ylabel="peak memory of all processes, MiB", xscale="log", ylim=(0, None))
+    panel.set_xticks([p["clients"] for p in points])
+    panel.get_xaxis().set_major_formatter("{x:,.0f}")
+    panel.minorticks_off()
+    panel.legend(frameon=False)
+
+
+def simulation(path, out):
+    systems = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["simulation"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    draw_time(left, systems)
+    draw_memory(right, systems)
+    figure.savefig(out / "simulation.svg", metadata={"Date": None})
+    return [out / "simulation.svg"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["server"])
-    parser.add_argument("lines", nargs="+", help="files of JSON lines")
+    parser.add_argument("what", choices=["server", "simulation"])
+    parser.add_argument("lines", nargs="+", help="files of JSON lines, or a record")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("docs/figures"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    written = server(read_lines(arguments.lines), arguments.out)
+    written = simulation(arguments.lines[0], arguments.out) if arguments.what == "simulation" else server(read_lines(arguments.lines), arguments.out)
     if not written:
         sys.exit("no two lines differ in clients, rank or experts alone")
     print(*written, sep="\n")

@@ -6,7 +6,8 @@
     bench/tables.py --write         writes the tables into the documents
     .venv-v4/bin/python bench/tables.py --plot docs/figures/steps.svg
 
-A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation or gpu.
+A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation, gpu or
+simulation.
 """
 import argparse
 import json
@@ -76,7 +77,20 @@ def gpu(record):
     return markdown(["tokens", "K", "ours, ms", "peer, ms", "peer / ours", "ours, GiB", "peer, GiB", "roofline, ms"], rows)
 
 
-PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu}
+def simulation(record):
+    """Draws the table of what simulating clients costs beside their steps, one line per system."""
+    rows = []
+    for name, system in record["simulation"].items():
+        time, (one, two) = system["time"], system["workers"]
+        rows.append([name, f"{time['s_per_round']:.1f}", f"{time['s_per_client']:.3f}", f"{time['ms_per_step']:.1f}",
+                     *(f"{100 * time[key]:.1f}" for key in ("overhead", "overhead_cpu")),
+                     " / ".join(f"{point['peak_pss_mib']:,.0f}" for point in system["memory"]), f"{one['wall_s'] / two['wall_s']:.2f}"])
+    populations = " / ".join(f"{point['clients']:,}" for point in next(iter(record["simulation"].values()))["memory"])
+    return markdown(["system", "round, s", "client, s", "step alone, ms", "overhead, %", "of processor time, %",
+                     f"peak MiB with {populations} clients", "two workers, times as fast"], rows)
+
+
+PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu, "simulation": simulation}
 
 
 def load(name):

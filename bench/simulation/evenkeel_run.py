@@ -60,7 +60,7 @@ def train(folder, text, memory=False):
 
 def missing():
     """Returns why this system cannot run here; empty if it can."""
-    return "" if shutil.which(task.PROGRAM) else f"no program at {task.PROGRAM}"
+    return "" if shutil.which(task.PROGRAM) else f"no program at {task.PROGRAM}: make build makes it"
 
 
 def versions():

@@ -11,7 +11,8 @@ the machine, wall time is too long, and processor time is nearly right. The firs
     taskset -c 0 python3 bench/simulation/simulation.py --out bench/records/DATE-simulation.json
     python3 bench/simulation/simulation.py --systems evenkeel --clients 10 --rounds 1
 
-A peer that is not installed is left out with a line that says so. EVENKEEL_PROGRAM names another program.
+A peer that is not installed is left out with a line that says so. EVENKEEL_PROGRAM names another program, which also
+makes the checkpoint; EVENKEEL_SIMULATION_TOKENS another length of the rows than 96 tokens.
 """
 import argparse
 import datetime
@@ -27,7 +28,7 @@ import peers
 import task
 
 SYSTEMS = {"evenkeel": evenkeel_run, "pfl": peers.Peer("pfl"), "flower": peers.Peer("flower")}
-DRAWN = 100           # users per round
+DRAWN = 100            # users per round
 DRAWN_FOR_MEMORY = 10  # so that the smallest population has enough
 DRAWN_FOR_WORKERS = 20
 
@@ -81,45 +82,62 @@ def processor():
 
 
 def machine():
-    return {"processor": processor(), "cores": os.cpu_count(), "used": sorted(os.sched_getaffinity(0)), "load": os.getloadavg()}
+    return {"processor": processor(), "cores": os.cpu_count()}
 
 
-def measure(name, folder, chosen):
-    system, populations = SYSTEMS[name], sorted(chosen.clients)
-    print(f"{name}: steps and rounds", file=sys.stderr)
-    record = {"versions": system.versions(), "load": os.getloadavg(), "time": time_of(system, folder, populations[-1], chosen.rounds)}
-    print(f"{name}: memory", file=sys.stderr)
-    record["memory"] = memory_of(system, folder, populations)
-    print(f"{name}: workers", file=sys.stderr)
-    record["workers"] = workers_of(system, folder, populations[-1])
+PARTS = {
+    "time": lambda system, folder, chosen: time_of(system, folder, max(chosen.clients), chosen.rounds),
+    "memory": lambda system, folder, chosen: memory_of(system, folder, sorted(chosen.clients)),
+    "workers": lambda system, folder, chosen: workers_of(system, folder, max(chosen.clients)),
+}
+
+
+def opened(chosen):
+    """Returns the record that --out holds already, or a new one."""
+    measured = {"model": task.MODEL, "rank": task.RANK, "rows": task.ROWS, "tokens": task.LENGTH, "batch": task.BATCH, "threads": 1}
+    if not (chosen.out and chosen.out.exists()):
+        return {"date": datetime.date.today().isoformat(), "machine": machine(), "task": measured, "load": [], "simulation": {}}
+    record = json.loads(chosen.out.read_text())
+    if record["task"] != measured:
+        sys.exit(f"{chosen.out} is of another task: {record['task']}")
     return record
 
 
-def record_of(chosen, folder):
+def measure(record, name, folder, chosen):
+    """Adds the parts of a system to the record, and the machine's load before each and the cores that it may use."""
+    system = SYSTEMS[name]
+    into = record["simulation"].setdefault(name, {"versions": system.versions()})
+    for part in chosen.parts:
+        print(f"{name}: {part}", file=sys.stderr)
+        record["load"].append({"system": name, "part": part, "one_minute": os.getloadavg()[0],
+                               "cores": sorted(os.sched_getaffinity(0))})
+        into[part] = PARTS[part](system, folder, chosen)
+
+
+def fill(record, folder, chosen):
     task.make_model(folder)
     task.make_rows(folder, 1)
-    record = {"date": datetime.date.today().isoformat(), "machine": machine(),
-              "task": {"model": task.MODEL, "rank": task.RANK, "rows": task.ROWS, "tokens": task.LENGTH, "batch": task.BATCH, "threads": 1,
-                       "counted_rounds": chosen.rounds}, "simulation": {}}
     for name in chosen.systems:
-        why = SYSTEMS[name].missing()
-        if why:
+        if why := SYSTEMS[name].missing():
             print(f"{name} is left out: {why}", file=sys.stderr)
-            continue
-        record["simulation"][name] = measure(name, folder, chosen)
-    record["load_after"] = os.getloadavg()
-    return record
+        else:
+            measure(record, name, folder, chosen)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--clients", nargs="+", type=int, default=[10, 100, 1000], help="populations; rounds are timed at the largest")
-    parser.add_argument("--rounds", type=int, default=2, help="that are counted")
-    parser.add_argument("--out", type=pathlib.Path, help="record to write (default: standard output)")
+    parser.add_argument("--rounds", type=int, default=1, help="that are counted")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--out", type=pathlib.Path, help="record to write, or to add to (default: standard output)")
     chosen = parser.parse_args()
+    if why := evenkeel_run.missing():
+        sys.exit(why)
     with tempfile.TemporaryDirectory() as folder:
-        text = json.dumps(record_of(chosen, pathlib.Path(folder)), indent=1)
+        record = opened(chosen)
+        fill(record, pathlib.Path(folder), chosen)
+    text = json.dumps(record, indent=1)
     chosen.out.write_text(text + "\n") if chosen.out else print(text)
     return 0
 

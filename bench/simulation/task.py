@@ -17,7 +17,8 @@ MODEL = {
     "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
     "attention_bias": False, "attention_dropout": 0.0, "clip_qkv": None, "initializer_range": 0.05,
     "eos_token_id": 0, "pad_token_id": 1, "torch_dtype": "float32"}
-ROWS, LENGTH, BATCH, RANK = 16, 96, 4, 8  # rows per user, tokens per row, rows per step, LoRA rank
+ROWS, BATCH, RANK = 16, 4, 8  # rows per user, rows per step, LoRA rank
+LENGTH = int(os.environ.get("EVENKEEL_SIMULATION_TOKENS", "96"))  # tokens per row
 STEPS = ROWS // BATCH                     # per user: one epoch
 LR, BETAS, EPS, WEIGHT_DECAY = 1e-4, (0.9, 0.95), 1e-5, 0.01
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "po", "ri", "sa", "te", "vu", "wo")
