@@ -112,6 +112,13 @@ def measure(record, name, folder, chosen):
         record["load"].append({"system": name, "part": part, "one_minute": os.getloadavg()[0],
                                "cores": sorted(os.sched_getaffinity(0))})
         into[part] = PARTS[part](system, folder, chosen)
+        save(record, chosen)
+
+
+def save(record, chosen):
+    """Writes what is measured so far, where there is a file to write."""
+    if chosen.out:
+        chosen.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def fill(record, folder, chosen):
@@ -137,8 +144,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         record = opened(chosen)
         fill(record, pathlib.Path(folder), chosen)
-    text = json.dumps(record, indent=1)
-    chosen.out.write_text(text + "\n") if chosen.out else print(text)
+    if not chosen.out:
+        print(json.dumps(record, indent=1))
     return 0
 
 
