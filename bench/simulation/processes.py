@@ -13,7 +13,8 @@ import uuid
 TAG = "EVENKEEL_SIMULATION_RUN"
 TICKS = os.sysconf("SC_CLK_TCK")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-OFFLINE = {"HF_HUB_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
+PEERS = {"HF_HUB_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false",
+         "RAY_worker_niceness": "0"}  # not 15, with which other programs on the machine would delay Flower more than the others
 
 
 def read(path):
@@ -82,7 +83,7 @@ def run(command, mark_of, log, memory=False):
     `log` gets all of its output. A command that fails ends the benchmark with the end of this file.
     """
     tag, start, marks = uuid.uuid4().hex, time.monotonic(), []
-    environment = {**os.environ, **ONE_THREAD, **OFFLINE, TAG: tag}
+    environment = {**os.environ, **ONE_THREAD, **PEERS, TAG: tag}
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=file, text=True, env=environment)
         sampler = PeakMemory(tag) if memory else None
