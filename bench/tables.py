@@ -78,16 +78,17 @@ def gpu(record):
 
 
 def simulation(record):
-    """Draws the table of what simulating clients costs beside their steps, one line per system."""
+    """Draws the table of what simulating clients costs beside their steps, one line per system. "Processor" is the
+    overhead in processor time, "2 workers" the processor time of a round with two over that with one.
+    """
     rows = []
     for name, system in record["simulation"].items():
         time, (one, two) = system["time"], system["workers"]
         rows.append([name, f"{time['s_per_round']:.1f}", f"{time['s_per_client']:.3f}", f"{time['ms_per_step']:.1f}",
                      *(f"{100 * time[key]:.1f}" for key in ("overhead", "overhead_cpu")),
-                     " / ".join(f"{point['peak_pss_mib']:,.0f}" for point in system["memory"]), f"{one['wall_s'] / two['wall_s']:.2f}"])
+                     " / ".join(f"{point['peak_pss_mib']:,.0f}" for point in system["memory"]), f"{two['cpu_s'] / one['cpu_s']:.2f}"])
     populations = " / ".join(f"{point['clients']:,}" for point in next(iter(record["simulation"].values()))["memory"])
-    return markdown(["system", "round, s", "client, s", "step alone, ms", "overhead, %", "of processor time, %",
-                     f"peak MiB with {populations} clients", "two workers, times as fast"], rows)
+    return markdown(["", "round, s", "client, s", "step, ms", "overhead, %", "processor, %", f"MiB at {populations}", "2 workers"], rows)
 
 
 PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu, "simulation": simulation}

@@ -64,7 +64,7 @@ def test_the_rows_are_trained_as_they_are_made(record):
 
 def test_a_table_has_a_line_per_system(record):
     head, _, line = tables.simulation(record).splitlines()
-    assert "4 / 10 clients" in head and line.startswith("| evenkeel |")
+    assert "MiB at 4 / 10" in head and line.startswith("| evenkeel |")
 
 
 def test_memory_and_time_of_processes_that_left_their_parent_count(tmp_path):
