@@ -82,11 +82,11 @@ bool is_blank_text(std::string_view text) { return strip(text).empty(); }
 
 /// Returns why a row cannot be scored; empty if it can.
 std::string fault_of(const data::TaskInfo& task, const data::Row& row) {
+  if (task.scoring == data::Scoring::kNll)
+    return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
   const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
                                  [](const data::Turn& turn) { return !is_blank_text(turn.content); });
   if (!asked && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
-  if (task.scoring == data::Scoring::kNll)
-    return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
   if (task.free_text()) {
     const bool none = std::all_of(row.references.begin(), row.references.end(), is_blank_text);
     return none ? "has no reference that says anything" : "";
