@@ -67,7 +67,7 @@ class ScoreWriter {
       throw Interrupted(is_journalled_ ? "interrupted; the same command goes on with it"
                                        : "interrupted; the evaluation has to be started again");
     progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
-    if (events::progress_due()) events::write("progress", fed::evaluation_progress(task, budget, done, rows));
+    if (events::take_progress_turn()) events::write("progress", fed::evaluation_progress(task, budget, done, rows));
   }
 
   void score(const scoring::TaskScore& score, std::span<const scoring::Prediction> predictions) {

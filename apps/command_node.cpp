@@ -115,7 +115,7 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
               [](const fed::ClientProgress&) {
-                if (alive_or_interrupted()) throw Interrupted("stopped; start it again to go on");
+                if (alive_or_interrupted()) throw Interrupted("stopped; start it again to continue");
               }};
 }
 

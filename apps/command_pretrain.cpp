@@ -24,7 +24,7 @@ std::string resume_line(const PretrainFlags& flags, const std::string& out) {
   for (const auto& setting : flags.settings) words.insert(words.end(), {"--set", setting});
   if (flags.experts != "original") words.insert(words.end(), {"--experts", flags.experts});
   words.insert(words.end(), {"--out", out, "--resume"});
-  return "interrupted, state saved; go on with: " + command_line(words);
+  return "interrupted, state saved; resume with: " + command_line(words);
 }
 
 void run_pretrain(const PretrainFlags& flags) {
@@ -61,7 +61,7 @@ void add_pretrain_command(CLI::App& program) {
                    "of the finished model: original (as the family's checkpoints on the hub have them) or fused (as "
                    "transformers 5 computes with them)")
       ->capture_default_str();
-  command->add_flag("--resume", flags->resume, "go on from the checkpoint in the output folder");
+  command->add_flag("--resume", flags->resume, "resume from the checkpoint in the output folder");
   command->callback([flags] { run_pretrain(*flags); });
 }
 

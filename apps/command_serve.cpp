@@ -109,7 +109,7 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
   try {
     return flower::serve(options, listen);
   } catch (const Interrupted& interrupted) {
-    throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: ", next_serve_command(flags)));
+    throw Interrupted(concat(interrupted.what(), ", the state is saved; resume with: ", next_serve_command(flags)));
   } catch (const Error& error) {
     if (!is_full_disk(error)) throw;
     throw error.with_advice(concat("what is committed stays; make room, then: ", next_serve_command(flags)));
@@ -175,7 +175,7 @@ void add_serve_command(CLI::App& program) {
       "in the place of --listen: a socket at which a Flower app drives this server (docs/flower-app.md)");
   command->add_flag("--no-evaluation", flags->no_evaluation, "score nothing here: the model's weights are not needed");
   command->add_flag("--resume", flags->resume,
-                    "go on from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
+                    "resume from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
                     "all");
   add_from_round_flag(*command, flags->from_round);
   command->callback([flags] { run_serve(*flags); });

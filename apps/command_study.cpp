@@ -104,7 +104,7 @@ void add_study_command(CLI::App& program) {
   command->add_flag("--dry-run", flags->dry_run,
                     "check all runs, print their number, time, memory and disk and the command of a job array, and "
                     "stop");
-  command->add_flag("--resume", flags->resume, "go on with the study in the folder, or begin it where there is none");
+  command->add_flag("--resume", flags->resume, "resume the study in the folder, or start it if there is none");
   command->callback([flags] { run_study_command(*flags); });
 }
 

@@ -121,7 +121,7 @@ void run_train(const TrainFlags& flags) {
     auto run = open_run(flags);
     conclude(run, fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
   } catch (const Interrupted& interrupted) {
-    throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: ", next_command(flags)));
+    throw Interrupted(concat(interrupted.what(), ", the state is saved; resume with: ", next_command(flags)));
   } catch (const Error& error) {
     if (!is_full_disk(error)) throw;
     throw error.with_advice(concat("what is committed stays; make room, then: ", next_command(flags)));
@@ -141,7 +141,7 @@ void add_train_command(CLI::App& program) {
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
   command->add_flag("--resume", flags->resume,
-                    "go on from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
+                    "resume from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
                     "all");
   add_from_round_flag(*command, flags->from_round);
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");

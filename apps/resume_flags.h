@@ -13,7 +13,7 @@ namespace evenkeel::apps {
 inline void add_from_round_flag(CLI::App& command, std::optional<int64_t>& round) {
   command.add_option(
       "--from-round", round,
-      "with --resume: go on from this round, for when the last one is damaged (the last two are kept; 0: "
+      "with --resume: continue from this round, for when the last one is damaged (the last two are kept; 0: "
       "from the beginning)");
 }
 

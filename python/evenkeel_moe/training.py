@@ -95,7 +95,7 @@ def train(config: PathLike, *, set: Optional[Mapping[str, Any]] = None, out: Opt
     config: the file, or one that ships with the program, as in "configs/demo.toml".
     set: keys to change, {"method.name": "fedit", "train.rounds": 3}.
     out: the run folder, new or empty; None: runs/<name of the config>.
-    resume: go on from the last committed round in `out`. The result has the bits of a run that was never stopped.
+    resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
     progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
     on_round, on_evaluation: called after every round and every score. on_event: called with every event of
     docs/json-lines.md. What a callback raises stops the run cleanly and is raised here.

@@ -181,7 +181,7 @@ void ClusterFabric::end() {
     commands_.give({.order = Order::kEnd});
     for (int group_rank = 1; group_rank < group_size(); ++group_rank) member_.wait_for(concat("bye/", group_rank));
   } catch (const Error& error) {
-    log::warning("[cluster] all is done, but not everybody could be told: ", error.what());
+    log::warning("[cluster] the run is complete, but some ranks could not be told to end: ", error.what());
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/plain/error.h"
 #include "cluster/identity.h"
+#include "cluster/process_group.h"
 #include "cluster/reply_exchange.h"
 
 namespace evenkeel::cluster {
@@ -22,9 +23,12 @@ namespace {
 
 using Work = std::function<bool(Collective& group)>;
 
-/// Runs `work` in processes of one group. \return the exit code of each, 128 + the signal of one that was killed: 0
-/// where `work` is true, 1 where it is false, 2 where it throws kIo
-std::vector<int> in_group(int size, double timeout_s, const Work& work) {
+/// A socket that listens at a free port of loopback.
+struct Listening {
+  int socket;
+  uint16_t port;
+};
+Listening listen_on_loopback() {
   const int listening = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -33,14 +37,20 @@ std::vector<int> in_group(int size, double timeout_s, const Work& work) {
   EXPECT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&name), length), 0);
   ::listen(listening, 16);
   ::getsockname(listening, reinterpret_cast<sockaddr*>(&name), &length);
+  return {listening, ntohs(name.sin_port)};
+}
+
+/// Runs `work` in processes of one group. \return the exit code of each, 128 + the signal of one that was killed: 0
+/// where `work` is true, 1 where it is false, 2 where it throws kIo
+std::vector<int> in_group(int size, double timeout_s, const Work& work) {
+  const auto [listening, port] = listen_on_loopback();
   std::vector<pid_t> processes;
   for (int rank = 0; rank < size; ++rank) {
     processes.push_back(::fork());
     if (processes.back() != 0) continue;
     ::alarm(30);
     try {
-      const StoreAddress address{
-          .host = "127.0.0.1", .port = ntohs(name.sin_port), .here = rank == 0, .listening = listening};
+      const StoreAddress address{.host = "127.0.0.1", .port = port, .here = rank == 0, .listening = listening};
       auto store = make_store(address, timeout_s);
       auto group = make_group(*store, address, {.name = "test/", .rank = rank, .size = size, .timeout_s = timeout_s});
       const bool good = work(*group);
@@ -225,6 +235,23 @@ TEST(Identities, ALineSaysWhoDiffersInWhat) {
   EXPECT_TRUE(differences({one, one}).empty());
   EXPECT_EQ(differences({one, one, other}),
             std::vector<std::string>{"rank 2 (b): base is b2, of rank 0 b1; program is x2, of rank 0 x1"});
+}
+
+TEST_F(Group, AGroupOfOneMemberHasNoCollective) {
+  const auto process = ::fork();
+  if (process == 0) try {  // a process of its own, because the threads of the heartbeat never end
+      ::alarm(30);
+      const auto [listening, port] = listen_on_loopback();
+      ProcessGroup member({.store = {.host = "127.0.0.1", .port = port, .here = true, .listening = listening}}, {});
+      member.form_group();
+      member.together("a sum", [](Collective&) {});
+      ::_exit(1);
+    } catch (const Error& error) {
+      ::_exit(error.kind() == kInternal ? 0 : 2);
+    }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

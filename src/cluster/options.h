@@ -22,14 +22,16 @@ struct ClusterOptions {
   std::string scratch;  ///< folder for uploads of this rank's clients until rank 0 needs them; empty: the system's
 
   void visit(auto& field) {
-    field("size", size, "ranks of the run, where no launcher says it; 0: as the launcher says");
-    field("rank", rank, "this one of them, from 0; only together with size");
-    field("store", store, "host:port of rank 0, where the ranks find each other; empty: as the launcher says");
-    field("device", device, "network interface, e.g. eth0; empty: the one that leads to the store");
-    field("timeout", timeout, "seconds of silence of a rank, or within an operation, after which it counts as lost");
-    field("start_timeout", start_timeout, "seconds for all ranks to appear");
-    field("regroup", regroup, "when a rank is lost the others redo the round without it; false: all leave");
-    field("scratch", scratch, "folder for uploads that stay with their rank; empty: the system's for temporary files");
+    field("size", size, "number of ranks; 0: taken from the launcher");
+    field("rank", rank, "rank of this process, from 0; set it only together with size");
+    field("store", store, "host:port of rank 0, which hosts the store; empty: taken from the launcher");
+    field("device", device, "network interface, e.g. eth0; empty: the one with the route to the store");
+    field("timeout", timeout,
+          "a rank counts as lost after this many seconds without a heartbeat or without data in an operation");
+    field("start_timeout", start_timeout, "seconds within which all ranks must connect");
+    field("regroup", regroup, "when a rank is lost, the others repeat the round without it; false: all ranks end");
+    field("scratch", scratch,
+          "folder for uploads that are kept on the rank that made them; empty: the system's temporary folder");
   }
 
   /// Checks the values. \throws kConfig.

@@ -53,7 +53,7 @@ int ProcessGroup::group_rank() const {
 }
 
 template <typename Work>
-auto ProcessGroup::ask_board(const Work& work) {
+auto ProcessGroup::call_store(const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
@@ -62,11 +62,11 @@ auto ProcessGroup::ask_board(const Work& work) {
 }
 
 void ProcessGroup::post(const std::string& key, const std::string& value) {
-  ask_board([&] { store_->set(own_key(key), value); });
+  call_store([&] { store_->set(own_key(key), value); });
 }
 
 std::optional<std::string> ProcessGroup::read(const std::string& key) {
-  return ask_board([&] { return store_->find(own_key(key)); });
+  return call_store([&] { return store_->find(own_key(key)); });
 }
 
 std::string ProcessGroup::wait_for(const std::string& key) {
@@ -119,6 +119,7 @@ void ProcessGroup::form_group() {
 
 void ProcessGroup::together(const std::string& what, const std::function<void(Collective& group)>& work) {
   check();
+  EK_CHECK(group_ != nullptr, kInternal, "rank ", rank(), ", ", what, ": the group has no second member");
   try {
     work(*group_);
   } catch (const Error& error) {
@@ -130,7 +131,7 @@ void ProcessGroup::together(const std::string& what, const std::function<void(Co
 int64_t ProcessGroup::announced_epoch() { return store_->add(root_key(kEpoch), 0); }
 
 /// Returns the ranks of the next group: all that announce themselves. Ranks without a heartbeat are not waited for.
-std::vector<int> ProcessGroup::gather(int64_t next) {
+std::vector<int> ProcessGroup::gather_members(int64_t next) {
   store_->add(root_key(kEpoch), next - announced_epoch());
   std::vector<int> present{0};
   for (const int member : members_) {
@@ -143,7 +144,7 @@ std::vector<int> ProcessGroup::gather(int64_t next) {
   return present;
 }
 
-std::vector<int> ProcessGroup::run_worker(int64_t next) {
+std::vector<int> ProcessGroup::await_members(int64_t next) {
   store_->set(key_of(launch_.attempt, next, concat("here/", rank())), "");
   const auto key = key_of(launch_.attempt, next, "members");
   while (!store_->find(key)) {
@@ -169,7 +170,7 @@ void ProcessGroup::regroup() {
       pause();
     }
   const int64_t next = leads() ? epoch_ + 1 : announced_epoch();
-  members_ = leads() ? gather(next) : run_worker(next);
+  members_ = leads() ? gather_members(next) : await_members(next);
   epoch_ = next;
   broken_ = false;
   begin_watch();

@@ -58,7 +58,8 @@ class ProcessGroup {
   /// Forms the group of members(), which are all launched ranks at first. Waits for them. \throws as make_group().
   void form_group();
   /// Calls check(), then runs `work` with the group. If `work` throws an Error, broken() is true from then on, and the
-  /// Error is rethrown with "rank R, WHAT: " in front of its text. REQUIRES a group of two or more members.
+  /// Error is rethrown with "rank R, WHAT: " in front of its text. \throws kInternal for a group of one member, which
+  /// has no Collective; as check() and `work`
   void together(const std::string& what, const std::function<void(Collective& group)>& work);
 
   /// Returns true when the group cannot be used any more: check() found a lost rank, or together() failed. regroup() is
@@ -75,10 +76,10 @@ class ProcessGroup {
   std::string own_key(const std::string& key) const { return key_of(launch_.attempt, epoch_, key); }
   std::string root_key(const std::string& key) const { return key_of(launch_.attempt, -1, key); }
   template <typename Work>
-  auto ask_board(const Work& work);  // calls the store; puts the rank in front of its error
+  auto call_store(const Work& work);  // runs `work` on the store; puts the rank in front of its errors
   void begin_watch();
-  std::vector<int> gather(int64_t next);
-  std::vector<int> run_worker(int64_t next);
+  std::vector<int> gather_members(int64_t next);  // on rank 0: waits for the others and announces the new members
+  std::vector<int> await_members(int64_t next);   // on the others: reports this rank and waits for the announcement
   int64_t announced_epoch();
 
   Launch launch_;

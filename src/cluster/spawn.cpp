@@ -78,7 +78,7 @@ class Ranks {
     running_.erase(process);
     if (code == 0 && rank != 0) return;
     if (rank != 0 && others_go_on_) {
-      log::warning("[cluster] rank ", rank, " is gone, the others go on");
+      log::warning("[cluster] rank ", rank, " has ended, the other ranks continue");
       return;
     }
     if (!failed_ && killed && !running_.empty())

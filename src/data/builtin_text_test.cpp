@@ -61,5 +61,10 @@ TEST(BuiltinWorld, SizesAreAllDifferent) {
   EXPECT_EQ(sizes.size(), world::animals().size());
 }
 
+TEST(BuiltinWorld, HeldOutSubjectsHaveKeysOfTheirOwn) {
+  EXPECT_EQ(world::held_out(0, 0, 999), world::held_out(0, 0, 999));
+  for (const uint64_t b : {1000, 1001, 2000}) EXPECT_THROW(world::held_out(0, 0, b), Error) << b;
+}
+
 }  // namespace
 }  // namespace evenkeel::data

@@ -97,6 +97,8 @@ std::string numbered(std::string_view label, std::span<const std::string_view> c
 }
 
 bool held_out(uint64_t kind, uint64_t a, uint64_t b) {
+  EK_CHECK(b < 1000, kInternal, "a subject (", a, ", ", b,
+           ") of the built-in world, allowed: less than 1000 for the second");
   return RandomStream(kWorldSeed, "world-held-out", kind, a * 1000 + b).below(4) == 0;
 }
 

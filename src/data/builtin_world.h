@@ -50,7 +50,7 @@ std::string open_question(int64_t animal, int64_t relation);
 std::string numbered(std::string_view label, std::span<const std::string_view> choices, std::string_view gap);
 
 /// Returns true for the quarter of the subjects (a, b) that are held out for testing. Training rows never ask about
-/// them. REQUIRES b < 1000.
+/// them. \throws kInternal for b >= 1000
 /// \param kind  number of the kind of question, chosen by the caller; each kind has its own quarter
 /// \param a, b  subject of the question, e.g. animal and relation
 bool held_out(uint64_t kind, uint64_t a, uint64_t b);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/plain/error.h"
+
 namespace evenkeel::data {
 namespace {
 
@@ -75,6 +77,7 @@ class Window {
 std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const tokenizer::Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with) {
+  EK_CHECK(!context.empty(), kInternal, "a context window of an empty context");
   Window window(context, required);
   window.grow(tokenizer, limit - tokens_with(window.text()));
   while (tokens_with(window.text()) > limit)

@@ -19,11 +19,12 @@ struct KeptSpan {
 
 /// Returns a run of whole words of `context` around `required` with tokens_with(run) <= `limit`. First, words are added
 /// alternately on both sides while the sum of their token counts, each encoded alone, fits. Then words are removed from
-/// the edges until the whole prompt fits, because tokens may differ at joins. REQUIRES a non-empty context.
+/// the edges until the whole prompt fits, because tokens may differ at joins.
 /// \param tokens_with  counts the tokens of the whole prompt with the given context
 /// \return nothing if even the required words do not fit.
 /// Cost: one pass over the context, one encoding of each word that is tried, and two calls of `tokens_with`. Each word
 /// that is removed (usually none or one) costs another call.
+/// \throws kInternal for an empty context
 std::optional<std::string> context_window(std::string_view context, KeptSpan required, int64_t limit,
                                           const tokenizer::Tokenizer& tokenizer,
                                           const std::function<int64_t(std::string_view)>& tokens_with);

@@ -65,5 +65,10 @@ TEST_F(ContextWindow, DoesNotSplitWords) {
   EXPECT_EQ(around(std::string(200, 'x') + " a " + std::string(200, 'y'), "a", 5 + 20), "a");
 }
 
+TEST_F(ContextWindow, AnEmptyContextIsRefused) {
+  for (const auto kept : {KeptSpan{}, KeptSpan{0, 1}, KeptSpan{3, 5}}) EXPECT_THROW(window("", kept, 10), Error);
+  EXPECT_EQ(window(" \n ", {}, 10), "");
+}
+
 }  // namespace
 }  // namespace evenkeel::data

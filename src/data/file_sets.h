@@ -38,17 +38,21 @@ struct FileSet {
   std::vector<std::string> options;
   std::string label;
   void visit(auto& field) {
-    field("train", train, "JSON or JSON lines files to train on, and globs; $EVENKEEL_DATA/ at the start is replaced");
-    field("test", test, "files to test with; empty: held_out of the training rows");
-    field("held_out", held_out, "share of the training rows kept for testing where test is empty, in [0, 1)");
-    field("split_seed", split_seed, "which rows are held out, 0 or more; rows that ask the same stay together");
+    field("train", train, "JSON or JSON Lines files to train on, or globs; $EVENKEEL_DATA/ at the start is replaced");
+    field("test", test, "files to test on, or globs; empty: the share held_out of the training rows");
+    field("held_out", held_out, "share of the training rows kept for testing if test is empty, in [0, 1)");
+    field("split_seed", split_seed,
+          "seed of the choice of held-out rows, 0 or more; rows with the same question stay together");
     field("format", format,
-          "alpaca, dolly, messages, sharegpt, prompt_completion or text (docs/your-data.md); auto: as each file's "
-          "first row");
-    field("strict", strict, "a row that cannot be read ends the run with its line; false: it is left out and counted");
-    field("score", score, "f1 or exact (free text), choice (one of the options), nll (likelihood, nothing generated)");
-    field("options", options, "choice: the answers of rows that have no options of their own");
-    field("label", label, "key of a row that partition.key = \"label\" groups by; empty: the set's name");
+          "format of the rows: alpaca, dolly, messages, sharegpt, prompt_completion, text (docs/your-data.md), or auto "
+          "(by each file's first row)");
+    field("strict", strict,
+          "a row that cannot be read ends the run with its line number; false: it is left out and counted");
+    field("score", score,
+          "score of answers: f1 or exact (free text), choice (one of the options) or nll (likelihood, without "
+          "generation)");
+    field("options", options, "score = \"choice\" only: answers allowed for rows without options of their own");
+    field("label", label, "key of the rows that partition.key = \"label\" groups by; empty: name of the set");
   }
   /// Checks the values. \throws kConfig naming the key.
   void resolve(const config::Table& table) const;

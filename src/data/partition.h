@@ -39,11 +39,14 @@ struct PartitionConfig {
   std::string key = "label";
   DirichletScheme scheme = DirichletScheme::kClient;
   void visit(auto& field) {
-    field("kind", kind, "iid: shuffled and cut evenly; sequential: cut in file order; dirichlet: skewed by `key`");
+    field("kind", kind, "iid (shuffled and cut evenly), sequential (cut in file order) or dirichlet (skewed by `key`)");
     field("alpha", alpha, "dirichlet: concentration, > 0; smaller is more skewed");
     field("key", key,
-          "dirichlet: what rows are grouped by: label, the task kind; telequad: spec (also label), source or docid");
-    field("scheme", scheme, "dirichlet: client draws its mixture of groups, or group is cut over clients");
+          "dirichlet: key that rows are grouped by: label (the task kind); of telequad: spec (the same as label), "
+          "source or docid");
+    field("scheme", scheme,
+          "dirichlet: client (each client draws its mixture of groups) or group (each group is divided over the "
+          "clients)");
   }
   void resolve(const config::Table& table) const { table.check_above_zero("alpha", alpha); }
 };

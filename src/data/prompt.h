@@ -118,10 +118,11 @@ struct TokenizeOptions {
   int64_t eos = -1;
 
   void visit(auto& field) {
-    field("template", form, "prompt: paper, llm_adapters, chat (the tokenizer's own) or plain");
+    field("template", form, "prompt template: paper, llm_adapters, chat (the tokenizer's own) or plain");
     field("cutoff", cutoff,
-          "tokens kept per row, 2 or more; a row with context keeps question, answer and a window around the answer");
-    field("mask_prompt", mask_prompt, "loss on the answers only; false: on every token");
+          "largest number of tokens per row, 2 or more; a row with context keeps question, answer and a window around "
+          "the answer");
+    field("mask_prompt", mask_prompt, "compute the loss on answers only; false: on all tokens");
   }
   void resolve(const config::Table& table) const { table.check_integer("cutoff", cutoff, 2, limits::kTokens); }
 };

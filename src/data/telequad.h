@@ -35,14 +35,13 @@ struct TelequadConfig {
   double train_share = 0.5;
   bool impossible = false;
   void visit(auto& field) {
-    field(
-        "split", split,
-        "order: documents 1-137 train, 139-272 test, the paper's 1,018 and 1,003 questions; or at random by documents, "
-        "specs, questions");
-    field("split_seed", split_seed, "random splits: which side a group falls on, 0 or more");
+    field("split", split,
+          "order (train: documents 1-137, test: 139-272, the paper's 1,018 and 1,003 questions), or at random by "
+          "documents, specs or questions");
+    field("split_seed", split_seed, "random splits: seed, 0 or more");
     field("train_share", train_share,
-          "random splits: questions that train, in (0, 1]; groups are taken whole, as long as they fit");
-    field("impossible", impossible, "keep the questions flagged is_impossible too; their answer is: unanswerable");
+          "random splits: largest share of the questions to train on, in (0, 1]; groups are not divided");
+    field("impossible", impossible, "also keep the questions flagged is_impossible, with the answer: unanswerable");
   }
   /// Checks the values. \throws kConfig naming the key.
   void resolve(const config::Table& table) const {

@@ -89,7 +89,8 @@ struct LoraScale {
   void visit(auto& field) {
     field("rank", rank, "largest LoRA rank, 1 or more");
     field("alpha", alpha, "numerator of the LoRA scale alpha / rank, > 0");
-    field("lora_scale_mode", mode, "scale of rank r_c: fixed_alpha is alpha / r_c, const_scale alpha / rank");
+    field("lora_scale_mode", mode,
+          "LoRA scale of a client of rank r_c: fixed_alpha (alpha / r_c) or const_scale (alpha / rank)");
   }
   void resolve(const config::Table& table) const {
     table.check_integer("rank", rank, 1, limits::kRank);

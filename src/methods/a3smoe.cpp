@@ -36,9 +36,10 @@ struct Config {
   UnusedExpert unused_expert = UnusedExpert::kKeep;
 
   void visit(auto& field) {
-    field("temperature", temperature, "t, the exponent of the activation share, >= 0; 0 is FedAvg");
-    field("rescaler", rescaler, "scalar on MoE outputs: off, learn (each client its own), fixed at K / K_c");
-    field("unused_expert", unused_expert, "an expert nobody used: keep the last factors, or the p-weighted mean");
+    field("temperature", temperature, "exponent t of the activation share, 0 or more; 0: FedAvg");
+    field("rescaler", rescaler, "scale of MoE outputs: off, learn (one per client) or fixed (K / K_c)");
+    field("unused_expert", unused_expert,
+          "factors of an expert that no client used: keep (the last ones) or mean (weighted by p)");
   }
 
   void resolve(const config::Table& table) const {

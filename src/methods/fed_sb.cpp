@@ -24,8 +24,10 @@ struct Config {
   SampleFrom init = SampleFrom::kPooled;
   int64_t samples = 170;
   void visit(auto& field) {
-    field("init", init, "the sample of the start: from all rows together (pooled), or as many from each client");
-    field("samples", samples, "rows in that sample, 1 or more");
+    field(
+        "init", init,
+        "sample for the initialisation: pooled (from all rows together) or federated (as many rows from each client)");
+    field("samples", samples, "number of rows in the sample, 1 or more");
   }
 
   void resolve(const config::Table& table) const { table.check(samples >= 1, "samples", samples, "1 or more"); }

@@ -27,7 +27,8 @@ constexpr auto names(FreshInit) {
 struct Config {
   FreshInit fresh_init = FreshInit::kOwn;
   void visit(auto& field) {
-    field("fresh_init", fresh_init, "each round's A: drawn by each client (own), or one draw cut to its rank (shared)");
+    field("fresh_init", fresh_init,
+          "A of each round: own (drawn by each client) or shared (one draw, truncated to each client's rank)");
   }
 };
 

@@ -29,9 +29,9 @@ struct Config {
   double tau = 0.9;
   int64_t max_rank = 0;
   void visit(auto& field) {
-    field("mode", mode, "paper: merge and train fresh adapters; code: go on training the thresholded ones");
-    field("tau", tau, "share of the squared singular values to keep, in (0, 1]; 1 is FLoRA");
-    field("max_rank", max_rank, "most components kept per module, 0: as many as tau asks for");
+    field("mode", mode, "paper (merge, then train new adapters) or code (continue with the thresholded adapters)");
+    field("tau", tau, "share of the squared singular values that is kept, in (0, 1]; 1: FLoRA");
+    field("max_rank", max_rank, "largest number of components kept per module; 0: limited by tau only");
   }
 
   void resolve(const config::Table& table) const {

@@ -30,9 +30,9 @@ struct Config {
 
   void visit(auto& field) {
     field("gamma", gamma, "share of the rank before the tail, in (0, 1); the tail begins at floor(gamma r)");
-    field("lambda", lambda, "weight of the tail's norm in the loss, >= 0");
-    field("prune", prune, "clients lower their rank when the tail shrank");
-    field("rank_min", rank_min, "rank below which no client prunes itself, 1 or more");
+    field("lambda", lambda, "weight of the tail's norm in the loss, 0 or more");
+    field("prune", prune, "clients reduce their rank when the norm of the tail has decreased");
+    field("rank_min", rank_min, "smallest rank after pruning, 1 or more");
   }
 
   void resolve(const config::Table& table) const {

@@ -26,10 +26,11 @@ struct Config {
   Norm llb_norm = Norm::kPerLayerK;
 
   void visit(auto& field) {
-    field("llb_coef", llb_coef, "weight of the load-balancing loss, >= 0");
-    field("z_coef", z_coef, "weight of the router z-loss, >= 0");
+    field("llb_coef", llb_coef, "weight of the load-balancing loss, 0 or more");
+    field("z_coef", z_coef, "weight of the router z-loss, 0 or more");
     field("llb_norm", llb_norm,
-          "balanced is 1 in each layer (per_layer_k), or K over all layers pooled as transformers does (hf)");
+          "value of a balanced router: 1 in each layer (per_layer_k), or K over all layers together, as in "
+          "transformers (hf)");
   }
 
   void resolve(const config::Table& table) const {

@@ -92,29 +92,37 @@ struct Options {
 
   void visit(auto& field) {
     field("dmr_mode", dmr_mode,
-          "phi is added to the raw top N_p (candidate, candidate_wide) or to all but them (preserve)");
+          "experts whose logits get phi: the raw top N_p (candidate, candidate_wide) or all others (preserve)");
     field("num_candidates", num_candidates,
-          "N_p, 0 .. experts; default 2, or 16 for candidate_wide; candidate with 0: no phi");
-    field("phi_update", phi_update, "the server moves phi by utilization; off: phi stays, but for phi_train");
-    field("phi_momentum", phi_momentum, "zeta, 0 .. 1: how much of the last phi stays");
-    field("phi_range", phi_range, "[min, max], min <= 0 <= max: bounds of phi, and where the hinge penalty begins");
-    field("util_eps", util_eps, "added to a utilization before dividing by it, > 0");
+          "N_p, 0 .. number of experts; default 2, or 16 with candidate_wide; candidate with 0: no phi");
+    field("phi_update", phi_update,
+          "utilization (the server updates phi by utilization) or off (only phi_train changes phi)");
+    field("phi_momentum", phi_momentum, "zeta, share of the last phi that is kept, 0 .. 1");
+    field("phi_range", phi_range,
+          "bounds [min, max] of phi with min <= 0 <= max, beyond which the hinge penalty begins");
+    field("util_eps", util_eps, "added to a utilization before division by it, > 0");
     field("phi_train", phi_train,
-          "clients also learn phi: off, and forget it (local_discard), or send it (local_fedavg)");
-    field("phi_penalty", phi_penalty, "of a trained phi: hinge outside phi_range, or l2");
-    field("lambda_phi", lambda_phi, "weight of that penalty, >= 0");
-    field("phi_at_eval", phi_at_eval, "evaluation routes with phi");
-    field("pg", pg, "pseudo-gradients for idle experts");
+          "training of phi on clients: off, local_discard (clients discard it) or local_fedavg (clients send it)");
+    field("phi_penalty", phi_penalty, "penalty of a trained phi: hinge (outside phi_range) or l2");
+    field("lambda_phi", lambda_phi, "weight of phi_penalty, 0 or more");
+    field("phi_at_eval", phi_at_eval, "add phi in the routing of evaluations");
+    field("pg", pg, "compute pseudo-gradients for idle experts");
     field("pg_activity", pg_activity,
-          "idle means: unused in the step, by share of tokens, or by share of micro-batches");
-    field("pg_apply", pg_apply, "pseudo-gradients go through AdamW, or past it as theta -= lr * rho * Gt");
+          "criterion of an idle expert: step_union (unused in the step), token_weighted (share of tokens) or "
+          "micro_union (share of micro-batches)");
+    field(
+        "pg_apply", pg_apply,
+        "application of pseudo-gradients: adam_grad (as gradients of AdamW) or decoupled_sgd (theta -= lr * rho * Gt)");
     field("pg_clip_mode", pg_clip_mode,
-          "what pg_clip bounds: an expert's norm of rho * Gt, as a multiple of active experts' (relative) or as it is "
-          "(per_expert_norm), each element, the norm of the whole gradient, or nothing (off)");
-    field("pg_clip", pg_clip, "largest multiple, norm or element, > 0");
-    field("pg_gamma", pg_gamma, "what Gt divides by: mean optimiser steps of a client, or 0.4");
-    field("rho_ref", rho_ref, "x = ref / K_c with ref the mean K of the round's participants, or the checkpoint's K");
-    field("rho_fn", rho_fn, "rho: sqrt(x), 1, x, sqrt(1 / x), ln(x + 1)");
+          "quantity that pg_clip bounds: an expert's norm of rho * Gt, relative to active experts (relative) or "
+          "absolute (per_expert_norm), each element (elementwise), the norm of the whole gradient (global_norm), or "
+          "nothing (off)");
+    field("pg_clip", pg_clip, "bound of the quantity in pg_clip_mode, > 0");
+    field("pg_gamma", pg_gamma,
+          "divisor of Gt: opt_steps (mean number of optimiser steps of a client) or literal_0.4 (0.4)");
+    field("rho_ref", rho_ref,
+          "ref in x = ref / K_c: kbar (mean K of the round's participants) or kmax (K of the checkpoint)");
+    field("rho_fn", rho_fn, "rho: sqrt (sqrt(x)), none (1), linear (x), inv_sqrt (sqrt(1 / x)) or log (ln(x + 1))");
   }
 
   /// Checks the values and sets the default of num_candidates. \throws kConfig naming the key.

@@ -31,7 +31,7 @@ std::string progress_line(const RunRecords& run, int64_t rounds) {
 
 std::string worker_line(const fs::path& folder, bool done) {
   if (const auto holder = FolderLock::holder(folder)) return concat(*holder, " works on it\n");
-  return done ? "done\n" : concat("no process works on it; go on with: ", fed::resume_command(folder), '\n');
+  return done ? "done\n" : concat("no process works on it; resume with: ", fed::resume_command(folder), '\n');
 }
 
 /// Estimates the remaining time from the mean of the completed rounds, without evaluations. Old records have no times.

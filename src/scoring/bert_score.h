@@ -63,9 +63,12 @@ struct BertScoreOptions {
   int64_t batch_tokens = 4096;  ///< approximate number of tokens encoded at once; bounds memory
 
   void visit(auto& field) {
-    field("layer", layer, "whose hidden states, 0 or more; -1: what the package takes for a folder of that name");
-    field("idf", idf, "weigh words by their rarity in the references");
-    field("baseline", baseline, "tsv file of the package's rescale_baseline: scores are rescaled; empty: they are not");
+    field("layer", layer,
+          "encoder layer whose hidden states are used, 0 or more; -1: the one that the package bert_score uses for a "
+          "folder of that name");
+    field("idf", idf, "weight tokens by their inverse document frequency in the references");
+    field("baseline", baseline,
+          "TSV file of the package bert_score to rescale scores with (rescale_baseline); empty: no rescaling");
   }
   void resolve(const config::Table& table) const { table.check_integer("layer", layer, -1, limits::kLayers); }
 };

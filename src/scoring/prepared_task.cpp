@@ -150,8 +150,9 @@ void TokenLists::add(std::span<const int64_t> ids) {
 }
 
 std::vector<int64_t> TokenLists::at(size_t i) const {
+  EK_CHECK(i < ends_.size(), kInternal, "token list ", i, " of ", ends_.size());
   const auto begin = i == 0 ? 0 : ends_[i - 1];
-  return {ids_.begin() + static_cast<std::ptrdiff_t>(begin), ids_.begin() + static_cast<std::ptrdiff_t>(ends_.at(i))};
+  return {ids_.begin() + static_cast<std::ptrdiff_t>(begin), ids_.begin() + static_cast<std::ptrdiff_t>(ends_[i])};
 }
 
 PreparedTask::PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
@@ -217,9 +218,19 @@ void PreparedTask::add_examples(std::span<const data::Row> rows, const tokenizer
            ": no row keeps anything of its answer when it is cut");
 }
 
+bool PreparedTask::is_context_cut(size_t row) const {
+  EK_CHECK(row < is_context_cut_.size(), kInternal, "task ", task_.name, " has no prompt of row ", row);
+  return is_context_cut_[row];
+}
+
+const std::vector<std::string>& PreparedTask::answers(size_t row) const {
+  EK_CHECK(row < answers_.size(), kInternal, "task ", task_.name, " has no answers of row ", row, " to score");
+  return answers_[row];
+}
+
 std::vector<std::vector<int64_t>> PreparedTask::answer_tokens(size_t row) const {
   std::vector<std::vector<int64_t>> tokens;
-  for (size_t i = 0; i < answers_[row].size(); ++i) tokens.push_back(answer_tokens_.at(first_answer_[row] + i));
+  for (size_t i = 0; i < answers(row).size(); ++i) tokens.push_back(answer_tokens_.at(first_answer_[row] + i));
   return tokens;
 }
 

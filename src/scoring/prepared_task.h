@@ -34,6 +34,7 @@ class TokenLists {
  public:
   void add(std::span<const int64_t> ids);
   size_t size() const { return ends_.size(); }
+  /// Returns list `i`. \throws kInternal when there is none
   std::vector<int64_t> at(size_t i) const;
   /// Returns the memory in use.
   size_t bytes() const { return ids_.capacity() * sizeof(int32_t) + ends_.capacity() * sizeof(size_t); }
@@ -65,19 +66,20 @@ class PreparedTask {
   /// Returns about how much memory the object holds, in bytes.
   size_t bytes() const;
 
-  /// Returns the tokens of the row's prompt. REQUIRES a scoring other than kNll.
+  /// Returns the tokens of the row's prompt. This and all below throw kInternal for a row that does not exist or, with
+  /// Scoring::kNll, has no prompt.
   std::vector<int64_t> prompt(size_t row) const { return prompts_.at(row); }
-  /// Returns true if the end of the row's context was cut off. REQUIRES a scoring other than kNll.
-  bool is_context_cut(size_t row) const { return is_context_cut_[row]; }
+  /// Returns true if the end of the row's context was cut off.
+  bool is_context_cut(size_t row) const;
   /// Returns true if answers are scored by log-likelihood: EvaluationOptions::likelihood was set, and the scoring is
   /// not kNll.
   bool weighs_answers() const { return !answers_.empty(); }
   /// Returns the answers that are scored by log-likelihood. For a choice these are all allowed answers. For free text
   /// it is the first reference that is not blank, or none if this reference has more than max_new_tokens tokens.
-  /// REQUIRES weighs_answers().
-  const std::vector<std::string>& answers(size_t row) const { return answers_[row]; }
+  /// \throws kInternal without weighs_answers()
+  const std::vector<std::string>& answers(size_t row) const;
   /// Returns the tokens that follow the prompt, for each of answers(row). For a choice they begin with the text before
-  /// the answer in the row's output, such as "the correct answer is ". REQUIRES weighs_answers().
+  /// the answer in the row's output, such as "the correct answer is ". \throws kInternal without weighs_answers()
   std::vector<std::vector<int64_t>> answer_tokens(size_t row) const;
   /// Returns the token ids that end an answer in addition to the model's eos (Prompts::stops()). Empty for kNll.
   const std::vector<int64_t>& stops() const { return stops_; }

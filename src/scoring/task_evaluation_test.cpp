@@ -428,6 +428,34 @@ TEST(EvaluateTask, ATrailingSpaceOfAPlainPromptBelongsToTheAnswer) {
   EXPECT_EQ(scored(" ", ""), scored("", " "));
 }
 
+TEST(PreparedTask, WhatARowDoesNotHaveIsAnInternalError) {
+  const auto model = testing::random_model(29, 400);
+  const auto make = [&](const data::TaskInfo& task, const data::TaskRows& set, bool likelihood) {
+    return PreparedTask(task, set, tokenizer(), model->spec(), {.max_new_tokens = 4, .likelihood = likelihood});
+  };
+  const auto expect_internal = [](const auto& work) {
+    try {
+      work();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kInternal) << error.what();
+    }
+  };
+  const auto ranked = make(data::find_task("boolq"), {.rows = some_rows(3)}, true);
+  const auto plain = make(data::find_task("boolq"), {.rows = some_rows(3)}, false);
+  const auto nll = make(own_task(data::Scoring::kNll), some_questions(), true);
+  EXPECT_EQ(ranked.answer_tokens(2).size(), ranked.answers(2).size());
+  EXPECT_FALSE(plain.is_context_cut(2));
+  for (const auto& [task, row] : {std::pair(&ranked, 3), {&plain, 5}, {&nll, 0}}) {
+    expect_internal([&, &task = *task, row = row] { task.prompt(row); });
+    expect_internal([&, &task = *task, row = row] { task.is_context_cut(row); });
+  }
+  for (const auto& [task, row] : {std::pair(&ranked, 3), {&plain, 0}, {&nll, 0}}) {
+    expect_internal([&, &task = *task, row = row] { task.answers(row); });
+    expect_internal([&, &task = *task, row = row] { task.answer_tokens(row); });
+  }
+}
+
 TEST(EvaluateTask, LikelihoodIsThatOfTheAnswerTokensAfterThePrompt) {
   const auto model = testing::random_model(29, 400);
   const auto set = some_questions();

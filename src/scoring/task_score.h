@@ -57,17 +57,17 @@ struct EvaluationOptions {
   std::string journal_key{};  ///< distinguishes everything that answers depend on, except the task's name and rows
 
   void visit(auto& field) {  // the template and the encoder have other config sections
-    field("decode", decode, "greedy, or beam4: beam search of width 4");
-    field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
+    field("decode", decode, "decoding: greedy, or beam4 (beam search of width 4)");
+    field("max_new_tokens", max_new_tokens, "largest number of generated tokens per answer, 1 or more");
     field("cutoff", cutoff,
-          "tokens of a prompt with context, whose tail is cut; 0: all that the model's positions leave");
-    field("batch_size", batch_size, "prompts generated at once, 1 or more");
-    field("cache", cache,
-          "storage of the keys and values that generation goes on from: float32, or bfloat16 in half of it");
+          "largest number of tokens of a prompt with context, which is cut at its end; 0: what the model's positions "
+          "allow");
+    field("batch_size", batch_size, "number of prompts generated at the same time, 1 or more");
+    field("cache", cache, "dtype of the KV cache: float32, or bfloat16 in half the memory");
     field("cache_gib", cache_gib,
-          "memory that they may take, in GiB: fewer prompts at once where that many do not fit");
-    field("lowercase", lowercase, "headline accuracy from lower-cased output");
-    field("likelihood", likelihood, "also compute the likelihood of the answers, and rank the allowed ones by it");
+          "largest memory of the KV cache in GiB, > 0; it limits the number of prompts generated at the same time");
+    field("lowercase", lowercase, "compute the headline accuracy from lower-cased output");
+    field("likelihood", likelihood, "also compute the likelihood of the answers, and rank the allowed answers by it");
   }
   void resolve(const config::Table& table) const {
     table.check_integer("max_new_tokens", max_new_tokens, 1, limits::kTokens);

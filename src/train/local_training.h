@@ -56,17 +56,18 @@ struct LocalTraining {
   std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
 
   void visit(auto& field) {
-    field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
+    field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is taken");
     field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
     field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
     field("loss_mean", loss_mean,
-          "what the loss is a mean over: the targets of each micro_batch, of whose means a step takes the mean, or all "
-          "targets of the step");
+          "mean of the loss: micro_batch (over the targets of each micro-batch, then over micro-batches) or step (over "
+          "all targets of the step)");
     field("share_prefixes", share_prefixes,
-          "tokens with which sequences of a micro-batch begin alike go through the model once");
+          "compute a token prefix that sequences of a micro-batch have in common only once");
     field("merge_tokens", merge_tokens,
-          "micro-batches of a step that have so many tokens together go through the model at once; 0: each by itself");
-    field("idle_expert_update", idle_expert_update, "experts without a token in a step: zero_grad or skip");
+          "compute micro-batches of a step together if they have up to this many tokens in sum; 0: each alone");
+    field("idle_expert_update", idle_expert_update,
+          "update of experts without a token in a step: zero_grad (as with a zero gradient) or skip (none)");
     field("optimizer", optimizer, "");
   }
   void resolve(const config::Table& table) const {

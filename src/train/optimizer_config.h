@@ -16,11 +16,11 @@ struct OptimizerConfig {
   double eps = 1e-5;
   double weight_decay = 0.01;
   void visit(auto& field) {
-    field("name", name, "adamw");
-    field("lr", lr, "learning rate per step, constant within a federated run, > 0");
-    field("betas", betas, "decay of the first and second moment, each in [0, 1)");
-    field("eps", eps, "added outside the root, > 0");
-    field("weight_decay", weight_decay, "decoupled, multiplied by lr, >= 0");
+    field("name", name, "optimiser: adamw");
+    field("lr", lr, "learning rate before any schedule, > 0");
+    field("betas", betas, "decay rates of the first and second moment, each in [0, 1)");
+    field("eps", eps, "added to the root of the second moment, > 0");
+    field("weight_decay", weight_decay, "decoupled weight decay, multiplied by lr, 0 or more");
   }
   void resolve(const config::Table& table) const;
 };

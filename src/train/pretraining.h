@@ -29,7 +29,7 @@ struct PretrainConfig {
     std::string tokenizer;  ///< path of a tokenizer.json or its folder; empty: a tokenizer is trained on the text
     models::BaseDtype dtype = models::BaseDtype::kBFloat16;
     void visit(auto& field) {
-      field("config", config, "config.json of the model to make, of any family that `list models` names");
+      field("config", config, "config.json of the new model, of a family in `evenkeel list models`");
       field("tokenizer", tokenizer, "tokenizer.json to use; empty: one is trained on the text to fill vocab_size");
       field("dtype", dtype, "precision of the saved weights (training itself is float32)");
     }
@@ -81,7 +81,7 @@ struct PretrainConfig {
   } train;
 
   void visit(auto& field) {
-    field("name", name, "name of the run; output goes to models/<name> unless --out says otherwise");
+    field("name", name, "name of the run; the output folder is models/<name> unless --out is given");
     field("seed", seed, "seed of weights and data order");
     field("model", model, "");
     field("data", data, "");

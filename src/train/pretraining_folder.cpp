@@ -47,7 +47,7 @@ bool PretrainingFolder::finished() const {
 
 void PretrainingFolder::check_resumable(const std::string& resolved) const {
   const auto file = folder_ / kResolved;
-  EK_CHECK(path_exists(file), kIo, folder_.string(), " holds nothing to go on with: ", kResolved, " is missing");
+  EK_CHECK(path_exists(file), kIo, folder_.string(), " cannot be resumed: ", kResolved, " is missing");
   EK_CHECK(read_file(file) == resolved, kConfig, "the configuration differs from ", file.string(),
            ", which this run began with");
 }

@@ -27,9 +27,10 @@ struct RateSchedule {
   double final_ratio = 0.1;
 
   void visit(auto& field) {
-    field("kind", kind, "of the learning rate over rounds: constant, linear or cosine (it falls to final_ratio)");
-    field("warmup_rounds", warmup, "rounds in which the rate first rises in equal amounts to optimizer.lr; 0: none");
-    field("final_ratio", final_ratio, "linear, cosine: the rate of the last round, as a share of optimizer.lr");
+    field("kind", kind, "learning rate over rounds: constant, linear or cosine (decay to final_ratio)");
+    field("warmup_rounds", warmup, "rounds of linear warm-up to optimizer.lr; 0: none");
+    field("final_ratio", final_ratio,
+          "linear, cosine: learning rate of the last round as a share of optimizer.lr, in (0, 1]");
   }
   void resolve(const config::Table& table) const;
 

@@ -91,7 +91,7 @@ def test_ctrl_c_saves_and_prints_the_command_to_resume(undisturbed, tiny_model, 
     assert f"--out {out} --resume" in message
     kept = len(list(out.glob("checkpoint/uploads-*/*.json")))
     assert kept > 0 or committed(out) > 0
-    done = subprocess.run(message.split("go on with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0 and done.stdout, done.stderr
     expect_same_run(out, undisturbed[0])
 

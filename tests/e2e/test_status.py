@@ -60,7 +60,7 @@ def test_status_of_a_running_and_of_a_killed_run(arguments, tmp_path):
     if "done\n" in said:
         pytest.skip("it was done before it was killed")
     assert "of training left" in said or "the last evaluation is not done" in said
-    done = pasted(said.split("go on with: ", 1)[1].splitlines()[0])
+    done = pasted(said.split("resume with: ", 1)[1].splitlines()[0])
     assert done.returncode == 0, done.stderr
     assert "done\n" in succeed("status", out).stdout
 
@@ -73,7 +73,7 @@ def test_status_of_a_folder_without_a_run(tmp_path):
 def test_the_suggested_command_resumes_an_existing_run(small_run, tmp_path):
     out = shutil.copytree(small_run, tmp_path / "a copy")
     said = one_line(evenkeel("train", CONFIG, "--out", out), "holds a run already", "another --out")
-    done = pasted(said.split("go on with it by: ", 1)[1])
+    done = pasted(said.split("resume it with: ", 1)[1])
     assert done.returncode == 0, done.stderr
 
 
@@ -87,7 +87,7 @@ def test_the_log_of_a_run_grows_with_each_process(arguments):
     first = (out / "log.txt").read_text()
     assert f"process {process.pid}\n" in first and "info    [train] fedit on" in first and "train round 1/3" in first
     assert "[run] stopped" in first.splitlines()[-1]
-    done = pasted(said.splitlines()[-1].split("go on with: ", 1)[1])
+    done = pasted(said.splitlines()[-1].split("resume with: ", 1)[1])
     assert done.returncode == 0, done.stderr
     log = (out / "log.txt").read_text()
     assert log.startswith(first) and log.splitlines()[-1].endswith("[run] done")

@@ -242,7 +242,7 @@ def test_a_signal_saves_the_state_and_prints_the_resume_command(undisturbed, fil
     message = process.communicate(timeout=60)[1].splitlines()[-1]
     assert process.returncode == 130 and "the state is saved" in message
     assert set(states(out).values()) <= {"planned", "done"}
-    done = subprocess.run(message.split("go on with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     expect_same_runs(out, undisturbed[0])
 

@@ -59,7 +59,7 @@ def test_ctrl_c_saves_the_state_and_raises_keyboard_interrupt(tiny_model, whole,
     (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 3, error
-    assert "interrupted: " in out and "the state is saved; go on with" in out and "Traceback" not in error
+    assert "interrupted: " in out and "the state is saved; resume with" in out and "Traceback" not in error
     assert is_gone(pid)
     run = ek.Run(tmp_path / "run")
     assert 1 <= len(run.rounds_list()) < 40

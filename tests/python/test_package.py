@@ -159,7 +159,7 @@ def test_lists_have_the_entries_of_the_command(tiny_model):
     assert {"table", "title", "runs", "done"} <= set(ek.list_tables()[0])
     keys = {key["key"]: key for key in ek.list_keys("train")}
     assert keys["train.rounds"] == {"key": "train.rounds", "type": "integer", "default": "10", "allowed": "1 or more, up to 1000000000",
-                                    "help": "communication rounds, 1 or more"}
+                                    "help": "number of communication rounds, 1 or more"}
 
 
 # --- errors ---

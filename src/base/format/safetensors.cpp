@@ -258,7 +258,9 @@ at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tenso
   auto* end = static_cast<char*>(std::memcpy(bytes.mutable_data_ptr(), head.data(), head.size())) + head.size();
   for (const auto& name : order) {
     const auto& shape = shapes.at(name);
-    at::from_blob(end, shape.sizes(), shape.scalar_type()).copy_(tensors.at(name).detach());
+    const auto tensor = tensors.find(name);
+    EK_CHECK(tensor != tensors.end(), kInternal, "no tensor ", name, " to write as safetensors");
+    at::from_blob(end, shape.sizes(), shape.scalar_type()).copy_(tensor->second.detach());
     end += shape.nbytes();
   }
   return bytes;

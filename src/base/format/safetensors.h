@@ -72,7 +72,7 @@ using SortKey = std::function<std::string(const std::string& name, const at::Ten
 at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {}, const SortKey& key = {});
 /// Works as encode_safetensors(), but stores each tensor with the dtype and shape that `shapes` has under its name.
 /// Tensors are converted while they are written.
-/// \param shapes  meta tensors with the same names as `tensors`; a name that `tensors` lacks is a std::out_of_range
+/// \param shapes  meta tensors with the same names as `tensors` \throws kInternal when `tensors` lacks a name
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);
 

@@ -121,6 +121,16 @@ TEST_F(SafetensorsTest, CachedHeadersAreCheckedAgainstTheActualLength) {
   }
 }
 
+TEST_F(SafetensorsTest, AMissingTensorIsAnInternalError) {
+  const TensorMap shapes{{"a", at::empty({2}, at::kFloat)}, {"b", at::empty({3}, at::kHalf)}};
+  for (const auto& tensors : {TensorMap{}, TensorMap{{"a", at::zeros({2})}}, TensorMap{{"b", at::zeros({3})}}}) try {
+      encode_safetensors_as(shapes, tensors, {}, {});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kInternal) << error.what();
+    }
+}
+
 TEST_F(SafetensorsTest, RejectsOverlapsHolesAndTrailingBytes) {
   const auto two = [](int first_begin, int first_end, int second_begin, int second_end) {
     return concat(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[)", first_begin, ",", first_end,

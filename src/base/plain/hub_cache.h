@@ -12,26 +12,28 @@ namespace evenkeel {
 /// The two kinds of repositories on the hub.
 enum class HubKind { kModel, kDataset };
 
-/// Returns the folder of the cache. As in huggingface_hub it is the first that is set of $HF_HUB_CACHE,
-/// $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. Unlike
-/// huggingface_hub it does not expand `~` and `$NAME` in these variables.
+/// Returns the folder of the cache. As in huggingface_hub 2.4 it is the first that is set of $HF_HUB_CACHE,
+/// $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. `~`, `~user`,
+/// `$NAME` and `${NAME}` in these variables are expanded. An empty variable counts as set.
 std::filesystem::path hub_cache();
 
-/// Returns the snapshot folder of a hub name in the cache. A name is "org/name" (base/plain/hub_name.h), and
-/// "@revision" may follow: a branch or tag without a slash in its name, or a commit; by default "main". Returns nothing
-/// if the text is not such a name or the cache does not have it.
+/// Returns the snapshot folder of a hub name in the cache, as huggingface_hub's snapshot_download() finds it without
+/// network. A name is "org/name" (base/plain/hub_name.h), and "@revision" may follow: a branch, a tag, a reference such
+/// as refs/pr/1, or a commit in its full length; by default "main". Returns nothing if the text is not such a name or
+/// the cache does not have it. Unlike snapshot_download() it does not check that the snapshot has all files.
 /// \throws kIo when the cache cannot be read
 std::optional<std::filesystem::path> cached_snapshot(HubKind kind, std::string_view name);
 
-/// The prefix of an address. hf://org/name[@revision][/path] is a file or folder of a model,
-/// hf://datasets/org/name[@revision][/path] one of a data set.
+/// The prefix of an address. hf://[models/]org/name[@revision][/path] is a file or folder of a model,
+/// hf://datasets/org/name[@revision][/path] one of a data set. The parts are those of huggingface_hub's parse_hf_uri: a
+/// slash in a revision is written %2F, except in refs/pr/NUMBER and refs/convert/NAME.
 inline constexpr std::string_view kHubAddress = "hf://";
 
 /// Returns the path of an address in the cache. The part of the path inside the snapshot may have wildcards and need
-/// not exist. REQUIRES an address that begins with kHubAddress.
+/// not exist.
 /// \param key  the config key or flag, for the message
-/// \throws kConfig, with the command that downloads the repository, when the name is malformed or the cache does not
-/// have it; kIo when the cache cannot be read
+/// \throws kConfig when the address is malformed, or, with the command that downloads the repository, when the cache
+/// does not have it; kInternal when the address does not begin with kHubAddress; kIo when the cache cannot be read
 std::filesystem::path cached_file(const std::string& address, std::string_view key);
 
 }  // namespace evenkeel

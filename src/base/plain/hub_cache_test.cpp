@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,7 +35,7 @@ class HubCache : public ::testing::Test {
   fs::path cache() const { return folder_ / "hub"; }
   fs::path add(const std::string& repository, const std::string& commit, const std::string& ref) const {
     make_folders(cache() / repository / "snapshots" / commit);
-    make_folders(cache() / repository / "refs");
+    make_folders((cache() / repository / "refs" / ref).parent_path());
     write_file_atomic(cache() / repository / "refs" / ref, commit);
     return cache() / repository / "snapshots" / commit;
   }
@@ -45,13 +46,25 @@ class HubCache : public ::testing::Test {
 };
 
 TEST_F(HubCache, FindsMainABranchAndACommit) {
-  const auto main = add("models--allenai--OLMoE-1B-7B-0924", "1a2b", "main");
+  const std::string commit(40, 'a');
+  const auto main = add("models--allenai--OLMoE-1B-7B-0924", commit, "main");
   const auto branch = add("models--allenai--OLMoE-1B-7B-0924", "3c4d", "step10");
   EXPECT_EQ(cached_snapshot(HubKind::kModel, "allenai/OLMoE-1B-7B-0924"), main);
   EXPECT_EQ(cached_snapshot(HubKind::kModel, "allenai/OLMoE-1B-7B-0924@step10"), branch);
-  EXPECT_EQ(cached_snapshot(HubKind::kModel, "allenai/OLMoE-1B-7B-0924@1a2b"), main);
+  EXPECT_EQ(cached_snapshot(HubKind::kModel, "allenai/OLMoE-1B-7B-0924@" + commit), main);
+  EXPECT_FALSE(cached_snapshot(HubKind::kModel, "allenai/OLMoE-1B-7B-0924@" + commit.substr(1)));
   EXPECT_FALSE(cached_snapshot(HubKind::kModel, "allenai/OLMoE-1B-7B-0924@step11"));
   EXPECT_FALSE(cached_snapshot(HubKind::kDataset, "allenai/OLMoE-1B-7B-0924"));
+}
+
+TEST_F(HubCache, FindsReferencesWithSlashes) {
+  for (const std::string ref : {"refs/pr/1", "refs/convert/parquet", "feature/x", "a/b/c-1.0+2", "caf\xc3\xa9"}) {
+    const auto snapshot = add("models--a--b", std::string(40, static_cast<char>('a' + ref.size() % 6)), ref);
+    EXPECT_EQ(cached_snapshot(HubKind::kModel, "a/b@" + ref), snapshot) << ref;
+  }
+  EXPECT_FALSE(cached_snapshot(HubKind::kModel, "a/b@refs/pr"));
+  for (const char* text : {"a/b@/x", "a/b@x/", "a/b@x//y", "a/b@x/../y", "a/b@x/.y", "a/b@x y", "a/b@x:y", "a/b@x*"})
+    EXPECT_FALSE(cached_snapshot(HubKind::kModel, text)) << text;
 }
 
 TEST_F(HubCache, DataSetsAreKeptApartFromModels) {
@@ -88,13 +101,35 @@ TEST_F(HubCache, FollowsTheVariablesOfHuggingfaceHub) {
   EXPECT_EQ(hub_cache(), "/old");
 }
 
+TEST_F(HubCache, ExpandsTheUserAndVariables) {
+  ::setenv("HOME", "/home/x/", 1);
+  for (const auto& [given, expanded] :
+       std::map<std::string, std::string>{{"~", "/home/x"},
+                                          {"~/hub", "/home/x/hub"},
+                                          {"~no-such-user/hub", "~no-such-user/hub"},
+                                          {"$HOME/hub", "/home/x//hub"},
+                                          {"/a/${HOME}b", "/a//home/x/b"},
+                                          {"/$NO_SUCH/${NO_SUCH}$", "/$NO_SUCH/${NO_SUCH}$"},
+                                          {"/${HOME", "/${HOME"}}) {
+    ::setenv("HF_HUB_CACHE", given.c_str(), 1);
+    EXPECT_EQ(hub_cache().string(), expanded) << given;
+  }
+}
+
 TEST_F(HubCache, AnHfAddressIsTheFileInItsSnapshot) {
   const auto rows = add("datasets--org--rows", "5", "main");
+  const auto pull_request = add("datasets--org--rows", "7", "refs/pr/3");
+  const auto branch = add("datasets--org--rows", "8", "feature/x");
   const auto model = add("models--org--bert", "6", "main");
   EXPECT_EQ(expand_data_path("hf://datasets/org/rows/train/*.jsonl", "data.files.train"), rows / "train/*.jsonl");
-  EXPECT_EQ(expand_data_path("hf://datasets/org/rows@5", "data.path"), rows);
+  EXPECT_EQ(expand_data_path("hf://datasets/org/rows@refs/pr/3/a.jsonl", "data.path"), pull_request / "a.jsonl");
+  EXPECT_EQ(expand_data_path("hf://datasets/org/rows@feature%2Fx/a@b.jsonl", "data.path"), branch / "a@b.jsonl");
+  EXPECT_EQ(expand_data_path("hf://datasets/org/rows/b/", "data.path"), rows / "b");
   EXPECT_EQ(expand_data_path("hf://org/bert", "evaluate.bert_score.encoder"), model);
-  for (const char* absent : {"hf://datasets/org/other", "hf://org/rows", "hf://datasets/org", "hf://"}) {
+  EXPECT_EQ(expand_data_path("hf://models/org/bert", "evaluate.bert_score.encoder"), model);
+  for (const char* absent :
+       {"hf://datasets/org/other", "hf://org/rows", "hf://datasets/org", "hf://", "hf://spaces/org/rows",
+        "hf://dataset/org/rows", "hf://org/bert@", "hf://org/bert//a", "hf://org/bert@%2E%2E"}) {
     try {
       expand_data_path(absent, "data.path");
       FAIL() << absent;
@@ -102,6 +137,10 @@ TEST_F(HubCache, AnHfAddressIsTheFileInItsSnapshot) {
       EXPECT_NE(std::string(error.what()).find(concat("data.path is ", absent)), std::string::npos) << error.what();
     }
   }
+}
+
+TEST_F(HubCache, AnotherPrefixIsRefused) {
+  for (const char* address : {"", "hf:/", "http://org/rows"}) EXPECT_THROW(cached_file(address, "data.path"), Error);
 }
 
 }  // namespace

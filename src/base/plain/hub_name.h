@@ -1,5 +1,5 @@
-/// \file  Checks names of repositories on the Hugging Face hub. The rules are those of huggingface_hub's
-/// validate_repo_id, which also allows longer owners and letters outside ASCII.
+/// \file  Checks names of repositories on the Hugging Face hub. The rules are those of validate_repo_id in
+/// huggingface_hub 2.4. Older versions allow longer owners and letters outside ASCII.
 #pragma once
 
 #include <string_view>

@@ -77,7 +77,7 @@ void write_last(std::string_view name, const OrderedJson& fields) noexcept {
   }
 }
 
-bool progress_due() {
+bool take_progress_turn() {
   const std::lock_guard guard(stream().lock);
   const auto now = std::chrono::steady_clock::now();
   if (!stream().on || now < stream().next_progress) return false;

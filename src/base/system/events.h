@@ -29,6 +29,6 @@ void write(std::string_view name, const OrderedJson& fields);
 void write_last(std::string_view name, const OrderedJson& fields) noexcept;
 /// Returns true at most once in a tenth of a second, and only when events are on. When it returns true, the caller must
 /// write a "progress" event, because the next tenth of a second has begun.
-bool progress_due();
+bool take_progress_turn();
 
 }  // namespace evenkeel::events

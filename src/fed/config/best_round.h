@@ -32,13 +32,13 @@ struct BestSection {
   std::vector<std::string> tasks;
   void visit(auto& field) {
     field("measure", measure,
-          "what the best round has most of, for keep_best and train.stop: log_likelihood, accuracy, exact_match or f1; "
-          "the mean over tasks, budgets and rank_eval_modes");
-    field("budget", budget, "take the scores at this budget alone, one of evaluate.budgets; 0: at all of them");
-    field(
-        "tasks", tasks,
-        "take the scores of these tasks alone, for example of files:NAME with rows held out for the choice; empty: of "
-        "all. The score of a round that was chosen on the same rows is optimistic");
+          "measure of the best round, a mean over tasks, budgets and rank_eval_modes: log_likelihood, accuracy, "
+          "exact_match or f1");
+    field("budget", budget,
+          "budget at which the measure is taken, one of evaluate.budgets; 0: the mean over all of them");
+    field("tasks", tasks,
+          "tasks over which the measure is taken; empty: all. A score on the rows that the round was chosen by is "
+          "optimistic");
   }
   void resolve(const config::Table& table) const {
     table.check(budget == 0 || (budget > 0 && budget <= 1), "budget", budget, "0, or greater than 0, at most 1");
@@ -51,9 +51,9 @@ struct StopSection {
   double min_delta = 0;
   void visit(auto& field) {
     field("patience", patience,
-          "end the run after so many evaluations (evaluate.every) in a row without a gain of evaluate.best.measure; 0: "
-          "never before train.rounds");
-    field("min_delta", min_delta, "what counts as a gain: more than this above the last one that counted");
+          "end the run after this many evaluations in a row without a gain of evaluate.best.measure; 0: never before "
+          "train.rounds");
+    field("min_delta", min_delta, "the measure must increase by more than this to count as a gain, 0 or more");
   }
   void resolve(const config::Table& table) const {
     table.check_integer("patience", patience, 0, limits::kSteps);

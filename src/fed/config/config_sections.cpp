@@ -83,11 +83,10 @@ struct MethodChoice {
   std::string& name;
   nn::GateNorm& gate_norm;
   void visit(auto& field) {
-    field("name", name, "the method (evenkeel list methods)");
+    field("name", name, "method (evenkeel list methods)");
     field("gate_norm", gate_norm,
-          "weights of the selected experts: as the checkpoint (olmoe_native), renorm_selected or softmax_all; each "
-          "method has its "
-          "default");
+          "weights of the selected experts: olmoe_native (as the checkpoint), renorm_selected or softmax_all; the "
+          "default depends on the method");
   }
 };
 

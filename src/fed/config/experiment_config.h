@@ -72,11 +72,11 @@ struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
   void visit(auto& field) {
     field("expert_forward", expert_forward,
-          "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen, native, dot or "
-          "tile; empty: compute_dtype says it");
-    field("expert_backward", expert_backward, "the same of dY W with an expert");
-    field("linear_forward", linear_forward, "the same of x W^T with any other weight");
-    field("linear_backward", linear_backward, "the same of dY W with any other weight");
+          "kernel of x W^T in experts for 1, 4, 8, 16, 32, 64, 128, 256 and more rows, each own, widen, native, dot or "
+          "tile; empty: chosen by compute_dtype");
+    field("expert_backward", expert_backward, "kernel of dY W in experts, as expert_forward");
+    field("linear_forward", linear_forward, "kernel of x W^T in all other weights, as expert_forward");
+    field("linear_backward", linear_backward, "kernel of dY W in all other weights, as expert_forward");
   }
   void resolve(const config::Table& table) const;
   /// Returns true if the lists are given.
@@ -98,27 +98,26 @@ struct ModelSection {
   EngineChoice engine = EngineChoice::kAuto;
   ProductsSection products;
   void visit(auto& field) {
-    field(
-        "path", path,
-        "Hugging Face folder of the base model with its tokenizer.json, its hub name (org/name) in the local cache, or "
-        "builtin:tiny-olmoe");
-    field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
+    field("path", path,
+          "base model: folder in Hugging Face format with tokenizer.json, hub name (org/name) in the local cache, or "
+          "builtin:tiny-olmoe");
+    field("dtype", dtype,
+          "storage of the frozen base weights: checkpoint (as in the file), float32, bfloat16 or float64");
     field("compute_dtype", compute_dtype,
-          "arithmetic with a bfloat16 or int8 base: auto measures this machine once, and the bits depend on it; "
-          "measured: as "
-          "model.products lists");
+          "arithmetic with bfloat16 or int8 weights: float32, bfloat16, measured (kernels of model.products), or auto "
+          "(measured once on this machine; bits depend on it)");
     field("base_format", base_format,
-          "stored, or int8 with a scale per row for experts, attention, dense blocks and head: half of bfloat16's "
-          "memory");
-    field("base_cache", base_cache,
-          "folder of the int8 file, made once per checkpoint; empty: .evenkeel-cache beside the run folder");
+          "stored (as dtype says), or int8 with a scale per row for experts, attention, dense blocks and head, half "
+          "the memory of bfloat16");
     field(
-        "device", device,
-        "where the base lies and clients train, one after another: cpu, cuda (of a rank its own GPU), cuda:N, or auto, "
-        "a GPU where there is one");
+        "base_cache", base_cache,
+        "folder of the int8 file, which is written once per checkpoint; empty: .evenkeel-cache beside the run folder");
+    field("device", device,
+          "device of the base weights and of training, one client at a time: cpu, cuda (each rank its own GPU), "
+          "cuda:N, or auto (a GPU if there is one)");
     field("engine", engine,
-          "who computes: kernels, this program's for processors; aten, LibTorch's operators on any "
-          "device; auto: aten on a GPU");
+          "operators: kernels (this program's, CPU only), aten (LibTorch's, any device), or auto (aten on a GPU, "
+          "otherwise kernels)");
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
@@ -150,12 +149,11 @@ struct LoraSection : lora::LoraScale {
   std::string init;
   void visit(auto& field) {
     lora::LoraScale::visit(field);
-    field("targets", targets, "last names of the adapted modules; the router has its own key");
-    field("router_lora", router_lora, "adapt the routers as well, in models that have them");
-    field(
-        "init", init,
-        "folder of an adapter in PEFT's layout that the run starts from; empty: fresh factors; $EVENKEEL_DATA/ at the "
-        "start is replaced");
+    field("targets", targets, "last parts of the names of the adapted modules; for routers see router_lora");
+    field("router_lora", router_lora, "also adapt the routers of models that have them");
+    field("init", init,
+          "folder of a PEFT adapter that training starts from; empty: new factors; $EVENKEEL_DATA/ at the start is "
+          "replaced");
   }
   void resolve(const config::Table& table) const;
   /// Returns the sites of `targets` and, if router_lora is true, the model's routers.
@@ -173,19 +171,18 @@ struct DataSection : data::TokenizeOptions {
   data::FilesConfig files;
   void visit(auto& field) {
     field("task", task,
-          "family of the training rows, or a list of them: commonsense, telequad, builtin, files (your own)");
+          "task family of the training rows, or a list of families: commonsense, telequad, builtin, files (your own)");
     field("path", path,
-          "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
+          "folder of the family's data files, or of such folders; $EVENKEEL_DATA/ at the start is replaced; "
           "hf://datasets/org/name: in the local hub cache; unused by builtin and files");
     data::TokenizeOptions::visit(field);
     field("chat_template", chat_template,
-          "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
-          "own");
-    field(
-        "date", date,
-        "template = \"chat\": what strftime_now of the template writes, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; today: the "
-        "day on which the run is created, which the run keeps; empty: the template has no strftime_now");
-    field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
+          "template = \"chat\" only: template file to use in place of the model's, copied into the run folder; empty: "
+          "the model's own");
+    field("date", date,
+          "template = \"chat\" only: value of strftime_now, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; today: the day on which "
+          "the run is created; empty: strftime_now is not defined");
+    field("limit", limit, "number of training rows; 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");
     field("files", files, "");
@@ -208,13 +205,14 @@ struct ClientSection {
   std::optional<int64_t> rank;
   std::optional<std::string> profile;
   void visit(auto& field) {
-    field("name", name, "what logs, records and reports call it; empty: its number alone");
-    field("data", data, "files of its own training rows, or globs, which data.files says how to read and score");
-    field("test", test, "files of its own test rows, likewise; empty: held_out of its training rows");
-    field("held_out", held_out, "share of its training rows kept for testing, whatever data.files.held_out says");
-    field("budget", budget, "its beta_c, whatever clients.budgets says");
-    field("rank", rank, "its r_c, whatever clients.ranks says");
-    field("profile", profile, "the machine that it runs on, whatever clients.profiles says");
+    field("name", name, "name in logs, records and reports; empty: the client's number");
+    field("data", data, "files or globs of the client's own training rows, with format and score as in data.files");
+    field("test", test, "files or globs of the client's own test rows; empty: the share held_out of its training rows");
+    field("held_out", held_out,
+          "share of the client's training rows kept for testing, in [0, 1); overrides data.files.held_out");
+    field("budget", budget, "beta_c, in (0, 1]; overrides clients.budgets");
+    field("rank", rank, "r_c, 1 .. lora.rank; overrides clients.ranks");
+    field("profile", profile, "name of a machine in [client_profiles]; overrides clients.profiles");
   }
   void resolve(const config::Table& table) const;
 };
@@ -236,29 +234,29 @@ struct ClientsSection {
   double update_norm = 0;
   std::vector<ClientSection> client;  ///< one entry per client, or empty
   void visit(auto& field) {
-    field("count", count, "clients in all, 1 or more");
-    field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
+    field("count", count, "number of clients, 1 or more");
+    field("participation", participation,
+          "share of the clients drawn per round, in (0, 1]; at least one client is drawn");
     field("parallel", parallel,
-          "clients that train side by side, each with `threads` threads of its own; the bits are the same");
+          "number of clients that train at the same time, each with `threads` threads; bits do not depend on it");
     field("budgets", budgets,
-          "beta_c in (0, 1], one per client, or { values, shares, deal }; K_c = floor(K_max beta_c); empty: 1/8 1/4 "
-          "1/2 1 in turn");
-    field(
-        "ranks", ranks,
-        "r_c per client, or { values, shares, deal }, 1 .. lora.rank; empty: lora.rank for all, or with a rank method "
-        "lora.rank (0.2 + 0.8 beta_c)");
+          "beta_c in (0, 1], one per client, or { values, shares, deal }; K_c = floor(K_max beta_c); empty: 1/8, 1/4, "
+          "1/2, 1 in turn");
+    field("ranks", ranks,
+          "r_c in 1 .. lora.rank, one per client, or { values, shares, deal }; empty: lora.rank, or lora.rank (0.2 + "
+          "0.8 beta_c) with a rank method");
     field("profiles", profiles,
-          "the machine of [client_profiles] that each client runs on in simulated time, one name per client, or { "
-          "values, "
-          "shares, deal }; empty: no time is simulated");
+          "names in [client_profiles], one per client, or { values, shares, deal }, for simulated time; empty: time is "
+          "not simulated");
     field("deadline", deadline,
-          "seconds after which a round closes and whoever has not replied is lost, simulated where clients have "
-          "profiles, "
-          "of the clock where they are nodes (evenkeel serve); 0: none");
-    field("quorum", quorum, "replies that a round needs, for which its deadline is extended; 1 or more");
-    field("most_examples", most_examples, "of nodes: rows that one may say it has when it joins; 0: any number");
+          "seconds after which a round closes without the clients that have not replied: simulated with profiles, real "
+          "with nodes (evenkeel serve); 0: none");
+    field("quorum", quorum, "number of replies that a round waits for even after its deadline, 1 or more");
+    field("most_examples", most_examples,
+          "nodes only: largest number of training rows that a client may report when it joins; 0: no limit");
     field("update_norm", update_norm,
-          "of nodes: how far (Frobenius norm over all factors) one may move in a round, else it is lost; 0: any way");
+          "nodes only: largest Frobenius norm of a client's update over all factors, beyond which the client is lost "
+          "in the round; 0: no limit");
     field("client", client, "");
   }
   void resolve(const config::Table& table);
@@ -280,8 +278,9 @@ struct TrainSection : train::LocalTraining {
   train::RateSchedule schedule;
   StopSection stop;
   void visit(auto& field) {
-    field("rounds", rounds, "communication rounds, 1 or more");
-    field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
+    field("rounds", rounds, "number of communication rounds, 1 or more");
+    field("transport_dtype", transport_dtype,
+          "dtype of the factors sent between server and clients: float32 or bfloat16");
     train::LocalTraining::visit(field);
     field("schedule", schedule, "");
     field("stop", stop, "");
@@ -295,7 +294,7 @@ struct TrainSection : train::LocalTraining {
 struct BertScoreSection : scoring::BertScoreOptions {
   std::string encoder;
   void visit(auto& field) {
-    field("encoder", encoder, "folder of a BERT or RoBERTa checkpoint; empty: no BERTScore");
+    field("encoder", encoder, "folder of a BERT or RoBERTa checkpoint for BERTScore; empty: no BERTScore");
     scoring::BertScoreOptions::visit(field);
   }
   void resolve(const config::Table& table) const;
@@ -316,22 +315,24 @@ struct EvaluateSection : scoring::EvaluationOptions {
   BestSection best;
   BertScoreSection bert_score;
   void visit(auto& field) {
-    field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
-    field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
+    field("tasks", tasks, "tasks or task families (evenkeel list tasks); empty: all tasks of data.task");
+    field("budgets", budgets, "budgets at which the global adapter is evaluated, each in (0, 1]");
     field("rank_eval_modes", rank_eval_modes,
-          "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
-    field("limit", limit, "rows per task, 0: all");
+          "evaluations of rank methods: a (adapter truncated to r_c, all experts), b (all ranks, K_c experts)");
+    field("limit", limit, "number of test rows per task; 0: all");
     scoring::EvaluationOptions::visit(field);
-    field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
-    field("before", before, "evaluate before the first round as well");
+    field("every", every, "also evaluate after every n-th round; 0: after the last round only");
+    field("before", before, "also evaluate before the first round");
     field("as_exported", as_exported,
-          "score the exported adapter too, as other programs route it, where what the run routes with cannot travel");
+          "also score the exported adapter with the routing of other programs, if an export cannot contain the run's "
+          "routing");
     field("per_client", per_client,
-          "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
-    field("items", items, "also write the scores of every row into the run folder (items/), for intervals of a study");
+          "also score at each client's budget, on its own test rows and on those of all clients; limit applies to each "
+          "of them");
+    field("items", items, "also write the scores of each row into the run folder (items/), for intervals of a study");
     field("keep_best", keep_best,
-          "also keep the adapter of the best round (evaluate.best), in best/ of the run folder; --best of generate, "
-          "evaluate and export takes it");
+          "also keep the adapter of the best round in best/ of the run folder, for --best of generate, evaluate and "
+          "export");
     field("best", best, "");
     field("bert_score", bert_score, "");
   }
@@ -341,14 +342,14 @@ struct EvaluateSection : scoring::EvaluationOptions {
 /// `[output]`: the run folder.
 struct OutputSection {
   std::string dir;
-  void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
+  void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty text: runs/<name>"); }
 };
 
 /// `[report]`: outputs in addition to the records and the page.
 struct ReportSection {
   bool tensorboard = false;
   void visit(auto& field) {
-    field("tensorboard", tensorboard, "also write event files of TensorBoard into the run folder (docs/tracking.md)");
+    field("tensorboard", tensorboard, "also write TensorBoard event files into the run folder (docs/tracking.md)");
   }
 };
 
@@ -383,11 +384,11 @@ struct ExperimentConfig {
   MethodSection method;  // parsed and written separately, see the top of the file
 
   void visit(auto& field) {
-    field("name", name, "name of the run, also of its folder");
-    field("seed", seed, "seed of every random draw, 0 or more");
+    field("name", name, "name of the run and of its folder");
+    field("seed", seed, "seed of all random draws, 0 or more");
     field("threads", threads,
-          "processor threads of each client that trains, 0: all cores of this machine, dealt out to those side by "
-          "side; the bits depend on it where the library makes a product");
+          "CPU threads per training client; 0: all cores, divided among clients that train at the same time; bits "
+          "depend on it where LibTorch computes products");
     field("model", model, "");
     field("lora", lora, "");
     field("data", data, "");

@@ -33,10 +33,11 @@ struct Spread {
   double sigma = 0.5;
   double low = 0.5, high = 2.0;
   void visit(auto& field) {
-    field("distribution", distribution, "of each client's own factor: none (1), log-normal (median 1), uniform");
+    field("distribution", distribution,
+          "distribution of a factor that is drawn per client: none (1), log-normal (median 1) or uniform");
     field("sigma", sigma, "log-normal: standard deviation of the factor's logarithm, 0 or more");
-    field("low", low, "uniform: the least factor, > 0");
-    field("high", high, "uniform: the largest factor, low or more");
+    field("low", low, "uniform: smallest factor, > 0");
+    field("high", high, "uniform: largest factor, low or more");
   }
   void resolve(const config::Table& table) const;
   /// Draws a factor.
@@ -50,12 +51,14 @@ struct MachineProfile {
   double down_mbit = 0, up_mbit = 0, latency = 0, dropout = 0;
   Spread speed_factor, network_factor;
   void visit(auto& field) {
-    field("top_k", top_k, "K, experts per token, that were measured, in rising order; empty: one speed for every K");
-    field("tokens_per_second", tokens_per_second, "training speed at each of them, tokens per second");
-    field("down_mbit", down_mbit, "rate to the client, Mbit/s (10^6 bits per second); 0: it takes no time");
-    field("up_mbit", up_mbit, "rate from the client, likewise");
-    field("latency", latency, "seconds until a message begins to arrive, each way");
-    field("dropout", dropout, "probability per round that a client takes its task and never replies, in [0, 1)");
+    field("top_k", top_k,
+          "measured numbers of experts per token (K), in rising order; empty: the same speed for every K");
+    field("tokens_per_second", tokens_per_second, "training speed for each entry of top_k, in tokens per second");
+    field("down_mbit", down_mbit,
+          "download rate of the client in Mbit/s (10^6 bits per second); 0: downloads take no time");
+    field("up_mbit", up_mbit, "upload rate of the client in Mbit/s; 0: uploads take no time");
+    field("latency", latency, "delay in seconds before a message arrives, in each direction");
+    field("dropout", dropout, "probability per round that a client gets its task and never replies, in [0, 1)");
     field("speed_factor", speed_factor, "");
     field("network_factor", network_factor, "");
   }
@@ -74,7 +77,7 @@ struct ClientProfilesSection {
   double server_seconds = 0;
   std::map<std::string, MachineProfile> profiles;
   void visit(auto& field) {
-    field("server_seconds", server_seconds, "simulated seconds of the server per round, beside its clients'");
+    field("server_seconds", server_seconds, "simulated seconds of the server per round, added to those of the clients");
     field.tables(profiles, MachineProfile{});
   }
   void resolve(const config::Table& table) const;

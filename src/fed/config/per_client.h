@@ -38,9 +38,11 @@ struct PerClient {
   Assignment deal = Assignment::kSeed;
 
   void visit(auto& field) {  // keys of a pattern
-    field("values", values, "what clients get, each value for a share of them");
-    field("shares", shares, "shares of the clients, one per value, in any unit; empty: equal ones");
-    field("deal", deal, "who gets which: seed, in an order drawn by the seed (one for all patterns); order, by number");
+    field("values", values, "values of the clients, each for its share of them");
+    field("shares", shares, "share of the clients for each value, in any unit; empty: equal shares");
+    field("deal", deal,
+          "order of the clients that values are assigned in: seed (drawn by the seed, the same for all keys) or order "
+          "(by number)");
   }
   void resolve(const config::Table& table) const {
     table.check(table.keys().empty() || !values.empty(), "values", "empty", "one value or more");

@@ -78,7 +78,7 @@ void RunProgress::show() {
   const double elapsed = seconds(), per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
   const double seconds_left = per_step * static_cast<double>(steps_left_);
   const auto rate = static_cast<int64_t>(static_cast<double>(tokens_) / elapsed);  // 0 where clients tell none
-  if (events::progress_due())
+  if (events::take_progress_turn())
     events::write("progress", {{"phase", "train"},
                                {"round", round_},
                                {"rounds", server_.config.train.rounds},

@@ -187,7 +187,7 @@ bool is_small(const methods::ServerState& state) {
 FolderLock RunFolder::prepare(const fs::path& folder) {
   check_unused(folder);
   EK_CHECK(!holds_run(folder), kIo, folder.string(),
-           " holds a run already: choose another --out, or go on with it by: ", resume_command(folder));
+           " holds a run already: choose another --out, or resume it with: ", resume_command(folder));
   if (!only_began(folder)) make_new_folder(folder);
   FolderLock lock(folder);
   EK_CHECK(!holds_run(folder), kIo, folder.string(),

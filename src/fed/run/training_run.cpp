@@ -78,7 +78,7 @@ class EvaluationLine {
   explicit EvaluationLine(const StopRequest& stop) : stop_(stop) {}
   void operator()(const std::string& task, double budget, int64_t done, int64_t rows) {
     line_.update(concat(task, " at budget ", budget, ", ", done, "/", rows, " rows"));
-    if (events::progress_due()) events::write("progress", evaluation_progress(task, budget, done, rows));
+    if (events::take_progress_turn()) events::write("progress", evaluation_progress(task, budget, done, rows));
     if (stop_ && stop_()) throw Interrupted(concat("stopped while evaluating ", task));
   }
 

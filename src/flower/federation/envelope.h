@@ -42,7 +42,7 @@ inline constexpr const char *kAcceptanceEnvelope = "acceptance", *kAcknowledgedE
 /// methods send the same payload to all clients of a round.
 class EnvelopePacker {
  public:
-  /// \param chunk_bytes size of the chunks that arrays are sent in
+  /// \param chunk_bytes  size of the chunks that arrays are sent in
   explicit EnvelopePacker(size_t chunk_bytes = size_t{16} << 20) : chunk_bytes_(chunk_bytes) {}
   /// Returns the records of `envelope`. They share the payload's memory and keep it alive.
   Content content(const Envelope& envelope);

@@ -83,7 +83,7 @@ class Gathering {
   }
 
   void ask(const NodeInfo& node, int64_t client) {
-    IncomingEnvelope incoming(node.name, no_payload);
+    IncomingEnvelope incoming(node.name, check_no_payload);
     const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
     auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
     asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});

@@ -17,7 +17,7 @@ namespace evenkeel::flower {
 /// Exchanges messages with the nodes of a run. Threads: one.
 class FleetFabric : public fed::Fabric {
  public:
-  /// Grid and roster are borrowed. \param folder holds arriving payloads; its files are deleted when the process ends
+  /// Grid and roster are borrowed. \param folder  holds arriving payloads; its files are deleted when the process ends
   FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
       : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {}
 

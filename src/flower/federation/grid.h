@@ -28,7 +28,7 @@ class Grid {
   virtual void forget(const std::string& message_id) = 0;
   /// Reports to the program that started the server that the run succeeded. \param folder  the run folder
   virtual void done(const std::filesystem::path& /*folder*/) {}
-  /// Reports that the run failed. \param why the error message
+  /// Reports that the run failed. \param why  the error message
   virtual void failed(const std::string& /*why*/) {}
 };
 

@@ -15,8 +15,8 @@ namespace evenkeel::flower {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
-constexpr double kHearing_s = 10;  // how long a message without a needed answer is waited for
-constexpr int kMostWords = 16;     // limit of a node's envelopes in one exchange, enough for five restarts of the node
+constexpr double kHearing_s = 10;   // how long a message without a needed answer is waited for
+constexpr int kMostEnvelopes = 16;  // limit of a node's envelopes in one exchange, enough for five restarts of the node
 
 /// Returns [bytes] uint8, mapped to an unlinked file, so that uploads take no anonymous memory.
 at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
@@ -68,7 +68,7 @@ Acceptance acceptance_in(const Envelope& envelope) {
   return record::read<Acceptance>({json, "an acceptance", kData});
 }
 
-void no_payload(const Envelope& envelope, int64_t payload_bytes) {
+void check_no_payload(const Envelope& envelope, int64_t payload_bytes) {
   EK_CHECK(payload_bytes == 0, kData, "an envelope of kind ", shown(envelope.kind), " with ", payload_bytes,
            " bytes beside it");
 }
@@ -190,7 +190,7 @@ void Sessions::on_reply(const Arrival& arrival) {
 /// Handles a node's answer. \throws Unfit if it is invalid
 void Sessions::on_reply(Session& session, const Envelope& envelope, const Arrival& arrival) {
   require_fit(envelope.run == fleet_.roster.run(), "it answers about another run");
-  require_fit(++session.words <= kMostWords, concat("no reply in ", kMostWords, " envelopes"));
+  require_fit(++session.received <= kMostEnvelopes, concat("no reply in ", kMostEnvelopes, " envelopes"));
   if (envelope.kind == kUnknownRunEnvelope) {
     fleet_.agreed.erase(session.client.id);
     fleet_.informed.erase(session.client.id);
@@ -260,22 +260,32 @@ void Sessions::report(const Session& session, const std::string& outcome, const 
                     .client_s = arrival ? arrival->client_s : 0});
 }
 
-/// Drops clients that are too late. Training clients are late after the deadline, once the quorum has replied. Without
-/// a deadline, and for other clients, the node is late after it was offline for `patience_s`. A client with another
-/// message is late after kHearing_s.
+/// Returns why a client with a message, not a task, is too late: its node has not confirmed the message kHearing_s
+/// after this object was made or, for the final adapter, has been offline for so long. \return empty if it is not late
+std::string Sessions::lateness_of_message(const Session& session) const {
+  if (session.taken)
+    return seconds_since(session.last_online) > kHearing_s ? concat("its node was offline for ", kHearing_s, " s") : "";
+  return seconds_since(begun_) > kHearing_s ? concat("its node did not confirm within ", kHearing_s, " s") : "";
+}
+
+/// Returns why a client is too late; empty if it is not. A training client is late after the deadline, once the quorum
+/// has replied. Without a deadline, and for other clients, the node is late when it has been offline for `patience_s`.
+std::string Sessions::lateness(const Session& session, bool is_past_deadline) const {
+  const auto& terms = fleet_.terms;
+  const bool has_deadline = terms.deadline_s > 0 && session.client.trains && !session.is_told;
+  if (has_deadline) return is_past_deadline ? concat("no reply within ", terms.deadline_s, " s") : "";
+  if (seconds_since(session.last_online) > terms.patience_s)
+    return concat("its node was offline for ", terms.patience_s, " s");
+  return session.is_told ? lateness_of_message(session) : "";
+}
+
 void Sessions::give_up_the_late() {
   const auto& terms = fleet_.terms;
-  const bool late = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
-                    replies_ >= std::min<int64_t>(terms.quorum, static_cast<int64_t>(sessions_.size()));
+  const bool is_past_deadline = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
+                                replies_ >= std::min<int64_t>(terms.quorum, std::ssize(sessions_));
   for (auto& session : sessions_) {
-    if (!session.open) continue;
-    const bool may_be_late = session.is_told || !session.client.trains;  // the deadline is for training only
-    const bool away = (terms.deadline_s == 0 || may_be_late) && seconds_since(session.last_online) > terms.patience_s;
-    const auto silent_since = session.taken ? session.last_online : begun_;
-    if (late && !may_be_late)
-      lose(session, concat("no reply within ", terms.deadline_s, " s"));
-    else if (away || (session.is_told && seconds_since(silent_since) > kHearing_s))
-      lose(session, concat("its node was away for ", terms.patience_s, " s"));
+    const auto why = session.open ? lateness(session, is_past_deadline) : "";
+    if (!why.empty()) lose(session, why);
   }
 }
 

@@ -20,7 +20,7 @@ Envelope offer_envelope(const Offer& offer);
 /// Returns the acceptance in an envelope. \throws kData when the envelope is something else.
 Acceptance acceptance_in(const Envelope& envelope);
 /// Checks that an envelope has no payload. \throws kData naming the kind of `envelope` when `payload_bytes` is not 0
-void no_payload(const Envelope& envelope, int64_t payload_bytes);
+void check_no_payload(const Envelope& envelope, int64_t payload_bytes);
 
 /// Runs one exchange with all its clients. Threads: one.
 class Sessions {
@@ -60,7 +60,7 @@ class Sessions {
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
     double moved = 0;  // norm of the client's update (Exchange::check)
-    int words = 0;     // number of envelopes received from its node
+    int received = 0;  // number of envelopes received from its node
     bool open = true;
     std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it
   };
@@ -76,6 +76,8 @@ class Sessions {
   void finish(Session& session, const Envelope& envelope, const Arrival& arrival);
   void lose(Session& session, const std::string& why);
   void report(const Session& session, const std::string& outcome, const Arrival* arrival) const;
+  std::string lateness(const Session& session, bool is_past_deadline) const;
+  std::string lateness_of_message(const Session& session) const;
   void give_up_the_late();
   void tick();
   bool any_open() const;

@@ -39,7 +39,7 @@ class Registry {
   void remove(uint64_t node);
   /// Records a heartbeat and its announced interval in seconds.
   void beat(uint64_t node, double heartbeat_s);
-  /// Records a call of the node, which counts as online from now on. \param program package and version
+  /// Records a call of the node, which counts as online from now on. \param program  package and version
   void seen(uint64_t node, const std::string& program);
 
   /// Counts a call against the node's rate limit; returns false if the limit is exceeded.

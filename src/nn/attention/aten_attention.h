@@ -11,7 +11,7 @@
 namespace evenkeel::nn::aten {
 
 /// Computes x cos + rotate_half(x) sin in float32 or wider. The first term is rounded before the second is added.
-/// \param x  [T, H, P], any float type \return [T, H, P] in the type of x
+/// \param x_THP  [T, H, P], any float type \return [T, H, P] in the type of x
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
 
 /// Returns true if flash attention supports the device, type and head width of `q`.
@@ -20,7 +20,7 @@ bool has_flash(const at::Tensor& q);
 /// Computes nn::apply_steps().
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 
-/// Computes nn::packed_attention(). \param q  [R, H, P] \param k, v  [R, G, P], in the type of q
+/// Computes nn::packed_attention(). \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G, P], in the type of q
 /// \return [R, H P] in that type
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             const Layout& layout, const AttentionSteps& steps = {});

@@ -23,7 +23,7 @@ class CacheWindow {
   /// each sequence only
   CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only);
 
-  /// Writes the keys and values of the new tokens of a layer. \param k, v  [N, G, P], sequence after sequence
+  /// Writes the keys and values of the new tokens of a layer. \param k_NGP, v_NGP  [N, G, P], sequence after sequence
   void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP);
   /// Computes nn::cached_attention(). \param only_last  true: q has the last token of each sequence (REQUIRES last_only
   /// in the constructor); false: all new tokens \return [N, H P]

@@ -12,7 +12,7 @@
 
 namespace evenkeel::nn {
 
-/// Rotates the heads of each token. \param x  [T, H, P] \return [T, H, P] \throws kShape if sizes disagree
+/// Rotates the heads of each token. \param x_THP  [T, H, P] \return [T, H, P] \throws kShape if sizes disagree
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
 
 /// The per-token operations on heads before attention, in this order. Empty members are skipped.
@@ -27,7 +27,7 @@ struct AttentionSteps {
   HeadSteps q{}, k{}, v{};
 };
 
-/// Applies the steps. \param x  [T, H, P] \return [T, H, P] \throws kShape if the norm or the table has other sizes
+/// Applies the steps. \param x_THP  [T, H, P] \return [T, H, P] \throws kShape if the norm or the table has other sizes
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 
 /// Checks the offsets of B packed sequences. \param offsets  [B + 1], the first token of each sequence, then `tokens`
@@ -36,7 +36,7 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 
 /// Computes causal attention within each sequence, with scale 1/sqrt(P). H / G query heads share a key/value head.
 /// Saved for backward: q, k, v, the output, and logsumexp [R, H]. The steps are recomputed in the backward pass.
-/// \param q  [R, H, P] \param k, v  [R, G, P] \param offsets  [B + 1], see check_offsets()
+/// \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G, P] \param offsets  [B + 1], see check_offsets()
 /// \param steps  applied first; the weights of their norms get gradients if they require them (pre-training)
 /// \param rows_T  the row of each token (data/example.h); undefined: token t has row t, R = T
 /// \return [R, H * P] \throws kShape if sizes disagree

@@ -12,13 +12,14 @@
 
 namespace evenkeel::nn {
 
-/// Writes keys and values to the rows that KvCache::extend() appended. \param k, v  [T, G, P], one sequence after the
-/// other \param offsets  [B + 1], as given to extend() \throws kShape if the types disagree
+/// Writes keys and values to the rows that KvCache::extend() appended.
+/// \param k_TGP, v_TGP  [T, G, P], one sequence after the other \param offsets  [B + 1], as given to extend()
+/// \throws kShape if the types disagree
 void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<const int64_t> offsets,
                 const KvCache& cache, int64_t layer);
 
 /// Computes softmax(q K^T / sqrt(P)) V for the last tokens of each sequence. A query attends to all cached tokens up to
-/// itself. H / G query heads share a key/value head. \param q  [N, H, P], contiguous; rows offsets[b] to
+/// itself. H / G query heads share a key/value head. \param q_NHP  [N, H, P], contiguous; rows offsets[b] to
 /// offsets[b + 1] - 1 are the last positions of sequence b \return [N, H * P] \throws kShape if the types disagree
 at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
                             int64_t layer);

@@ -10,7 +10,8 @@
 namespace evenkeel::nn {
 
 /// Computes softmax(q k^T / sqrt(P)) v within each sequence. Every token attends to all tokens of its sequence.
-/// \param q, k, v  [T, H, P] \param offsets  [B + 1], the first token of each sequence, then T \return [T, H * P]
+/// \param q_THP, k_THP, v_THP  [T, H, P] \param offsets  [B + 1], the first token of each sequence, then T
+/// \return [T, H * P]
 /// \throws kShape when sizes disagree or a sequence is empty.
 at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
                           std::span<const int64_t> offsets);

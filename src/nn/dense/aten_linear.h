@@ -17,8 +17,8 @@ struct LinearFactors {
 };
 
 /// Computes y = x W^T + scaling (x A^T) B^T, plus the term of a change of the base, which gets no gradient.
-/// \param x  [T, I], any float type \param w  [O, I]; gets a gradient if it requires one \param type  of the products
-/// \return [T, O] in `type`
+/// \param x_TI  [T, I], any float type \param w_OI  [O, I]; gets a gradient if it requires one
+/// \param type  of the products \return [T, O] in `type`
 at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LinearFactors& adapter,
                   const LinearFactors& change, at::ScalarType type);
 

@@ -15,11 +15,11 @@ namespace evenkeel::nn::aten {
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);
 
 /// Computes one sum of -log softmax(h W^T)[target] for each group of targets; group i has counts[i] targets.
-/// \param targets  int64, on the device of `hidden` \return one number per group
+/// \param targets_N  int64, on the device of `hidden_ND` \return one number per group
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
                            const std::vector<int64_t>& counts, at::ScalarType type);
 
-/// Computes the log-probability of each target, without a gradient. \return [N], on the device of `hidden`
+/// Computes the log-probability of each target, without a gradient. \return [N], on the device of `hidden_ND`
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
                            at::ScalarType type);
 

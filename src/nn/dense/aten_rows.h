@@ -47,7 +47,7 @@ class RowIndexUpload {
   bool sorted_ = true, repeats_ = false;
 };
 
-/// Returns x[from_N]. Gradients are summed per source row, in float32 or wider if rows repeat. \param x  [R, ...]
+/// Returns x[from_N]. Gradients are summed per source row, in float32 or wider if rows repeat. \param x_R  [R, ...]
 /// \return [N, ...]
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);
 

@@ -29,14 +29,14 @@ struct FrozenWeight {
 };
 
 /// Quantises a weight to int8 with one scale per row: scales[o] = max_i |w[o, i]| / 127. Values are rounded to the
-/// nearest, ties to even. A row of zeros has scale 0. \param w  [O, I], any float type
+/// nearest, ties to even. A row of zeros has scale 0. \param w_OI  [O, I], any float type
 FrozenWeight quantized(const at::Tensor& w_OI);
 
-/// Computes x W^T. \param x  [T, I], float32 (float64 in tests), contiguous \return [T, O] in the type of x
+/// Computes x W^T. \param x_TI  [T, I], float32 (float64 in tests), contiguous \return [T, O] in the type of x
 at::Tensor matmul_nt(const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products = {});
 /// Computes x W^T and writes it to `out` [T, O].
 void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products);
-/// Computes dY W. \param dy  [T, O], contiguous \return [T, I]
+/// Computes dY W. \param dy_TO  [T, O], contiguous \return [T, I]
 at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const MatmulTable& products = {});
 
 }  // namespace evenkeel::nn

@@ -21,7 +21,7 @@ at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, d
 
 /// Returns the indices of the rows of dy that have a non-zero element, in order, if at most 3/4 of the rows have one.
 /// Otherwise returns nothing, because skipping rows would cost more than it saves. In the last layer, rows of prompts
-/// are zero if the loss covers answers only. \param dy  [T, width], contiguous \return [n] int64
+/// are zero if the loss covers answers only. \param dy_TD  [T, width], contiguous \return [n] int64
 std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD);
 
 }  // namespace evenkeel::nn

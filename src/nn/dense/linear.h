@@ -12,12 +12,12 @@ namespace evenkeel::nn {
 
 /// Applies the layer. Gradients of the factors are accumulated in place (nn/dense/gradients.h). Saved for backward: x
 /// and x A^T.
-/// \param x     [T, in] float32 (float64 in tests)
-/// \param w     [out, in]; gets a gradient only if its values require one (pre-training)
+/// \param x_TI  [T, in] float32 (float64 in tests)
+/// \param w  [out, in]; gets a gradient only if its values require one (pre-training)
 /// \param factors  adapter and change of the base, [r, in] and [out, r] each. The adapter and x get gradients. The
 ///                 change gets none and may be in 16 bits
 /// \param compute  selects the engine and the kernels
-/// \return      [T, out] in the type of x; engine aten: in the type of the products
+/// \return [T, out] in the type of x; engine aten: in the type of the products
 /// \throws Error{kShape} if sizes disagree; kConfig for an int8 weight with engine aten
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors = {},
                   const Compute& compute = {});

@@ -22,9 +22,9 @@ struct LossSum {
 
 /// Computes the sum over n of -log softmax(h_n W^T)[target_n]. The gradient of the logits overwrites the logits in
 /// memory.
-/// \param hidden  [N, D] \param head  [V, D]; gets a gradient only if its values require one \param targets  [N] int64,
-/// on the device of `hidden` or on the CPU; on the CPU they are checked \throws Error{kShape} if sizes disagree or a
-/// target is not in the vocabulary
+/// \param hidden_ND  [N, D] \param head  [V, D]; gets a gradient only if its values require one
+/// \param targets_N  [N] int64, on the device of `hidden_ND` or on the CPU; on the CPU they are checked
+/// \throws Error{kShape} if sizes disagree or a target is not in the vocabulary
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                       const Compute& compute = {});
 

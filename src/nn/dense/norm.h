@@ -7,7 +7,7 @@
 
 namespace evenkeel::nn {
 
-/// Computes w * x / sqrt(mean(x^2) + eps). \param x  [T, D] \param weight  [D] \return [T, D]
+/// Computes w * x / sqrt(mean(x^2) + eps). \param x_TD  [T, D] \param weight_D  [D] \return [T, D]
 /// \throws Error{kShape} if sizes disagree. Source: Zhang and Sennrich 2019.
 at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps, const Compute& compute = {});
 
@@ -16,12 +16,13 @@ struct RmsNormGradients {
   at::Tensor dx_TD, dw_D;
 };
 /// Computes the gradients of rms_norm(), for autograd nodes that contain a norm. Gradients that are not wanted are
-/// undefined. \param dy, x, weight  contiguous, of one type
+/// undefined. \param dy_TD, x_TD, weight_D  contiguous, of one type
 RmsNormGradients rms_norm_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& weight_D,
                                    double eps, bool dx_wanted, bool dw_wanted);
 
-/// Computes w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b. \param x  [T, D] \param weight, bias  [D];
-/// undefined: 1 and 0, as in OLMo \throws Error{kShape} if sizes disagree. Source: Ba, Kiros and Hinton 2016.
+/// Computes w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b.
+/// \param x_TD  [T, D] \param weight_D, bias_D  [D]; undefined: 1 and 0, as in OLMo
+/// \throws Error{kShape} if sizes disagree. Source: Ba, Kiros and Hinton 2016.
 at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps);
 
 }  // namespace evenkeel::nn

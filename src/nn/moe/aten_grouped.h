@@ -17,18 +17,18 @@ struct Slots {
   at::Tensor place_S;  ///< int64, the slot of each token-choice
   at::Tensor ends_E;   ///< int32, the end of the slots of each expert
 };
-/// Sorts the token-choices of a routing. \param experts  [T, K] int64, each below `groups`
+/// Sorts the token-choices of a routing. \param experts_TK  [T, K] int64, each below `groups`
 Slots slots_of(const at::Tensor& experts_TK, int64_t groups);
 
-/// Computes y[s] = x[s] w[e], where e is the group of slot s. \param w  [E, I, O]; may be a transposed view
+/// Computes y[s] = x[s] w[e], where e is the group of slot s. \param w_EIO  [E, I, O]; may be a transposed view
 /// \return [S, O]
 at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E);
 
 /// Computes the sum of x[s]^T y[s] over the slots s of each group; 0 for empty groups. \return [E, I, O]
 at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const at::Tensor& ends_E);
 
-/// Computes the sum over k of weights[t, k] y[place[t K + k]], in float32 or wider. \param weights  [T, K] in the type
-/// of y; undefined: 1 \return [T, D]
+/// Computes the sum over k of weights[t, k] y[place[t K + k]], in float32 or wider.
+/// \param weights_TK  [T, K] in the type of y; undefined: 1 \return [T, D]
 at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int64_t top_k,
                           const at::Tensor& weights_TK = {});
 

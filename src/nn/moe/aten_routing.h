@@ -8,7 +8,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Computes nn::route() without the output scale. \param phi  [E] in the type of the logits; undefined: no modulation
+/// Computes nn::route() without the output scale. \param phi_E  [E] in the type of the logits; undefined: no modulation
 /// \param over_selected  true: gate weights are a softmax over the selected experts; false: over all
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool over_selected);
 

@@ -11,7 +11,8 @@ namespace evenkeel::nn {
 
 /// Routes T tokens. The scores are s = logits. m is s + phi for the experts that the mode selects, and s for the
 /// others. The top K experts of m are selected, and the gate weights are computed from m (docs/methods.md).
-/// \param logits  [T, E] float32 or float64; \param phi  [E] or undefined; \param norm_topk_prob  the checkpoint's flag
+/// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
+/// \param norm_topk_prob  the checkpoint's flag
 /// \throws kConfig if top_k is not in 1 .. E or num_candidates is not in 0 .. E; kShape if sizes disagree
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob,
               const Compute& compute = {});

@@ -27,7 +27,7 @@ struct ArmSection {
   std::vector<std::string> set;
   void visit(auto& field) {
     field("name", name, "name of the arm, also of its folder: letters, digits, - and _, dots between digits");
-    field("set", set, "settings on top of the base config, as --set takes them");
+    field("set", set, "settings of the arm in addition to the base config, each as after --set");
   }
 };
 
@@ -41,10 +41,10 @@ struct StudySection {
   void visit(auto& field) {
     field("name", name, "name of the study; empty: the file's name without .toml");
     field("base", base, "config that every run starts from, relative to the study file");
-    field("seeds", seeds, "every arm runs once with each of them");
+    field("seeds", seeds, "seeds; every arm runs once with each of them");
     field("reference", reference, "name of the arm that others are compared with; empty: the first");
     field("endpoint", endpoint, "measure that arms are compared by");
-    field("free", free, "keys or sections in which arms may differ although a paired comparison holds them equal");
+    field("free", free, "keys or sections in which arms may differ, although paired comparisons require equal ones");
     field("arm", arm, "");
   }
   void resolve(const config::Table& table);

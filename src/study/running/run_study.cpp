@@ -62,7 +62,7 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
     return {folder, std::move(state), std::move(runs)};
   }
   EK_CHECK(command.resume, kIo, folder.string(),
-           ": holds a study already: go on with it by --resume, or choose another --out");
+           ": holds a study already: resume it with --resume, or choose another --out");
   return extended(request, open_study(folder));
 }
 
@@ -197,7 +197,7 @@ StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequ
     queue.poll();
     if (queue.stopped())
       throw Interrupted(
-          concat(queue.summary(), ", the state is saved; go on with: ", command_line(resume_words(command, folder))));
+          concat(queue.summary(), ", the state is saved; resume with: ", command_line(resume_words(command, folder))));
     std::this_thread::sleep_for(kBetweenLooks);
   }
   return read_state(folder);

@@ -53,7 +53,7 @@ struct ExpertBatchGradients {
   std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] x [out, in]; empty: frozen
 };
 
-/// Computes the gradients. REQUIRES `saved` of the forward pass. \param dy  [T, D]
+/// Computes the gradients. REQUIRES `saved` of the forward pass. \param dy_TD  [T, D]
 template <typename T>
 void experts_backward(const ExpertBatch<T>& batch, const T* dy_TD, const ExpertBatchGradients<T>& grads);
 

@@ -16,7 +16,7 @@ struct StoredMatrix {
   int64_t stride = 0;             ///< distance between the beginnings of two rows, in elements
   const float* scales = nullptr;  ///< int8 only, [out]: the value of element (o, i) is scales[o] * data[o, i]
 
-  /// Returns a view of `w` [out, in]. \param scales  float32 [out]; required for int8, ignored for other types
+  /// Returns a view of `w` [out, in]. \param scales_O  float32 [out]; required for int8, ignored for other types
   /// \throws Error{kShape} if `w` is not a contiguous matrix, or if the scales of an int8 weight are missing
   static StoredMatrix of(const at::Tensor& w_OI, const at::Tensor& scales_O = {});
 };
