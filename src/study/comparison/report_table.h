@@ -31,7 +31,8 @@ std::string wrapped(const std::string& text, size_t width = kTerminalWidth, size
 /// fit are shown in a further table.
 std::string text_of(const ReportTable& table);
 std::string markdown_of(const ReportTable& table);
-/// Formats a table environment in booktabs style. Text is escaped.
+/// Formats table environments in booktabs style, for a page 345 pt wide (article, 10 pt). Wide tables have a smaller
+/// font; what does not fit then, and rows beyond 40, go into further tables. Text is escaped.
 std::string latex_of(const ReportTable& table);
 /// Escapes a text for LaTeX.
 std::string latex_text(const std::string& text);

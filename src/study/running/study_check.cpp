@@ -5,6 +5,7 @@
 
 #include "base/system/device.h"
 #include "base/system/machine.h"
+#include "base/system/process.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/run/state_evaluation.h"
