@@ -8,17 +8,11 @@
 #include <string_view>
 
 #include "base/plain/error.h"
-#include "report/text_grid.h"
 
 namespace evenkeel::study {
 namespace {
 
 constexpr size_t kLeastNameWidth = 12, kColumnGap = 2;
-
-/// Returns the number of columns of UTF-8 text: its bytes without continuation bytes.
-size_t columns_of_text(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
 
 std::string plain_text(const Cell& cell) {
   return cell.interval.empty() ? cell.text : concat(cell.text, ' ', cell.interval);
@@ -34,25 +28,10 @@ std::string marked_text(const Cell& cell, bool marks) {
 }
 
 size_t column_width(const ReportTable& table, size_t column) {
-  size_t width = columns_of_text(table.head[column]);
+  size_t width = report::columns_of_text(table.head[column]);
   const bool marks = has_best(table, column);
-  for (const auto& row : table.rows) width = std::max(width, columns_of_text(marked_text(row[column], marks)));
+  for (const auto& row : table.rows) width = std::max(width, report::columns_of_text(marked_text(row[column], marks)));
   return width;
-}
-
-bool is_inside_character(const std::string& text, size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; }
-
-/// Splits a name into pieces of at most `width` bytes, between characters.
-std::vector<std::string> pieces(std::string name, size_t width) {
-  std::vector<std::string> all;
-  while (name.size() > width) {
-    size_t cut = width;
-    while (cut > 1 && is_inside_character(name, cut)) --cut;
-    all.push_back(name.substr(0, cut));
-    name.erase(0, cut);
-  }
-  all.push_back(std::move(name));
-  return all;
 }
 
 /// Formats the first column and the columns [from, to) of the table.
@@ -61,7 +40,7 @@ std::string text_part(const ReportTable& table, size_t from, size_t to, size_t n
   head.insert(head.end(), table.head.begin() + from, table.head.begin() + to);
   report::TextGrid grid(head);
   for (const auto& row : table.rows) {
-    auto names = pieces(plain_text(row[0]), name_width);
+    auto names = report::pieces(plain_text(row[0]), name_width);
     std::vector<std::string> cells{names[0]};
     for (size_t c = from; c < to; ++c) cells.push_back(marked_text(row[c], has_best(table, c)));
     grid.add(cells);
@@ -79,7 +58,7 @@ size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width
   size_t used = name_width, to = from;
   while (to < table.head.size()) {
     used += kColumnGap + column_width(table, to);
-    if (used > kTerminalWidth && to > from) break;
+    if (used > report::kPageWidth && to > from) break;
     ++to;
   }
   return to;
@@ -89,7 +68,7 @@ size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width
 size_t width_of_names(const ReportTable& table) {
   size_t others = 0;
   for (size_t c = 1; c < table.head.size(); ++c) others += kColumnGap + column_width(table, c);
-  const size_t left = kTerminalWidth - std::min(kTerminalWidth, others);
+  const size_t left = report::kPageWidth - std::min(report::kPageWidth, others);
   return std::min(column_width(table, 0), std::max(left, kLeastNameWidth));
 }
 
@@ -131,12 +110,12 @@ std::string latex_cell(const Cell& cell, const LatexSize& size) {
 
 /// Returns the width of a column in digits.
 double latex_width(const ReportTable& table, size_t column) {
-  auto width = static_cast<double>(columns_of_text(table.head[column]));
+  auto width = static_cast<double>(report::columns_of_text(table.head[column]));
   for (const auto& row : table.rows) {
     const auto& [text, interval, best, is_number] = row[column];
     const double gap = interval.empty() ? 0 : 1;
-    width = std::max(width, (is_number ? kMathScale : 1) * static_cast<double>(columns_of_text(text)) + gap +
-                                kIntervalScale * kMathScale * static_cast<double>(columns_of_text(interval)));
+    width = std::max(width, (is_number ? kMathScale : 1) * static_cast<double>(report::columns_of_text(text)) + gap +
+                                kIntervalScale * kMathScale * static_cast<double>(report::columns_of_text(interval)));
   }
   return width;
 }
@@ -217,25 +196,6 @@ std::string latex_part(const ReportTable& table, const LatexPart& part, const La
 }
 
 }  // namespace
-
-std::string wrapped(const std::string& text, size_t width, size_t indent) {
-  std::istringstream words(text);
-  std::string all;
-  size_t used = 0;
-  for (std::string word; words >> word;) {
-    const size_t length = columns_of_text(word);
-    if (used > 0 && used + 1 + length > width) {
-      all += '\n' + std::string(indent, ' ');
-      used = indent;
-    } else if (used > 0) {
-      all += ' ';
-      ++used;
-    }
-    all += word;
-    used += length;
-  }
-  return all + '\n';
-}
 
 std::string text_of(const ReportTable& table) {
   std::string text = wrapped(table.title);

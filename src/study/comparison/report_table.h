@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "report/text_grid.h"
+
 namespace evenkeel::study {
 
 /// A cell. Plain text and Markdown show it as "TEXT INTERVAL".
@@ -22,10 +24,7 @@ struct ReportTable {
   std::string note{};  ///< below the table; may be empty
 };
 
-inline constexpr size_t kTerminalWidth = 80;
-
-/// Breaks a text at spaces into lines of at most `width` columns; later lines are indented. Longer words stay whole.
-std::string wrapped(const std::string& text, size_t width = kTerminalWidth, size_t indent = 2);
+using report::wrapped;
 
 /// Formats a table with lines of at most 80 columns. Long names in the first column are wrapped. Columns that do not
 /// fit are shown in a further table.
