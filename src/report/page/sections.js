@@ -76,15 +76,14 @@ function differencesOf(at) {
   return armsOf(at.routing).filter(({group}) => group !== reference).flatMap(({group,
                                                                                mode}) => budgets.flatMap((budget) => {
     const found = pairedDifferences(group, (run, which) => scoreOf(run, {...at, mode: which, budget}), baseMode, mode);
-    return found.length ?
-        [{
-          name: `${seriesName(group, mode)}, ${budgetName(budget)}`,
-          arm: seriesName(group, mode),
-          budget: budgetName(budget),
-          ...looksOf(group),
-          ...summary(found)
-        }] :
-        [];
+    return found.length ? [{
+      name: `${seriesName(group, mode)}, ${budgetName(budget)}`,
+      arm: seriesName(group, mode),
+      budget: budgetName(budget),
+      ...looksOf(group),
+      ...summary(found)
+    }] :
+                          [];
   }));
 }
 // Says of each arm at which budgets its interval is above or below zero.

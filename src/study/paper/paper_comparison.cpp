@@ -170,13 +170,15 @@ PaperResult result_of(const PaperTable& table, const Studies& studies, const Pap
 /// Returns the tasks of the studies that the paper does not have.
 std::vector<PaperRow> other_tasks(const PaperTable& table, const Studies& studies) {
   std::vector<PaperRow> rows;
-  for (const auto& study : studies)
-    for (const auto& task : StudyValues(table, *study).tasks()) {
+  for (const auto& study : studies) {
+    const StudyValues of_study(table, *study);
+    for (const auto& task : of_study.tasks()) {
       const auto is_it = [&](const PaperRow& row) { return row.row == task; };
       if (std::none_of(table.values.begin(), table.values.end(), is_it) &&
           std::none_of(rows.begin(), rows.end(), is_it))
         rows.push_back({.row = task, .paper = {}});
     }
+  }
   return rows;
 }
 
