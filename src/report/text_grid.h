@@ -17,7 +17,7 @@ size_t columns_of_text(std::string_view text);
 /// Splits a name into pieces of at most `width` bytes, between characters.
 std::vector<std::string> pieces(std::string name, size_t width);
 
-/// A table of text cells. Columns beyond the page go into a further block below, which begins with the same key columns.
+/// A table of text cells. Columns beyond the page go into a further block below, with the same key columns.
 class TextGrid {
  public:
   /// \param keys  number of columns that name a line and stand in each block

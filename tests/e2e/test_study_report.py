@@ -178,7 +178,7 @@ def test_latex_tables_compile_with_booktabs(study, tmp_path):
 def typeset(text, folder):
     """Compiles tables as a document of one column, where nothing may be wider than the page. Returns the pages of the PDF."""
     if not shutil.which("pdflatex"):
-        pytest.skip("no pdflatex here: the structure was checked")
+        pytest.skip("pdflatex is not installed: only the structure was checked")
     document = folder / "tables.tex"
     document.write_text(f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{text}\n\\end{{document}}\n")
     done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", document.name], cwd=folder,
@@ -349,8 +349,8 @@ def test_table_8_reads_the_alignment_that_was_saved(study, copy):
     refused("report", copy, "--table", "paper:8", says=["pg-alignment.jsonl, line 1", "layer"])
 
 
-def test_costs_of_the_paper_are_those_of_the_records(study):
-    """Table 15: bytes that a client sends per round, mean over the budgets that the runs were evaluated at."""
+def test_upload_bytes_in_paper_table_15_are_those_of_rounds_jsonl(study):
+    """Table 15 shows the bytes that a client sends per round, as the mean over the budgets of the evaluation."""
     text = succeed("report", study, "--table", "paper:15-upload").stdout
     def mean_at(seed, budget):
         found = [client["bytes_up"] for line in lines(study / f"ub-smoe/seed-{seed}/rounds.jsonl") for client in line["clients"] if client["budget"] == budget]

@@ -21,8 +21,8 @@ using ExpertMeasure = std::function<std::optional<double>(const report::RunRecor
 ///   pearson, spearman, slope              of phi and utilisation (report/phi_correlation.h)
 ///   pg_cosine                             of pseudo-gradients and true gradients, all layers together
 ///
-/// They are of the last round. "entropy_joint change" is the last round minus the first, "gini round 3" that of round 3,
-/// "gini layer 5" that of the layer which the model calls 5, in the last round. pg_cosine is read from
+/// They are of the last round. "entropy_joint change" is the last round minus the first, "gini round 3" that of round
+/// 3, "gini layer 5" that of the layer which the model calls 5, in the last round. pg_cosine is read from
 /// pg-alignment.jsonl in the run folder, what `evenkeel pg-alignment --json` printed.
 /// The measure is empty where the run does not have it. \throws kData when pg-alignment.jsonl is damaged
 ExpertMeasure expert_measure(std::string_view name);

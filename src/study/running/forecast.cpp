@@ -135,9 +135,8 @@ std::string forecast_text(const StudyCommand& command, const StudyTask& task, co
   const int64_t available = machine::memory().available;
   text << "time    " << (forecast.is_least ? "at least " : "about ") << time_text(forecast.seconds) << " with --jobs "
        << command.jobs << ", " << forecast.basis << '\n'
-       << "memory  " << bytes(forecast.memory) << " a run, "
-       << bytes(at_once) << " at once; available " << bytes(available) << (at_once > available ? ": does not fit" : "")
-       << '\n'
+       << "memory  " << bytes(forecast.memory) << " a run, " << bytes(at_once) << " at once; available "
+       << bytes(available) << (at_once > available ? ": does not fit" : "") << '\n'
        << "disk    about " << bytes(forecast.disk) << " in " << task.study.folder.string() << "; free "
        << bytes(machine::free_disk(task.study.folder)) << '\n'
        << "array   " << array_command(command, task, forecast, tasks) << '\n';

@@ -10,13 +10,13 @@ namespace evenkeel::study {
 
 /// Estimated needs of the runs of one command.
 struct Forecast {
-  int64_t runs = 0;     ///< runs that are not done
-  double seconds = 0;   ///< time of all of them, `jobs` at the same time
-  int64_t memory = 0;   ///< bytes of the largest run (fed/run/memory_estimate.h)
-  int64_t disk = 0;     ///< bytes of the files of all of them, and of the temporary files of `jobs` runs
-  int64_t threads = 1;  ///< processor threads of a run
+  int64_t runs = 0;       ///< runs that are not done
+  double seconds = 0;     ///< time of all of them, `jobs` at the same time
+  int64_t memory = 0;     ///< bytes of the largest run (fed/run/memory_estimate.h)
+  int64_t disk = 0;       ///< bytes of the files of all of them, and of the temporary files of `jobs` runs
+  int64_t threads = 1;    ///< processor threads of a run
   bool is_least = false;  ///< `seconds` is a lower bound
-  std::string basis{};  ///< source of `seconds`, as in "measured with arm fedit"
+  std::string basis{};    ///< source of `seconds`, as in "measured with arm fedit"
 };
 
 /// Estimates the runs that are not done. The speed of training and the time of a scored row are those of the reference
