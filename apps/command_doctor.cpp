@@ -29,6 +29,7 @@
 #include "nn/dense/matmul_probe.h"
 #include "study/running/forecast.h"
 #include "study/running/run_study.h"
+#include "study/running/study_check.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -261,8 +262,9 @@ void print_study(const DoctorFlags& flags) {
            " is a study: it goes with neither --model nor --client-profile");
   const study::StudyCommand command{.file = flags.config, .settings = flags.settings};
   const auto task = study::plan_study(command);
-  study::check_study(command, task);
-  std::cout << study::forecast_text(command, task, study::foresee(command, task));
+  study::DryRuns dry_runs(task);
+  study::check_study(command, task, dry_runs);
+  std::cout << study::forecast_text(command, task, study::foresee(command, task, dry_runs));
 }
 
 /// Returns the config of the run whose training is measured: that of --config, otherwise the default on the built-in

@@ -13,6 +13,7 @@
 #include "base/system/interrupt.h"
 #include "study/running/forecast.h"
 #include "study/running/run_study.h"
+#include "study/running/study_check.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -60,15 +61,20 @@ void conclude_study(const study::StudyState& state, const std::vector<size_t>& m
        text, "; try again by: ", again);
 }
 
+/// Checks the runs, and prints what they need if only that is asked for.
+void check(const study::StudyCommand& command, const study::StudyTask& task, bool print_needs) {
+  study::DryRuns dry_runs(task);
+  study::check_study(command, task, dry_runs);
+  if (print_needs)
+    std::cout << study::forecast_text(command, task, study::foresee(command, task, dry_runs)) << std::flush;
+}
+
 void run_study_command(const StudyFlags& flags) {
   const auto command = study_command_of(flags);
   watch_interrupts();
   auto task = study::plan_study(command);
-  study::check_study(command, task);
-  if (flags.dry_run) {
-    std::cout << study::forecast_text(command, task, study::foresee(command, task)) << std::flush;
-    return;
-  }
+  check(command, task, flags.dry_run);
+  if (flags.dry_run) return;
   const auto folder = task.study.folder;
   const NewFolders folders(folder);
   const auto mine = task.mine;

@@ -97,13 +97,14 @@ std::string summary_of(std::span<const ClientResult> results) {
                 " now, on all rows ", mean_of(results, &ClientResult::all));
 }
 
-std::string grid_of(std::span<const ClientResult> results) {
+/// \param who  text before the title
+std::string grid_of(std::string_view who, std::span<const ClientResult> results) {
   TextGrid grid({"client", "budget", "own before", "own now", "difference", "all rows", "own rows", "questions"});
   for (const auto& one : results)
     grid.add({one.who, fixed(one.budget, 3), score_text(one.before), score_text(one.own),
               gain_text(one.gain(), one.own), score_text(one.all), one.own ? std::to_string(one.own->rows) : "-",
               one.own ? std::to_string(questions_of(*one.own)) : "-"});
-  return concat(title_of(results[0]), ": ", summary_of(results), '\n', grid.text());
+  return wrapped(concat(who, title_of(results[0]), ": ", summary_of(results))) + grid.text();
 }
 
 /// The results of one reading of one run.
@@ -182,7 +183,7 @@ std::string side_by_side(std::span<const Side> sides) {
   }
   std::string text;
   for (size_t i = 0; i < counts.size(); ++i)
-    text += concat("own rows, ", sides[i + 1].label, " against ", sides[0].label, ": ", counts[i].text(), '\n');
+    text += wrapped(concat("own rows, ", sides[i + 1].label, " against ", sides[0].label, ": ", counts[i].text()));
   return text + grid.text();
 }
 
@@ -236,11 +237,11 @@ std::string clients_summary(const RunRecords& run) {
 }
 
 std::string client_scores_table(std::span<const RunRecords> runs) {
-  std::string text = "clients at their own budgets, accuracy or F1 of words in percent, or negative log-likelihood\n";
+  auto text = wrapped("clients at their own budgets, accuracy or F1 of words in percent, or negative log-likelihood");
   for (const auto& run : runs) {
     const auto results = client_results(run.evaluations);
     if (results.empty()) text += concat(run.label, ": nothing is scored per client (evaluate.per_client)\n");
-    for (const auto& group : by_title(results)) text += concat(run.label, ", ", grid_of(group), '\n');
+    for (const auto& group : by_title(results)) text += grid_of(run.label + ", ", group) + '\n';
   }
   if (text.ends_with("\n\n")) text.pop_back();
   const auto sides = sides_of(runs);
@@ -252,7 +253,7 @@ std::string client_scores_table(std::span<const scoring::TaskScore> scores) {
   for (const auto& score : scores) evaluations.push_back({1, "", score});
   std::string text;
   for (const auto& results : by_title(client_results(evaluations)))
-    text += concat("\nclients at their own budgets, ", grid_of(results));
+    text += '\n' + grid_of("clients at their own budgets, ", results);
   return text;
 }
 

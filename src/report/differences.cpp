@@ -10,6 +10,7 @@
 #include "base/format/config_table.h"
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
+#include "report/text_grid.h"
 
 namespace evenkeel::report {
 namespace {
@@ -200,17 +201,17 @@ std::vector<Difference> differences(std::span<const RunRecords> runs) {
 std::string differences_text(std::span<const RunRecords> runs) {
   std::string text;
   for (const auto& difference : differences(runs)) {
-    text += concat("  ", difference.what, ": ");
+    std::string line = difference.what + ": ";
     std::string_view gap;
     for (const auto& side : difference.sides) {
-      text += concat(gap, side.value, " (", join(side.runs), ')');
+      line += concat(gap, side.value, " (", join(side.runs), ')');
       gap = "; ";
     }
-    text += '\n';
+    text += "  " + wrapped(line, kPageWidth - 2, 4);
   }
   return text.empty()
              ? text
-             : "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n" + text + '\n';
+             : "NOT ALIKE: the runs differ in more than their methods, and so may their figures\n" + text + '\n';
 }
 
 }  // namespace evenkeel::report

@@ -221,7 +221,7 @@ TEST_F(Report, ManyRunsWrapIntoGridsThatFit) {
   std::istringstream lines(table(runs(names), "valid"));
   int heads = 0;
   for (std::string line; std::getline(lines, line);) {
-    EXPECT_LE(line.size(), 120u) << line;
+    EXPECT_LE(line.size(), 80u) << line;
     heads += line.starts_with("task") ? 1 : 0;
   }
   EXPECT_GT(heads, 1);
@@ -328,7 +328,7 @@ TEST_F(UnlikeRuns, AreMarkedWithOneLinePerDifference) {
              .renormalised = true,
              .threads = 2});
   EXPECT_EQ(differences_text(runs({"a", "b"})),
-            "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n"
+            "NOT ALIKE: the runs differ in more than their methods, and so may their figures\n"
             "  compute_dtype: float32 (a); bfloat16 (b)\n"
             "  threads: 1 (a); 2 (b)\n"
             "  gating: not renormalised (a); renormalised (b)\n"
@@ -344,7 +344,7 @@ TEST_F(UnlikeRuns, AreThoseOfWhichEachMeasuredOtherKernels) {
   make("a", {.compute_dtype = "measured", .products = R"(expert_forward = ["own", "own"])"});
   make("b", {.compute_dtype = "measured", .products = R"(expert_forward = ["own", "widen"])"});
   EXPECT_EQ(differences_text(runs({"a", "b"})),
-            "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n"
+            "NOT ALIKE: the runs differ in more than their methods, and so may their figures\n"
             "  compute_dtype: measured: own own (a); measured: own widen (b)\n"
             "\n");
 }

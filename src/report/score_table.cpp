@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kBlockPageWidth = 22;  // " |" and four numbers
 constexpr size_t kTailWidth = 16;
+constexpr size_t kMostTaskWidth = 40;  // longer names stand on a line of their own
 constexpr int kNumber = 5, kTailNumber = 7;
 
 std::string share_text(std::optional<double> share, int width) {
@@ -140,7 +141,7 @@ std::string table(const Layout& layout, std::span<const scoring::TaskScore> scor
   std::vector<std::vector<const scoring::TaskScore*>> by_budget(budgets.size());
   std::vector<const scoring::TaskScore*> any;
   for (const auto& task : tasks) {
-    body += padded(task, name_width);
+    body += task.size() > name_width ? concat(task, '\n', padded("", name_width)) : padded(task, name_width);
     std::vector<const scoring::TaskScore*> row;
     for (size_t b = 0; b < budgets.size(); ++b) {
       const auto* score = find(scores, task, budgets[b]);
@@ -174,7 +175,7 @@ std::string tables_of(const Layout& layout, std::span<const scoring::TaskScore> 
   const auto tasks = distinct(scores, &scoring::TaskScore::task);
   const auto budgets = distinct(scores, &scoring::TaskScore::budget);
   size_t name_width = 4;
-  for (const auto& task : tasks) name_width = std::max(name_width, task.size());
+  for (const auto& task : tasks) name_width = std::max(name_width, std::min(task.size(), kMostTaskWidth));
   const size_t fitting =
       std::max<size_t>(1, (kPageWidth - std::min(kPageWidth, name_width + kTailWidth)) / kBlockPageWidth);
   const size_t tables = (budgets.size() + fitting - 1) / fitting;
@@ -228,7 +229,8 @@ std::string served_table(const Layout& layout, std::span<const scoring::TaskScor
     grid.add(row);
   }
   return concat('\n', grid.text(),
-                "exported: by programs that read the adapter, without what no adapter file holds (docs/serving.md)\n");
+                wrapped("exported: by programs that read the adapter, without what no adapter file holds "
+                        "(docs/serving.md)"));
 }
 
 std::vector<scoring::TaskScore> of_the_run(std::span<const scoring::TaskScore> scores) {
@@ -265,7 +267,8 @@ std::string kind_tables(const Layout& layout, std::span<const scoring::TaskScore
       text += reading_title(reading) + tables_of(layout, of_the_run(same)) + served_table(layout, same);
     shown.insert(shown.end(), same.begin(), same.end());
   }
-  return text.empty() ? text : text + counts(shown) + std::string(layout.legend) + unreadable_note(of_the_run(shown));
+  return text.empty() ? text
+                      : text + counts(shown) + wrapped(std::string(layout.legend)) + unreadable_note(of_the_run(shown));
 }
 
 }  // namespace

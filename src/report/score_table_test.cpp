@@ -85,7 +85,7 @@ TEST(ScoreTable, FitsTasksBudgetsAndMeansIntoThePageWidth) {
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
   size_t start = 0;
   for (size_t end = text.find('\n'); end != text.npos; start = end + 1, end = text.find('\n', start))
-    EXPECT_LE(end - start, 120u) << text;
+    EXPECT_LE(end - start, 80u) << text;
 }
 
 }  // namespace

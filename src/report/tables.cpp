@@ -205,8 +205,6 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
   return grid.text();
 }
 
-size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.label.size() + 2); }
-
 std::string_view what_is_asked(scoring::AnswerKind kind) {
   if (kind == scoring::AnswerKind::kText) return "free text";
   return kind == scoring::AnswerKind::kChoice ? "choices" : "likelihoods";
@@ -225,20 +223,11 @@ std::string what_there_is(std::span<const RunRecords> runs, scoring::AnswerKind 
   return concat("the tasks that were evaluated ask for ", join(kinds, " and "), "; there are: ", join(names));
 }
 
-/// Returns tables with as many runs side by side as fit the page width.
 std::string task_table(std::span<const RunRecords> runs, const TaskTable& table) {
   const auto all = scored(runs, table.kind);
-  if (all.empty()) return concat(table.title, ": ", what_there_is(runs, table.kind), '\n');
-  const auto tasks = all_tasks(all);
-  std::string out = concat(table.title, ", by budget, after the last evaluated round\n");
-  for (size_t first = 0, end = 0; first < all.size(); first = end) {
-    size_t used = 57;  // width of name, chance, majority, rows and questions
-    for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kPageWidth); ++end)
-      used += columns_of(all[end]);
-    if (first > 0) out += '\n';
-    out += task_grid(std::span(all).subspan(first, end - first), tasks, table);
-  }
-  return out;
+  if (all.empty()) return wrapped(concat(table.title, ": ", what_there_is(runs, table.kind)));
+  return wrapped(concat(table.title, ", by budget, after the last evaluated round")) +
+         task_grid(all, all_tasks(all), table);
 }
 
 template <typename T>
@@ -271,7 +260,7 @@ std::string runs_table(std::span<const RunRecords> runs) {
               overall(choices, run, measure<&scoring::TaskScore::accuracy>),
               overall(texts, run, measure<&scoring::TaskScore::f1>)});
   }
-  return concat("runs; acc: accuracy, F1: of words in free text, means over tasks and budgets, percent\n", grid.text());
+  return wrapped("runs; acc: accuracy, F1: of words in free text, means over tasks and budgets, percent") + grid.text();
 }
 
 double dead_experts(const fed::ExpertUse& use) {
@@ -279,8 +268,9 @@ double dead_experts(const fed::ExpertUse& use) {
 }
 
 std::string rounds_table(std::span<const RunRecords> runs) {
-  TextGrid grid({"run", "round", "loss", "tokens", "bytes up", "bytes down", "FLOPs", "experts/token", "entropy",
-                 "Gini", "dead"});
+  TextGrid grid(
+      {"run", "round", "loss", "tokens", "bytes up", "bytes down", "FLOPs", "experts/token", "entropy", "Gini", "dead"},
+      2);
   for (const auto& run : runs)
     for (const auto& round : run.rounds) {
       const auto& use = round.experts;
@@ -289,8 +279,8 @@ std::string rounds_table(std::span<const RunRecords> runs) {
                 fixed(round.experts_per_token, 2), use ? fixed(use->entropy_mean, 4) : "-",
                 use ? fixed(use->gini_mean, 4) : "-", use ? fixed(dead_experts(*use), 0) : "-"});
     }
-  return concat("rounds; entropy and Gini of expert utilisation, means over layers; dead: experts without a token\n",
-                grid.text());
+  return wrapped("rounds; entropy and Gini of expert utilisation, means over layers; dead: experts without a token") +
+         grid.text();
 }
 
 /// Returns the bytes of the whole run by content.
@@ -302,7 +292,7 @@ std::map<std::string, double> traffic(const RunRecords& run, fed::Traffic fed::R
 }
 
 std::string traffic_table(std::span<const RunRecords> runs) {
-  TextGrid grid({"run", "content", "bytes up", "share", "bytes down", "share"});
+  TextGrid grid({"run", "content", "bytes up", "share", "bytes down", "share"}, 2);
   for (const auto& run : runs) {
     const auto up = traffic(run, &fed::RoundMeasures::bytes_up_parts),
                down = traffic(run, &fed::RoundMeasures::bytes_down_parts);
@@ -328,7 +318,8 @@ std::string traffic_table(std::span<const RunRecords> runs) {
 
 std::string clients_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down", "FLOPs",
-                 "experts/token"});
+                 "experts/token"},
+                2);
   for (const auto& run : runs) {
     if (run.rounds.empty()) continue;
     for (const auto& client : run.rounds.back().clients)
@@ -348,7 +339,8 @@ std::string clients_part(std::span<const RunRecords> runs) {
   std::string summaries;
   for (const auto& run : runs) {
     rows += client_results(run.evaluations).size();
-    if (const auto summary = clients_summary(run); !summary.empty()) summaries += concat(run.label, ": ", summary);
+    if (const auto summary = clients_summary(run); !summary.empty())
+      summaries += wrapped(concat(run.label, ": ", summary));
   }
   if (rows == 0) return "";
   if (rows <= kScreen) return concat('\n', client_scores_table(runs));

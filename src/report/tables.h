@@ -1,4 +1,4 @@
-/// \file  Formats text tables that compare one or several runs, at most about 120 columns wide.
+/// \file  Formats text tables that compare one or several runs, at most 80 columns wide.
 #pragma once
 
 #include <span>

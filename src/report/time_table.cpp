@@ -39,7 +39,7 @@ std::string cell(std::optional<double> value, double scale, int decimals) {
 }
 
 std::string round_by_round(std::span<const RunRecords> runs) {
-  TextGrid grid({"run", "round", "took", "simulated time", "bytes", "loss", "score", "lost"});
+  TextGrid grid({"run", "round", "took", "simulated time", "bytes", "loss", "score", "lost"}, 2);
   for (const auto& run : runs)
     for (const auto& at : standings(run)) {
       const auto* record = at.round > 0 ? &run.rounds[static_cast<size_t>(at.round) - 1] : nullptr;
@@ -48,10 +48,10 @@ std::string round_by_round(std::span<const RunRecords> runs) {
                 time_cell(at.seconds), compact(at.bytes), cell(at.loss, 1, 4), cell(at.score, 100, 1),
                 record != nullptr && record->lost ? std::to_string(record->lost->size()) : "-"});
     }
-  return concat(
-      "time; simulated, all clients at once; bytes: up and down so far; score: accuracy, or F1 of words, mean over "
-      "tasks and\nbudgets, percent; lost: clients that dropped out or were late\n",
-      grid.text());
+  return wrapped(
+             "time; simulated, all clients at once; bytes: up and down so far; score: accuracy, or F1 of words, mean "
+             "over tasks and budgets, percent; lost: clients that dropped out or were late") +
+         grid.text();
 }
 
 /// A target: a score to exceed or a training loss to fall below.

@@ -172,13 +172,46 @@ def test_latex_tables_compile_with_booktabs(study, tmp_path):
         rows = [row for row in body.replace("\\midrule", "").split("\\\\") if row.strip()]
         assert all(len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1 for row in rows)
     assert text.count("\\mathbf{") == 2 and "\\footnotesize $[" in text and "95 \\% t" in text
-    document = tmp_path / "tables.tex"
-    document.write_text(f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{text}\n\\end{{document}}\n")
+    typeset(text, tmp_path)
+
+
+def typeset(text, folder):
+    """Compiles tables as a document of one column, where nothing may be wider than the page. Returns the pages of the PDF."""
     if not shutil.which("pdflatex"):
         pytest.skip("pdflatex is not installed: only the structure was checked")
-    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", document.name], cwd=tmp_path,
+    document = folder / "tables.tex"
+    document.write_text(f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{text}\n\\end{{document}}\n")
+    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", document.name], cwd=folder,
                           capture_output=True, text=True)
-    assert done.returncode == 0 and (tmp_path / "tables.pdf").exists(), done.stdout[-2000:]
+    assert done.returncode == 0 and (folder / "tables.pdf").exists(), done.stdout[-2000:]
+    assert "Overfull" not in done.stdout and "Float too large" not in done.stdout, done.stdout
+    return int(re.search(r"\((\d+) pages?,", done.stdout)[1])
+
+
+LONG = "a_method_with_a_long_name_&_100%_of_#1"
+
+
+@pytest.mark.parametrize("budgets, names", [(1, 2), (4, 9), (8, 3), (8, 12)])
+def test_latex_of_many_arms_and_budgets_fits_the_page(study, tmp_path, budgets, names):
+    """The study again, as if its arms had long names and more budgets."""
+    shutil.copytree(study, tmp_path / "study")
+    one = lines(tmp_path / "study/ub-smoe/seed-3/evaluations.jsonl")
+    arms = [f"{LONG}-{i}" for i in range(names)]
+    for i, arm in enumerate(arms):
+        for seed in SEEDS:
+            folder = tmp_path / "study" / f"arm-{i}" / f"seed-{seed}"
+            shutil.copytree(study / f"ub-smoe/seed-{seed}", folder)
+            text = [sealed({**score, "budget": (b + 1) / budgets, "log_likelihood": -10.0 - i - seed / (b + 1)})
+                    for b in range(budgets) for score in one[:2]]
+            (folder / "evaluations.jsonl").write_text("\n".join(text) + "\n")
+            shutil.rmtree(folder / "items")
+    runs = [{"arm": arm, "seed": seed, "folder": f"arm-{i}/seed-{seed}", "state": "done", "config": "0" * 64, "seconds": 1.5}
+            for i, arm in enumerate(arms) for seed in SEEDS]
+    state(tmp_path / "study", reference=arms[0], arms=[{"name": arm, "set": ["method.name=ub-smoe"]} for arm in arms], runs=runs)
+    assert typeset(succeed("report", tmp_path / "study", "--format", "latex").stdout, tmp_path) >= 1
+    assert max(map(len, succeed("report", tmp_path / "study").stdout.splitlines())) <= 80
+    page = succeed("report", *[tmp_path / "study" / f"arm-{i}/seed-{SEEDS[0]}" for i in range(names)]).stdout
+    assert max(map(len, page.splitlines())) <= 80
 
 
 def test_another_endpoint_and_tables_of_single_runs_can_be_reported(study):
@@ -275,8 +308,45 @@ def test_a_paper_table_is_printed_next_to_the_results_of_the_study(study):
     assert found["flora"][-2:] == ["-", "0"], "the study has no such arm"
     assert "the paper's order was" in re.sub(r"\s+", " ", text)
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "\\toprule" in succeed("report", study, "--table", "paper:4", "--format", "latex").stdout
     assert succeed("report", study, "--table", "paper:4", "--format", "md").stdout.count("|") > 50
+
+
+@pytest.mark.parametrize("table", ["1", "2", "4", "13-flops", "15-upload", "figure-3", "figure-6"])
+def test_tables_of_the_paper_are_typeset(study, tmp_path, table):
+    text = succeed("report", study, "--table", f"paper:{table}", "--format", "latex").stdout
+    assert "\\toprule" in text and "$\\pm$" in text and "+-" not in text
+    assert typeset(text, tmp_path) >= 1
+
+
+def test_figures_of_the_paper_are_those_of_the_records(study):
+    """Figures 6 and 7 of ub-smoe: phi against utilisation, and what is said of the direction."""
+    rounds = [lines(study / f"ub-smoe/seed-{seed}/rounds.jsonl")[-1] for seed in SEEDS]
+    phi = [[value for layer in one["layers"] for value in one["diagnostics"][f"{layer}.phi"]] for one in rounds]
+    use = [[value for layer in one["utilization"] for value in layer] for one in rounds]
+    slopes = [stats.linregress(u, p).slope for u, p in zip(use, phi, strict=True)]
+    pearson = [stats.pearsonr(u, p)[0] for u, p in zip(use, phi, strict=True)]
+    for table, ours in (("figure-7", slopes), ("figure-6", pearson)):
+        text = succeed("report", study, "--table", f"paper:{table}").stdout
+        mean, interval = sum(ours) / 3, stats.ttest_1samp(ours, 0).confidence_interval()
+        last = next(line for line in text.splitlines() if line.startswith("last round "))
+        assert f"{mean:.4f} +-{(interval.high - interval.low) / 2:.4f}" in last and last.split()[-1] == "3"
+        assert all(len(line) <= 80 for line in text.splitlines()) and "round 1" in text
+    found = "confirmed" if interval.high < 0 else "contradicted" if interval.low > 0 else "not shown"
+    assert f"ub-smoe is below 0, as in the paper, was {found}" in " ".join(text.split())
+
+
+def test_table_8_reads_the_alignment_that_was_saved(study, copy):
+    text = succeed("report", study, "--table", "paper:8").stdout
+    assert "cannot be compared" in text and "pg-alignment.jsonl" in text
+    for seed in SEEDS:
+        done = succeed("pg-alignment", "--run", copy / f"ub-smoe/seed-{seed}", "--limit", "4", "--json")
+        (copy / f"ub-smoe/seed-{seed}/pg-alignment.jsonl").write_text(done.stdout)
+    known = [json.loads(line)["cosine"] for line in done.stdout.splitlines()]
+    text = succeed("report", copy, "--table", "paper:8").stdout
+    line = next(line for line in text.splitlines() if line.startswith("all layers"))
+    assert line.split()[-1] == ("3" if known[-1] is not None else "0")
+    (copy / "ub-smoe/seed-3/pg-alignment.jsonl").write_text('{"layer": 3}\n')
+    refused("report", copy, "--table", "paper:8", says=["pg-alignment.jsonl, line 1", "layer"])
 
 
 def test_upload_bytes_in_paper_table_15_are_those_of_rounds_jsonl(study):

@@ -64,11 +64,10 @@ Experiment outlined(ExperimentConfig config) {
                                           .bert_scorer = {}})};
 }
 
-/// Makes the clients. \param with_rows  true: with their training rows
-void take_clients(Experiment& e, bool with_rows) {
-  const auto& context = e.fabric.context;
-  if (with_rows) e.fabric.shards = make_shards(context.config, context.tokenizer, e.server.model);
-  e.server.clients = make_clients(context.config, e.server.model, sizes_of(e.fabric.shards));
+/// Makes the clients. \param rows  their training rows; may be empty
+void take_clients(Experiment& e, Shards rows) {
+  e.fabric.shards = std::move(rows);
+  e.server.clients = make_clients(e.server.config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
 }
 
@@ -104,11 +103,20 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   const bool computes = purpose != Purpose::kDryRun && purpose != Purpose::kServe;
   settle_device(computes ? machine_of(config) : c10::Device(c10::kCPU));
   auto e = outlined(std::move(config));
-  take_clients(e, trains || purpose == Purpose::kDryRun);
+  const bool has_rows = trains || purpose == Purpose::kDryRun;
+  take_clients(e, has_rows ? make_shards(e.server.config, e.fabric.context.tokenizer, e.server.model) : Shards());
   if (computes) load_encoder(e);
   if (check) check(e);
   if (trains) make_ready_to_train(e);
   if (computes && purpose != Purpose::kPrepare) load_weights(e);
+  return e;
+}
+
+Experiment make_experiment_of_rows(ExperimentConfig config, Shards rows) {
+  at::set_num_threads(static_cast<int>(config.threads));
+  settle_device(c10::Device(c10::kCPU));
+  auto e = outlined(std::move(config));
+  take_clients(e, std::move(rows));
   return e;
 }
 

@@ -26,6 +26,8 @@ enum class Purpose {
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and the allowed values
 Experiment make_experiment(ExperimentConfig config, Purpose purpose,
                            const std::function<void(const Experiment& e)>& check = {});
+/// Builds an Experiment without weights whose clients have rows that were read before. \throws as make_experiment()
+Experiment make_experiment_of_rows(ExperimentConfig config, Shards rows);
 /// Loads the weights of an Experiment that was made without them. \throws as make_experiment()
 void load_weights(Experiment& e);
 

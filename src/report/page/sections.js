@@ -2,8 +2,8 @@
 'use strict';
 const sectionOf = (id) => document.getElementById(id);
 const rowOf = (parent, small) => element('div', parent, undefined, {class: small ? 'row small' : 'row'});
-const kPercent = (value) => `${short(value)} %`;
-const textOf = (measure) => (isShare(measure) ? kPercent : short);
+const percentText = (value) => `${short(value)} %`;
+const textOf = (measure) => (isShare(measure) ? percentText : short);
 const axisOf = (measure) => ({
   title: `${kMeasures[measure]}, ${unitOf(measure)}`,
   text: textOf(measure),
@@ -76,25 +76,40 @@ function differencesOf(at) {
   return armsOf(at.routing).filter(({group}) => group !== reference).flatMap(({group,
                                                                                mode}) => budgets.flatMap((budget) => {
     const found = pairedDifferences(group, (run, which) => scoreOf(run, {...at, mode: which, budget}), baseMode, mode);
-    return found.length ?
-        [{name: `${seriesName(group, mode)}, ${budgetName(budget)}`, ...looksOf(group), ...summary(found)}] :
-        [];
+    return found.length ? [{
+      name: `${seriesName(group, mode)}, ${budgetName(budget)}`,
+      arm: seriesName(group, mode),
+      budget: budgetName(budget),
+      ...looksOf(group),
+      ...summary(found)
+    }] :
+                          [];
   }));
 }
-function verdictOf(items, measure) {
+// Says of each arm at which budgets its interval is above or below zero.
+function shownByArm(shown, measure) {
+  const isBetter = (item) => (lessIsBetter(measure) ? item.high < 0 : item.low > 0);
+  const budgetsOf = (arm, better) =>
+      shown.filter((item) => item.arm === arm && isBetter(item) === better).map((item) => item.budget);
+  return unique(shown.map((item) => item.arm))
+      .map((arm) => {
+        const parts = [[true, 'better'], [false, 'worse']]
+                          .map(([better, word]) => [word, budgetsOf(arm, better)])
+                          .filter(([, found]) => found.length)
+                          .map(([word, found]) => `${word} at ${found.join(', ')}`);
+        return `${arm}: ${parts.join(' and ')}`;
+      })
+      .join('; ');
+}
+function conclusionOf(items, measure) {
   if (!items.length) return groups.length > 1 ? 'No seed was run by both sides, so nothing is compared.' : '';
   if (items.every((item) => item.n < 2))
     return 'Every comparison rests on one seed. A difference of one seed shows nothing: run others, or a study (evenkeel study).';
   const shown = items.filter((item) => item.low > 0 || item.high < 0);
-  const list =
-      shown
-          .map(
-              (item) => `${item.name} (${(lessIsBetter(measure) ? item.high < 0 : item.low > 0) ? 'better' : 'worse'})`)
-          .join('; ');
-  return shown.length ? `The interval excludes zero for ${shown.length} of ${items.length} comparisons with ${
-                            reference.name}: ${list}. ` +
-          'They are not corrected for their number; evenkeel report prints corrected values.' :
-                        `No difference to ${reference.name} is shown: all ${items.length} intervals hold zero.`;
+  if (!shown.length) return `No difference to ${reference.name} is shown: all ${items.length} intervals hold zero.`;
+  return `The interval excludes zero for ${shown.length} of ${items.length} comparisons with ${reference.name}. ` +
+      `${shownByArm(shown, measure)}. ` +
+      'They are not corrected for their number; evenkeel report prints corrected values.';
 }
 function fullTable(parent, at) {
   const arms = armsOf(at.routing);
@@ -140,8 +155,8 @@ function comparisonSection() {
     const at = {task: task.value, measure: measure.value, routing: routing.value};
     body.replaceChildren();
     const items = differencesOf(at);
-    const verdict = verdictOf(items, at.measure);
-    if (verdict) element('p', body, verdict, {class: 'verdict', role: 'status'});
+    const conclusion = conclusionOf(items, at.measure);
+    if (conclusion) element('p', body, conclusion, {class: 'conclusion', role: 'status'});
     const row = rowOf(body);
     const x = {title: 'experts per token (budget)', values: budgets, text: budgetName};
     linesChart(row, {

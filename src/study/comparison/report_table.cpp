@@ -1,20 +1,18 @@
 #include "study/comparison/report_table.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <functional>
 #include <sstream>
+#include <string_view>
 
 #include "base/plain/error.h"
-#include "report/text_grid.h"
 
 namespace evenkeel::study {
 namespace {
 
 constexpr size_t kLeastNameWidth = 12, kColumnGap = 2;
-
-/// Returns the number of columns of UTF-8 text: its bytes without continuation bytes.
-size_t columns_of_text(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
 
 std::string plain_text(const Cell& cell) {
   return cell.interval.empty() ? cell.text : concat(cell.text, ' ', cell.interval);
@@ -30,25 +28,10 @@ std::string marked_text(const Cell& cell, bool marks) {
 }
 
 size_t column_width(const ReportTable& table, size_t column) {
-  size_t width = columns_of_text(table.head[column]);
+  size_t width = report::columns_of_text(table.head[column]);
   const bool marks = has_best(table, column);
-  for (const auto& row : table.rows) width = std::max(width, columns_of_text(marked_text(row[column], marks)));
+  for (const auto& row : table.rows) width = std::max(width, report::columns_of_text(marked_text(row[column], marks)));
   return width;
-}
-
-bool is_inside_character(const std::string& text, size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; }
-
-/// Splits a name into pieces of at most `width` bytes, between characters.
-std::vector<std::string> pieces(std::string name, size_t width) {
-  std::vector<std::string> all;
-  while (name.size() > width) {
-    size_t cut = width;
-    while (cut > 1 && is_inside_character(name, cut)) --cut;
-    all.push_back(name.substr(0, cut));
-    name.erase(0, cut);
-  }
-  all.push_back(std::move(name));
-  return all;
 }
 
 /// Formats the first column and the columns [from, to) of the table.
@@ -57,7 +40,7 @@ std::string text_part(const ReportTable& table, size_t from, size_t to, size_t n
   head.insert(head.end(), table.head.begin() + from, table.head.begin() + to);
   report::TextGrid grid(head);
   for (const auto& row : table.rows) {
-    auto names = pieces(plain_text(row[0]), name_width);
+    auto names = report::pieces(plain_text(row[0]), name_width);
     std::vector<std::string> cells{names[0]};
     for (size_t c = from; c < to; ++c) cells.push_back(marked_text(row[c], has_best(table, c)));
     grid.add(cells);
@@ -75,7 +58,7 @@ size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width
   size_t used = name_width, to = from;
   while (to < table.head.size()) {
     used += kColumnGap + column_width(table, to);
-    if (used > kTerminalWidth && to > from) break;
+    if (used > report::kPageWidth && to > from) break;
     ++to;
   }
   return to;
@@ -85,7 +68,7 @@ size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width
 size_t width_of_names(const ReportTable& table) {
   size_t others = 0;
   for (size_t c = 1; c < table.head.size(); ++c) others += kColumnGap + column_width(table, c);
-  const size_t left = kTerminalWidth - std::min(kTerminalWidth, others);
+  const size_t left = report::kPageWidth - std::min(report::kPageWidth, others);
   return std::min(column_width(table, 0), std::max(left, kLeastNameWidth));
 }
 
@@ -101,33 +84,118 @@ std::string markdown_cell(const Cell& cell) {
   return cell.interval.empty() ? marked : concat(marked, ' ', cell.interval);
 }
 
-std::string latex_cell(const Cell& cell) {
+/// A font size of LaTeX. Widths are in pt, for a document of 10 pt.
+struct LatexSize {
+  std::string_view name;      ///< empty: the size of the text
+  std::string_view interval;  ///< the next smaller one
+  double character, gap;      ///< of a digit, and on each side of a column
+};
+constexpr std::array kLatexSizes{LatexSize{"", "\\footnotesize", 5.0, 6}, LatexSize{"\\small", "\\scriptsize", 4.65, 4},
+                                 LatexSize{"\\footnotesize", "\\scriptsize", 4.3, 3},
+                                 LatexSize{"\\scriptsize", "\\tiny", 4.0, 2}};
+constexpr double kLatexPage = 345, kIntervalScale = 0.85, kMathScale = 1.05;
+constexpr size_t kLatexRows = 40;  // that fit on a page
+
+std::string latex_interval(const std::string& interval) {
+  return interval.starts_with("+-") ? concat("\\pm ", interval.substr(2)) : interval;
+}
+
+std::string latex_cell(const Cell& cell, const LatexSize& size) {
   if (cell.text == "-") return "--";
   if (!cell.is_number) return cell.best ? concat("\\textbf{", latex_text(cell.text), "}") : latex_text(cell.text);
   const auto number = cell.best ? concat("$\\mathbf{", cell.text, "}$") : concat("$", cell.text, "$");
-  return cell.interval.empty() ? number : concat(number, " {\\footnotesize $", cell.interval, "$}");
+  return cell.interval.empty() ? number
+                               : concat(number, " {", size.interval, " $", latex_interval(cell.interval), "$}");
+}
+
+/// Returns the width of a column in digits.
+double latex_width(const ReportTable& table, size_t column) {
+  auto width = static_cast<double>(report::columns_of_text(table.head[column]));
+  for (const auto& row : table.rows) {
+    const auto& [text, interval, best, is_number] = row[column];
+    const double gap = interval.empty() ? 0 : 1;
+    width = std::max(width, (is_number ? kMathScale : 1) * static_cast<double>(report::columns_of_text(text)) + gap +
+                                kIntervalScale * kMathScale * static_cast<double>(report::columns_of_text(interval)));
+  }
+  return width;
+}
+
+/// Returns the end of the columns that fit on a page next to the first one; at least one more.
+size_t latex_columns_that_fit(const ReportTable& table, size_t from, const LatexSize& size) {
+  double used = latex_width(table, 0) * size.character + 2 * size.gap;
+  size_t to = from;
+  for (; to < table.head.size(); ++to) {
+    used += latex_width(table, to) * size.character + 2 * size.gap;
+    if (used > kLatexPage && to > from) break;
+  }
+  return to;
+}
+
+/// Returns the largest size at which the table fits on a page; the smallest one if none does.
+const LatexSize& latex_size(const ReportTable& table) {
+  const auto fits = [&](const LatexSize& size) { return latex_columns_that_fit(table, 1, size) == table.head.size(); };
+  const auto* found = std::find_if(kLatexSizes.begin(), kLatexSizes.end(), fits);
+  return found == kLatexSizes.end() ? kLatexSizes.back() : *found;
+}
+
+/// Returns "l" for a column of text and "r" for one of numbers.
+char latex_alignment(const ReportTable& table, size_t column) {
+  const bool numbers =
+      std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[column].is_number; });
+  return column > 0 && numbers ? 'r' : 'l';
+}
+
+/// Part of a table: rows [first, last), and the columns [from, to) behind the first one.
+struct LatexPart {
+  size_t first, last, from, to;
+};
+
+std::vector<LatexPart> latex_parts(const ReportTable& table, const LatexSize& size) {
+  std::vector<LatexPart> parts;
+  for (size_t first = 0; first == 0 || first < table.rows.size(); first += kLatexRows)
+    for (size_t from = 1; from < table.head.size();) {
+      const size_t to = latex_columns_that_fit(table, from, size);
+      parts.push_back({first, std::min(first + kLatexRows, table.rows.size()), from, to});
+      from = to;
+    }
+  return parts;
+}
+
+/// Formats a line of the table. \param cell  formats the cell of a column
+std::string latex_line(const LatexPart& part, const std::function<std::string(size_t column)>& cell) {
+  std::string line = cell(0);
+  for (size_t column = part.from; column < part.to; ++column) line += concat(" & ", cell(column));
+  return line + " \\\\\n";
+}
+
+std::string latex_body(const ReportTable& table, const LatexPart& part, const LatexSize& size) {
+  const bool has_groups =
+      std::any_of(table.rows.begin(), table.rows.end(), [](const auto& row) { return row[0].text.empty(); });
+  std::string text = latex_line(part, [&](size_t column) { return latex_text(table.head[column]); }) + "\\midrule\n";
+  for (size_t i = part.first; i < part.last; ++i) {
+    const auto& row = table.rows[i];
+    if (has_groups && i > part.first && !row[0].text.empty()) text += "\\addlinespace\n";
+    text += latex_line(part, [&](size_t column) { return latex_cell(row[column], size); });
+  }
+  return text;
+}
+
+/// Formats one table environment. \param number  of the part, from 1; 0: the table is whole
+std::string latex_part(const ReportTable& table, const LatexPart& part, const LatexSize& size, size_t number) {
+  auto title = number > 0 ? concat(table.title, " (part ", number, ")") : table.title;
+  if (!title.empty()) title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  std::string columns(1, latex_alignment(table, 0));
+  for (size_t column = part.from; column < part.to; ++column) columns += latex_alignment(table, column);
+  const auto font =
+      size.name.empty() ? std::string() : concat(size.name, "\\setlength{\\tabcolsep}{", size.gap, "pt}\n");
+  std::string text =
+      concat("\\begin{table}[htbp]\n\\centering\n\\caption{", latex_text(title), "}\n", font, "\\begin{tabular}{",
+             columns, "}\n\\toprule\n", latex_body(table, part, size), "\\bottomrule\n\\end{tabular}\n");
+  if (!table.note.empty()) text += concat("\n\\smallskip\n{\\footnotesize ", latex_text(table.note), "}\n");
+  return text + "\\end{table}\n";
 }
 
 }  // namespace
-
-std::string wrapped(const std::string& text, size_t width, size_t indent) {
-  std::istringstream words(text);
-  std::string all;
-  size_t used = 0;
-  for (std::string word; words >> word;) {
-    const size_t length = columns_of_text(word);
-    if (used > 0 && used + 1 + length > width) {
-      all += '\n' + std::string(indent, ' ');
-      used = indent;
-    } else if (used > 0) {
-      all += ' ';
-      ++used;
-    }
-    all += word;
-    used += length;
-  }
-  return all + '\n';
-}
 
 std::string text_of(const ReportTable& table) {
   std::string text = wrapped(table.title);
@@ -156,17 +224,12 @@ std::string markdown_of(const ReportTable& table) {
 }
 
 std::string latex_of(const ReportTable& table) {
-  std::string text = concat("\\begin{table}[htbp]\n\\centering\n\\caption{", latex_text(table.title),
-                            "}\n\\begin{tabular}{l", std::string(table.head.size() - 1, 'r'), "}\n\\toprule\n");
-  for (size_t c = 0; c < table.head.size(); ++c) text += concat(c > 0 ? " & " : "", latex_text(table.head[c]));
-  text += " \\\\\n\\midrule\n";
-  for (const auto& row : table.rows) {
-    for (size_t c = 0; c < row.size(); ++c) text += concat(c > 0 ? " & " : "", latex_cell(row[c]));
-    text += " \\\\\n";
-  }
-  text += "\\bottomrule\n\\end{tabular}\n";
-  if (!table.note.empty()) text += concat("\n\\smallskip\n{\\footnotesize ", latex_text(table.note), "}\n");
-  return text + "\\end{table}\n";
+  const auto& size = latex_size(table);
+  const auto parts = latex_parts(table, size);
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i)
+    text += concat(i > 0 ? "\n" : "", latex_part(table, parts[i], size, parts.size() > 1 ? i + 1 : 0));
+  return text;
 }
 
 std::string latex_text(const std::string& text) {
@@ -174,6 +237,8 @@ std::string latex_text(const std::string& text) {
   for (const char c : text) {
     if (c == '\\')
       escaped += "\\textbackslash{}";
+    else if (c == '<' || c == '>' || c == '|')
+      escaped += concat('$', c, '$');
     else if (c == '^' || c == '~')
       escaped += concat('\\', c, "{}");
     else if (std::string_view("&%$#_{}").find(c) != std::string_view::npos)
@@ -181,6 +246,7 @@ std::string latex_text(const std::string& text) {
     else
       escaped += c;
   }
+  for (size_t at = 0; (at = escaped.find("+-", at)) != escaped.npos;) escaped.replace(at, 2, "$\\pm$");
   return escaped;
 }
 

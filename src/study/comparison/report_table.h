@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "report/text_grid.h"
+
 namespace evenkeel::study {
 
 /// A cell. Plain text and Markdown show it as "TEXT INTERVAL".
@@ -22,16 +24,14 @@ struct ReportTable {
   std::string note{};  ///< below the table; may be empty
 };
 
-inline constexpr size_t kTerminalWidth = 80;
-
-/// Breaks a text at spaces into lines of at most `width` columns; later lines are indented. Longer words stay whole.
-std::string wrapped(const std::string& text, size_t width = kTerminalWidth, size_t indent = 2);
+using report::wrapped;
 
 /// Formats a table with lines of at most 80 columns. Long names in the first column are wrapped. Columns that do not
 /// fit are shown in a further table.
 std::string text_of(const ReportTable& table);
 std::string markdown_of(const ReportTable& table);
-/// Formats a table environment in booktabs style. Text is escaped.
+/// Formats table environments in booktabs style, for a page 345 pt wide (article, 10 pt). Wide tables have a smaller
+/// font; what does not fit then, and rows beyond 40, go into further tables. Text is escaped.
 std::string latex_of(const ReportTable& table);
 /// Escapes a text for LaTeX.
 std::string latex_text(const std::string& text);

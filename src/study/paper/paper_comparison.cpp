@@ -10,16 +10,28 @@
 #include "study/comparison/measures.h"
 #include "study/comparison/score_lookup.h"
 #include "study/paper/paper_costs.h"
+#include "study/paper/paper_experts.h"
 
 namespace evenkeel::study {
 namespace {
 
 constexpr std::string_view kAverage = "average";
 
+/// A study with its scores.
+struct OpenStudy {
+  explicit OpenStudy(const StudyRuns& study) : runs(study), scores(study) {}
+  const StudyRuns& runs;
+  ScoreLookup scores;
+
+  bool has(const std::string& arm) const { return std::count(runs.arms.begin(), runs.arms.end(), arm) > 0; }
+};
+using Studies = std::vector<std::unique_ptr<OpenStudy>>;
+
 /// Reads the values of one study that a table asks for.
 class StudyValues {
  public:
-  StudyValues(const PaperTable& table, const StudyRuns& study) : table_(table), study_(study), scores_(study) {
+  StudyValues(const PaperTable& table, const OpenStudy& study)
+      : table_(table), study_(study.runs), scores_(study.scores) {
     const auto all = scores_.all();
     budgets_ = table.budget ? std::vector{*table.budget} : report::distinct(all, &scoring::TaskScore::budget);
     cost_ = budget_cost(table.measure);
@@ -30,9 +42,7 @@ class StudyValues {
     tasks_ = report::distinct(having, &scoring::TaskScore::task);
   }
 
-  const StudyRuns& study() const { return study_; }
   const std::vector<std::string>& tasks() const { return tasks_; }
-  bool has(const std::string& arm) const { return std::count(study_.arms.begin(), study_.arms.end(), arm) > 0; }
 
   /// Returns true if the study can fill a row.
   bool has_row(const std::string& row) const {
@@ -44,6 +54,7 @@ class StudyValues {
       case PaperRows::kStudy:
         return row == study_.name;
       case PaperRows::kMean:
+      case PaperRows::kMeasure:
         return true;
     }
     return false;
@@ -90,14 +101,12 @@ class StudyValues {
 
   const PaperTable& table_;
   const StudyRuns& study_;
-  ScoreLookup scores_;
+  const ScoreLookup& scores_;
   const Measure* measure_ = nullptr;
   BudgetCost cost_;
   std::vector<double> budgets_;
   std::vector<std::string> tasks_;
 };
-
-using Studies = std::vector<std::unique_ptr<StudyValues>>;
 
 double unit_factor(const PaperTable& table) { return table.unit == "percent" ? 100 : 1; }
 
@@ -105,10 +114,12 @@ double unit_factor(const PaperTable& table) { return table.unit == "percent" ? 1
 std::vector<std::optional<double>> by_seed(const PaperTable& table, const Studies& studies, const std::string& row,
                                            const std::string& arm) {
   for (const auto& study : studies) {
-    if (!study->has(arm) || !study->has_row(row)) continue;
+    if (!study->has(arm)) continue;
+    const StudyValues of_study(table, *study);
+    if (!of_study.has_row(row)) continue;
     std::vector<std::optional<double>> values;
-    for (const int64_t seed : study->study().seeds) {
-      auto value = study->value(row, arm, seed);
+    for (const int64_t seed : study->runs.seeds) {
+      const auto value = of_study.value(row, arm, seed);
       values.push_back(value ? std::optional(*value * unit_factor(table)) : std::nullopt);
     }
     return values;
@@ -136,29 +147,64 @@ bool is_marked(const PaperTable& table, const std::string& row, const std::strin
                      [&](const PaperNote& note) { return note.marks(row, arm); });
 }
 
-PaperResult result_of(const PaperTable& table, const Studies& studies, const std::string& row,
-                      const std::vector<double>& printed) {
-  PaperResult result{.row = row, .cells = {}};
+/// Returns the table with the measure and the budget of a row, if the row has its own.
+PaperTable table_of_row(const PaperTable& table, const PaperRow& entry) {
+  auto own = table;
+  if (!entry.measure.empty()) own.measure = entry.measure;
+  if (entry.budget) own.budget = entry.budget;
+  return own;
+}
+
+PaperResult result_of(const PaperTable& table, const Studies& studies, const PaperRow& entry) {
+  PaperResult result{.row = entry.row, .cells = {}};
+  const auto own = table_of_row(table, entry);
   for (size_t i = 0; i < table.arms.size(); ++i) {
     const auto& arm = table.arms[i];
-    result.cells.push_back({.paper = printed.empty() ? std::nullopt : std::optional(printed[i]),
-                            .by_seed = by_seed(table, studies, row, arm),
-                            .marked = is_marked(table, row, arm)});
+    result.cells.push_back({.paper = table.printed(entry, arm),
+                            .by_seed = by_seed(own, studies, entry.row, arm),
+                            .marked = is_marked(table, entry.row, arm)});
   }
   return result;
 }
 
-/// Returns the rows of the studies that the paper does not have, for example of other tasks.
-std::vector<std::string> other_rows(const PaperTable& table, const Studies& studies) {
-  std::vector<std::string> rows;
-  if (table.rows != PaperRows::kTask) return rows;
-  for (const auto& study : studies)
-    for (const auto& task : study->tasks()) {
+/// Returns the tasks of the studies that the paper does not have.
+std::vector<PaperRow> other_tasks(const PaperTable& table, const Studies& studies) {
+  std::vector<PaperRow> rows;
+  for (const auto& study : studies) {
+    const StudyValues of_study(table, *study);
+    for (const auto& task : of_study.tasks()) {
       const auto is_it = [&](const PaperRow& row) { return row.row == task; };
       if (std::none_of(table.values.begin(), table.values.end(), is_it) &&
-          std::find(rows.begin(), rows.end(), task) == rows.end())
-        rows.push_back(task);
+          std::none_of(rows.begin(), rows.end(), is_it))
+        rows.push_back({.row = task, .paper = {}});
     }
+  }
+  return rows;
+}
+
+/// Returns the layers or rounds of the first run of the table's arms that has any.
+std::vector<PaperRow> series_of(const PaperTable& table, const Studies& studies) {
+  std::vector<PaperRow> rows;
+  for (const auto& study : studies)
+    for (const auto& run : study->runs.runs) {
+      if (!rows.empty() || !run.records || std::count(table.arms.begin(), table.arms.end(), run.arm) == 0) continue;
+      const auto names = table.series == PaperSeries::kLayer ? expert_layers(*run.records) : rounds_of(*run.records);
+      for (const auto& name : names)
+        rows.push_back({.row = name, .paper = {}, .measure = concat(table.measure, ' ', name)});
+    }
+  return rows;
+}
+
+/// Returns the rows of the studies that follow the paper's.
+std::vector<PaperRow> other_rows(const PaperTable& table, const Studies& studies) {
+  if (table.rows == PaperRows::kTask) return other_tasks(table, studies);
+  if (table.series == PaperSeries::kNone) return {};
+  auto rows = series_of(table, studies);
+  const auto is_printed = [&](const PaperRow& row) {
+    return std::any_of(table.values.begin(), table.values.end(),
+                       [&](const PaperRow& entry) { return entry.row == row.row; });
+  };
+  std::erase_if(rows, is_printed);
   return rows;
 }
 
@@ -169,7 +215,7 @@ bool averages_rows(const PaperTable& table, const std::string& row) {
 
 Studies open(const PaperTable& table, std::span<const StudyRuns> runs) {
   Studies studies;
-  for (const auto& study : runs) studies.push_back(std::make_unique<StudyValues>(table, study));
+  for (const auto& study : runs) studies.push_back(std::make_unique<OpenStudy>(study));
   const auto has_one = [&](const std::string& arm) {
     return std::any_of(studies.begin(), studies.end(), [&](const auto& study) { return study->has(arm); });
   };
@@ -186,6 +232,10 @@ std::vector<double> paired(const PaperCell& one, const PaperCell& other) {
   return differences;
 }
 
+size_t arm_index(const PaperTable& table, const std::string& arm) {
+  return static_cast<size_t>(std::find(table.arms.begin(), table.arms.end(), arm) - table.arms.begin());
+}
+
 /// Counts one pair of arms. `upper` has the larger printed value.
 void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agreement) {
   const auto differences = paired(upper, lower);
@@ -200,16 +250,39 @@ void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agree
 }
 
 std::string number(const PaperTable& table, double value) {
+  if (table.unit == "number") return std::abs(value) < 1000 ? report::fixed(value, 4) : report::compact(value);
   if (table.unit == "fraction") return report::fixed(value, 4);
   return table.unit == "count" ? report::compact(value) : report::fixed(value, 2);
 }
 
-Cell our_cell(const PaperTable& table, const PaperCell& cell) {
+Cell our_cell(const PaperTable& table, const PaperCell& cell, std::optional<double> best) {
   const auto mean = cell.mean();
   if (!mean) return {.text = "-", .is_number = false};
   const auto interval = cell.interval();
   return {.text = number(table, *mean),
-          .interval = interval ? concat("+-", number(table, (interval->high - interval->low) / 2)) : ""};
+          .interval = interval ? concat("+-", number(table, (interval->high - interval->low) / 2)) : "",
+          .best = mean == best};
+}
+
+/// Returns "Table 4", or "Figure 2" of the id "figure-2".
+std::string name_of_table(const std::string& id) {
+  constexpr std::string_view kFigure = "figure-";
+  return id.starts_with(kFigure) ? concat("Figure ", id.substr(kFigure.size())) : "Table " + id;
+}
+
+int64_t printed_values(const PaperResult& result) {
+  return std::count_if(result.cells.begin(), result.cells.end(),
+                       [](const auto& cell) { return cell.paper.has_value(); });
+}
+
+/// Returns the largest value of a row, where a measure of a score is compared and higher is better.
+std::optional<double> best_of(const PaperTable& table, const PaperResult& result,
+                              const std::function<std::optional<double>(const PaperCell&)>& value) {
+  if (table.rows == PaperRows::kMeasure || budget_cost(table.measure) || table.arms.size() < 2) return std::nullopt;
+  std::optional<double> best;
+  for (const auto& cell : result.cells)
+    if (const auto one = value(cell); one && (!best || *one > *best)) best = one;
+  return best;
 }
 
 /// Returns the arms from best to worst.
@@ -236,6 +309,76 @@ std::string order_sentence(const PaperTable& table, const PaperResult& result) {
                 " pairs are in the other order with such an interval.");
 }
 
+std::string_view words_of(PaperDirection is) {
+  switch (is) {
+    case PaperDirection::kHighest:
+      return "the highest";
+    case PaperDirection::kLowest:
+      return "the lowest";
+    case PaperDirection::kPositive:
+      return "above 0";
+    case PaperDirection::kNegative:
+      return "below 0";
+  }
+  return "";
+}
+
+bool is_upward(PaperDirection is) { return is == PaperDirection::kHighest || is == PaperDirection::kPositive; }
+bool is_of_all_arms(PaperDirection is) { return is == PaperDirection::kHighest || is == PaperDirection::kLowest; }
+
+/// Returns the intervals that must lie above 0 for a claim to hold; empty if a value is missing or there is one seed.
+std::vector<Interval> claimed_intervals(const PaperTable& table, const PaperResult& result, const PaperClaim& claim) {
+  const double sign = is_upward(claim.is) ? 1 : -1;
+  const auto& own = result.cells[arm_index(table, claim.arm)];
+  std::vector<Interval> intervals;
+  const auto add = [&](std::vector<double> values) {
+    for (auto& value : values) value *= sign;
+    if (const auto interval = t_interval(values)) intervals.push_back(*interval);
+  };
+  if (!is_of_all_arms(claim.is)) {
+    add(paired(own, PaperCell{.paper = {}, .by_seed = std::vector<std::optional<double>>(own.by_seed.size(), 0.0)}));
+    return intervals;
+  }
+  for (const auto& other : result.cells)
+    if (&other != &own) add(paired(own, other));
+  return intervals.size() + 1 == result.cells.size() ? intervals : std::vector<Interval>();
+}
+
+std::string_view finding(std::span<const Interval> intervals) {
+  if (intervals.empty()) return "cannot be compared (values of two seeds are needed)";
+  if (std::all_of(intervals.begin(), intervals.end(), [](const Interval& one) { return one.low > 0; }))
+    return "confirmed (95 % intervals over seeds)";
+  const bool contradicted =
+      std::any_of(intervals.begin(), intervals.end(), [](const Interval& one) { return one.high < 0; });
+  return contradicted ? "contradicted (95 % intervals over seeds)"
+                      : "not shown (a 95 % interval over seeds includes 0)";
+}
+
+/// Returns in how many layers or rounds the mean of an arm is the highest or lowest; empty for other tables.
+std::string series_text(const PaperTable& table, std::span<const PaperResult> results, const PaperClaim& claim) {
+  if (table.series == PaperSeries::kNone || !is_of_all_arms(claim.is)) return {};
+  int64_t all = 0, as_claimed = 0;
+  for (const auto& result : results.subspan(table.values.size())) {
+    const auto own = result.cells[arm_index(table, claim.arm)].mean();
+    if (!own) continue;
+    ++all;
+    as_claimed += std::all_of(result.cells.begin(), result.cells.end(), [&](const PaperCell& other) {
+      const auto mean = other.mean();
+      return !mean || (is_upward(claim.is) ? *own >= *mean : *own <= *mean);
+    });
+  }
+  return concat(" Its mean is so in ", as_claimed, " of ", all, ' ', config::name_of(table.series), "s.");
+}
+
+std::string claim_sentence(const PaperTable& table, std::span<const PaperResult> results, const PaperClaim& claim) {
+  const auto result =
+      std::find_if(results.begin(), results.end(), [&](const PaperResult& one) { return one.row == claim.row; });
+  const bool of_series = !result->cells.empty() && &claim == &table.claims.front();
+  return concat("Row ", claim.row, ": that ", claim.arm, " is ", words_of(claim.is), ", as in the paper, was ",
+                finding(claimed_intervals(table, *result, claim)), '.',
+                of_series ? series_text(table, results, claim) : "");
+}
+
 }  // namespace
 
 std::optional<double> PaperCell::mean() const {
@@ -260,12 +403,12 @@ std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const 
   const auto studies = open(table, runs);
   std::vector<PaperResult> results;
   for (const auto& entry : table.values) {
-    auto result = result_of(table, studies, entry.row, entry.paper);
+    auto result = result_of(table, studies, entry);
     if (averages_rows(table, entry.row))
       for (size_t i = 0; i < table.arms.size(); ++i) result.cells[i].by_seed = average_of_rows(results, i);
     results.push_back(std::move(result));
   }
-  for (const auto& row : other_rows(table, studies)) results.push_back(result_of(table, studies, row, {}));
+  for (const auto& row : other_rows(table, studies)) results.push_back(result_of(table, studies, row));
   return results;
 }
 
@@ -278,20 +421,24 @@ OrderAgreement order_agreement(const PaperResult& result) {
 }
 
 ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results) {
-  ReportTable report{.title = concat("Table ", table.id, " of the paper: ", table.title),
+  ReportTable report{.title = concat(name_of_table(table.id), " of the paper: ", table.title),
                      .head = {std::string(config::name_of(table.rows)), "arm", "paper", "ours", "seeds"},
                      .rows = {},
                      .note = "ours: mean over seeds, +- half of its 95 % interval (t)"};
-  for (const auto& result : results)
+  for (const auto& result : results) {
+    const auto best_paper = best_of(table, result, [](const PaperCell& cell) { return cell.paper; });
+    const auto best_ours = best_of(table, result, [](const PaperCell& cell) { return cell.mean(); });
     for (size_t i = 0; i < table.arms.size(); ++i) {
       const auto& cell = result.cells[i];
       const std::string paper = cell.paper ? concat(number(table, *cell.paper), cell.marked ? " !" : "") : "-";
-      report.rows.push_back({{.text = i == 0 ? result.row : "", .is_number = false},
-                             {.text = table.arms[i], .is_number = false},
-                             {.text = paper, .is_number = cell.paper && !cell.marked},
-                             our_cell(table, cell),
-                             {.text = std::to_string(cell.seeds())}});
+      report.rows.push_back(
+          {{.text = i == 0 ? result.row : "", .is_number = false},
+           {.text = table.arms[i], .is_number = false},
+           {.text = paper, .best = cell.paper && cell.paper == best_paper, .is_number = cell.paper && !cell.marked},
+           our_cell(table, cell, best_ours),
+           {.text = std::to_string(cell.seeds())}});
     }
+  }
   return report;
 }
 
@@ -300,8 +447,9 @@ std::vector<std::string> paper_sentences(const PaperTable& table, std::span<cons
   const auto is_average = [](const PaperResult& result) { return result.row == kAverage; };
   const bool has_average = std::any_of(results.begin(), results.end(), is_average);
   for (const auto& result : results)
-    if (has_average ? is_average(result) : result.cells.front().paper.has_value())
+    if (has_average ? is_average(result) : printed_values(result) > 1)
       sentences.push_back(order_sentence(table, result));
+  for (const auto& claim : table.claims) sentences.push_back(claim_sentence(table, results, claim));
   for (const auto& note : table.notes) {
     std::vector<std::string> where;
     if (!note.row.empty()) where.push_back(concat("row ", note.row));

@@ -6,8 +6,10 @@
 #include <set>
 
 #include "base/plain/files.h"
+#include "base/testing.h"
 #include "study/comparison/measures.h"
 #include "study/paper/paper_costs.h"
+#include "study/paper/paper_experts.h"
 
 namespace evenkeel::study {
 namespace {
@@ -60,6 +62,9 @@ TEST(PaperTables, EveryTableNamesShippedStudiesAndAKnownMeasure) {
     EXPECT_FALSE(table.values.empty()) << table.id;
     if (!budget_cost(table.measure)) {
       EXPECT_NO_THROW(find_measure(table.measure)) << table.id;
+    }
+    for (const auto& row : table.values) {
+      EXPECT_TRUE(row.measure.empty() || budget_cost(row.measure)) << table.id << ' ' << row.measure;
     }
     for (const auto& study : table.studies)
       for (const auto* folder : {"configs/paper", "configs/paper/small"})
@@ -165,6 +170,94 @@ TEST(PaperComparison, MarksCellsWithANoteAndSaysWhatWasFound) {
 TEST(PaperComparison, AStudyWithoutOneOfTheArmsIsRefused) {
   const auto study = study_of("s", {{"z", {0.5}}}, {"t0"}, {1.0});
   EXPECT_THROW(paper_results(table_of(PaperRows::kMean, {{"average", {1, 2, 3}}}), {{study}}), Error);
+}
+
+TEST(PaperComparison, ARowHasItsOwnMeasureAndBudget) {
+  auto table = table_of(PaperRows::kMeasure, {{"at half", {}}, {"all", {1}}});
+  table.values[0].budget = 0.5;
+  table.values[1].of = {"b"};
+  const auto study = study_of("s", {{"a", {0.1, 0.3}}, {"b", {0.2, 0.2}}}, {"t0"}, {0.5, 1.0});
+  const auto results = paper_results(table, {{study}});
+  EXPECT_NEAR(*results[0].cells[0].mean(), 0.2 + 0.05, 1e-12);
+  EXPECT_NEAR(*results[1].cells[1].mean(), 0.2 + 0.075, 1e-12);
+  EXPECT_FALSE(results[1].cells[0].paper) << "the paper has no value of a";
+  EXPECT_EQ(results[1].cells[1].paper, 1.0);
+}
+
+TEST(PaperComparison, ADirectionIsConfirmedShownOrContradictedByItsInterval) {
+  const auto said = [](std::vector<double> a, std::vector<double> b, PaperDirection is) {
+    auto table = table_of(PaperRows::kMeasure, {{"x", {}}});
+    table.arms = {"a", "b"};
+    table.claims = {{"x", "a", is}};
+    const auto study = study_of("s", {{"a", std::move(a)}, {"b", std::move(b)}}, {"t0"}, {0.0});
+    return paper_sentences(table, paper_results(table, {{study}})).front();
+  };
+  const std::vector<double> high{0.50, 0.51, 0.52}, low{0.10, 0.12, 0.11}, wide{0.1, 0.9, 0.4};
+  EXPECT_NE(said(high, low, PaperDirection::kHighest).find("was confirmed"), std::string::npos);
+  EXPECT_NE(said(high, low, PaperDirection::kLowest).find("was contradicted"), std::string::npos);
+  EXPECT_NE(said(high, wide, PaperDirection::kHighest).find("was not shown"), std::string::npos);
+  EXPECT_NE(said(high, low, PaperDirection::kPositive).find("was confirmed"), std::string::npos);
+  EXPECT_NE(said({-0.2, -0.21, -0.2}, low, PaperDirection::kNegative).find("was confirmed"), std::string::npos);
+  EXPECT_NE(said({0.5}, {0.1}, PaperDirection::kHighest).find("values of two seeds are needed"), std::string::npos);
+}
+
+/// A run of two rounds with two layers. The entropy of layer l in round r is r + l.
+report::RunRecords run_with_experts() {
+  report::RunRecords run;
+  for (int64_t number = 1; number <= 2; ++number) {
+    fed::RoundRecord round;
+    round.round = number;
+    auto& use = round.experts.emplace();
+    use.layers = {"model.layers.3.mlp", "model.layers.10.mlp"};
+    use.utilization = {{0.5, 1.5}, {0.25, 1.75}};
+    const auto r = static_cast<double>(number);
+    use.entropy = {r, r + 1};
+    use.entropy_mean = r + 0.5;
+    use.gini = {0.2, 0.6};
+    use.gini_mean = 0.4;
+    round.diagnostics.lists = {{"model.layers.3.mlp.phi", {0.5, -0.5}}, {"model.layers.10.mlp.phi", {0.75, -0.75}}};
+    run.rounds.push_back(round);
+  }
+  return run;
+}
+
+TEST(PaperExperts, AreOfTheLastRoundOfARoundOrOfALayer) {
+  const auto run = run_with_experts();
+  const auto value = [&](std::string_view name) { return expert_measure(name)(run); };
+  EXPECT_EQ(value("entropy"), 2.5);
+  EXPECT_EQ(value("entropy change"), 1.0);
+  EXPECT_EQ(value("entropy round 1"), 1.5);
+  EXPECT_EQ(value("entropy layer 10"), 3.0);
+  EXPECT_EQ(value("gini layer 3"), 0.2);
+  EXPECT_NEAR(*value("gini_std"), 0.2, 1e-12);
+  EXPECT_NEAR(*value("pearson"), -1, 1e-12);
+  EXPECT_NEAR(*value("slope"), -1, 1e-12);
+  EXPECT_FALSE(value("entropy layer 4"));
+  EXPECT_FALSE(value("entropy round 3"));
+  EXPECT_FALSE(value("pg_cosine"));
+  EXPECT_EQ(expert_layers(run), (std::vector<std::string>{"layer 3", "layer 10"}));
+  EXPECT_EQ(rounds_of(run), (std::vector<std::string>{"round 1", "round 2"}));
+  for (const auto* name : {"accuracy", "pearson layer 3", "entropy thing", "entropi"})
+    EXPECT_FALSE(expert_measure(name));
+  report::RunRecords dense;
+  dense.rounds.emplace_back();
+  EXPECT_FALSE(expert_measure("gini")(dense));
+  EXPECT_FALSE(expert_measure("pearson")(dense));
+}
+
+TEST(PaperExperts, CosinesAreThoseOfTheFileInTheRunFolder) {
+  const testing::TemporaryFolder folder;
+  report::RunRecords run;
+  run.folder = folder.path();
+  write_file_atomic(
+      run.folder / "pg-alignment.jsonl",
+      "{\"layer\":\"model.layers.2.mlp\",\"cosine\":0.25}\n{\"layer\":\"model.layers.3.mlp\",\"cosine\":null}\n"
+      "{\"layer\":\"all\",\"cosine\":0.125}\n");
+  EXPECT_EQ(expert_measure("pg_cosine")(run), 0.125);
+  EXPECT_EQ(expert_measure("pg_cosine layer 2")(run), 0.25);
+  EXPECT_FALSE(expert_measure("pg_cosine layer 3")(run));
+  write_file_atomic(run.folder / "pg-alignment.jsonl", "{\"layer\":\"all\"}\n");
+  EXPECT_THROW(expert_measure("pg_cosine")(run), Error);
 }
 
 TEST(PaperCosts, AreMeansOverTheClientsOfABudget) {

@@ -6,6 +6,7 @@
 #include "fed/run/run_folder.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
+#include "study/paper/paper_experts.h"
 
 namespace evenkeel::study {
 namespace {
@@ -57,13 +58,40 @@ std::optional<double> parameters(const report::RunRecords& run, double budget) {
   return static_cast<double>(models::activated_parameters(sites, clients.front().rank, clients.front().top_k));
 }
 
+std::optional<double> flops_share(const report::RunRecords& run, double budget) {
+  const auto at_budget = pass_flops(run, budget), at_full = pass_flops(run, 1);
+  return at_budget && at_full ? std::optional(*at_budget / *at_full) : std::nullopt;
+}
+
+std::optional<double> client_flops(const report::RunRecords& run, double budget) {
+  const auto clients = clients_of(run, budget);
+  double sum = 0;
+  for (const auto& client : clients) sum += client.flops;
+  return clients.empty() ? std::nullopt : std::optional(sum / static_cast<double>(clients.size()));
+}
+
+std::optional<double> aggregate_seconds(const report::RunRecords& run, double /*budget*/) {
+  double sum = 0;
+  for (const auto& round : run.rounds) sum += round.seconds.aggregate;
+  return run.rounds.empty() ? std::nullopt : std::optional(sum / static_cast<double>(run.rounds.size()));
+}
+
 }  // namespace
 
 BudgetCost budget_cost(std::string_view name) {
   static const std::map<std::string_view, std::optional<double> (*)(const report::RunRecords&, double)> kCosts{
-      {"bytes_up", mib_up}, {"bytes_down", mib_down}, {"pass_flops", pass_flops}, {"activated_parameters", parameters}};
+      {"bytes_up", mib_up},
+      {"bytes_down", mib_down},
+      {"pass_flops", pass_flops},
+      {"activated_parameters", parameters},
+      {"flops_share", flops_share},
+      {"client_flops", client_flops},
+      {"aggregate_seconds", aggregate_seconds}};
   const auto found = kCosts.find(name);
-  return found == kCosts.end() ? BudgetCost() : BudgetCost(found->second);
+  if (found != kCosts.end()) return found->second;
+  const auto of_experts = expert_measure(name);
+  if (!of_experts) return {};
+  return [of_experts](const report::RunRecords& run, double /*budget*/) { return of_experts(run); };
 }
 
 }  // namespace evenkeel::study

@@ -1,4 +1,5 @@
-/// \file  Computes the costs of a budget that the paper's tables print: bytes per client and round, parameters, FLOPs.
+/// \file  Measures of a run that the paper's tables and figures show and that are no score: bytes, parameters and FLOPs
+/// of a budget, use of experts, alignment of pseudo-gradients.
 #pragma once
 
 #include <functional>
@@ -17,8 +18,12 @@ using BudgetCost = std::function<std::optional<double>(const report::RunRecords&
 ///   bytes_up, bytes_down   MiB that a client sends or receives per round, mean over rounds and clients
 ///   activated_parameters   trained parameters that one token uses, from the shapes of the base model
 ///   pass_flops             counted FLOPs of a forward and backward pass, per 256 tokens
+///   flops_share            pass_flops in relation to that of budget 1
+///   client_flops           counted FLOPs of a client per round
+///   aggregate_seconds      measured seconds of the server per round, the same at every budget
 ///
-/// A cost is empty if no client of that budget took part. activated_parameters reads the base model's config.json.
+/// and the measures of experts, which are the same at every budget (study/paper/paper_experts.h). A cost is empty if no
+/// client of that budget took part. activated_parameters reads the base model's config.json.
 BudgetCost budget_cost(std::string_view name);
 
 }  // namespace evenkeel::study

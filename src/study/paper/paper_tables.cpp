@@ -20,9 +20,23 @@ bool PaperNote::marks(std::string_view of_row, std::string_view of_arm) const {
 }
 
 void PaperTable::resolve(const config::Table& table) const {
-  for (const auto& entry : values)
-    table.check(entry.paper.size() == arms.size(), "values", entry.paper.size(),
-                concat(arms.size(), " values of row ", entry.row, ", one per arm"));
+  for (const auto& entry : values) {
+    const size_t wanted = entry.of.empty() ? arms.size() : entry.of.size();
+    table.check(entry.paper.empty() || entry.paper.size() == wanted, "values", entry.paper.size(),
+                concat(wanted, " values of row ", entry.row, ", one per arm"));
+  }
+  for (const auto& claim : claims) {
+    const auto is_it = [&](const PaperRow& entry) { return entry.row == claim.row; };
+    table.check(std::any_of(values.begin(), values.end(), is_it), "claims", claim.row, "a row of the table");
+    table.check(std::find(arms.begin(), arms.end(), claim.arm) != arms.end(), "claims", claim.arm,
+                "an arm of the table");
+  }
+}
+
+std::optional<double> PaperTable::printed(const PaperRow& row, const std::string& arm) const {
+  const auto& columns = row.of.empty() ? arms : row.of;
+  const auto at = static_cast<size_t>(std::find(columns.begin(), columns.end(), arm) - columns.begin());
+  return at < row.paper.size() ? std::optional(row.paper[at]) : std::nullopt;
 }
 
 std::vector<PaperTable> paper_tables() {

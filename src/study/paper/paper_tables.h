@@ -14,24 +14,60 @@ namespace evenkeel::study {
 
 /// Meaning of the rows of a table. A row "average" is the mean over the others.
 enum class PaperRows {
-  kTask,    ///< a task, mean over budgets
-  kBudget,  ///< a budget, mean over tasks
-  kMean,    ///< one row, mean over tasks and budgets
-  kStudy,   ///< a study by name, mean over tasks and budgets
+  kTask,     ///< a task, mean over budgets
+  kBudget,   ///< a budget, mean over tasks
+  kMean,     ///< one row, mean over tasks and budgets
+  kStudy,    ///< a study by name, mean over tasks and budgets
+  kMeasure,  ///< a measure or cost of its own, mean over tasks and budgets
 };
 constexpr auto names(PaperRows) {
   return std::array{
       config::EnumName<PaperRows>{"task", PaperRows::kTask}, config::EnumName<PaperRows>{"budget", PaperRows::kBudget},
-      config::EnumName<PaperRows>{"mean", PaperRows::kMean}, config::EnumName<PaperRows>{"study", PaperRows::kStudy}};
+      config::EnumName<PaperRows>{"mean", PaperRows::kMean}, config::EnumName<PaperRows>{"study", PaperRows::kStudy},
+      config::EnumName<PaperRows>{"measure", PaperRows::kMeasure}};
 }
 
-/// The printed values of a row, one per arm.
+/// What the rows that follow the paper's go over.
+enum class PaperSeries { kNone, kLayer, kRound };
+constexpr auto names(PaperSeries) {
+  return std::array{config::EnumName<PaperSeries>{"none", PaperSeries::kNone},
+                    config::EnumName<PaperSeries>{"layer", PaperSeries::kLayer},
+                    config::EnumName<PaperSeries>{"round", PaperSeries::kRound}};
+}
+
+/// The printed values of a row.
 struct PaperRow {
   std::string row;
-  std::vector<double> paper;
+  std::vector<double> paper;       ///< one per arm; may be empty
+  std::vector<std::string> of{};   ///< the arms of `paper`; empty: all
+  std::string measure{};           ///< empty: the table's
+  std::optional<double> budget{};  ///< empty: the table's
   void visit(auto& field) {
-    field("row", row, "task, budget, study, or average");
-    field("paper", paper, "one value per arm");
+    field("row", row, "task, budget, study, or average; of rows = measure a title");
+    field("paper", paper, "one value per arm; empty: none is printed");
+    field("of", of, "the arms of `paper`; empty: all");
+    field("measure", measure, "of rows = measure; empty: that of the table");
+    field("budget", budget, "the only one that counts; empty: that of the table");
+  }
+};
+
+/// A direction that the paper states without a number of its own.
+enum class PaperDirection { kHighest, kLowest, kPositive, kNegative };
+constexpr auto names(PaperDirection) {
+  return std::array{config::EnumName<PaperDirection>{"highest", PaperDirection::kHighest},
+                    config::EnumName<PaperDirection>{"lowest", PaperDirection::kLowest},
+                    config::EnumName<PaperDirection>{"positive", PaperDirection::kPositive},
+                    config::EnumName<PaperDirection>{"negative", PaperDirection::kNegative}};
+}
+
+/// A statement of the paper: the row of an arm is the highest or lowest of all arms, or above or below 0.
+struct PaperClaim {
+  std::string row, arm;
+  PaperDirection is = PaperDirection::kHighest;
+  void visit(auto& field) {
+    field("row", row, "of the table");
+    field("arm", arm, "of the table");
+    field("is", is, "highest or lowest of the arms, or positive or negative");
   }
 };
 
@@ -54,26 +90,32 @@ struct PaperTable {
   std::vector<std::string> studies;  ///< files of configs/paper/ without .toml
   PaperRows rows = PaperRows::kMean;
   std::string measure;            ///< as in study/comparison/measures.h, or as in study/paper/paper_costs.h
-  std::string unit;               ///< fraction, percent, count or MiB
-  std::string rank_mode;          ///< rank evaluation mode of rank methods, a or b; empty: the only one, or none
-  std::optional<double> budget;   ///< the only budget that is used; empty: all
+  std::string unit;               ///< fraction, percent, count, MiB or number
+  std::string rank_mode;          ///< of rank methods: a or b; empty: they have one, or there are none
+  std::optional<double> budget;   ///< the only one that counts; empty: all
   std::vector<std::string> arms;  ///< the columns
   std::vector<PaperRow> values;
+  PaperSeries series = PaperSeries::kNone;
+  std::vector<PaperClaim> claims;
   std::vector<PaperNote> notes;
   void visit(auto& field) {
     field("id", id, "number in the paper");
     field("title", title, "what it shows");
     field("studies", studies, "studies whose runs fill it");
-    field("rows", rows, "task, budget, mean or study");
+    field("rows", rows, "task, budget, mean, study or measure");
     field("measure", measure, "of a score or of a run's cost");
-    field("unit", unit, "fraction, percent, count or MiB");
+    field("unit", unit, "fraction, percent, count, MiB or number");
     field("rank_mode", rank_mode, "rank evaluation mode of rank methods");
     field("budget", budget, "the only budget that counts");
     field("arms", arms, "columns");
     field("values", values, "printed values");
+    field("series", series, "none, layer or round: rows of the studies that follow, with the table's measure");
+    field("claims", claims, "directions that the paper states");
     field("notes", notes, "remarks");
   }
-  /// \throws kConfig if a row has not one value per arm
+  /// Returns the printed value of an arm, if there is one.
+  std::optional<double> printed(const PaperRow& row, const std::string& arm) const;
+  /// \throws kConfig if a row has not one value per arm, or a claim is of no row or arm
   void resolve(const config::Table& table) const;
 };
 

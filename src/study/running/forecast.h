@@ -4,23 +4,26 @@
 #include <cstdint>
 #include <string>
 
-#include "study/running/run_study.h"
+#include "study/running/dry_runs.h"
 
 namespace evenkeel::study {
 
 /// Estimated needs of the runs of one command.
 struct Forecast {
-  int64_t runs = 0;     ///< runs that are not done
-  double seconds = 0;   ///< time of all of them, `jobs` at the same time
-  int64_t memory = 0;   ///< bytes of the largest run (fed/run/memory_estimate.h)
-  int64_t disk = 0;     ///< bytes of the files of all of them, and of the temporary files of `jobs` runs
-  int64_t threads = 1;  ///< processor threads of a run
+  int64_t runs = 0;       ///< runs that are not done
+  double seconds = 0;     ///< time of all of them, `jobs` at the same time
+  int64_t memory = 0;     ///< bytes of the largest run (fed/run/memory_estimate.h)
+  int64_t disk = 0;       ///< bytes of the files of all of them, and of the temporary files of `jobs` runs
+  int64_t threads = 1;    ///< processor threads of a run
+  bool is_least = false;  ///< `seconds` is a lower bound
+  std::string basis{};    ///< source of `seconds`, as in "measured with arm fedit"
 };
 
-/// Estimates the runs that are not done. The speed of training and the time of a scored row are measured with the
-/// reference arm, which takes some seconds. Tokens, rows and points of evaluation are counted for every arm. Disk
-/// covers adapters, two checkpoints, and the uploads of a round.
-Forecast foresee(const StudyCommand& command, const StudyTask& task);
+/// Estimates the runs that are not done. The speed of training and the time of a scored row are those of the reference
+/// arm (study/running/speeds.h). Tokens, rows and points of evaluation are counted for every arm. Disk covers adapters,
+/// two checkpoints, and the uploads of a round.
+/// \param dry_runs  of `task`
+Forecast foresee(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs);
 
 /// Formats the forecast as text lines, with the command that submits a job array to Slurm.
 std::string forecast_text(const StudyCommand& command, const StudyTask& task, const Forecast& forecast);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/plain/log.h"
 #include "study/running/child_process.h"
 #include "study/running/study_progress.h"
 

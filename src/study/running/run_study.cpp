@@ -9,15 +9,9 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
-#include "base/system/device.h"
 #include "base/system/machine.h"
 #include "base/system/process.h"
-#include "fed/round/starting_adapter.h"
-#include "fed/run/make_experiment.h"
-#include "fed/run/memory_estimate.h"
-#include "fed/run/state_evaluation.h"
 #include "study/definition/run_claims.h"
-#include "study/running/run_check.h"
 #include "study/running/run_queue.h"
 
 namespace evenkeel::study {
@@ -27,10 +21,6 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 fs::path folder_of(const StudyCommand& command, const StudyFile& file) {
   return command.out.empty() ? fs::path("runs") / file.study.name : command.out;
-}
-
-bool is_named(const StudyCommand& command, const StudyRun& run) {
-  return std::find(command.only.begin(), command.only.end(), run.label()) != command.only.end();
 }
 
 void check_only(const StudyCommand& command, const StudyState& state) {
@@ -64,50 +54,6 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
   EK_CHECK(command.resume, kIo, folder.string(),
            ": holds a study already: resume it with --resume, or choose another --out");
   return extended(request, open_study(folder));
-}
-
-/// Returns the runs whose inputs are checked: every arm with its first remaining seed, and every seed with its first
-/// arm. Each other run has the rows of one and the settings of another of these.
-std::vector<size_t> runs_to_check(const StudyTask& task) {
-  std::set<std::string> arms;
-  std::set<int64_t> seeds;
-  std::vector<size_t> chosen;
-  for (const size_t i : task.mine) {
-    const auto& run = task.study.state.runs[i];
-    if (run.state == RunState::kDone) continue;
-    const bool new_arm = arms.insert(run.arm).second, new_seed = seeds.insert(run.seed).second;
-    if (new_arm || new_seed) chosen.push_back(i);
-  }
-  return chosen;
-}
-
-/// Checks that several runs fit into memory together. A single run is checked by itself.
-void check_memory(const fed::Experiment& e, int64_t jobs) {
-  const auto memory = machine::memory();
-  const int64_t each = fed::memory_plan(e).needed();
-  EK_CHECK(jobs == 1 || each * jobs <= memory.available, kConfig, "--jobs is ", jobs, ", each run needs ",
-           machine::bytes_text(each), ", available are ", machine::bytes_text(memory.available), ", allowed: up to ",
-           std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
-}
-
-void check_device(const fed::ExperimentConfig& config, int64_t jobs) {
-  EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
-           ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
-}
-
-void check_inputs(const StudyTask& task, size_t index, int64_t jobs) {
-  const auto& run = task.study.state.runs[index];
-  auto config = task.study.runs[index].config;
-  config.output.dir = (task.study.folder / run.folder).string();
-  try {
-    const auto check = [](const fed::Experiment& e) {
-      fed::check_start(e.server);
-      fed::check_evaluation(e);
-    };
-    check_memory(fed::make_experiment(std::move(config), fed::Purpose::kDryRun, check), jobs);
-  } catch (const Error& error) {
-    throw error.with_context(run.label());
-  }
 }
 
 void warn_of_threads(const Study& study, int64_t jobs) {
@@ -158,6 +104,10 @@ Shard Shard::read(const std::string& text) {
   return {*index, *count};
 }
 
+bool is_named(const StudyCommand& command, const StudyRun& run) {
+  return std::find(command.only.begin(), command.only.end(), run.label()) != command.only.end();
+}
+
 StudyTask plan_study(const StudyCommand& command) {
   StudyTask task{.request = {StudyFile::load(command.file), command.settings}, .study = {}, .mine = {}};
   const auto folder = folder_of(command, task.request.file);
@@ -165,14 +115,6 @@ StudyTask plan_study(const StudyCommand& command) {
   task.study = opened_study(command, task.request, folder);
   task.mine = chosen_runs(command, task.study.state);
   return task;
-}
-
-void check_study(const StudyCommand& command, const StudyTask& task) {
-  check_device(task.study.runs.front().config, command.jobs);
-  if (!task.is_new)
-    for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
-  for (const size_t run : runs_to_check(task)) check_inputs(task, run, command.jobs);
-  give_back_freed_memory();
 }
 
 std::vector<std::string> resume_words(const StudyCommand& command, const fs::path& folder) {

@@ -30,6 +30,9 @@ struct StudyCommand {
   bool resume = false;
 };
 
+/// Returns true if --only names the run.
+bool is_named(const StudyCommand& command, const StudyRun& run);
+
 /// A study and the runs that this process executes.
 struct StudyTask {
   StudyRequest request;
@@ -41,10 +44,6 @@ struct StudyTask {
 /// Reads the study file and the study's folder, and plans all runs. Changes nothing.
 /// \throws kIo, kConfig, kCheckpoint as open_study(), check_new() and plan_runs()
 StudyTask plan_study(const StudyCommand& command);
-
-/// Checks the folders, the rows and the memory of the runs that are not done. Changes nothing.
-/// \throws kIo, kConfig, kData, kCheckpoint naming the run or the arm
-void check_study(const StudyCommand& command, const StudyTask& task);
 
 /// Executes the runs that are not done, `jobs` at the same time, and resumes those that have begun. A failed run is
 /// logged and recorded; the others continue.

@@ -1,0 +1,35 @@
+/// \file  Measures of experts that the paper's figures show, by name, and the layers and rounds they can be asked for.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/run_records.h"
+
+namespace evenkeel::study {
+
+using ExpertMeasure = std::function<std::optional<double>(const report::RunRecords& run)>;
+
+/// Returns the measure of that name, or an empty function if there is none of that name:
+///
+///   entropy_joint, entropy, entropy_std   of utilisation (nn/moe/utilization.h): of all layers together; mean and
+///                                         standard deviation over layers
+///   gini, gini_std                        mean and standard deviation over layers
+///   pearson, spearman, slope              of phi and utilisation (report/phi_correlation.h)
+///   pg_cosine                             of pseudo-gradients and true gradients, all layers together
+///
+/// They are of the last round. "entropy_joint change" is the last round minus the first, "gini round 3" that of round
+/// 3, "gini layer 5" that of the layer which the model calls 5, in the last round. pg_cosine is read from
+/// pg-alignment.jsonl in the run folder, what `evenkeel pg-alignment --json` printed.
+/// The measure is empty where the run does not have it. \throws kData when pg-alignment.jsonl is damaged
+ExpertMeasure expert_measure(std::string_view name);
+
+/// Returns "layer 0", "layer 1" … as the model numbers its expert layers; empty for a dense model.
+std::vector<std::string> expert_layers(const report::RunRecords& run);
+/// Returns "round 1", "round 2" … of the rounds that the run has.
+std::vector<std::string> rounds_of(const report::RunRecords& run);
+
+}  // namespace evenkeel::study

@@ -1,0 +1,37 @@
+#include "study/running/dry_runs.h"
+
+#include <algorithm>
+
+#include "fed/store/changed_keys.h"
+
+namespace evenkeel::study {
+namespace {
+
+/// Returns true if no key differs that the rows could depend on.
+bool read_the_same_rows(const fed::ExperimentConfig& one, const fed::ExperimentConfig& other) {
+  const auto changes = fed::changed_keys(one, other);
+  return std::all_of(changes.begin(), changes.end(), [](const fed::ChangedKey& change) {
+    return change.key == "name" || change.key.starts_with("method.") || change.key.starts_with("train.");
+  });
+}
+
+}  // namespace
+
+fed::ExperimentConfig config_of_run(const StudyTask& task, size_t run) {
+  auto config = task.study.runs[run].config;
+  config.output.dir = (task.study.folder / task.study.state.runs[run].folder).string();
+  return config;
+}
+
+DryRuns::Made DryRuns::make(size_t run) {
+  const auto config = config_of_run(*task_, run);
+  if (first_ && read_the_same_rows(config, *first_)) return {fed::make_experiment_of_rows(config, rows_), true};
+  auto made = fed::make_experiment(config, fed::Purpose::kDryRun);
+  if (!first_) {
+    first_ = config;
+    rows_ = made.fabric.shards;
+  }
+  return {std::move(made), false};
+}
+
+}  // namespace evenkeel::study

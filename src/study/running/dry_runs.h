@@ -1,0 +1,35 @@
+/// \file  Makes experiments of a study's runs without weights, to check and to foresee them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "fed/run/make_experiment.h"
+#include "study/running/run_study.h"
+
+namespace evenkeel::study {
+
+/// Makes the experiments. The rows of the first one are kept, because all arms of a seed read the same rows, and it
+/// takes seconds to tokenise them.
+class DryRuns {
+ public:
+  struct Made {
+    fed::Experiment experiment;
+    bool has_known_rows = false;  ///< training and test rows are those of the first experiment
+  };
+
+  /// \param task  borrowed
+  explicit DryRuns(const StudyTask& task) : task_(&task) {}
+  /// Makes the experiment of task.study.runs[run], without weights. \throws as make_experiment()
+  Made make(size_t run);
+
+ private:
+  const StudyTask* task_;
+  std::optional<fed::ExperimentConfig> first_;
+  fed::Shards rows_;
+};
+
+/// Returns the config of a run with its output folder.
+fed::ExperimentConfig config_of_run(const StudyTask& task, size_t run);
+
+}  // namespace evenkeel::study

@@ -1,0 +1,67 @@
+#include "study/running/study_check.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/system/device.h"
+#include "base/system/machine.h"
+#include "base/system/process.h"
+#include "fed/round/starting_adapter.h"
+#include "fed/run/memory_estimate.h"
+#include "fed/run/state_evaluation.h"
+#include "study/running/run_check.h"
+
+namespace evenkeel::study {
+namespace {
+
+/// Returns the runs whose inputs are checked: every arm with its first remaining seed, and every seed with its first
+/// arm. Each other run has the rows of one and the settings of another of these.
+std::vector<size_t> runs_to_check(const StudyTask& task) {
+  std::set<std::string> arms;
+  std::set<int64_t> seeds;
+  std::vector<size_t> chosen;
+  for (const size_t i : task.mine) {
+    const auto& run = task.study.state.runs[i];
+    if (run.state == RunState::kDone) continue;
+    const bool new_arm = arms.insert(run.arm).second, new_seed = seeds.insert(run.seed).second;
+    if (new_arm || new_seed) chosen.push_back(i);
+  }
+  return chosen;
+}
+
+/// Checks that several runs fit into memory together. A single run is checked by itself.
+void check_memory(const fed::Experiment& e, int64_t jobs) {
+  const auto memory = machine::memory();
+  const int64_t each = fed::memory_plan(e).needed();
+  EK_CHECK(jobs == 1 || each * jobs <= memory.available, kConfig, "--jobs is ", jobs, ", each run needs ",
+           machine::bytes_text(each), ", available are ", machine::bytes_text(memory.available), ", allowed: up to ",
+           std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
+}
+
+void check_device(const fed::ExperimentConfig& config, int64_t jobs) {
+  EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
+           ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
+}
+
+void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t jobs) {
+  try {
+    const auto [experiment, has_known_rows] = dry_runs.make(run);
+    fed::check_start(experiment.server);
+    if (!has_known_rows) fed::check_evaluation(experiment);
+    check_memory(experiment, jobs);
+  } catch (const Error& error) {
+    throw error.with_context(task.study.state.runs[run].label());
+  }
+}
+
+}  // namespace
+
+void check_study(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs) {
+  check_device(task.study.runs.front().config, command.jobs);
+  if (!task.is_new)
+    for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
+  for (const size_t run : runs_to_check(task)) check_inputs(dry_runs, task, run, command.jobs);
+  give_back_freed_memory();
+}
+
+}  // namespace evenkeel::study

@@ -1,0 +1,77 @@
+"""`doctor --config` of every study in configs/paper, with models of the published shapes and the published data."""
+
+import os
+import pathlib
+import re
+import tomllib
+
+import pytest
+
+from published_models import OLMO_1B, OLMOE_1B_7B, shapes_of, write_model
+from tiny import ROOT, succeed
+
+FILES = sorted(file for file in (ROOT / "configs/paper").glob("*.toml") if file.name != "tables.toml")
+NIGHTLY = "EVENKEEL_NIGHTLY" in os.environ
+ON_PUSH = {"commonsense", "dense", "telequad-non-iid"}
+FEW_ROWS = ("--set", "data.limit=300", "--set", "evaluate.limit=4")
+ONE_TASK = ("--set", "evaluate.tasks=['obqa']")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    data = pathlib.Path(os.environ.get("EVENKEEL_DATA", "EVENKEEL_DATA"))
+    tokenizer = data / "tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json"
+    for path in (tokenizer, data / "commonsense", data / "telequad"):
+        if not path.exists():
+            pytest.skip(f"{path} is not there")
+    folder = tmp_path_factory.mktemp("models")
+    return {name: write_model(folder / name, config, tokenizer)
+            for name, config in (("OLMoE-1B-7B-0924", OLMOE_1B_7B), ("OLMo-1B-hf", OLMO_1B))}
+
+
+def base_of(file):
+    study = tomllib.loads(file.read_text())
+    return study, tomllib.loads((file.parent / study["study"]["base"]).read_text())
+
+
+def foreseen(file, models, *words):
+    """Returns the lines of the forecast by their first word."""
+    named = pathlib.Path(base_of(file)[1]["model"]["path"]).name
+    fewer = () if NIGHTLY else (*FEW_ROWS, *(() if "telequad" in file.stem else ONE_TASK))
+    done = succeed("doctor", "--config", file, "--set", f"model.path={models[named]}", *fewer, *words)
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+
+
+def gib(text):
+    return [float(number) for number in re.findall(r"([\d.]+) GiB", text)]
+
+
+def test_the_models_have_the_published_number_of_parameters():
+    numbers = [sum(shape[0] * (shape[1] if len(shape) > 1 else 1) for shape in shapes_of(config).values())
+               for config in (OLMOE_1B_7B, OLMO_1B)]
+    assert numbers == [6_919_161_856, 1_176_764_416]
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if NIGHTLY or f.stem in ON_PUSH], ids=lambda file: file.stem)
+def test_every_study_of_the_paper_is_foreseen_without_its_weights(models, file):
+    study, base = base_of(file)
+    said = foreseen(file, models)
+    arms, seeds = len(study["arm"] if "arm" in study else study["study"]["arm"]), len(study["study"]["seeds"])
+    assert said["study"] == f"{file.stem}: {arms} arms x {seeds} seeds, {arms * seeds} runs, {arms * seeds} to make by this command"
+    large = pathlib.Path(base["model"]["path"]).name in models
+    assert large and re.fullmatch(r"at least [\d.:]+ (days|h|min|s) with --jobs 1, from FLOPs and products of [\d.]+ [GT]FLOP/s here",
+                                  said["time"]), said
+    each, at_once, available = gib(said["memory"])
+    assert 5 < each == at_once and ("does not fit" in said["memory"]) == (at_once > available)
+    assert 1 < gib(said["disk"])[0] < 200 and f"runs/{file.stem}" in said["disk"]
+    assert said["array"].startswith(f"sbatch --array=1-{arms * seeds} ")
+
+
+def test_the_time_of_a_study_grows_with_its_rounds(models):
+    """Ten or forty rounds, one evaluation at the end; the speed of the machine is divided out."""
+    def operations(*words):
+        text = foreseen(ROOT / "configs/paper/rho.toml", models, *FEW_ROWS, *ONE_TASK, *words)["time"]
+        number, unit, speed = re.search(r"at least ([\d.:]+) (days|h|min|s) .* ([\d.]+) GFLOP", text).groups()
+        hours, minutes = [*map(float, number.split(":")), 0][:2]
+        return (hours + minutes / 60) * {"days": 24, "h": 1}[unit] * float(speed)
+    assert 3 < operations("--set", "train.rounds=40") / operations() < 4.5
