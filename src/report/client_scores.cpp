@@ -99,7 +99,7 @@ std::string summary_of(std::span<const ClientResult> results) {
 
 /// \param who  text before the title
 std::string grid_of(std::string_view who, std::span<const ClientResult> results) {
-  TextGrid grid({"client", "budget", "own before", "own now", "difference", "all rows", "own rows", "questions"});
+  TextGrid grid({"client", "budget", "own before", "own now", "gain", "all rows", "own rows", "questions"});
   for (const auto& one : results)
     grid.add({one.who, fixed(one.budget, 3), score_text(one.before), score_text(one.own),
               gain_text(one.gain(), one.own), score_text(one.all), one.own ? std::to_string(one.own->rows) : "-",
@@ -161,7 +161,7 @@ std::vector<Compared> compared(std::span<const Side> sides) {
 
 std::vector<std::string> titles_of(std::span<const Side> sides) {
   std::vector<std::string> titles = {"client", "budget", sides[0].label};
-  for (const auto& side : sides.subspan(1)) titles.insert(titles.end(), {side.label, "difference"});
+  for (const auto& side : sides.subspan(1)) titles.insert(titles.end(), {side.label, "gain"});
   titles.insert(titles.end(), {"own rows", "questions"});
   return titles;
 }

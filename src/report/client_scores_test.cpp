@@ -65,10 +65,10 @@ TEST(ClientScores, ADifferenceOfOneQuestionIsNoChange) {
 
 TEST(ClientScores, TheTableComparesClientsBeforeAndNowAndAcrossRuns) {
   const auto text = client_scores_table(std::vector{first_run(), second_run()});
-  EXPECT_NE(text.find("1           0.500        50.0     80.0       +30.0      60.0        10         10"),
+  EXPECT_NE(text.find("1           0.500        50.0     80.0  +30.0      60.0        10         10"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("0 (north)   0.250        20.0     10.0       -10.0      50.0        10         10"),
+  EXPECT_NE(text.find("0 (north)   0.250        20.0     10.0  -10.0      50.0        10         10"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("own rows, second against first: 1 gain, 1 lose, 1 within one question"), std::string::npos)

@@ -51,8 +51,8 @@ TEST(TextGrid, AGroupStaysInOneBlock) {
   EXPECT_LE(widest(text), kPageWidth) << text;
   EXPECT_EQ(text,
             "       a-run-with-a-name-of-forty-five-characters-in\n"
-            "task                                    0.125   0.25\n"
-            "boolq                                    10.0   20.0\n"
+            "task                                     0.125  0.25\n"
+            "boolq                                     10.0  20.0\n"
             "\n"
             "       another-run-with-a-rather-long-name-as-well\n"
             "task                                  0.125   0.25  rows\n"

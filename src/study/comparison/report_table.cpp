@@ -94,7 +94,7 @@ constexpr std::array kLatexSizes{LatexSize{"", "\\footnotesize", 5.0, 6}, LatexS
                                  LatexSize{"\\footnotesize", "\\scriptsize", 4.3, 3},
                                  LatexSize{"\\scriptsize", "\\tiny", 4.0, 2}};
 constexpr double kLatexPage = 345, kIntervalScale = 0.85, kMathScale = 1.05;
-constexpr size_t kLatexRows = 40;  // that fit on a page
+constexpr size_t kLatexRows = 36;  // that fit on a page
 
 std::string latex_interval(const std::string& interval) {
   return interval.starts_with("+-") ? concat("\\pm ", interval.substr(2)) : interval;
