@@ -73,7 +73,7 @@ TEST(ClientScores, TheTableComparesClientsBeforeAndNowAndAcrossRuns) {
       << text;
   EXPECT_NE(text.find("own rows, second against first: 1 gain, 1 lose, 1 within one question"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("0 (north)   0.250   10.0    70.0       +60.0        10         10"), std::string::npos) << text;
+  EXPECT_NE(text.find("0 (north)   0.250   10.0    70.0  +60.0        10         10"), std::string::npos) << text;
 }
 
 TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {

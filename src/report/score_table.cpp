@@ -251,7 +251,7 @@ std::string unreadable_note(std::span<const scoring::TaskScore> scores) {
   double invalid = 0;
   for (const auto& score : scores) invalid += score.kind == scoring::AnswerKind::kChoice ? score.invalid_rate : 0;
   if (invalid <= 0.5 * static_cast<double>(scores.size())) return "";
-  return "most answers cannot be read (inv): acc says nothing yet; train longer, or compare lik\n";
+  return wrapped("most answers cannot be read (inv): acc says nothing yet; train longer, or compare lik");
 }
 
 /// Returns the tables of one kind, reading by reading; "" if there are no scores.

@@ -29,16 +29,13 @@ size_t columns_of_text(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-std::vector<std::string> pieces(std::string name, size_t width) {
-  const auto is_inside_character = [&](size_t at) { return at < name.size() && (name[at] & 0xC0) == 0x80; };
-  std::vector<std::string> all;
-  while (name.size() > width) {
-    size_t cut = width;
-    while (cut > 1 && is_inside_character(cut)) --cut;
-    all.push_back(name.substr(0, cut));
-    name.erase(0, cut);
+std::vector<std::string> pieces(std::string_view name, size_t width) {
+  std::vector<std::string> all(1);
+  for (const char byte : name) {
+    const bool begins_character = (byte & 0xC0) != 0x80;
+    if (begins_character && columns_of_text(all.back()) == width) all.emplace_back();
+    all.back() += byte;
   }
-  all.push_back(std::move(name));
   return all;
 }
 

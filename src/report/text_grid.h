@@ -14,8 +14,8 @@ inline constexpr size_t kPageWidth = 80;  ///< characters per line, at most
 std::string wrapped(const std::string& text, size_t width = kPageWidth, size_t indent = 2);
 /// Returns the number of columns of UTF-8 text: its bytes without continuation bytes.
 size_t columns_of_text(std::string_view text);
-/// Splits a name into pieces of at most `width` bytes, between characters.
-std::vector<std::string> pieces(std::string name, size_t width);
+/// Splits a name into pieces of at most `width` columns, 1 or more.
+std::vector<std::string> pieces(std::string_view name, size_t width);
 
 /// A table of text cells. Columns beyond the page go into a further block below, with the same key columns.
 class TextGrid {

@@ -55,8 +55,8 @@ TEST(TextGrid, AGroupStaysInOneBlock) {
             "boolq                                     10.0  20.0\n"
             "\n"
             "       another-run-with-a-rather-long-name-as-well\n"
-            "task                                  0.125   0.25  rows\n"
-            "boolq                                  30.0   40.0     5\n");
+            "task                                   0.125  0.25  rows\n"
+            "boolq                                   30.0  40.0     5\n");
 }
 
 TEST(TextGrid, LongNamesGoOnInTheNextLine) {
@@ -74,8 +74,9 @@ TEST(TextGrid, AGroupWiderThanThePageIsCutIntoLines) {
   TextGrid grid({"task", "1"});
   grid.group(1, 2, title);
   grid.add({"boolq", "10.0"});
-  EXPECT_LE(widest(grid.text()), kPageWidth) << grid.text();
-  EXPECT_EQ(std::count(grid.text().begin(), grid.text().end(), 't'), 151);
+  const auto text = grid.text();
+  EXPECT_LE(widest(text), kPageWidth) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), 't'), 151);
 }
 
 TEST(TextGrid, CountsCharactersNotBytes) {
