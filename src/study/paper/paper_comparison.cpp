@@ -304,9 +304,9 @@ std::string order_sentence(const PaperTable& table, const PaperResult& result) {
   return concat("Row ", result.row, ": the paper's order was ", found.confirmed() ? "" : "not ",
                 "confirmed. Paper: ", order_of(table, result, [](const PaperCell& cell) { return cell.paper; }),
                 ". Ours: ", order_of(table, result, [](const PaperCell& cell) { return cell.mean(); }), ". ",
-                found.agree, " of ", found.pairs, " pairs are in the paper's order, ", found.shown,
-                " of them with a 95 % interval that excludes 0; ", found.contradicted,
-                " pairs are in the other order with such an interval.");
+                "In the paper's order: ", found.agree, " of ", found.pairs, " pairs, ", found.shown,
+                " of them with a 95 % interval that excludes 0. In the other order with such an interval: ",
+                found.contradicted, '.');
 }
 
 std::string_view words_of(PaperDirection is) {
@@ -345,7 +345,7 @@ std::vector<Interval> claimed_intervals(const PaperTable& table, const PaperResu
 }
 
 std::string_view finding(std::span<const Interval> intervals) {
-  if (intervals.empty()) return "cannot be compared (values of two seeds are needed)";
+  if (intervals.empty()) return "not compared (values of two seeds are needed)";
   if (std::all_of(intervals.begin(), intervals.end(), [](const Interval& one) { return one.low > 0; }))
     return "confirmed (95 % intervals over seeds)";
   const bool contradicted =
