@@ -62,9 +62,10 @@ def packages(stage):
                           check=True).stdout.split()
 
 
-def test_build_stage_has_no_test_packages():
+def test_each_stage_installs_its_own_packages_and_those_of_the_stages_before():
     assert set(packages("build")) < set(packages("test")) and len(packages("test")) == 23
     assert not {"clang-19", "libclang-rt-19-dev", "libgtest-dev", "libbenchmark-dev", "clang-format", "universal-ctags"} & set(packages("build"))
+    assert set(packages("nightly")) - set(packages("test")) == {"chromium", "texlive-latex-base", "texlive-latex-recommended"}
     assert {"g++", "cmake", "ninja-build", "libspdlog-dev", "python3-venv"} <= set(packages("build"))
 
 
