@@ -199,18 +199,18 @@ def test_latex_of_many_arms_and_budgets_fits_the_page(study, tmp_path, budgets, 
     arms = [f"{LONG}-{i}" for i in range(names)]
     for i, arm in enumerate(arms):
         for seed in SEEDS:
-            folder = tmp_path / "study" / f"arm-{i}" / f"seed-{seed}"
+            folder = tmp_path / "study" / arm / f"seed-{seed}"
             shutil.copytree(study / f"ub-smoe/seed-{seed}", folder)
             text = [sealed({**score, "budget": (b + 1) / budgets, "log_likelihood": -10.0 - i - seed / (b + 1)})
                     for b in range(budgets) for score in one[:2]]
             (folder / "evaluations.jsonl").write_text("\n".join(text) + "\n")
             shutil.rmtree(folder / "items")
-    runs = [{"arm": arm, "seed": seed, "folder": f"arm-{i}/seed-{seed}", "state": "done", "config": "0" * 64, "seconds": 1.5}
-            for i, arm in enumerate(arms) for seed in SEEDS]
+    runs = [{"arm": arm, "seed": seed, "folder": f"{arm}/seed-{seed}", "state": "done", "config": "0" * 64, "seconds": 1.5}
+            for arm in arms for seed in SEEDS]
     state(tmp_path / "study", reference=arms[0], arms=[{"name": arm, "set": ["method.name=ub-smoe"]} for arm in arms], runs=runs)
     assert typeset(succeed("report", tmp_path / "study", "--format", "latex").stdout, tmp_path) >= 1
     assert max(map(len, succeed("report", tmp_path / "study").stdout.splitlines())) <= 80
-    page = succeed("report", *[tmp_path / "study" / f"arm-{i}/seed-{SEEDS[0]}" for i in range(names)]).stdout
+    page = succeed("report", *[tmp_path / "study" / f"{arm}/seed-{SEEDS[0]}" for arm in arms]).stdout
     assert max(map(len, page.splitlines())) <= 80
 
 
