@@ -188,7 +188,7 @@ def typeset(text, folder):
     return int(re.search(r"\((\d+) pages?,", done.stdout)[1])
 
 
-LONG = "a_method_with_a_long_name_and_under_scores"
+LONG = "a_method_with_a_long_name_of_36_char"
 
 
 @pytest.mark.parametrize("budgets, names", [(1, 2), (4, 9), (8, 3), (8, 12)])

@@ -93,7 +93,7 @@ struct LatexSize {
 constexpr std::array kLatexSizes{LatexSize{"", "\\footnotesize", 5.0, 6}, LatexSize{"\\small", "\\scriptsize", 4.65, 4},
                                  LatexSize{"\\footnotesize", "\\scriptsize", 4.3, 3},
                                  LatexSize{"\\scriptsize", "\\tiny", 4.0, 2}};
-constexpr double kLatexPage = 345, kIntervalScale = 0.85, kMathScale = 1.05;
+constexpr double kLatexPage = 338, kIntervalScale = 0.85, kMathScale = 1.05;
 constexpr size_t kLatexRows = 36;  // that fit on a page
 
 std::string latex_interval(const std::string& interval) {
@@ -191,7 +191,7 @@ std::string latex_part(const ReportTable& table, const LatexPart& part, const La
   std::string text =
       concat("\\begin{table}[htbp]\n\\centering\n\\caption{", latex_text(title), "}\n", font, "\\begin{tabular}{",
              columns, "}\n\\toprule\n", latex_body(table, part, size), "\\bottomrule\n\\end{tabular}\n");
-  if (!table.note.empty()) text += concat("\n\\smallskip\n{\\footnotesize ", latex_text(table.note), "}\n");
+  if (!table.note.empty()) text += concat("\n\\smallskip\n{\\footnotesize ", latex_prose(table.note), "}\n");
   return text + "\\end{table}\n";
 }
 
@@ -247,6 +247,14 @@ std::string latex_text(const std::string& text) {
       escaped += c;
   }
   for (size_t at = 0; (at = escaped.find("+-", at)) != escaped.npos;) escaped.replace(at, 2, "$\\pm$");
+  return escaped;
+}
+
+std::string latex_prose(const std::string& text) {
+  constexpr std::string_view kUnderscore = "\\_", kBreak = "\\allowbreak{}";
+  auto escaped = latex_text(text);
+  for (size_t at = 0; (at = escaped.find(kUnderscore, at)) != escaped.npos; at += kBreak.size())
+    escaped.insert(at += kUnderscore.size(), kBreak);
   return escaped;
 }
 

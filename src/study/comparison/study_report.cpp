@@ -91,7 +91,9 @@ std::string markdown_report(const StudyRuns& study, const Comparison& comparison
 std::string latex_report(const StudyRuns& study, const Comparison& comparison) {
   std::string text = "% \\usepackage{booktabs}\n";
   for (const auto& line : preface(study, comparison)) text += concat("% ", line, '\n');
-  for (const auto& sentence : conclusions(comparison)) text += latex_text(sentence) + "\n\n";
+  text += "{\\sloppy\n";
+  for (const auto& sentence : conclusions(comparison)) text += latex_prose(sentence) + "\n\n";
+  text += "}\n";
   for (const auto& table : wide_tables(study, comparison)) text += latex_of(table) + '\n';
   return text;
 }
