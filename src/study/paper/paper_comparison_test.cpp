@@ -161,7 +161,8 @@ TEST(PaperComparison, MarksCellsWithANoteAndSaysWhatWasFound) {
   EXPECT_EQ(text.find("0.3000 !"), std::string::npos) << text;
   const auto sentences = paper_sentences(table, results);
   ASSERT_EQ(sentences.size(), 3u);
-  EXPECT_NE(sentences[0].find("not confirmed. Paper: a > b > c. Ours: b > a > c. 2 of 3 pairs"), std::string::npos)
+  EXPECT_NE(sentences[0].find("not confirmed. Paper: a > b > c. Ours: b > a > c. In the paper's order: 2 of 3 pairs"),
+            std::string::npos)
       << sentences[0];
   EXPECT_EQ(sentences[1], "! row average, b: Printed twice.");
   EXPECT_EQ(sentences[2], "About the table.");
