@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/plain/error.h"
 #include "base/plain/log.h"
@@ -21,9 +22,15 @@ void warn_once(const std::string& note) {
   if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
 }
 
+/// Counts different questions. Texts that ask nothing differ by what they say.
 int64_t distinct_questions(std::span<const data::Row> rows) {
   std::set<std::vector<std::string_view>> questions;
-  for (const auto& row : rows) questions.insert(data::question_of(row));
+  for (const auto& row : rows) {
+    auto question = data::question_of(row);
+    if (std::all_of(question.begin(), question.end(), [](std::string_view part) { return part.empty(); }))
+      question.push_back(row.output);
+    questions.insert(std::move(question));
+  }
   return static_cast<int64_t>(questions.size());
 }
 

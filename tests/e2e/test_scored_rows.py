@@ -210,3 +210,18 @@ def test_outputs_and_encoders_are_checked_before_scoring(tiny_model, tmp_path):
             says=["is not a folder"])
     for bad in (tmp_path, tmp_path / "no/l.safetensors"):
         refused("score", "--model", tiny_model, "--input", write(tmp_path / "s.jsonl", GOOD), "--logits", bad, says=["cannot be written"])
+
+
+def test_nll_of_rows_of_text_is_that_of_their_tokens_with_the_end_of_sequence(tiny_model, tmp_path):
+    file = tmp_path / "texts.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("the fox lives in the forest", "the owl sleeps by day")))
+    words = ("evaluate", "--model", tiny_model, "--tasks", "files", "--data", file, "--json", "--template", "plain")
+    score = json.loads(succeed(*words, "--score", "nll").stdout)
+    end = json.loads((tiny_model / "config.json").read_text())["eos_token_id"]
+    texts = [json.loads(line) for line in succeed("score", "--model", tiny_model, "--input", file, "--json").stdout.splitlines()]
+    (tmp_path / "ids.jsonl").write_text("".join(json.dumps({"ids": text["ids"] + [end]}) + "\n" for text in texts))
+    tokens = [json.loads(line)["token_logprobs"]
+              for line in succeed("score", "--model", tiny_model, "--input", tmp_path / "ids.jsonl", "--json").stdout.splitlines()]
+    assert score["answer_tokens"] == sum(map(len, tokens)) and score["questions"] == score["rows"] == 2
+    assert score["nll"] == pytest.approx(-sum(map(sum, tokens)) / score["answer_tokens"], rel=1e-6)
+    refused(*words, "--score", "f1", says=["texts.jsonl:1", "a text asks nothing", "nll"])
