@@ -24,6 +24,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/mapped_files.h"
@@ -92,8 +93,6 @@ class PeakMemory {
     }
   }};
 };
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 int64_t major_faults() {
   rusage usage{};

@@ -13,6 +13,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/system/device.h"
@@ -38,10 +39,6 @@ struct Job {
   int threads = 2;
   bool alone = false, evaluate = false, read_prompts = false;
 };
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 data::TaskRows rows_of(const Job& job, const std::string& task) {
   const data::RowOptions from{.path = job.data, .limit = job.rows};

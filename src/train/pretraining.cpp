@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/format/limits.h"
+#include "base/plain/clock.h"
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
@@ -25,8 +26,6 @@ namespace evenkeel::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::vector<std::string> load_text(const PretrainConfig& config) {
   std::vector<std::string> texts;

@@ -22,6 +22,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "flower/format/objects.h"
@@ -36,8 +37,6 @@ using Clock = std::chrono::steady_clock;
 using Flags = std::map<std::string, std::string>;
 
 constexpr std::byte kChange{0x5a};
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 uint64_t peak_memory() {
   rusage usage{};

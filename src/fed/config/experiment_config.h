@@ -21,7 +21,7 @@
 #include "base/format/config_table.h"
 #include "data/partition.h"
 #include "data/prompt.h"
-#include "fed/config/best_round.h"
+#include "fed/config/early_stopping.h"
 #include "fed/config/machine_profiles.h"
 #include "fed/config/per_client.h"
 #include "methods/method_registry.h"

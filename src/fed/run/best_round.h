@@ -1,4 +1,4 @@
-/// \file  Finds the best round of a run and ends a run whose scores no longer rise (fed/config/best_round.h). Both
+/// \file  Finds the best round of a run and ends a run whose scores no longer rise (fed/config/early_stopping.h). Both
 /// follow from evaluations.jsonl alone, so a resumed run decides as an undisturbed one does.
 ///
 /// Files in a run folder:

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/plain/clock.h"
 #include "data/tasks.h"
 #include "fed/config/sampling.h"
 #include "fed/round/round.h"
@@ -69,16 +70,12 @@ int64_t upload_bytes(const Experiment& e) {
   return std::accumulate(all.begin(), all.begin() + drawn, int64_t{0});
 }
 
-double seconds_between(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 double seconds_per_row(Experiment& e, const methods::ServerState& state) {
   e.server.config.evaluate.limit = e.fabric.context.config.evaluate.limit = kMeasuredRows;
   const auto begin = std::chrono::steady_clock::now();
   double rows = 0;
   for (const auto& score : evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);
-  return rows > 0 ? seconds_between(begin) / rows : 0;
+  return rows > 0 ? seconds_since(begin) / rows : 0;
 }
 
 RunSpeeds speeds_of(Experiment& e, const methods::ServerState& state, double seconds_to_start) {
@@ -114,7 +111,7 @@ RunWork work_of(const Experiment& e, const methods::ServerState& state) {
 RunForecast foresee_run(const ExperimentConfig& config) {
   const auto begin = std::chrono::steady_clock::now();
   auto e = make_experiment(config, Purpose::kTrain, check_evaluation);
-  const double seconds_to_start = seconds_between(begin);
+  const double seconds_to_start = seconds_since(begin);
   const auto state = before_first_round(e.server, e.fabric).state;
   return {work_of(e, state), speeds_of(e, state, seconds_to_start)};
 }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
@@ -26,10 +27,6 @@ at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
   auto buffer_N = at::from_file(file.string(), true, bytes, at::kByte);
   remove_path(file);
   return buffer_N;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
 const char* type_of(const fed::Task& task) {

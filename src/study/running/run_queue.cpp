@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "fed/round/progress.h"
@@ -15,10 +16,6 @@ namespace {
 constexpr int kInterrupted = 130;
 constexpr std::string_view kErrorLine = "evenkeel: ", kWarning = "warning";
 constexpr size_t kTimeOfLine = 9;  // "12:34:56 "
-
-double work_seconds(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
 
 /// Returns the text of a log line if it is a warning, else "".
 std::string_view warning_in(std::string_view line) {
@@ -76,7 +73,7 @@ void RunQueue::record(size_t run, RunState state, double seconds, const std::str
 }
 
 void RunQueue::ended(size_t run, const Worker& worker, int code) {
-  const double seconds = work_seconds(worker.since);
+  const double seconds = seconds_since(worker.since);
   const bool stopped = code == kInterrupted && stopping_;
   auto error = worker.error;
   if (code == 0 || stopped) error.clear();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/plain/clock.h"
 #include "base/system/device.h"
 #include "fed/round/round.h"
 #include "fed/run/machine_speed.h"
@@ -22,10 +23,6 @@ constexpr double kProductSeconds = 0.3;
 constexpr int64_t kProductWidth = 2048, kProductRows = 256;
 constexpr int64_t kSampledRows = 32;  // of each task, for the mean length of a prompt
 
-double seconds_from(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 /// Returns the FLOP/s of a float32 matrix product.
 double product_speed(c10::Device device) {
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
@@ -35,8 +32,8 @@ double product_speed(c10::Device device) {
   one_product();
   const auto begin = std::chrono::steady_clock::now();
   double count = 0;
-  for (; count < 3 || seconds_from(begin) < kProductSeconds; ++count) one_product();
-  return 2 * count * kProductRows * kProductWidth * kProductWidth / seconds_from(begin);
+  for (; count < 3 || seconds_since(begin) < kProductSeconds; ++count) one_product();
+  return 2 * count * kProductRows * kProductWidth * kProductWidth / seconds_since(begin);
 }
 
 double mean_row_length(const fed::Shards& shards) {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "fed/round/progress.h"
 #include "study/running/run_check.h"
 
@@ -12,10 +13,6 @@ namespace {
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
 }  // namespace
