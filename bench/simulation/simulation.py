@@ -66,6 +66,7 @@ def memory_of(system, folder, populations):
 
 def workers_of(system, folder, clients):
     """Measures a round with one worker and with two."""
+    task.make_rows(folder, clients)
     drawn = min(DRAWN_FOR_WORKERS, clients)
     results = []
     for workers in (1, 2):
