@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/plain/clock.h"
 #include "base/system/events.h"
 #include "fed/config/sampling.h"
 
@@ -38,6 +39,7 @@ RunProgress::RunProgress(const Server& server, int64_t rounds_done, StopRequest 
     : server_(server), stop_(std::move(stop)), steps_left_(steps_from(server, rounds_done)) {}
 
 void RunProgress::begin_round(const methods::RoundView& round) {
+  if (!start_) start_ = std::chrono::steady_clock::now();
   round_ = round.round + 1;
   clients_ = static_cast<int64_t>(round.participants.size());
   clients_done_ = 0;
@@ -70,12 +72,9 @@ void RunProgress::end_client(const methods::ClientProfile& client) {
   show();
 }
 
-double RunProgress::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 void RunProgress::show() {
-  const double elapsed = seconds(), per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
+  const double elapsed = seconds_since(*start_),
+               per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
   const double seconds_left = per_step * static_cast<double>(steps_left_);
   const auto rate = static_cast<int64_t>(static_cast<double>(tokens_) / elapsed);  // 0 where clients tell none
   if (events::take_progress_turn())

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/plain/log.h"
@@ -24,7 +25,7 @@ class RunProgress {
   /// \param stop         returns true when the run is to stop; empty: never
   RunProgress(const Server& server, int64_t rounds_done, StopRequest stop = {});
 
-  /// Starts to count the clients of `round`.
+  /// Starts to count the clients of `round`. The first call starts the clock.
   void begin_round(const methods::RoundView& round);
   /// Counts a client as done without training, for example because its upload is in the journal.
   void skip_client(const methods::ClientProfile& client);
@@ -35,13 +36,12 @@ class RunProgress {
   void end_client(const methods::ClientProfile& client);
 
  private:
-  double seconds() const;
   void show();
 
   const Server& server_;
   StopRequest stop_;
   log::Progress line_{"train"};
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> start_;  // of the first round: an evaluation may come before it
   int64_t steps_left_ = 0, steps_done_ = 0;
   int64_t tokens_ = 0;
   std::map<int64_t, ClientProgress> at_work_;  // by client: the progress counted so far
