@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/commands.h"
@@ -16,6 +17,7 @@
 #include "study/comparison/study_report.h"
 #include "study/definition/study_state.h"
 #include "study/paper/paper_comparison.h"
+#include "study/paper/paper_costs.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -126,11 +128,14 @@ void run_paper_table(const ReportFlags& flags) {
   std::vector<study::StudyRuns> studies;
   for (const auto& folder : flags.folders) studies.push_back(study::load_study(folder));
   const auto results = study::paper_results(table, studies);
-  const auto report = study::paper_report(table, results);
   const auto sentences = study::paper_sentences(table, results);
-  if (flags.format == "text") std::cout << study::text_of(report);
-  if (flags.format == "md") std::cout << study::markdown_of(report) << '\n';
-  if (flags.format == "latex") std::cout << study::latex_of(report);
+  std::vector<study::ReportTable> reports{study::paper_report(table, results)};
+  for (auto& costs : study::paper_costs_by_k(table, studies)) reports.push_back(std::move(costs));
+  for (const auto& report : reports) {
+    if (flags.format == "text") std::cout << study::text_of(report) << (&report == &reports.back() ? "" : "\n");
+    if (flags.format == "md") std::cout << study::markdown_of(report) << '\n';
+    if (flags.format == "latex") std::cout << study::latex_of(report);
+  }
   for (const auto& sentence : sentences) {
     if (flags.format == "text") std::cout << study::wrapped(sentence);
     if (flags.format == "md") std::cout << "- " << sentence << '\n';

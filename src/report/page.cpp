@@ -5,6 +5,7 @@
 
 #include "base/plain/files.h"
 #include "report/assets.h"
+#include "report/client_costs.h"
 #include "report/differences.h"
 #include "report/phi_correlation.h"
 
@@ -65,6 +66,18 @@ OrderedJson round_json(const fed::RoundRecord& round, bool frame) {
   return out;
 }
 
+/// Returns what training cost the clients of each budget.
+OrderedJson costs_json(const RunRecords& run) {
+  OrderedJson costs = OrderedJson::array();
+  for (const auto& cost : client_costs(run))
+    costs.push_back({{"budget", cost.budget},
+                     {"top_k", cost.top_k},
+                     {"tokens", cost.tokens},
+                     {"flops", cost.flops},
+                     {"seconds", cost.seconds}});
+  return costs;
+}
+
 OrderedJson run_json(const RunRecords& run) {
   OrderedJson rounds = OrderedJson::array(), evaluations = OrderedJson::array();
   for (size_t i = 0; i < run.rounds.size(); ++i)
@@ -78,6 +91,7 @@ OrderedJson run_json(const RunRecords& run) {
           {"config", run.config},
           {"version", run.manifest.value("version", "")},
           {"rounds", rounds},
+          {"client_costs", costs_json(run)},
           {"evaluations", evaluations}};
 }
 
@@ -119,9 +133,9 @@ std::string report_page(std::span<const RunRecords> runs, const std::optional<St
   if (study) data["study"] = {{"name", study->name}, {"reference", study->reference}};
   std::string page(assets::page_html());
   replace(page, "/*STYLE*/", assets::page_css());
-  replace(
-      page, "/*SCRIPT*/",
-      concat(assets::page_data_js(), assets::page_figure_js(), assets::page_charts_js(), assets::page_sections_js()));
+  replace(page, "/*SCRIPT*/",
+          concat(assets::page_data_js(), assets::page_figure_js(), assets::page_charts_js(), assets::page_costs_js(),
+                 assets::page_sections_js()));
   replace(page, "/*DATA*/", script_safe(data));
   return page;
 }

@@ -318,7 +318,7 @@ std::string traffic_table(std::span<const RunRecords> runs) {
 
 std::string clients_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down", "FLOPs",
-                 "experts/token"},
+                 "seconds", "experts/token"},
                 2);
   for (const auto& run : runs) {
     if (run.rounds.empty()) continue;
@@ -326,10 +326,10 @@ std::string clients_table(std::span<const RunRecords> runs) {
       grid.add({run.label, client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id),
                 fixed(client.budget, 3), std::to_string(client.top_k), std::to_string(client.rank),
                 std::to_string(client.examples), std::to_string(client.steps), fixed(client.loss, 4),
-                compact(client.bytes_up), compact(client.bytes_down), compact(client.flops),
+                compact(client.bytes_up), compact(client.bytes_down), compact(client.flops), fixed(client.seconds, 2),
                 fixed(client.experts_per_token, 2)});
   }
-  return concat("clients of the last round\n", grid.text());
+  return concat("clients of the last round; seconds: measured while they trained\n", grid.text());
 }
 
 /// Returns the scores of all clients if they fit a screen, else summaries.

@@ -198,7 +198,6 @@ function comparisonSection() {
 }
 
 // --- runs ---
-const total = (run, key) => sum(run.rounds.map((round) => round[key]));
 function runsSection() {
   table(
       sectionOf('runs'),
@@ -492,50 +491,6 @@ function expertsSection() {
       row, 'Dead experts', {title: 'experts that no token chose, all layers', zero: true, span: 1},
       (round) => round.dead_experts);
   phiCharts(section);
-}
-
-// --- cost ---
-function trafficTable(parent) {
-  const parts = (run, key) => run.rounds.reduce((all, round) => {
-    for (const [content, bytes] of Object.entries(round[key] || {})) all[content] = (all[content] || 0) + bytes;
-    return all;
-  }, {});
-  const rows = groups.flatMap((group) => {
-    const sums = (key) => group.runs.map((run) => parts(run, key));
-    const [up, down] = [sums('bytes_up_parts'), sums('bytes_down_parts')];
-    const cell = (all, content) =>
-        (all.some((one) => content in one) ? bytesText(mean(all.map((one) => one[content] || 0))) : '–');
-    return unique([...up, ...down].flatMap(Object.keys))
-        .sort()
-        .map((content, i) => [i ? '' : nameOf(group), content, cell(up, content), cell(down, content)]);
-  });
-  if (rows.length) {
-    const details = element('details', parent);
-    element('summary', details, 'Traffic by content, all rounds and clients, mean over seeds');
-    table(details, ['arm', 'content', 'bytes up', 'bytes down'], rows);
-  }
-}
-function costSection() {
-  const section = sectionOf('cost');
-  const kinds = [
-    ['bytes up', bytesText, (run) => total(run, 'bytes_up')],
-    ['bytes down', bytesText, (run) => total(run, 'bytes_down')], ['FLOPs', compact, (run) => total(run, 'flops')],
-    ['tokens', compact, (run) => total(run, 'tokens')],
-    [
-      'measured seconds', duration,
-      (run) => (run.rounds.every((round) => 'wall' in round) ? total(run, 'wall') : undefined)
-    ],
-    ['simulated seconds', duration, (run) => (run.rounds.length ? last(run.rounds).seconds : undefined)]
-  ];
-  const shown = kinds.filter(([, , pick]) => runs.some((run) => pick(run) !== undefined));
-  table(
-      section, ['arm', 'runs', ...shown.map(([name]) => name)],
-      groups.map((group) => [nameOf(group), group.runs.length, ...shown.map(([, text, pick]) => {
-                   const values = ofSeeds(group, pick);
-                   return values.length ? text(mean(values)) : '–';
-                 })]),
-      {caption: 'Cost of a run, all rounds and clients, mean over seeds'});
-  trafficTable(section);
 }
 
 const kExplained = {

@@ -4,10 +4,14 @@
 
 #include "base/plain/error.h"
 #include "base/plain/json.h"
+#include "report/client_costs.h"
+#include "study/comparison/cost_by_k.h"
 #include "study/comparison/study_report.h"
 
 namespace evenkeel::study {
 namespace {
+
+constexpr std::string_view kTokenFlops = "flops_per_1000_tokens", kTokenSeconds = "seconds_per_1000_tokens";
 
 /// A line of the CSV file.
 struct Value {
@@ -74,12 +78,30 @@ void add_costs(const ArmRun& run, std::vector<Value>& values) {
     }
 }
 
+/// Adds what 1,000 tokens cost the clients of every budget.
+void add_client_costs(const ArmRun& run, std::vector<Value>& values) {
+  for (const auto& cost : report::client_costs(*run.records)) {
+    Value line{run.arm, run.seed, static_cast<int64_t>(run.records->rounds.size())};
+    line.budget = exact(cost.budget);
+    line.top_k = std::to_string(cost.top_k);
+    for (const auto& [name, value] :
+         {std::pair{kTokenFlops, cost.token_flops()}, {kTokenSeconds, cost.token_seconds()}})
+      if (value) {
+        line.measure = name;
+        line.value = *value;
+        values.push_back(line);
+      }
+  }
+}
+
 std::vector<Value> values_of(const StudyRuns& study) {
   std::vector<Value> values;
   for (const auto& run : study.runs)
     if (run.missing.empty()) add_scores(run, values);
   for (const auto& run : study.runs)
     if (run.missing.empty()) add_costs(run, values);
+  for (const auto& run : study.runs)
+    if (run.missing.empty()) add_client_costs(run, values);
   return values;
 }
 
@@ -141,9 +163,22 @@ OrderedJson json_of(const ServedResult& result, const Comparison& comparison) {
           {"arms", std::move(arms)}};
 }
 
-OrderedJson json_of(const ArmCost& cost) {
+OrderedJson json_of(const CostOfK& cost) {
+  return {{"top_k", cost.top_k},
+          {"runs", cost.runs},
+          {kTokenFlops, or_null(cost.flops)},
+          {kTokenSeconds, or_null(cost.seconds)},
+          {"interval_t", or_null(cost.interval)},
+          {"flops_share", or_null(cost.flops_share)},
+          {"seconds_share", or_null(cost.seconds_share)}};
+}
+
+OrderedJson json_of(const ArmCost& cost, const StudyRuns& study) {
   OrderedJson json{{"arm", cost.arm}, {"runs", cost.runs}};
   for (size_t i = 0; i < cost.means.size(); ++i) json[std::string(cost_measures()[i].name)] = or_null(cost.means[i]);
+  json["by_top_k"] = OrderedJson::array();
+  for (const auto& of_k : costs_by_k(study, std::vector{cost.arm}, client_top_ks(study)))
+    json["by_top_k"].push_back(json_of(of_k));
   return json;
 }
 
@@ -177,7 +212,7 @@ std::string csv_report(const StudyRuns& study) {
 std::string json_report(const StudyRuns& study, const Comparison& comparison) {
   OrderedJson served = OrderedJson::array(), costs = OrderedJson::array(), values = OrderedJson::array();
   for (const auto& result : comparison.served) served.push_back(json_of(result, comparison));
-  for (const auto& cost : comparison.costs) costs.push_back(json_of(cost));
+  for (const auto& cost : comparison.costs) costs.push_back(json_of(cost, study));
   for (const auto& value : values_of(study)) values.push_back(json_of(value));
   const OrderedJson json{{"version", 1},
                          {"name", study.name},

@@ -2,6 +2,7 @@
 
 #include "base/plain/error.h"
 #include "report/differences.h"
+#include "study/comparison/cost_by_k.h"
 #include "study/comparison/study_tables.h"
 
 namespace evenkeel::study {
@@ -55,11 +56,20 @@ std::vector<ReportTable> wide_tables(const StudyRuns& study, const Comparison& c
   return tables;
 }
 
+/// Returns what the runs cost: in all, and per token by K.
+std::vector<ReportTable> cost_tables(const StudyRuns& study, const Comparison& comparison) {
+  auto by_k = costs_by_k(study, study.arms, client_top_ks(study));
+  std::erase_if(by_k, [](const CostOfK& cost) { return cost.runs == 0; });
+  std::vector<ReportTable> tables{costs(comparison)};
+  if (!by_k.empty()) tables.push_back(cost_by_k_table(by_k));
+  return tables;
+}
+
 std::vector<ReportTable> wide_tables(const StudyRuns& study, const Comparison& comparison) {
   std::vector<ReportTable> tables;
   for (const auto& result : comparison.served)
     for (auto& table : wide_tables(study, comparison, result)) tables.push_back(std::move(table));
-  tables.push_back(costs(comparison));
+  for (auto& table : cost_tables(study, comparison)) tables.push_back(std::move(table));
   return tables;
 }
 
@@ -77,7 +87,9 @@ std::string text_report(const StudyRuns& study, const Comparison& comparison) {
   for (const auto& line : preface(study, comparison)) text += wrapped(line);
   text += '\n';
   for (const auto& result : comparison.served) text += text_of_served(study, comparison, result);
-  return text + text_of(costs(comparison));
+  const auto tables = cost_tables(study, comparison);
+  for (const auto& table : tables) text += concat(&table == &tables.front() ? "" : "\n", text_of(table));
+  return text;
 }
 
 std::string markdown_report(const StudyRuns& study, const Comparison& comparison) {

@@ -1,11 +1,13 @@
 #include "study/paper/paper_costs.h"
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
 #include "fed/run/run_folder.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
+#include "study/comparison/cost_by_k.h"
 #include "study/paper/paper_experts.h"
 
 namespace evenkeel::study {
@@ -92,6 +94,21 @@ BudgetCost budget_cost(std::string_view name) {
   const auto of_experts = expert_measure(name);
   if (!of_experts) return {};
   return [of_experts](const report::RunRecords& run, double /*budget*/) { return of_experts(run); };
+}
+
+std::vector<ReportTable> paper_costs_by_k(const PaperTable& table, std::span<const StudyRuns> studies) {
+  std::vector<ReportTable> tables;
+  if (!table.cost_by_k) return tables;
+  for (const auto& study : studies) {
+    std::vector<std::string> arms;
+    for (const auto& arm : table.arms)
+      if (std::count(study.arms.begin(), study.arms.end(), arm) > 0) arms.push_back(arm);
+    const auto costs = costs_by_k(study, arms, all_top_ks(study));
+    if (costs.empty()) continue;
+    tables.push_back(cost_by_k_table(costs));
+    if (studies.size() > 1) tables.back().title = concat(study.name, ": ", tables.back().title);
+  }
+  return tables;
 }
 
 }  // namespace evenkeel::study

@@ -4,9 +4,14 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "report/run_records.h"
+#include "study/comparison/report_table.h"
+#include "study/comparison/study_runs.h"
+#include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
 
@@ -25,5 +30,9 @@ using BudgetCost = std::function<std::optional<double>(const report::RunRecords&
 /// and the measures of experts, which are the same at every budget (study/paper/paper_experts.h). A cost is empty if no
 /// client of that budget took part. activated_parameters reads the base model's config.json.
 BudgetCost budget_cost(std::string_view name);
+
+/// Returns the tables of FLOPs and measured seconds at every K that follow a table of the paper, one for each study
+/// that has arms of the table; none if the table does not ask for them.
+std::vector<ReportTable> paper_costs_by_k(const PaperTable& table, std::span<const StudyRuns> studies);
 
 }  // namespace evenkeel::study

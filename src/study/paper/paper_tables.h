@@ -98,6 +98,7 @@ struct PaperTable {
   PaperSeries series = PaperSeries::kNone;
   std::vector<PaperClaim> claims;
   std::vector<PaperNote> notes;
+  bool cost_by_k = false;  ///< FLOPs and measured seconds at every K follow
   void visit(auto& field) {
     field("id", id, "number in the paper");
     field("title", title, "what it shows");
@@ -112,6 +113,7 @@ struct PaperTable {
     field("series", series, "none, layer or round: rows of the studies that follow, with the table's measure");
     field("claims", claims, "directions that the paper states");
     field("notes", notes, "remarks");
+    field("cost_by_k", cost_by_k, "true: FLOPs and measured seconds by experts per token follow");
   }
   /// Returns the printed value of an arm, if there is one.
   std::optional<double> printed(const PaperRow& row, const std::string& arm) const;

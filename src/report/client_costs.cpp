@@ -1,0 +1,32 @@
+#include "report/client_costs.h"
+
+#include <map>
+#include <utility>
+
+namespace evenkeel::report {
+
+std::optional<double> ClientCost::token_flops() const {
+  return tokens > 0 ? std::optional(kCostTokens * flops / tokens) : std::nullopt;
+}
+
+std::optional<double> ClientCost::token_seconds() const {
+  return tokens > 0 && seconds > 0 ? std::optional(kCostTokens * seconds / tokens) : std::nullopt;
+}
+
+std::vector<ClientCost> client_costs(const RunRecords& run) {
+  std::map<std::pair<int64_t, double>, ClientCost> sums;
+  for (const auto& round : run.rounds)
+    for (const auto& client : round.clients) {
+      auto& sum = sums[{client.top_k, client.budget}];
+      sum.budget = client.budget;
+      sum.top_k = client.top_k;
+      sum.tokens += static_cast<double>(client.tokens);
+      sum.flops += client.flops;
+      sum.seconds += client.seconds;
+    }
+  std::vector<ClientCost> costs;
+  for (const auto& [key, sum] : sums) costs.push_back(sum);
+  return costs;
+}
+
+}  // namespace evenkeel::report

@@ -1,0 +1,38 @@
+/// \file  Compares what training costs with K experts per token: counted FLOPs, and the seconds that clients measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "study/comparison/report_table.h"
+#include "study/comparison/statistics.h"
+#include "study/comparison/study_runs.h"
+
+namespace evenkeel::study {
+
+/// Cost of 1,000 tokens of training, of the clients of one arm that use K experts per token. All budgets count.
+struct CostOfK {
+  std::string arm;
+  int64_t top_k = 0;                                 ///< K; 0: a dense model
+  int64_t runs = 0;                                  ///< number of runs with such clients
+  std::optional<double> flops, seconds;              ///< means over `runs`; seconds: empty if not recorded
+  std::optional<Interval> interval;                  ///< of `seconds`, 95 %, by t over runs
+  std::optional<double> flops_share, seconds_share;  ///< of those at the largest K, means over the runs with both
+};
+
+/// Returns the K of the clients of a study, ascending.
+std::vector<int64_t> client_top_ks(const StudyRuns& study);
+/// Returns the K of its clients and of its evaluations, ascending.
+std::vector<int64_t> all_top_ks(const StudyRuns& study);
+
+/// Returns the costs arm by arm, one of every K. The last K is the largest.
+std::vector<CostOfK> costs_by_k(const StudyRuns& study, std::span<const std::string> arms,
+                                std::span<const int64_t> top_ks);
+
+/// Makes a table of the costs. Where an arm has no client of some K, the cell says so.
+ReportTable cost_by_k_table(std::span<const CostOfK> costs);
+
+}  // namespace evenkeel::study
