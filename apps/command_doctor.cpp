@@ -19,7 +19,7 @@
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
-#include "fed/round/progress.h"
+#include "fed/run/computed_speed.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
@@ -181,25 +181,45 @@ void print_fit(const ShapedModel& shaped) {
                "(model.base_format), are mapped, their pages can be dropped under pressure\n";
 }
 
-/// Memory plans and files of a run.
+/// Time of a run of a large model, computed without its weights.
+struct ComputedTime {
+  double seconds = 0;        ///< lower bound
+  double product_speed = 0;  ///< FLOP/s
+};
+
+/// Memory plans, files and time of a run.
 struct Foreseen {
   models::MemoryPlan host;
   fed::DiskNeeds disk;
   std::filesystem::path folder;                ///< of the run
   std::optional<models::MemoryPlan> device{};  ///< set if the run computes on a GPU
+  bool is_large = false;                       ///< true: the weights are not loaded to measure the time
+  std::optional<ComputedTime> computed{};      ///< set for a large model, if its device is here
 };
 
-/// Estimates the memory of a run without reading the weights.
+/// Returns nothing if the run computes on a GPU and this machine has none.
+std::optional<ComputedTime> computed_time(fed::Experiment& experiment, bool may_round) {
+  const auto& name = experiment.server.config.model.device;
+  if (names_gpu(name) && find_device("auto", "model.device").is_cpu()) return std::nullopt;
+  const double product_speed = fed::product_speed(find_device(name, "model.device"), may_round);
+  const auto speeds = fed::computed_speeds(fed::run_flops(experiment), product_speed);
+  return ComputedTime{fed::foreseen_seconds(fed::counted_work(experiment), speeds), product_speed};
+}
+
+/// Estimates the memory of a run, and the time if its model is large, without reading the weights.
 Foreseen foreseen(const DoctorFlags& flags) {
   auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
+  const bool may_round = config.model.compute_dtype != fed::ComputeDtype::kFloat32;
   config.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
   config.settle(fed::machine_choices(config));
   const bool on_gpu = names_gpu(config.model.device);
-  const auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
+  auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
   Foreseen plans{.host = fed::memory_plan(experiment),
                  .disk = fed::disk_needs(experiment),
                  .folder = experiment.server.config.folder()};
   if (on_gpu) plans.device = fed::device_memory_plan(experiment);
+  plans.is_large = fed::is_large(experiment.server.model_folder);
+  if (plans.is_large) plans.computed = computed_time(experiment, may_round);
   return plans;
 }
 
@@ -243,12 +263,19 @@ double measured_seconds(const DoctorFlags& flags) {
   return fed::foreseen_seconds(run.work, run.speeds);
 }
 
+/// Returns the time of a run as text, with its source.
+std::string time_of(const DoctorFlags& flags, const Foreseen& plan) {
+  if (plan.computed)
+    return concat("at least ", study::time_text(plan.computed->seconds), ", ",
+                  study::basis_of_flops(plan.computed->product_speed));
+  if (plan.is_large) return "not computed: there is no GPU here";
+  if (!fits(plan)) return "not measured: the run does not fit";
+  return concat("about ", study::time_text(measured_seconds(flags)), ", measured here");
+}
+
 void print_time_and_disk(const DoctorFlags& flags, const Foreseen& plan) {
   std::cout << "\n" << flags.config << ": time and disk\ntime    " << std::flush;
-  if (fits(plan))
-    std::cout << "about " << fed::readable_duration(measured_seconds(flags)) << ", measured here\n";
-  else
-    std::cout << "not measured: the run does not fit\n";
+  std::cout << time_of(flags, plan) << '\n';
   std::cout << "disk    about " << machine::bytes_text(plan.disk.kept) << ", and "
             << machine::bytes_text(plan.disk.passing) << " while it runs, in " << plan.folder.string() << "; free "
             << machine::bytes_text(machine::free_disk(plan.folder)) << '\n';
@@ -264,7 +291,7 @@ void print_study(const DoctorFlags& flags) {
   const auto task = study::plan_study(command);
   study::DryRuns dry_runs(task);
   study::check_study(command, task, dry_runs);
-  std::cout << study::forecast_text(command, task, study::foresee(command, task, dry_runs));
+  std::cout << study::forecast_text(command, task, study::foresee(task, dry_runs));
 }
 
 /// Returns the config of the run whose training is measured: that of --config, otherwise the default on the built-in

@@ -65,8 +65,7 @@ void conclude_study(const study::StudyState& state, const std::vector<size_t>& m
 void check(const study::StudyCommand& command, const study::StudyTask& task, bool print_needs) {
   study::DryRuns dry_runs(task);
   study::check_study(command, task, dry_runs);
-  if (print_needs)
-    std::cout << study::forecast_text(command, task, study::foresee(command, task, dry_runs)) << std::flush;
+  if (print_needs) std::cout << study::forecast_text(command, task, study::foresee(task, dry_runs)) << std::flush;
 }
 
 void run_study_command(const StudyFlags& flags) {
@@ -104,7 +103,8 @@ void add_study_command(CLI::App& program) {
   command->add_option("STUDY", flags->file, "TOML file with [study] and its arms")->required();
   command->add_option("--out", flags->out, "folder of the study, new or empty (default: runs/<name>)");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of every arm; as often as needed");
-  command->add_option("--jobs", flags->jobs, "runs at once, each with its share of the cores (default: 1)");
+  command->add_option("--jobs", flags->jobs,
+                      "runs at once, each with its share of the cores, or with a GPU of its own (default: 1)");
   command->add_option("--shard", flags->shard, "i/n: every n-th run alone, for job arrays; --dry-run prints one");
   command->add_option("--only", flags->only, "ARM:SEED: this run alone; as often as needed");
   command->add_flag("--dry-run", flags->dry_run,

@@ -483,3 +483,24 @@ def test_an_output_folder_with_another_study_or_other_files_is_refused(undisturb
         one_line(study(file, tmp_path / "full", *words), "exists already and is not empty")
     (tmp_path / "stranger/fedit").mkdir(parents=True)
     one_line(study(file, tmp_path / "stranger"), "exists already and is not empty")
+
+
+def test_runs_on_a_gpu_take_turns_and_a_machine_without_one_is_told_before_anything_is_written(file, tmp_path):
+    """JobSlots in job_slots_test.cpp has several GPUs."""
+    words = ("--set", "model.device=cuda", "--jobs", 3)
+    foreseen = study(file, tmp_path / "out", *words, "--dry-run")
+    assert foreseen.returncode == 0, foreseen.stderr
+    assert re.search(r"^device  --jobs 3: runs take turns on (the GPU|each of cuda:0 to cuda:\d), \d at a time$", foreseen.stdout, re.M)
+    assert re.search(r"^array   sbatch .* --gpus=[1-3] ", foreseen.stdout, re.M)
+    done = study(file, tmp_path / "out", *words)
+    if done.returncode == 0:  # there is a GPU
+        assert "runs take turns on" in done.stderr and set(states(tmp_path / "out").values()) == {"done"}
+        return
+    assert re.search(r"^time    not computed: there is no GPU here$", foreseen.stdout, re.M)
+    one_line(done, "model.device is cuda")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_on_processors_says_nothing_of_devices(file, tmp_path):
+    said = study(file, tmp_path / "out", "--jobs", 2, "--dry-run").stdout
+    assert "device" not in said and "--gpus" not in said and re.search(r"^work    [\d.]+ [MGT]FLOP to train and to score$", said, re.M)

@@ -35,10 +35,6 @@ std::optional<int64_t> index_in(std::string_view name) {
   return name.starts_with("cuda:") ? device_number(name.substr(prefix)) : std::nullopt;
 }
 
-int64_t gpus() {
-  return at::accelerator::getAccelerator(false) == c10::DeviceType::CUDA ? at::accelerator::deviceCount() : 0;
-}
-
 /// Returns the reason why no GPU is available.
 std::string_view why_none() {
   return at::detail::getCUDAHooks().hasCUDART() ? "this machine shows none (is there a driver? see nvidia-smi)"
@@ -140,11 +136,15 @@ at::Tensor copy_of(const at::Tensor& bytes_N, c10::Device device) {
 bool names_gpu(std::string_view text) { return text == kGpu || index_in(text).has_value(); }
 bool names_compute_device(std::string_view text) { return text == "cpu" || text == "auto" || names_gpu(text); }
 
+int64_t gpu_count() {
+  return at::accelerator::getAccelerator(false) == c10::DeviceType::CUDA ? at::accelerator::deviceCount() : 0;
+}
+
 c10::Device find_device(std::string_view name, std::string_view key) {
   EK_CHECK(names_compute_device(name), kConfig, key, " is \"", name, "\", allowed: cpu, cuda, cuda:0 and so on, auto");
   const bool is_gpu_name = names_gpu(name);
-  if (name == "cpu" || (!is_gpu_name && gpus() == 0)) return c10::kCPU;
-  const int64_t count = gpus(), index = index_in(name).value_or(local_rank());
+  if (name == "cpu" || (!is_gpu_name && gpu_count() == 0)) return c10::kCPU;
+  const int64_t count = gpu_count(), index = index_in(name).value_or(local_rank());
   EK_CHECK(count > 0, kConfig, key, " is ", name, ", but ", why_none(), "; --device cpu computes without");
   EK_CHECK(index < count, kConfig, key, " is ", name, ", which is GPU ", index, " for this process, allowed: 0 .. ",
            count - 1, ", this machine's GPUs");

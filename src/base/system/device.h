@@ -18,6 +18,9 @@ bool names_compute_device(std::string_view text);
 /// Returns true for "cuda" and "cuda:N".
 bool names_gpu(std::string_view text);
 
+/// Returns the number of GPUs that this process can use; 0 when LibTorch was built without CUDA.
+int64_t gpu_count();
+
 /// Returns the device with this name. "auto" is the GPU of this process if there is a GPU, otherwise the CPU. "cuda" is
 /// the GPU of this process: the one with the index of its local rank if a launcher sets one, otherwise the first.
 /// \param key  the setting that holds the name, for errors, e.g. "model.device"

@@ -7,6 +7,7 @@
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
 #include "base/system/device.h"
+#include "base/system/process.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/store/manifest.h"
 
@@ -105,6 +106,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   auto e = outlined(std::move(config));
   const bool has_rows = trains || purpose == Purpose::kDryRun;
   take_clients(e, has_rows ? make_shards(e.server.config, e.fabric.context.tokenizer, e.server.model) : Shards());
+  if (trains) give_back_freed_memory();  // the text of the rows
   if (computes) load_encoder(e);
   if (check) check(e);
   if (trains) make_ready_to_train(e);

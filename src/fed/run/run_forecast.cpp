@@ -87,12 +87,6 @@ RunSpeeds speeds_of(Experiment& e, const methods::ServerState& state, double sec
   return speeds;
 }
 
-/// Returns the speed with K experts per token: the measured one, or that of the next larger K.
-double speed_at(const RunSpeeds& speeds, int64_t top_k) {
-  const auto found = speeds.tokens_per_second.lower_bound(top_k);
-  return found == speeds.tokens_per_second.end() ? speeds.tokens_per_second.rbegin()->second : found->second;
-}
-
 }  // namespace
 
 DiskNeeds disk_needs(const Experiment& e) {
@@ -116,9 +110,14 @@ RunForecast foresee_run(const ExperimentConfig& config) {
   return {work_of(e, state), speeds_of(e, state, seconds_to_start)};
 }
 
+double at_top_k(const std::map<int64_t, double>& values, int64_t top_k) {
+  const auto found = values.lower_bound(top_k);
+  return found == values.end() ? values.rbegin()->second : found->second;
+}
+
 double foreseen_seconds(const RunWork& work, const RunSpeeds& speeds) {
   double seconds = kProcessSeconds + speeds.seconds_to_start + work.scored_rows * speeds.seconds_per_row;
-  for (const auto& [top_k, tokens] : work.tokens) seconds += tokens / speed_at(speeds, top_k);
+  for (const auto& [top_k, tokens] : work.tokens) seconds += tokens / at_top_k(speeds.tokens_per_second, top_k);
   return seconds;
 }
 

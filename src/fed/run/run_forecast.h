@@ -28,7 +28,7 @@ struct RunWork {
 /// \param state  before the first round
 RunWork work_of(const Experiment& experiment, const methods::ServerState& state);
 
-/// Measured speeds of this machine.
+/// Speeds of this machine: measured (foresee_run()), or computed (fed/run/computed_speed.h).
 struct RunSpeeds {
   std::map<int64_t, double> tokens_per_second;  ///< of training, by K
   double seconds_per_row = 0;                   ///< that is scored
@@ -43,6 +43,9 @@ struct RunForecast {
 /// and a few rows of every task at every point. \throws as make_experiment()
 /// \param config  a settled config
 RunForecast foresee_run(const ExperimentConfig& config);
+
+/// Returns the value at K experts per token, or that of the next larger K, or the last. REQUIRES a value.
+double at_top_k(const std::map<int64_t, double>& values, int64_t top_k);
 
 /// Returns the wall time of a run in seconds, in a process of its own.
 double foreseen_seconds(const RunWork& work, const RunSpeeds& speeds);

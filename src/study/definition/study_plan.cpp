@@ -10,6 +10,7 @@
 #include "base/plain/text.h"
 #include "fed/config/arithmetic.h"
 #include "fed/store/changed_keys.h"
+#include "study/definition/job_slots.h"
 
 namespace evenkeel::study {
 namespace {
@@ -158,8 +159,9 @@ fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::s
 
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
   auto config = fed::ExperimentConfig::load(request.file.base, request.common);
+  const int64_t at_once = job_slots(config.model.device, jobs).count();
   if (config.threads == 0)
-    config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (jobs * config.clients.parallel));
+    config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (at_once * config.clients.parallel));
   const bool by_date = !config.data.date.empty();
   config.settle(fed::machine_choices(config));
   std::vector<std::string> settings = {

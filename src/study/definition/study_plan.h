@@ -35,7 +35,8 @@ fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::
 
 /// Returns the pinned settings, which all runs share: threads, device, engine and arithmetic on this machine, and the
 /// date of the chat template. Values that the base config and the common settings leave open are measured once here.
-/// \param jobs    number of runs at the same time; they divide the cores of this machine if `threads` is 0
+/// \param jobs    largest number of runs at the same time (study/definition/job_slots.h); they divide the cores of this
+///                machine if `threads` is 0
 /// \param folder  folder of the study; its parent folder holds the int8 copy of a base, one for all runs
 /// \throws kConfig, kCheckpoint as machine_choices()
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs,

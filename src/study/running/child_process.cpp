@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -32,7 +33,7 @@ Pipe open_pipe() {
 
 /// Runs in the child between fork and exec, with system calls only. The child dies with its parent, and gets signals
 /// from the parent only.
-[[noreturn]] void become(const char* program, char* const* arguments, pid_t parent, int errors) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent, int errors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
@@ -40,23 +41,43 @@ Pipe open_pipe() {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
-  ::execv(program, arguments);
+  ::execve(arguments[0], arguments, environment);
   ::_exit(127);
+}
+
+/// Returns the environment of this process with some variables replaced or added.
+std::vector<std::string> environment_with(const std::vector<std::string>& variables) {
+  const auto is_replaced = [&](std::string_view variable) {
+    const auto name = variable.substr(0, variable.find('=') + 1);
+    return std::any_of(variables.begin(), variables.end(),
+                       [&](const std::string& other) { return other.starts_with(name); });
+  };
+  std::vector<std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!is_replaced(*variable)) all.emplace_back(*variable);
+  all.insert(all.end(), variables.begin(), variables.end());
+  return all;
+}
+
+/// Returns pointers for execve(), with a null at the end.
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (auto& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
-  const std::string program = fs::read_symlink("/proc/self/exe").string();
+ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
   std::vector<std::string> words = arguments;
-  words.insert(words.begin(), program);
-  std::vector<char*> pointers;
-  for (auto& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  words.insert(words.begin(), fs::read_symlink("/proc/self/exe").string());
+  auto variables = environment_with(environment);
+  const auto word_pointers = pointers_to(words), variable_pointers = pointers_to(variables);
   const auto pipe = open_pipe();
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ == 0) become(program.c_str(), pointers.data(), parent, pipe.write);
+  if (process_ == 0) become(word_pointers.data(), variable_pointers.data(), parent, pipe.write);
   const int reason = errno;
   ::close(pipe.write);
   errors_ = pipe.read;

@@ -14,7 +14,8 @@ namespace evenkeel::study {
 class ChildProcess {
  public:
   /// Starts this program with other arguments. \throws kIo when the system cannot create a process
-  explicit ChildProcess(const std::vector<std::string>& arguments);
+  /// \param environment  variables that are added or replaced, each as NAME=VALUE
+  explicit ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
   /// Kills the child if it has not ended, and waits for it.
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;

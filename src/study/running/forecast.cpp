@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "base/format/command_line.h"
+#include "base/system/device.h"
 #include "base/system/machine.h"
 #include "fed/round/progress.h"
+#include "fed/run/computed_speed.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/run/run_forecast.h"
-#include "study/running/speeds.h"
+#include "report/text_grid.h"
 
 namespace evenkeel::study {
 namespace {
@@ -28,26 +31,6 @@ struct RunNeeds {
   int64_t memory = 0;  // bytes
 };
 
-/// Returns the sites with one input and one output each.
-lora::Sites smallest(lora::Sites sites) {
-  for (auto& [name, site] : sites) site.in = site.out = 1;
-  return sites;
-}
-
-/// Counts the work of a run. The points of an evaluation depend on how the method routes, and that on its state, which
-/// is made for sites of the smallest size here.
-fed::RunWork work_of(fed::Experiment& e) {
-  auto& server = e.server;
-  auto sites = std::exchange(server.sites, smallest(server.sites));
-  const auto ones = [&](const std::string& site, const methods::GradientSample&) {
-    const int64_t experts = server.sites.at(site).experts;
-    return experts > 0 ? at::ones({experts, 1, 1}) : at::ones({1, 1});
-  };
-  auto work = fed::work_of(e, server.method->initialize(server.view(0, ones)));
-  server.sites = std::move(sites);
-  return work;
-}
-
 /// Computes the needs of a run by arm. Runs of an arm differ only in their seeds and need about the same.
 std::map<std::string, RunNeeds> needs_by_arm(const StudyTask& task, const std::vector<size_t>& left,
                                              DryRuns& dry_runs) {
@@ -56,7 +39,7 @@ std::map<std::string, RunNeeds> needs_by_arm(const StudyTask& task, const std::v
     const auto& arm = task.study.state.runs[run].arm;
     if (needs.contains(arm)) continue;
     auto e = std::move(dry_runs.make(run).experiment);
-    needs[arm] = {work_of(e), fed::disk_needs(e), fed::memory_plan(e).needed()};
+    needs[arm] = {fed::counted_work(e), fed::disk_needs(e), fed::memory_plan(e).needed()};
   }
   return needs;
 }
@@ -67,17 +50,22 @@ size_t reference_run(const StudyTask& task) {
   return static_cast<size_t>(std::find_if(runs.begin(), runs.end(), is_reference) - runs.begin());
 }
 
-Speeds speeds_of(const StudyTask& task, DryRuns& dry_runs) {
-  const size_t run = reference_run(task);
-  if (!is_large(models::resolve_model_path(task.study.runs[run].config.model.path)))
-    return measured_speeds(config_of_run(task, run), task.study.state.reference);
-  return computed_speeds(dry_runs.make(run).experiment);
-}
+/// Speeds of this machine on the model of a study.
+struct Speeds {
+  fed::RunSpeeds speeds;
+  bool are_upper_bounds = false;  // real runs are slower
+  std::string basis;
+};
 
-/// Formats a time. Times of more than two days are given in days.
-std::string time_text(double seconds) {
-  constexpr double kDay = 24 * 3600;
-  return seconds > 2 * kDay ? concat(std::llround(seconds / kDay), " days") : fed::readable_duration(seconds);
+/// Returns nothing if the runs are on a GPU and this machine has none.
+std::optional<Speeds> speeds_of(const StudyTask& task, size_t run, const fed::RunFlops& flops) {
+  const auto& config = task.study.runs[run].config;
+  if (names_gpu(config.model.device) && gpu_count() == 0) return std::nullopt;
+  if (!fed::is_large(models::resolve_model_path(config.model.path)))
+    return Speeds{fed::foresee_run(config_of_run(task, run)).speeds, false,
+                  concat("measured with arm ", task.study.state.reference)};
+  const double product = fed::product_speed(config.model);
+  return Speeds{fed::computed_speeds(flops, product), true, basis_of_flops(product)};
 }
 
 std::vector<size_t> left_runs(const StudyTask& task) {
@@ -86,31 +74,60 @@ std::vector<size_t> left_runs(const StudyTask& task) {
   return left;
 }
 
+/// Adds the time of the runs. No run takes less than itself, however many there are at a time.
+void add_time(const StudyTask& task, const std::vector<size_t>& left, const std::map<std::string, RunNeeds>& needs,
+              const std::optional<Speeds>& speeds, Forecast& forecast) {
+  if (!speeds) {
+    forecast.seconds.reset();
+    return;
+  }
+  double sum = 0, longest = 0;
+  for (const size_t run : left) {
+    const double seconds = fed::foreseen_seconds(needs.at(task.study.state.runs[run].arm).work, speeds->speeds);
+    sum += seconds;
+    longest = std::max(longest, seconds);
+  }
+  forecast.seconds = std::max(longest, sum / static_cast<double>(task.slots.count()));
+  forecast.is_least = speeds->are_upper_bounds;
+  forecast.basis = speeds->basis;
+}
+
+std::string time_line(const StudyCommand& command, const Forecast& forecast) {
+  if (!forecast.seconds) return "not computed: there is no GPU here";
+  return concat(forecast.is_least ? "at least " : "about ", time_text(*forecast.seconds), " with --jobs ", command.jobs,
+                ", ", forecast.basis);
+}
+
 }  // namespace
 
-Forecast foresee(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs) {
+std::string basis_of_flops(double product_speed) {
+  return concat("from FLOPs and products of ", report::compact(product_speed), "FLOP/s here");
+}
+
+std::string time_text(double seconds) {
+  constexpr double kDay = 24 * 3600;
+  return seconds > 2 * kDay ? concat(std::llround(seconds / kDay), " days") : fed::readable_duration(seconds);
+}
+
+Forecast foresee(const StudyTask& task, DryRuns& dry_runs) {
   const auto left = left_runs(task);
   Forecast forecast{.runs = static_cast<int64_t>(left.size())};
   const auto& config = task.study.runs.front().config;
   forecast.threads = config.threads * config.clients.parallel;
   if (left.empty()) return forecast;
   const auto needs = needs_by_arm(task, left, dry_runs);
-  const auto [speeds, are_upper_bounds, basis] = speeds_of(task, dry_runs);
-  forecast.is_least = are_upper_bounds;
-  forecast.basis = basis;
+  const size_t reference = reference_run(task);
+  const auto flops = fed::run_flops(dry_runs.make(reference).experiment);
   int64_t passing = 0;
-  double longest = 0;
   for (const size_t run : left) {
     const auto& of_arm = needs.at(task.study.state.runs[run].arm);
-    const double seconds = fed::foreseen_seconds(of_arm.work, speeds);
-    forecast.seconds += seconds / static_cast<double>(command.jobs);
-    longest = std::max(longest, seconds);
+    forecast.flops += fed::foreseen_flops(of_arm.work, flops);
     forecast.memory = std::max(forecast.memory, of_arm.memory);
     forecast.disk += of_arm.disk.kept;
     passing = std::max(passing, of_arm.disk.passing);
   }
-  forecast.seconds = std::max(longest, forecast.seconds);
-  forecast.disk += passing * std::min(command.jobs, forecast.runs);
+  forecast.disk += passing * std::min(task.slots.count(), forecast.runs);
+  add_time(task, left, needs, speeds_of(task, reference, flops), forecast);
   return forecast;
 }
 
@@ -118,9 +135,12 @@ std::string array_command(const StudyCommand& command, const StudyTask& task, co
   auto words = resume_words({.file = command.file, .jobs = command.jobs, .only = command.only}, task.study.folder);
   for (const auto& setting : command.settings) words.insert(words.end(), {"--set", setting});
   const auto wrapped = concat(command_line(words), " --shard $SLURM_ARRAY_TASK_ID/", tasks);
-  const double memory = kMemoryMargin * static_cast<double>(forecast.memory * command.jobs);
-  return concat("sbatch --array=1-", tasks, " --ntasks=1 --cpus-per-task=", forecast.threads * command.jobs,
-                " --mem=", static_cast<int64_t>(memory) / kMebibyte + 1, "M --wrap=", shell_word(wrapped));
+  const int64_t at_once = task.slots.count();
+  const double memory = kMemoryMargin * static_cast<double>(forecast.memory * at_once);
+  const bool on_gpu = names_gpu(task.study.runs.front().config.model.device);
+  return concat("sbatch --array=1-", tasks, " --ntasks=1 --cpus-per-task=", forecast.threads * at_once,
+                on_gpu ? concat(" --gpus=", at_once) : "", " --mem=", static_cast<int64_t>(memory) / kMebibyte + 1,
+                "M --wrap=", shell_word(wrapped));
 }
 
 std::string forecast_text(const StudyCommand& command, const StudyTask& task, const Forecast& forecast) {
@@ -131,10 +151,11 @@ std::string forecast_text(const StudyCommand& command, const StudyTask& task, co
   if (forecast.runs == 0) return text.str();
   const auto bytes = [](int64_t count) { return machine::bytes_text(count); };
   const int64_t tasks = command.shard.count > 1 ? command.shard.count : forecast.runs;
-  const int64_t at_once = forecast.memory * std::min(command.jobs, forecast.runs);
+  const int64_t at_once = forecast.memory * std::min(task.slots.count(), forecast.runs);
   const int64_t available = machine::memory().available;
-  text << "time    " << (forecast.is_least ? "at least " : "about ") << time_text(forecast.seconds) << " with --jobs "
-       << command.jobs << ", " << forecast.basis << '\n'
+  text << "time    " << time_line(command, forecast) << '\n';
+  if (const auto notice = task.slots.notice(); !notice.empty()) text << "device  " << notice << '\n';
+  text << "work    " << report::compact(forecast.flops) << "FLOP to train and to score\n"
        << "memory  " << bytes(forecast.memory) << " a run, " << bytes(at_once) << " at once; available "
        << bytes(available) << (at_once > available ? ": does not fit" : "") << '\n'
        << "disk    about " << bytes(forecast.disk) << " in " << task.study.folder.string() << "; free "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "study/running/dry_runs.h"
@@ -10,23 +11,30 @@ namespace evenkeel::study {
 
 /// Estimated needs of the runs of one command.
 struct Forecast {
-  int64_t runs = 0;       ///< runs that are not done
-  double seconds = 0;     ///< time of all of them, `jobs` at the same time
+  int64_t runs = 0;  ///< runs that are not done
+  /// Time of all of them, as many at the same time as the task has slots; empty if there is no GPU here to run them on.
+  std::optional<double> seconds = 0;
   int64_t memory = 0;     ///< bytes of the largest run (fed/run/memory_estimate.h)
-  int64_t disk = 0;       ///< bytes of the files of all of them, and of the temporary files of `jobs` runs
+  int64_t disk = 0;       ///< bytes of the files of all of them, and the temporary files of those at the same time
   int64_t threads = 1;    ///< processor threads of a run
   bool is_least = false;  ///< `seconds` is a lower bound
   std::string basis{};    ///< source of `seconds`, as in "measured with arm fedit"
+  double flops = 0;       ///< of training and scoring, all of them (docs/methods.md)
 };
 
 /// Estimates the runs that are not done. The speed of training and the time of a scored row are those of the reference
-/// arm (study/running/speeds.h). Tokens, rows and points of evaluation are counted for every arm. Disk covers adapters,
-/// two checkpoints, and the uploads of a round.
+/// arm: measured, or of a large model computed (fed/run/computed_speed.h). Tokens, rows and points of evaluation are
+/// counted for every arm. Disk covers adapters, two checkpoints, and the uploads of a round.
 /// \param dry_runs  of `task`
-Forecast foresee(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs);
+Forecast foresee(const StudyTask& task, DryRuns& dry_runs);
 
 /// Formats the forecast as text lines, with the command that submits a job array to Slurm.
 std::string forecast_text(const StudyCommand& command, const StudyTask& task, const Forecast& forecast);
+
+/// Returns the source of a time that was computed from FLOPs. \param product_speed  FLOP/s
+std::string basis_of_flops(double product_speed);
+/// Formats a time. Times of more than two days are given in days.
+std::string time_text(double seconds);
 
 /// Returns the command that submits the study as a Slurm job array of `tasks` tasks.
 std::string array_command(const StudyCommand& command, const StudyTask& task, const Forecast& forecast, int64_t tasks);

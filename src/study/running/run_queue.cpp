@@ -25,8 +25,11 @@ std::string_view warning_in(std::string_view line) {
 
 }  // namespace
 
-RunQueue::RunQueue(Study study, std::vector<size_t> mine, int64_t jobs)
-    : study_(std::move(study)), mine_(std::move(mine)), jobs_(jobs), progress_(study_, mine_, jobs) {}
+RunQueue::RunQueue(Study study, std::vector<size_t> mine, JobSlots slots)
+    : study_(std::move(study)),
+      mine_(std::move(mine)),
+      slots_(std::move(slots)),
+      progress_(study_, mine_, slots_.count()) {}
 
 std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto folder = study_.folder / study_.state.runs[run].folder;
@@ -38,17 +41,20 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
   return words;
 }
 
-void RunQueue::start(size_t run) {
+void RunQueue::start(size_t run, size_t slot) {
   record(run, RunState::kRunning, 0, {});
   make_folders((study_.folder / study_.state.runs[run].folder).parent_path());
-  at_work_.emplace(run, Worker{ChildProcess(words_of(run)), std::chrono::steady_clock::now()});
+  at_work_.emplace(
+      run, Worker{ChildProcess(words_of(run), slots_.environment(slot)), slot, std::chrono::steady_clock::now()});
   progress_.begin(run);
 }
 
 void RunQueue::fill() {
-  while (!stopping_ && next_ < mine_.size() && static_cast<int64_t>(at_work_.size()) < jobs_) {
-    const size_t run = mine_[next_++];
-    if (study_.state.runs[run].state != RunState::kDone) start(run);
+  for (; !stopping_ && next_ < mine_.size(); ++next_) {
+    if (study_.state.runs[mine_[next_]].state == RunState::kDone) continue;
+    const auto slot = slots_.take();
+    if (!slot) return;
+    start(mine_[next_], *slot);
   }
 }
 
@@ -98,6 +104,7 @@ void RunQueue::poll() {
   }
   for (const auto& [run, code] : ends) {
     const auto worker = at_work_.extract(run);
+    slots_.give_back(worker.mapped().slot);
     ended(run, worker.mapped(), code);
   }
   if (progress_.poll()) line_.update(progress_.text());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/plain/log.h"
+#include "study/definition/job_slots.h"
 #include "study/running/child_process.h"
 #include "study/running/study_progress.h"
 
@@ -17,10 +18,10 @@ namespace evenkeel::study {
 class RunQueue {
  public:
   /// \param mine  indices of the runs of this process in study.state.runs, in the order of execution
-  /// \param jobs  largest number of runs at the same time
-  RunQueue(Study study, std::vector<size_t> mine, int64_t jobs);
+  /// \param slots  of the runs at the same time, all free
+  RunQueue(Study study, std::vector<size_t> mine, JobSlots slots);
 
-  /// Starts runs until `jobs` are running or none is left.
+  /// Starts runs until every slot is taken or none is left.
   void fill();
   /// Polls the child processes: forwards their warnings, records the runs that have ended, and shows the progress.
   void poll();
@@ -35,10 +36,11 @@ class RunQueue {
  private:
   struct Worker {
     ChildProcess process;
+    size_t slot;
     std::chrono::steady_clock::time_point since;
     std::string error{};  // the last line of an error
   };
-  void start(size_t run);
+  void start(size_t run, size_t slot);
   void read_output(size_t run, Worker& worker);
   void ended(size_t run, const Worker& worker, int code);
   void record(size_t run, RunState state, double seconds, const std::string& error);
@@ -46,7 +48,7 @@ class RunQueue {
 
   Study study_;
   std::vector<size_t> mine_;
-  int64_t jobs_;
+  JobSlots slots_;
   size_t next_ = 0;
   bool stopping_ = false;
   std::map<size_t, Worker> at_work_;

@@ -9,6 +9,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "base/system/device.h"
 #include "base/system/machine.h"
 #include "base/system/process.h"
 #include "study/definition/run_claims.h"
@@ -66,7 +67,7 @@ void warn_of_threads(const Study& study, int64_t jobs) {
 
 /// Creates the study or writes what the request adds. If another process was first, its study is joined.
 void keep(StudyTask& task) {
-  auto& [request, study, mine, is_new] = task;
+  auto& [request, study, mine, is_new, slots] = task;
   if (is_new) {
     create_study(study.folder, request, study.state);
     study = extended(request, open_study(study.folder));
@@ -109,11 +110,15 @@ bool is_named(const StudyCommand& command, const StudyRun& run) {
 }
 
 StudyTask plan_study(const StudyCommand& command) {
-  StudyTask task{.request = {StudyFile::load(command.file), command.settings}, .study = {}, .mine = {}};
+  StudyTask task{.request = {StudyFile::load(command.file), command.settings},
+                 .study = {},
+                 .mine = {},
+                 .slots = {"cpu", command.jobs, 0}};
   const auto folder = folder_of(command, task.request.file);
   task.is_new = !holds_study(folder);
   task.study = opened_study(command, task.request, folder);
   task.mine = chosen_runs(command, task.study.state);
+  task.slots = job_slots(task.study.runs.front().config.model.device, command.jobs);
   return task;
 }
 
@@ -128,12 +133,14 @@ std::vector<std::string> resume_words(const StudyCommand& command, const fs::pat
 }
 
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop) {
+  find_device(task.study.runs.front().config.model.device, "model.device");
   keep(task);
   const auto claims = claimed(task);
   refresh(command, task);
-  warn_of_threads(task.study, command.jobs);
+  warn_of_threads(task.study, task.slots.count());
+  if (const auto notice = task.slots.notice(); !notice.empty()) log::info("[study] ", notice);
   const auto folder = task.study.folder;
-  RunQueue queue(std::move(task.study), std::move(task.mine), command.jobs);
+  RunQueue queue(std::move(task.study), std::move(task.mine), std::move(task.slots));
   for (queue.fill(); !queue.empty(); queue.fill()) {
     if (stop && stop()) queue.stop();
     queue.poll();

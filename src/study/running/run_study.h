@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/system/interrupt.h"
+#include "study/definition/job_slots.h"
 #include "study/definition/study_folder.h"
 
 namespace evenkeel::study {
@@ -39,17 +40,19 @@ struct StudyTask {
   Study study;
   std::vector<size_t> mine;  ///< indices into study.state.runs
   bool is_new = false;       ///< true: its folder has not been created
+  JobSlots slots;            ///< of the runs at the same time
 };
 
 /// Reads the study file and the study's folder, and plans all runs. Changes nothing.
 /// \throws kIo, kConfig, kCheckpoint as open_study(), check_new() and plan_runs()
 StudyTask plan_study(const StudyCommand& command);
 
-/// Executes the runs that are not done, `jobs` at the same time, and resumes those that have begun. A failed run is
-/// logged and recorded; the others continue.
+/// Executes the runs that are not done, as many at the same time as there are slots, and resumes those that have begun.
+/// A failed run is logged and recorded; the others continue.
 /// \param stop  returns true to stop; the running runs then save their state
 /// \return the state of the study afterwards
-/// \throws Interrupted when stopped; kIo when another process executes one of the runs
+/// \throws Interrupted when stopped; kConfig when the device of the runs is not here; kIo when another process
+/// executes one of the runs
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop);
 
 /// Returns the arguments of this program that resume the study in `folder`.

@@ -38,11 +38,6 @@ void check_memory(const fed::Experiment& e, int64_t jobs) {
            std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
 }
 
-void check_device(const fed::ExperimentConfig& config, int64_t jobs) {
-  EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
-           ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
-}
-
 void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t jobs) {
   try {
     const auto [experiment, has_known_rows] = dry_runs.make(run);
@@ -57,10 +52,9 @@ void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t 
 }  // namespace
 
 void check_study(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs) {
-  check_device(task.study.runs.front().config, command.jobs);
   if (!task.is_new)
     for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
-  for (const size_t run : runs_to_check(task)) check_inputs(dry_runs, task, run, command.jobs);
+  for (const size_t run : runs_to_check(task)) check_inputs(dry_runs, task, run, task.slots.count());
   give_back_freed_memory();
 }
 
