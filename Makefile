@@ -16,7 +16,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc' '*.js')
 
-.PHONY: demo wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean
+.PHONY: demo wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean paper-small
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -104,6 +104,14 @@ prose:
 
 clean:
 	@rm -rf build build-debug
+
+# One study after the other; what fails is tried again by the next call. TeleQuAD needs a model that is made first.
+PAPER_SMALL = commonsense mechanisms rho phi-range candidates preserved homogeneous-k1 homogeneous-k2 homogeneous-k4 \
+  homogeneous-k8 dense uniform-32 long-tail-32 reverse-long-tail-32 $(if $(wildcard models/small-olmoe),telequad-iid telequad-non-iid)
+paper-small: build
+	@failed=; for study in $(PAPER_SMALL); do \
+	  build/evenkeel study configs/paper/small/$$study.toml --out runs/paper-small/$$study --jobs $(JOBS) --resume || failed="$$failed $$study"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 .PHONY: site
 site: build

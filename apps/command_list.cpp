@@ -7,13 +7,14 @@
 
 #include "apps/commands.h"
 #include "apps/config_keys.h"
+#include "apps/paper_list.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
+#include "base/system/device.h"
 #include "data/tasks.h"
+#include "fed/run/computed_speed.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
-#include "study/definition/study_file.h"
-#include "study/paper/paper_tables.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -97,47 +98,6 @@ std::vector<Line> key_lines(const std::string& section) {
   return lines;
 }
 
-/// The number of runs that fill a table of the paper, and how many of them are done in runs/.
-struct TableRuns {
-  int64_t all = 0, done = 0;
-};
-
-TableRuns runs_of(const study::PaperTable& table) {
-  TableRuns runs;
-  for (const auto& name : table.studies) {
-    const auto file = study::StudyFile::load(shipped_folder() / "configs/paper" / (name + ".toml"));
-    runs.all += static_cast<int64_t>(file.study.arm.size() * file.study.seeds.size());
-    const auto folder = fs::path("runs") / name;
-    if (study::holds_study(folder)) runs.done += study::read_state(folder).count(study::RunState::kDone);
-  }
-  return runs;
-}
-
-std::vector<Line> table_lines(const std::string& /*section*/) {
-  std::vector<Line> lines;
-  for (const auto& table : study::paper_tables()) {
-    const auto runs = runs_of(table);
-    lines.push_back({concat("paper:", table.id),
-                     concat(table.title, "; configs/paper: ", join(table.studies), "; ", runs.all, " runs, ", runs.done,
-                            " of them done in runs/"),
-                     {{"table", table.id},
-                      {"title", table.title},
-                      {"studies", table.studies},
-                      {"measure", table.measure},
-                      {"runs", runs.all},
-                      {"done", runs.done}}});
-  }
-  return lines;
-}
-
-struct Listing {
-  std::string_view what;
-  std::vector<Line> (*lines)(const std::string& section);
-};
-constexpr std::array kListings{Listing{"methods", method_lines}, Listing{"models", model_lines},
-                               Listing{"tasks", task_lines},     Listing{"configs", config_lines},
-                               Listing{"keys", key_lines},       Listing{"tables", table_lines}};
-
 /// Prints the lines. The column of names is as wide as the widest name, except for a few very long ones.
 void print_lines(const std::vector<Line>& lines) {
   constexpr size_t kWidest = 60;
@@ -149,6 +109,30 @@ void print_lines(const std::vector<Line>& lines) {
               << '\n';
 }
 
+void print_json(const std::vector<Line>& lines) {
+  for (const auto& line : lines) std::cout << line.json.dump() << '\n';
+}
+
+/// Lists the tables of the paper. It takes half a second to measure how fast this machine is.
+void list_tables(bool as_json) {
+  const auto device = find_device("auto", "--device");
+  const ProductSpeed speed{fed::product_speed(device, false), device_text(device)};
+  const auto tables = study::paper_tables();
+  const auto studies = study::paper_studies(speed.flops);
+  if (!as_json) std::cout << paper_list_text(tables, studies, speed);
+  for (const auto& table : tables)
+    if (as_json) std::cout << paper_table_json(table, studies).dump() << '\n';
+}
+
+struct Listing {
+  std::string_view what;
+  std::vector<Line> (*lines)(const std::string& section);
+};
+constexpr std::array kListings{Listing{"methods", method_lines}, Listing{"models", model_lines},
+                               Listing{"tasks", task_lines}, Listing{"configs", config_lines},
+                               Listing{"keys", key_lines}};
+constexpr std::string_view kTables = "tables";
+
 struct ListFlags {
   std::string what, section;
   bool json = false;
@@ -158,13 +142,15 @@ void run_list(const ListFlags& flags) {
   const auto& what = flags.what;
   std::vector<std::string_view> known;
   for (const auto& listing : kListings) known.push_back(listing.what);
+  known.push_back(kTables);
   const auto* found = std::find_if(kListings.begin(), kListings.end(), [&](const auto& l) { return l.what == what; });
-  EK_CHECK(found != kListings.end(), kConfig, "list: \"", what, "\" is unknown, allowed: ", join(known));
+  EK_CHECK(found != kListings.end() || what == kTables, kConfig, "list: \"", what,
+           "\" is unknown, allowed: ", join(known));
   EK_CHECK(flags.section.empty() || what == "keys", kConfig, "list ", what, " takes no second word; \"", flags.section,
            "\" would be a section of list keys");
+  if (what == kTables) return list_tables(flags.json);
   const auto lines = found->lines(flags.section);
-  if (!flags.json) return print_lines(lines);
-  for (const auto& line : lines) std::cout << line.json.dump() << '\n';
+  flags.json ? print_json(lines) : print_lines(lines);
 }
 
 }  // namespace
@@ -177,7 +163,9 @@ void add_list_command(CLI::App& program) {
       "Example: evenkeel list methods\n"
       "         evenkeel list keys train\n\n"
       "One line each, with its source; keys with default, meaning and allowed values; tables of the paper with the "
-      "studies\nthat fill them, and how far these are. `evenkeel study FILE --dry-run` prints hours, memory and disk.");
+      "studies\nthat fill them, how far these are, and the time that the rest will take. `evenkeel study FILE "
+      "--dry-run` "
+      "prints memory\nand disk too.");
   command->add_option("WHAT", flags->what, "methods, models, tasks, configs, keys or tables")->required();
   command->add_option("SECTION", flags->section, "of keys: a section of the config, or a method (default: all)");
   command->add_flag("--json", flags->json, "one JSON line each");

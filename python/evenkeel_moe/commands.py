@@ -155,7 +155,7 @@ def list_configs() -> Records:
 
 
 def list_tables() -> Records:
-    """The tables of the paper: table, title, studies, measure, runs in all and done."""
+    """The tables of the paper: table, title, studies, measure, runs in all and done, and the state and cost of each study."""
     return _listed("tables")
 
 

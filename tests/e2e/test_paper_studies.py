@@ -3,6 +3,8 @@
 import os
 import pathlib
 import re
+import sys
+import time
 import tomllib
 
 import pytest
@@ -10,7 +12,10 @@ import pytest
 from published_models import OLMO_1B, OLMOE_1B_7B, shapes_of, write_model
 from tiny import ROOT, succeed
 
-FILES = sorted(file for file in (ROOT / "configs/paper").glob("*.toml") if file.name != "tables.toml")
+sys.path.insert(0, str(ROOT / "tools"))
+import paper_work  # noqa: E402
+
+FILES = sorted(file for file in (ROOT / "configs/paper").glob("*.toml") if "[study]" in file.read_text())
 NIGHTLY = "EVENKEEL_NIGHTLY" in os.environ
 ON_PUSH = {"commonsense", "dense", "telequad-non-iid"}
 FEW_ROWS = ("--set", "data.limit=300", "--set", "evaluate.limit=4")
@@ -75,3 +80,35 @@ def test_the_time_of_a_study_grows_with_its_rounds(models):
         hours, minutes = [*map(float, number.split(":")), 0][:2]
         return (hours + minutes / 60) * {"days": 24, "h": 1}[unit] * float(speed)
     assert 2 < operations("--set", "train.rounds=8") / operations("--set", "train.rounds=2") < 4.5
+
+
+@pytest.mark.parametrize("name", paper_work.names() if NIGHTLY else ["rho", "small/dense", "small/homogeneous-k1", "small/telequad-iid"])
+def test_the_recorded_work_of_a_study_is_what_a_dry_run_counts(models, tmp_path, name):
+    """Of a large model at full size that takes a minute of tokenising test rows on each push, of the small ones seconds."""
+    counted = paper_work.count(name, models, tmp_path)
+    assert paper_work.recorded()[name] == pytest.approx(counted, rel=paper_work.TOLERANCE)
+
+
+@pytest.mark.parametrize("config, model", [("olmoe-1b-7b", "OLMoE-1B-7B-0924"), ("olmoe-1b-7b-32-uniform", "OLMoE-1B-7B-0924"),
+                                           ("olmo-1b-ranks", "OLMo-1B-hf")])
+def test_a_run_of_a_large_model_is_foreseen_without_its_weights(models, config, model):
+    """The weights are holes in sparse files of 14 and 5 GB: to load them and to train with them would take minutes."""
+    start = time.monotonic()
+    text = succeed("doctor", "--config", ROOT / f"configs/commonsense/{config}.toml", "--set", f"model.path={models[model]}",
+                   *FEW_ROWS, *ONE_TASK).stdout
+    assert re.search(r"^time    at least [\d.:]+ (days|h|min|s), from FLOPs and products of [\d.]+ [GT]FLOP/s here$", text, re.M), text
+    assert time.monotonic() - start < 60
+
+
+def test_a_run_and_a_study_of_one_run_take_the_same_time(models, tmp_path):
+    """Both divide the same FLOPs by the speed of a product, which each measures anew."""
+    base = ROOT / "configs/commonsense/olmoe-1b-7b.toml"
+    (tmp_path / "one.toml").write_text(f'[study]\nbase = "{base}"\nseeds = [42]\n[[study.arm]]\nname = "ub-smoe"\nset = []\n')
+    words = ("--set", f"model.path={models['OLMoE-1B-7B-0924']}", *FEW_ROWS, *ONE_TASK)
+
+    def operations(config):
+        text = succeed("doctor", "--config", config, *words).stdout
+        number, unit, speed = re.search(r"at least ([\d.:]+) (days|h|min).* ([\d.]+) GFLOP", text).groups()
+        large, small = [*map(float, number.split(":")), 0][:2]
+        return (large + small / 60) * {"days": 24, "h": 1, "min": 1 / 60}[unit] * float(speed)
+    assert operations(base) == pytest.approx(operations(tmp_path / "one.toml"), rel=0.03)

@@ -1,0 +1,26 @@
+/// \file  Lists the tables of the paper with the studies that fill them, and the state and cost of these.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/plain/json.h"
+#include "study/paper/paper_studies.h"
+#include "study/paper/paper_tables.h"
+
+namespace evenkeel::apps {
+
+/// How fast this machine multiplies, from which times are foreseen.
+struct ProductSpeed {
+  double flops = 0;    ///< per second
+  std::string device;  ///< "cpu", or the GPU
+};
+
+/// Formats the tables, then the studies, as text of at most 80 columns.
+std::string paper_list_text(std::span<const study::PaperTable> tables, std::span<const study::PaperStudy> studies,
+                            const ProductSpeed& speed);
+
+/// Returns a table as JSON, with the state and cost of its studies at full size and of their small counterparts.
+OrderedJson paper_table_json(const study::PaperTable& table, std::span<const study::PaperStudy> studies);
+
+}  // namespace evenkeel::apps
