@@ -63,6 +63,7 @@ class RowEncoder {
     else if (length < options_.cutoff && options_.eos >= 0 && !text.ended &&
              (length == 0 || example.ids.back() != options_.eos))
       example.ids.push_back(options_.eos);
+    example.ids.shrink_to_fit();
     if (options_.mask_prompt) set_targets(text, example);
     return example;
   }

@@ -93,3 +93,13 @@ def test_parts_are_added_to_a_record_of_the_same_task_only(record, tmp_path, mon
     monkeypatch.setattr(simulation.task, "LENGTH", 16)
     assert simulation.opened(chosen) == record
     assert simulation.opened(argparse.Namespace(out=None))["simulation"] == {}
+
+
+def test_memory_grows_with_the_tokens_of_the_rows_alone(tmp_path):
+    """A row of 96 tokens takes 0.8 kB. Their text, 4 kB with what it is read into, is given back before the first round."""
+    out = tmp_path / "record.json"
+    done = subprocess.run([sys.executable, ROOT / "bench/simulation/simulation.py", "--systems", "evenkeel", "--clients", "10", "140", "--parts",
+                           "memory", "--out", out], capture_output=True, text=True, env={**os.environ, "EVENKEEL_SIMULATION_TOKENS": "96"})
+    assert done.returncode == 0, done.stderr
+    few, many = json.loads(out.read_text())["simulation"]["evenkeel"]["memory"]
+    assert (many["peak_pss_mib"] - few["peak_pss_mib"]) * 2**20 / (130 * 16) < 2500
