@@ -221,7 +221,8 @@ std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, con
   const auto s = values.flip(0).clamp_min(0).sqrt();
   const int64_t most = std::min({choose_rank(s), b.size(0), a.size(1)});
   const auto own = s.narrow(0, 0, most);
-  if (most > 0 && own[-1].item<double>() < kGramSmallest * own[0].item<double>()) return std::nullopt;
+  const double smallest = most > 0 ? own[-1].item<double>() : 1;
+  if (smallest == 0 || (most > 0 && smallest < kGramSmallest * own[0].item<double>())) return std::nullopt;
   const auto u = at::mm(left, vectors.flip(1).narrow(1, 0, most)) / own;
   ProductSvd svd{.u = u, .s = own, .vt = at::mm(at::mm(u.t(), b), a) / own.unsqueeze(1)};
   fix_signs(svd);

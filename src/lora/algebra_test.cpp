@@ -190,6 +190,19 @@ TEST(Algebra, AnExpertWithoutAnUpdateHasRankZero) {
   EXPECT_EQ(best.b[1].abs().max().item<double>(), 0);
 }
 
+TEST(Algebra, AnUpdateOfZerosMayBeHeldWithAnyRank) {
+  for (const int64_t rank : {1, 5, 12}) {
+    auto parts = clients_of(9, 12, 0, kExperts, at::kFloat);
+    for (auto& part : parts) part.b[1].zero_();
+    const auto best =
+        best_factors({{"x", parts}}, std::vector<double>(9, 1.0), [&](const at::Tensor&) { return rank; });
+    const auto& factors = best.at("x");
+    EXPECT_TRUE(factors.a.isfinite().all().item<bool>() && factors.b.isfinite().all().item<bool>()) << rank;
+    EXPECT_EQ(factors.b[1].abs().max().item<double>(), 0);
+    EXPECT_GT(factors.b[0].abs().max().item<double>(), 0);
+  }
+}
+
 TEST(Algebra, CuttingInvertsPadding) {
   const auto f = factors(3, 8, 2.0, kExperts);
   const auto wide = padded(f, 6);
