@@ -65,11 +65,11 @@ def count(name, models, folder):
 
 
 def recorded():
-    return {one["name"]: one["flops"] for one in tomllib.loads(FILE.read_text())["study"]} if FILE.exists() else {}
+    return {one["name"]: one["flops"] for one in tomllib.loads(FILE.read_text())["work"]} if FILE.exists() else {}
 
 
 def text_of(work):
-    return HEADER + "".join(f'\n[[study]]\nname = "{name}"\nflops = {work[name]:.4g}\n' for name in names() if name in work)
+    return HEADER + "".join(f'\n[[work]]\nname = "{name}"\nflops = {work[name]:.4g}\n' for name in names() if name in work)
 
 
 def main():

@@ -56,7 +56,7 @@ def test_every_table_and_every_study_is_listed_in_80_columns(tmp_path):
 
 
 def test_studies_have_the_runs_of_their_files_and_the_work_that_was_counted(tmp_path):
-    work = {one["name"]: one["flops"] for one in tomllib.loads((PAPER / "work.toml").read_text())["study"]}
+    work = {one["name"]: one["flops"] for one in tomllib.loads((PAPER / "work.toml").read_text())["work"]}
     found = states(tmp_path)
     assert set(found) == set(work) == {*STUDIES, *(f"small/{study}" for study in STUDIES)}
     speeds = []

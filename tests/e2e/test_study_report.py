@@ -158,14 +158,14 @@ def test_csv_has_one_line_per_value(study):
 def test_every_line_of_a_markdown_table_has_the_same_number_of_cells(study):
     text = succeed("report", study, "--format", "md").stdout
     tables = [block.splitlines() for block in re.findall(r"(?:^\|.*\n)+", text, re.M)]
-    assert len(tables) == 5 and all(len({line.count("|") for line in table}) == 1 for table in tables)
+    assert len(tables) == 6 and all(len({line.count("|") for line in table}) == 1 for table in tables)
     assert text.count("**-") == 2  # the best mean of each budget
 
 
 def test_latex_tables_compile_with_booktabs(study, tmp_path):
     text = succeed("report", study, "--format", "latex").stdout
     tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.S)
-    assert len(tables) == 5
+    assert len(tables) == 6
     for table in tables:
         columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", table)[1]
         body = table.split("\\toprule")[1].split("\\bottomrule")[0]

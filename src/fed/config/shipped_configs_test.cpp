@@ -21,10 +21,10 @@ std::vector<fs::path> toml_files(const fs::path& folder) {
   return files;
 }
 
-/// Returns false for studies (src/study/), the paper's printed tables and configs of `evenkeel pretrain`.
+/// Returns false for studies (src/study/), their work, the paper's printed tables and configs of `evenkeel pretrain`.
 bool is_run(const fs::path& file) {
   const auto table = config::Table::load(file);
-  return !table.holds_table("study") && !table.contains("table") &&
+  return !table.holds_table("study") && !table.contains("table") && !table.contains("work") &&
          fs::relative(file, kConfigs).string().find("pretrain") == std::string::npos;
 }
 

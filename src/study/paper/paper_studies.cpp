@@ -26,7 +26,7 @@ struct StudyWork {
 
 struct WorkFile {
   std::vector<StudyWork> studies;
-  void visit(auto& field) { field("study", studies, "a study of configs/paper"); }
+  void visit(auto& field) { field("work", studies, "of a study of configs/paper"); }
 };
 
 std::map<std::string, double> flops_by_study() {
