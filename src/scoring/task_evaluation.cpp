@@ -47,7 +47,7 @@ void count_answers(const data::TaskInfo& task, std::span<const data::Row> rows, 
 
 bool is_said(const std::string& output, std::span<const std::string> references) {
   return std::any_of(references.begin(), references.end(),
-                     [&](const std::string& reference) { return is_right(output, strip(reference)); });
+                     [&](const std::string& reference) { return is_right(output, data::strip(reference)); });
 }
 
 /// Scores free text.
