@@ -284,17 +284,20 @@ TEST(EvaluateTask, LikelihoodOfFreeTextIsThatOfTheFirstReference) {
   EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
   EXPECT_EQ(with[2].answer_tokens, 0);
   EXPECT_EQ(items.log_likelihood.size(), 4u);
+  EXPECT_EQ(score.likelihood_rows, 4);
   EXPECT_EQ(items.f1.size(), 5u);
   EXPECT_NEAR(score.log_likelihood.value(), -(with[0].nll + with[1].nll + with[3].nll + with[4].nll) / 4, 1e-9);
   options.likelihood = false;
   const auto other =
       testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options, &without);
   EXPECT_FALSE(other.log_likelihood);
+  EXPECT_FALSE(other.likelihood_rows);
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
   options.likelihood = true;
   for (auto& row : set.rows) row.references = {"a reference that has more tokens than are generated"};
   const auto none = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options);
   EXPECT_FALSE(none.log_likelihood);
+  EXPECT_EQ(none.likelihood_rows, 0);
 }
 
 TEST(EvaluateTask, TheChanceRateIsThatOfTheAnswersThatAreRanked) {
