@@ -166,22 +166,22 @@ Source::Source(const SourceOptions& options) {
 
 void Source::use_chat_template(const std::filesystem::path& file) {
   if (run_) return run_->use_chat_template(file);
-  if (!tokenizer_) tokenizer_ = tokenizer::Tokenizer::of_model(opened_.folder);
-  tokenizer_->use_chat_template(file);
+  tokenizer_of_model().use_chat_template(file);
 }
 
 void Source::use_date(const jinja::Date& date) {
   if (run_) return run_->use_date(date);
-  if (!tokenizer_) tokenizer_ = tokenizer::Tokenizer::of_model(opened_.folder);
-  tokenizer_->use_date(date);
+  tokenizer_of_model().use_date(date);
 }
 
-const tokenizer::Tokenizer& Source::tokenizer() const {
-  if (run_) return run_->tokenizer();
+const tokenizer::Tokenizer& Source::tokenizer() const { return run_ ? run_->tokenizer() : tokenizer_of_model(); }
+
+/// Loads the tokenizer on first use. \throws kData when the model's embedding has no row for one of its tokens
+tokenizer::Tokenizer& Source::tokenizer_of_model() const {
   if (tokenizer_) return *tokenizer_;
-  tokenizer_ = tokenizer::Tokenizer::of_model(opened_.folder);
-  tokenizer_->check_fits(opened_.model->spec().vocab_size, opened_.folder);
-  return *tokenizer_;
+  auto loaded = tokenizer::Tokenizer::of_model(opened_.folder);
+  loaded.check_fits(opened_.model->spec().vocab_size, opened_.folder);
+  return tokenizer_.emplace(std::move(loaded));
 }
 
 data::PromptTemplate Source::form() const { return run_ ? run_->config().data.form : data::PromptTemplate::kPlain; }

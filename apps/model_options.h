@@ -93,6 +93,8 @@ class Source {
   void use_date(const jinja::Date& date);
 
  private:
+  tokenizer::Tokenizer& tokenizer_of_model() const;
+
   OpenedModel opened_;
   std::unique_ptr<fed::RunAtBudget> run_;
   mutable std::optional<tokenizer::Tokenizer> tokenizer_;

@@ -3,11 +3,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "fed/run/run_folder.h"
+#include "fed/store/run_files.h"
+#include "study/definition/run_claims.h"
+#include "study/definition/study_state.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -32,16 +38,41 @@ void check_place(std::string_view flag, const fs::path& file) {
 /// Follows links, including dangling ones.
 fs::path destination(fs::path file) {
   constexpr int kMostLinks = 40;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(file); ++i) file = folder_of(file) / fs::read_symlink(file);
-  return fs::weakly_canonical(fs::absolute(file));
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(file, error); ++i)
+    file = folder_of(file) / fs::read_symlink(file, error);
+  const auto found = fs::weakly_canonical(fs::absolute(file, error), error);
+  return error ? fs::absolute(file) : found;
+}
+
+/// Returns what keeps a file or folder of this name in the folder: a run, a study, or nothing.
+std::string_view keeper(const fs::path& folder, const std::string& name) {
+  if (fed::is_run_file(name) && fed::RunFolder::holds_run(folder)) return "run";
+  constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile,
+                                     std::string_view(study::RunClaims::kFile), std::string_view(FolderLock::kFile)};
+  const bool of_study = std::find(kOfStudies.begin(), kOfStudies.end(), name) != kOfStudies.end();
+  return of_study && study::holds_study(folder) ? "study" : "";
+}
+
+/// Checks that the place of the file is none where a run or study keeps one, whether or not it is there already.
+void check_not_kept(std::string_view flag, const fs::path& file) {
+  auto path = destination(file);
+  for (auto folder = path.parent_path(); folder != path; path = folder, folder = path.parent_path()) {
+    const auto whose = keeper(folder, path.filename().string());
+    EK_CHECK(whose.empty(), kIo, flag, " is ", file.string(), ", which the ", whose, " in ", folder.string(),
+             " reads or keeps: choose another file");
+  }
 }
 
 }  // namespace
 
 void check_output_file(std::string_view flag, const fs::path& file) {
   check_place(flag, file);
-  if (path_exists(file)) return check_writable(flag, file, file, "");
-  check_writable(flag, file, folder_of(file), concat(folder_of(file).string(), ": "));
+  if (path_exists(file))
+    check_writable(flag, file, file, "");
+  else
+    check_writable(flag, file, folder_of(file), concat(folder_of(file).string(), ": "));
+  check_not_kept(flag, file);
 }
 
 void check_replaced_file(std::string_view flag, const fs::path& file) {
@@ -49,6 +80,7 @@ void check_replaced_file(std::string_view flag, const fs::path& file) {
   EK_CHECK(!path_exists(file) || is_file(file), kIo, flag, " is ", file.string(),
            ", which cannot be written: it is there and is no file");
   check_writable(flag, file, folder_of(file), concat(folder_of(file).string(), ": "));
+  check_not_kept(flag, file);
 }
 
 void check_output_folder(std::string_view flag, const fs::path& folder) {

@@ -11,8 +11,8 @@ namespace evenkeel::apps {
 
 /// Checks a file that a command will open and write to. It may exist, also as a device or a pipe.
 /// \param flag  the flag that names it, for messages
-/// \throws kIo when the file's folder does not exist, or the file is a folder or cannot be written; kConfig as
-/// check_path_text()
+/// \throws kIo when the file's folder does not exist, the file is a folder, cannot be written, or has the place of a
+/// file of a run (fed/store/run_files.h) or study; kConfig as check_path_text()
 void check_output_file(std::string_view flag, const std::filesystem::path& file);
 
 /// Checks a file that a command will write under a temporary name and then rename (base/plain/files.h). If it exists,

@@ -12,6 +12,7 @@
 #include "base/random/random.h"
 #include "data/option_places.h"
 #include "data/tasks/family.h"
+#include "data/text_metrics.h"
 
 namespace evenkeel::data {
 namespace {
@@ -48,13 +49,19 @@ void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed)
   set.rows = std::move(chosen);
 }
 
-/// Returns the number of options of the row, or of its "Answer format: a/b/c"; 0 if it has neither.
-int64_t options_of(const Row& row) {
-  constexpr std::string_view kFormat = "Answer format: ";
-  if (!row.options.empty()) return static_cast<int64_t>(row.options.size());
-  const auto start = row.instruction.rfind(kFormat);
-  if (start == std::string::npos) return 0;
-  return 1 + std::count(row.instruction.begin() + static_cast<int64_t>(start), row.instruction.end(), '/');
+/// Returns the answers in the line of the text that has the last "Answer format: a/b/c"; none without it.
+std::vector<std::string> answers_in_format(std::string_view text) {
+  constexpr std::string_view kFormat = "Answer format:";
+  const auto start = text.rfind(kFormat);
+  if (start == text.npos) return {};
+  auto rest = text.substr(start + kFormat.size());
+  rest = rest.substr(0, rest.find('\n'));
+  std::vector<std::string> answers;
+  for (size_t cut = 0; cut != rest.npos; rest.remove_prefix(cut == rest.npos ? rest.size() : cut + 1)) {
+    cut = rest.find('/');
+    if (auto answer = strip(rest.substr(0, cut)); !answer.empty()) answers.push_back(std::move(answer));
+  }
+  return answers;
 }
 
 std::vector<TaskFamily>& table() {
@@ -190,6 +197,12 @@ TaskRows training_rows(std::span<const std::string> families, const RowOptions& 
   return all;
 }
 
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
+  if (!row.options.empty()) return row.options;
+  auto answers = answers_in_format(row.instruction);
+  return answers.empty() ? task.answers : answers;
+}
+
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase) {
   const std::string searched = lowercase ? lower_case(text) : std::string(text);
   size_t first = std::string_view::npos;
@@ -220,8 +233,8 @@ double majority_rate(std::span<const Row> rows) {
 double chance_rate(const TaskInfo& task, std::span<const Row> rows) {
   double sum = 0;
   for (const auto& row : rows) {
-    const int64_t options = options_of(row);
-    sum += 1.0 / static_cast<double>(options > 0 ? options : static_cast<int64_t>(task.answers.size()));
+    const auto answers = row_answers(task, row).size();
+    if (answers > 0) sum += 1.0 / static_cast<double>(answers);
   }
   return rows.empty() ? 0.0 : sum / static_cast<double>(rows.size());
 }

@@ -74,6 +74,10 @@ TaskRows training_rows(std::string_view family, const RowOptions& from);
 /// family with `generates` contributes its default number of rows.
 TaskRows training_rows(std::span<const std::string> families, const RowOptions& from);
 
+/// Returns the answers that a row allows. They are its options; without options, the answers in the rest of the line
+/// after its last "Answer format:", separated by "/", without empty ones; without such answers, those of the task.
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
+
 /// Returns the allowed answer of the task that occurs first in `text`, or an empty string if there is none. This is
 /// LLM-Adapters' rule: it ignores word boundaries, and at the same position the earlier entry of TaskInfo::answers
 /// wins. With `lowercase`, `text` is lower-cased before the search.
@@ -86,8 +90,8 @@ std::string extract_answer(const TaskInfo& task, const Row& row, std::string_vie
 
 /// Returns the share of rows with the most frequent correct answer, 0 to 1; 0 without rows.
 double majority_rate(std::span<const Row> rows);
-/// Returns the accuracy of uniform guessing: the mean over rows of 1 / (number of options). The options are those of
-/// the row, or else of its "Answer format" line, or else the answers of the task. Returns 0 without rows.
+/// Returns the accuracy of uniform guessing among row_answers(): the mean over rows of 1 / (number of answers). A row
+/// without allowed answers counts as 0. Returns 0 without rows.
 double chance_rate(const TaskInfo& task, std::span<const Row> rows);
 
 }  // namespace evenkeel::data

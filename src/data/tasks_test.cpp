@@ -159,6 +159,36 @@ TEST(Rates, ChanceCountsTheOptionsOfEachRow) {
   EXPECT_DOUBLE_EQ(chance_rate(find_task("boolq"), std::vector<Row>{asked("no format")}), 0.5);
 }
 
+TEST(Rates, ChanceIsThatOfTheAllowedAnswers) {
+  const std::vector<std::pair<std::string, size_t>> formats = {{"Answer format: a/b\nSay a/b, and/or why.", 2},
+                                                               {"Answer format: a//b/ /c/", 3},
+                                                               {"Answer format:a/b/c", 3},
+                                                               {"Answer format: a/b\r\n", 2},
+                                                               {"Answer format: x/y/z\nAnswer format: a/b", 2},
+                                                               {"Answer format: //", 5},
+                                                               {"Answer format:\na/b", 5},
+                                                               {"a/b", 5}};
+  for (const auto& [text, count] : formats) {
+    EXPECT_EQ(row_answers(find_task("arc_c"), asked(text)).size(), count) << text;
+    EXPECT_EQ(chance_rate(find_task("arc_c"), std::vector{asked(text)}), 1.0 / static_cast<double>(count)) << text;
+  }
+  auto without = find_task("arc_c");
+  without.answers.clear();
+  EXPECT_EQ(chance_rate(without, std::vector{asked("a/b"), asked("Answer format: a/b")}), 0.25);
+}
+
+TEST(RowAnswers, AreReadFromTheAnswerFormatLine) {
+  const auto task = find_task("arc_c");
+  const auto of = [&](std::string_view text) { return row_answers(task, asked(std::string(text))); };
+  EXPECT_EQ(of("q\n\nAnswer format: answer1/answer2/answer3"),
+            (std::vector<std::string>{"answer1", "answer2", "answer3"}));
+  EXPECT_EQ(of("q Answer format: a/b\n\nAnswer format:  x / y \nmore"), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(of(""), task.answers);
+  auto row = asked("Answer format: a/b");
+  row.options = {"yes", "no", "a/b"};
+  EXPECT_EQ(row_answers(task, row), row.options);
+}
+
 struct Published {
   const char* task;
   size_t rows;

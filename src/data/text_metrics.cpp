@@ -152,6 +152,13 @@ TextMatch match_without_normalisation(std::string_view output, std::span<const s
 
 }  // namespace
 
+std::string strip(std::string_view text) {
+  constexpr std::string_view kAround = " \t\r\n";
+  const auto first = text.find_first_not_of(kAround);
+  if (first == text.npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(kAround) - first + 1));
+}
+
 std::string normalize_answer(std::string_view text) { return join(words_of(text), " "); }
 
 bool exact_match(std::string_view output, std::string_view reference) {

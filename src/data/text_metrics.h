@@ -8,6 +8,9 @@
 
 namespace evenkeel::data {
 
+/// Removes blanks and line breaks at both ends of a text.
+std::string strip(std::string_view text);
+
 /// Normalises a text as SQuAD does: lower case as Python's lower(), no ASCII punctuation, no words "a", "an" and "the",
 /// and single spaces between words.
 std::string normalize_answer(std::string_view text);

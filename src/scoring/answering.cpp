@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/text_metrics.h"
 #include "scoring/continuations.h"
 
 namespace evenkeel::scoring {
@@ -13,7 +14,7 @@ constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
 /// blocks.
 std::string first_response(std::string_view text, const data::TaskInfo& task, data::PromptTemplate form) {
   const bool has_blocks = form == data::PromptTemplate::kPaper || form == data::PromptTemplate::kLlmAdapters;
-  return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
+  return data::strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
 }
 
 /// Rows that run through the model together.

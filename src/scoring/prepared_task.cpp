@@ -8,13 +8,12 @@
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "data/option_places.h"
+#include "data/text_metrics.h"
 
 namespace evenkeel::scoring {
 namespace {
 
-constexpr std::string_view kAnswerFormat = "Answer format:";
 constexpr std::string_view kAnswerLead = "the correct answer is ";
-constexpr std::string_view kBlank = " \t\r\n";
 
 /// Logs a note once per process, because a task is prepared for several clients.
 void warn_once(const std::string& note) {
@@ -57,7 +56,7 @@ std::vector<int64_t> answer_ids(const data::Prompts& prompts, const std::string&
 /// Returns the first accepted answer of free text that says anything, for its likelihood.
 std::vector<std::string> first_reference(const data::Row& row) {
   for (const auto& reference : row.references)
-    if (auto text = strip(reference); !text.empty()) return {std::move(text)};
+    if (auto text = data::strip(reference); !text.empty()) return {std::move(text)};
   return {};
 }
 
@@ -85,7 +84,7 @@ data::Row fitted_row(const data::Prompts& prompts, const data::Row& row, int64_t
   return prompts.fit_context(row, cutoff > 0 ? std::min(cutoff, most) : most);
 }
 
-bool is_blank_text(std::string_view text) { return strip(text).empty(); }
+bool is_blank_text(std::string_view text) { return data::strip(text).empty(); }
 
 /// Returns why a row cannot be scored; empty if it can.
 std::string fault_of(const data::TaskInfo& task, const data::Row& row) {
@@ -98,7 +97,7 @@ std::string fault_of(const data::TaskInfo& task, const data::Row& row) {
     const bool none = std::all_of(row.references.begin(), row.references.end(), is_blank_text);
     return none ? "has no reference that says anything" : "";
   }
-  const auto allowed = row_answers(task, row);
+  const auto allowed = data::row_answers(task, row);
   if (allowed.empty()) return "has no options";
   if (std::find(allowed.begin(), allowed.end(), row.answer) != allowed.end()) return {};
   return concat("has the answer \"", shown(row.answer), "\", which is none of its options: ", shown(join(allowed)));
@@ -120,29 +119,6 @@ size_t bytes_of(std::span<const std::string> texts) {
 }
 
 }  // namespace
-
-std::string strip(std::string_view text) {
-  const auto first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
-}
-
-std::vector<std::string> row_answers(const data::TaskInfo& task, const data::Row& row) {
-  if (!row.options.empty()) return row.options;
-  const std::string_view text = row.instruction;
-  std::vector<std::string> answers;
-  if (const auto at = text.rfind(kAnswerFormat); at != text.npos) {
-    auto rest = text.substr(at + kAnswerFormat.size());
-    rest = rest.substr(0, rest.find('\n'));
-    for (size_t cut = 0; cut != rest.npos && !rest.empty();
-         rest.remove_prefix(cut == rest.npos ? rest.size() : cut + 1)) {
-      cut = rest.find('/');
-      if (auto answer = strip(rest.substr(0, cut)); !answer.empty()) answers.push_back(std::move(answer));
-    }
-  }
-  if (answers.empty()) answers.assign(task.answers.begin(), task.answers.end());
-  return answers;
-}
 
 void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -206,7 +182,7 @@ void PreparedTask::add_answers(const data::Prompts& prompts, const data::Row& ro
   const auto lead = is_free ? std::string() : answer_lead(row);
   const auto prompt_ids = prompts_.at(prompts_.size() - 1);
   first_answer_.push_back(answer_tokens_.size());
-  auto& answers = answers_.emplace_back(is_free ? first_reference(row) : row_answers(task_, row));
+  auto& answers = answers_.emplace_back(is_free ? first_reference(row) : data::row_answers(task_, row));
   for (const auto& answer : answers) {
     const auto ids = answer_ids(prompts, prompt, prompt_ids, concat(gap, lead, answer));
     if (is_free && std::ssize(ids) > options_.max_new_tokens) return answers.clear();

@@ -17,16 +17,9 @@
 
 namespace evenkeel::scoring {
 
-/// Removes blanks and line breaks at both ends of a text.
-std::string strip(std::string_view text);
-
-/// Returns the answers that a row allows. They are its options; without options, the answers in its line "Answer
-/// format: a/b/c"; without such a line, those of the task.
-std::vector<std::string> row_answers(const data::TaskInfo& task, const data::Row& row);
-
 /// Checks that every row has a question and an answer.
 /// \throws kData naming task and row (0 = the first) when a row has no question, an empty answer, a choice that is not
-/// in row_answers(), or only blank references
+/// in data::row_answers(), or only blank references
 void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows);
 
 /// Lists of token ids in one array of 32-bit numbers.

@@ -47,7 +47,7 @@ void count_answers(const data::TaskInfo& task, std::span<const data::Row> rows, 
 
 bool is_said(const std::string& output, std::span<const std::string> references) {
   return std::any_of(references.begin(), references.end(),
-                     [&](const std::string& reference) { return is_right(output, strip(reference)); });
+                     [&](const std::string& reference) { return is_right(output, data::strip(reference)); });
 }
 
 /// Scores free text.
@@ -92,12 +92,14 @@ void score_answers(const PreparedTask& prepared, const EvaluationOptions& option
   score.majority = data::majority_rate(rows);
 }
 
-/// Returns the mean log-likelihood of the correct answers whose likelihood is known; nothing if there is none.
-std::optional<double> mean_log_likelihood(std::span<const Prediction> predictions) {
-  double sum = 0, count = 0;
+/// Fills in the mean log-likelihood of the correct answers whose likelihood is known, and their number.
+void add_log_likelihood(std::span<const Prediction> predictions, TaskScore& score) {
+  double sum = 0;
+  int64_t count = 0;
   for (const auto& one : predictions)
     if (one.answer_tokens > 0) sum -= one.nll, ++count;
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
+  if (count > 0) score.log_likelihood = sum / static_cast<double>(count);
+  score.likelihood_rows = count;
 }
 
 /// Rounds to a millionth of a nat, which keeps the files of items short.
@@ -192,7 +194,7 @@ TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& tas
     score_answers(task, options, all, score);
     score.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   }
-  score.log_likelihood = mean_log_likelihood(all);
+  if (task.weighs_answers() || score.kind == AnswerKind::kLikelihood) add_log_likelihood(all, score);
   if (outputs.items) *outputs.items = items_of(score.kind, all);
   if (outputs.predictions) *outputs.predictions = std::move(all);
   return score;

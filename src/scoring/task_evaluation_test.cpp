@@ -43,15 +43,6 @@ std::vector<data::Row> some_rows(size_t count) {
   return rows;
 }
 
-TEST(RowAnswers, AreReadFromTheAnswerFormatLine) {
-  const auto& task = data::find_task("arc_c");
-  EXPECT_EQ(row_answers(task, row("q", "answer1/answer2/answer3", "answer1")),
-            (std::vector<std::string>{"answer1", "answer2", "answer3"}));
-  EXPECT_EQ(row_answers(task, row("q Answer format: a/b\n", " x / y \nmore", "x")),
-            (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(row_answers(task, data::Row()).size(), task.answers.size());
-}
-
 void expect_same(std::span<const Prediction> one, std::span<const Prediction> other) {
   ASSERT_EQ(one.size(), other.size());
   for (size_t i = 0; i < one.size(); ++i)
@@ -293,13 +284,39 @@ TEST(EvaluateTask, LikelihoodOfFreeTextIsThatOfTheFirstReference) {
   EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
   EXPECT_EQ(with[2].answer_tokens, 0);
   EXPECT_EQ(items.log_likelihood.size(), 4u);
+  EXPECT_EQ(score.likelihood_rows, 4);
   EXPECT_EQ(items.f1.size(), 5u);
   EXPECT_NEAR(score.log_likelihood.value(), -(with[0].nll + with[1].nll + with[3].nll + with[4].nll) / 4, 1e-9);
   options.likelihood = false;
   const auto other =
       testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options, &without);
   EXPECT_FALSE(other.log_likelihood);
+  EXPECT_FALSE(other.likelihood_rows);
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
+  options.likelihood = true;
+  for (auto& row : set.rows) row.references = {"a reference that has more tokens than are generated"};
+  const auto none = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("telequad"), set, options);
+  EXPECT_FALSE(none.log_likelihood);
+  EXPECT_EQ(none.likelihood_rows, 0);
+}
+
+TEST(EvaluateTask, TheChanceRateIsThatOfTheAnswersThatAreRanked) {
+  const auto model = testing::random_model(28, 400);
+  const auto task = data::find_task("arc_c");
+  const std::vector<data::Row> rows = {row("q", "answer1/answer2\nSay answer1/answer2/answer3.", "answer1"),
+                                       row("q", "answer1//answer2/answer3/ ", "answer2"),
+                                       row("q", "", "answer1"),
+                                       {.instruction = "q\nAnswer format:answer1/answer4",
+                                        .input = "",
+                                        .output = "the correct answer is answer4",
+                                        .answer = "answer4",
+                                        .label = ""}};
+  const EvaluationOptions options{.max_new_tokens = 3};
+  const PreparedTask prepared(task, {rows}, tokenizer(), model->spec(), options);
+  double sum = 0;
+  for (size_t i = 0; i < rows.size(); ++i) sum += 1.0 / static_cast<double>(prepared.answers(i).size());
+  EXPECT_EQ(sum, 1.0 / 2 + 1.0 / 3 + 1.0 / 5 + 1.0 / 2);
+  EXPECT_EQ(prepared.chance(), sum / 4);
 }
 
 TEST(EvaluateTask, AContextThatDoesNotFitIsTruncated) {

@@ -122,6 +122,9 @@ struct TaskScore {
   /// free text the answer is the first reference. Rows that keep no answer after truncation, or whose reference is
   /// longer than max_new_tokens, are left out. Absent without `likelihood` and in older records.
   std::optional<double> log_likelihood = {};
+  /// Number of rows that log_likelihood is the mean of. 0: asked for, but no row has one. Absent without `likelihood`
+  /// and in older records.
+  std::optional<int64_t> likelihood_rows = {};
   AnswerKind kind = AnswerKind::kChoice;
   double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
   std::optional<double> bert_score =
@@ -171,7 +174,7 @@ struct TaskScore {
     field("invalid_rate", invalid_rate);
     field("accuracy_valid", accuracy_valid);
     field("accuracy_likelihood", accuracy_likelihood);
-    field("log_likelihood", log_likelihood);
+    visit_log_likelihood(field);
     field("chance", chance);
     field("majority", majority);
   }
@@ -179,7 +182,7 @@ struct TaskScore {
     kind = AnswerKind::kLikelihood;
     field("nll", nll);
     field("perplexity", perplexity);
-    field("log_likelihood", log_likelihood);
+    visit_log_likelihood(field);
     field("answer_tokens", answer_tokens);
     field("cut", cut);
   }
@@ -190,7 +193,11 @@ struct TaskScore {
     field("bert_score", bert_score);
     field("empty_rate", empty_rate);
     field("context_cut", context_cut);
+    visit_log_likelihood(field);
+  }
+  void visit_log_likelihood(auto& field) {
     field("log_likelihood", log_likelihood);
+    field("likelihood_rows", likelihood_rows);
   }
 };
 

@@ -244,7 +244,7 @@ def test_two_servers_cannot_share_a_port(tiny_model, tmp_path):
         assert not (tmp_path / "second").exists()
 
 
-def own_rows_config(folder, count=2):
+def own_rows_config(folder, count=2, colours=("red", "green", "blue")):
     """Writes a config whose clients have their own alpaca rows about colours, in a file each."""
     (folder / "rows").mkdir()
     text = (ROOT / "configs/tiny/train.toml").read_text()
@@ -252,7 +252,7 @@ def own_rows_config(folder, count=2):
                   flags=re.DOTALL)
     text = re.sub(r"\[clients\].*?(?=\[method\])", "", text, flags=re.DOTALL)
     for i in range(count):
-        rows = [{"instruction": f"What colour is thing {i}-{j}?", "input": "", "output": ["red", "green", "blue"][(i + j) % 3]}
+        rows = [{"instruction": f"What colour is thing {i}-{j}?", "input": "", "output": colours[(i + j) % 3]}
                 for j in range(8 + 4 * i)]
         (folder / f"rows/site-{i}.json").write_text(json.dumps(rows))
         text += f'\n[[clients.client]]\nname = "site-{i}"\ndata = ["{folder}/rows/site-{i}.json"]\nbudget = {[0.25, 1.0][i]}\n'
@@ -293,13 +293,14 @@ def same_scores(local, run):
             assert other[key] == (pytest.approx(one[key], abs=least) if isinstance(one[key], float) else one[key]), (key, one, other)
 
 
-@pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]")])
+@pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]"), ("f1", "[]")])
 def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, tmp_path):
     """Compares scores before and after training, at each budget of `evaluate.budgets` and at each client's own budget.
 
-    They are computed on each client's rows and on a sample of all rows.
+    They are computed on each client's rows and on a sample of all rows. In free text, some references are longer than
+    what is generated: their likelihood is not known.
     """
-    config = own_rows_config(tmp_path)
+    config = own_rows_config(tmp_path, colours=("red", "green", "blue as the sky above" if score == "f1" else "blue"))
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1, evaluate__budgets="[0.25, 1.0]", evaluate__before="true",
                        evaluate__per_client="true", evaluate__limit=3, evaluate__max_new_tokens=4,
                        data__files__score=f'"{score}"', data__files__options=options)
@@ -313,7 +314,10 @@ def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, 
                             log=tmp_path / f"site-{i}.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
     same_scores(tmp_path / "local", tmp_path / "run")
-    assert len([line for line in lines(tmp_path / "run/evaluations.jsonl") if line.get("rows_of") == "own"]) == 4
+    scores = lines(tmp_path / "run/evaluations.jsonl")
+    assert len([line for line in scores if line.get("rows_of") == "own"]) == 4
+    counted = [line["likelihood_rows"] for line in scores if "client" not in line]
+    assert len(counted) == 4 and all(0 < count < 3 if score == "f1" else count == 3 for count in counted), counted
     assert "site-0" in succeed("report", tmp_path / "run", "--table", "client-scores").stdout
     again = evenkeel("evaluate", "--run", tmp_path / "run")
     one_line(again, "at its nodes", "--data FILE")

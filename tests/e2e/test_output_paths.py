@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -121,6 +122,54 @@ def test_no_record_of_a_run_is_overwritten(what, small_run, place):
     refused("score", "--run", place / "run", "--input", place / "rows.jsonl", "--logits", file, says=["--logits", what], untouched=place)
 
 
+RUN_FILES = re.findall(r'"([^"]+)"', (ROOT / "src/fed/store/run_files.h").read_text().split("kRunFiles =")[1].split(");")[0])
+RUN_FOLDERS = ["items", "best", "checkpoint", "adapter", "tensorboard", "federation"]
+
+
+def outputs(folder, file, rows):
+    """Returns the commands that write to a file that they are given, and the flag that names it."""
+    return [(["evaluate", "--run", folder, "--predictions", file], "--predictions"), (["evaluate", "--run", folder, "--journal", file], "--journal"),
+            (["report", folder, "--html", file], "--html"), (["score", "--run", folder, "--input", rows, "--logits", file], "--logits")]
+
+
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_the_place_of_a_file_of_a_run_is_no_place_of_an_output(name, small_run, place):
+    """Also if the file is not there yet, if it is reached by a link, and if the command reads another run or a model."""
+    run = place / "run"
+    shutil.copytree(small_run, run)
+    (run / name).mkdir(exist_ok=True) if name in RUN_FOLDERS else None
+    (place / "link").symlink_to(run)
+    for file in (run / name / "round-1.jsonl", place / "link" / name / "new") if name in RUN_FOLDERS else (run / name, place / "link" / name):
+        words = outputs(run, file, place / "rows.jsonl")
+        for command, flag in [words[0], words[2], (evaluation(place, "/nowhere", "--predictions", file), "--predictions")]:
+            refused(*command, says=[flag, file, f"which the run in {run} reads or keeps"], untouched=place)
+
+
+def test_a_hard_link_to_a_file_of_a_run_is_not_overwritten(place, model):
+    run = place / "run"
+    words = settings(model__path=model, method__name="fedit", evaluate__tasks="['builtin:facts']", evaluate__limit=1, data__limit=20,
+                     evaluate__budgets="[1.0]", train__rounds=1, evaluate__items="true", report__tensorboard="true")
+    succeed("train", CONFIG, "--out", run, *words)
+    for name in ("items/round-1.jsonl", "tensorboard/events.out.tfevents.evenkeel", "superseded.jsonl", "federation/members.json"):
+        file, link = run / name, place / "link"
+        file.parent.mkdir(exist_ok=True)
+        if not file.exists():
+            file.write_text(OLD)
+        os.link(file, link)
+        for command, flag in outputs(run, link, place / "rows.jsonl"):
+            line = refused(*command, says=[flag, "link"], untouched=place)
+            assert "reads or keeps" in line or "no journal" in line
+        link.unlink()
+
+
+def test_a_folder_with_names_of_a_run_may_hold_outputs(place, tiny_model):
+    """Without a manifest, the folder holds no run."""
+    (place / "items").mkdir()
+    for file in (place / "items/answers.jsonl", place / "log.txt"):
+        succeed(*evaluation(place, tiny_model, "--predictions", file))
+        assert len(lines(file)) == 3
+
+
 @pytest.mark.parametrize("what", ["study.json", "study.toml", "base.toml", "b/seed-1/rounds.jsonl"])
 def test_no_file_of_a_study_is_overwritten(what, small_run, place):
     folder = place / "study"
@@ -134,6 +183,9 @@ def test_no_file_of_a_study_is_overwritten(what, small_run, place):
         (folder / name).write_text("")
     refused("report", folder, "--html", folder / what, says=["--html", what, "reads or keeps"], untouched=place)
     refused("report", folder, "--html", linked("hard", folder / what, place / "other"), says=["other", "reads or keeps"], untouched=place)
+    for file in (folder / what, folder / ".claims", folder / "a/seed-1/items/round-1.jsonl"):
+        refused(*evaluation(place, "/nowhere", "--predictions", file), says=[file, "reads or keeps"] if file.parent.exists() else [file],
+                untouched=place)
 
 
 def test_the_model_and_training_rows_of_a_run_are_not_overwritten(place, model):

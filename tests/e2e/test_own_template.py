@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from hostile import refused
 from tiny import ROOT, evenkeel, lines, succeed
 
 TEMPLATE = """{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{% if m.role == 'assistant' %}<|endoftext|>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"""
@@ -130,3 +131,20 @@ def test_a_run_keeps_the_date_of_its_template(folder):
     model = ["evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "files", "--data", "rows.jsonl", "--score", "exact", "--max-new-tokens", "2"]
     succeed(*model, "--template", "chat", "--chat-template", "dated.jinja", "--date", "2025-03-01", cwd=folder)
     assert "--date goes with --template chat" in evenkeel(*model, "--date", "2025-03-01", cwd=folder).stderr
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_with_every_flag(model, tmp_path):
+    """Also where a template or a date is read before the first text."""
+    file, rows = model / "tokenizer.json", json.loads((model / "config.json").read_text())["vocab_size"]
+    content = json.loads(file.read_text())
+    used = max(list(content["model"]["vocab"].values()) + [token["id"] for token in content["added_tokens"]]) + 1
+    content["added_tokens"] += [{**content["added_tokens"][-1], "id": id, "content": f"<|more {id}|>"} for id in range(used, rows + 1)]
+    file.write_text(json.dumps(content))
+    (tmp_path / "own.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "Name a thing.", "completion": "oak"}\n')
+    template, date = ["--chat-template", tmp_path / "own.jinja"], ["--date", "2024-01-02"]
+    chat = [["--template", "chat", *words] for words in ([], template, date, template + date)]
+    for words in [[], *chat]:
+        refused("generate", "--model", model, "--prompt", "hi", *words, says=[f"the tokenizer has {rows + 1} ids", f"embedding has {rows}"])
+        refused("evaluate", "--model", model, "--tasks", "files", "--data", tmp_path / "rows.jsonl", "--score", "nll", *words,
+                says=[f"the tokenizer has {rows + 1} ids", f"embedding has {rows}"])

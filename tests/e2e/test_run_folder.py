@@ -56,14 +56,21 @@ def test_every_record_has_a_section():
     assert {record for records in SECTIONS.values() for record in records} == {r for records in RECORDS.values() for r in records}
 
 
+def test_the_files_on_the_page_are_those_of_which_no_other_command_writes_one():
+    text = (ROOT / "src/fed/store/run_files.h").read_text().split("kRunFiles =")[1].split(");")[0]
+    files = {name.split("/")[0] for name in re.findall(r"^\| `([^`]+)` \|", section("Run folder"), re.M)}
+    assert files - {"report.html"} == {name for name in re.findall(r'"([^"]+)"', text) if not name.startswith(".")}
+
+
 def test_the_files_and_keys_of_a_run_are_on_the_page(tiny_model, tmp_path):
     run = tmp_path / "run"
     succeed("train", CONFIG, "--out", run, *settings(model__path=tiny_model, train__rounds=2, evaluate__limit=1, data__limit=30,
-                                                     evaluate__items="true", evaluate__every=1, evaluate__keep_best="true"))
+                                                     evaluate__items="true", evaluate__every=1, evaluate__keep_best="true",
+                                                     report__tensorboard="true"))
     files = set(re.findall(r"^\| `([^`]+)` \|", section("Run folder"), re.M))
     here = {entry.name + ("/" if entry.is_dir() else "") for entry in run.iterdir() if not entry.name.startswith(".")}
     here = {"items/round-N.jsonl" if name == "items/" else name for name in here} - {"lock"}
-    assert {"items/round-N.jsonl", "best.json", "best/"} <= here <= files, here - files
+    assert {"items/round-N.jsonl", "best.json", "best/", "tensorboard/"} <= here <= files, here - files
     manifest = json.loads((run / "manifest.json").read_text())
     assert set(manifest) - {"checksum"} <= named_in(section("manifest.json, format 2"))
     assert set(json.loads((run / "partition.json").read_text())) - {"checksum"} <= named_in(section("partition.json"))

@@ -89,15 +89,35 @@ void merge_likelihoods(Parts parts, scoring::TaskScore& all) {
   all.perplexity = std::exp(all.nll);
 }
 
-/// Returns the mean over the rows of all parts; nothing if a part lacks it.
-std::optional<double> log_likelihood(Parts parts) {
-  double sum = 0, rows = 0;
+/// Returns the number of rows that a part's mean log-likelihood is over. Older nodes do not send it; nothing if it is
+/// not known. Every row of choices has a likelihood.
+std::optional<int64_t> likelihood_rows(const Scored& part) {
+  const auto& score = part.score;
+  const bool in_every_row = score.kind == scoring::AnswerKind::kChoice && score.log_likelihood;
+  return score.likelihood_rows || !in_every_row ? score.likelihood_rows : std::optional(score.rows);
+}
+
+/// Merges means over the rows whose likelihood is known. If a part does not have it or its number of rows, neither has
+/// the result.
+void merge_log_likelihoods(Parts parts, scoring::TaskScore& all) {
+  double sum = 0;
+  int64_t rows = 0;
+  all.log_likelihood.reset(), all.likelihood_rows.reset();
   for (const auto& part : parts) {
-    if (!part.score.log_likelihood) return std::nullopt;
-    sum += *part.score.log_likelihood * static_cast<double>(part.score.rows);
-    rows += static_cast<double>(part.score.rows);
+    const auto count = likelihood_rows(part);
+    if (!count) return;
+    sum += part.score.log_likelihood.value_or(0) * static_cast<double>(*count);
+    rows += *count;
   }
-  return sum / rows;
+  if (rows > 0) all.log_likelihood = sum / static_cast<double>(rows);
+  all.likelihood_rows = rows;
+}
+
+/// Returns the number of distinct questions; 0 if a part does not know it.
+int64_t questions(Parts parts) {
+  const bool known =
+      std::all_of(parts.begin(), parts.end(), [](const Scored& part) { return part.score.questions > 0; });
+  return known ? sum_of(parts, [](const scoring::TaskScore& score) { return score.questions; }) : 0;
 }
 
 void append(const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); }
@@ -118,10 +138,31 @@ bool are_finite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-void check_items(const scoring::ItemScores& items, int64_t rows) {
+void check_items(const scoring::ItemScores& items, const scoring::TaskScore& score) {
   for (const size_t size : {items.log_likelihood.size(), items.correct.size(), items.f1.size()})
-    EK_CHECK(size <= static_cast<size_t>(rows), kData, "scores of ", size, " single rows, asked: ", rows);
+    EK_CHECK(size <= static_cast<size_t>(score.rows), kData, "scores of ", size, " single rows, asked: ", score.rows);
+  EK_CHECK(!score.likelihood_rows || std::ssize(items.log_likelihood) == *score.likelihood_rows, kData,
+           "log-likelihoods of ", items.log_likelihood.size(), " single rows, their mean is of ",
+           score.likelihood_rows.value_or(0));
   EK_CHECK(are_finite(items.log_likelihood) && are_finite(items.f1), kData, "a score of a row that is not finite");
+}
+
+void check_log_likelihood(const scoring::TaskScore& score) {
+  EK_CHECK(std::isfinite(score.log_likelihood.value_or(0)), kData, "a log-likelihood that is not finite");
+  if (!score.likelihood_rows) return;  // an older node
+  EK_CHECK(*score.likelihood_rows <= score.rows, kData, "a log-likelihood of ", *score.likelihood_rows, " rows in ",
+           score.rows);
+  EK_CHECK((*score.likelihood_rows > 0) == score.log_likelihood.has_value(), kData, "a score of ",
+           *score.likelihood_rows, " rows with a likelihood ", score.log_likelihood ? "has" : "lacks", " their mean");
+}
+
+/// Checks the counts of right answers, which scores of choices in clients' own rows have to hold.
+void check_right_answers(const Scored& scored, const Score& asked) {
+  int64_t answers = 0;
+  for (const auto& [answer, count] : scored.right_answers) answers += std::min(count, scored.score.rows + 1);
+  const bool optional = scored.score.kind != scoring::AnswerKind::kChoice || !asked.own_rows;
+  EK_CHECK(answers == scored.score.rows || (optional && answers == 0), kData, "a score counts ", answers,
+           " right answers in ", scored.score.rows, " rows");
 }
 
 void require_alike(const scoring::TaskScore& one, const scoring::TaskScore& other) {
@@ -160,11 +201,9 @@ void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind ki
   EK_CHECK(std::isfinite(score.nll) && std::isfinite(score.seconds), kData, "a score that is not finite");
   EK_CHECK(score.kind != scoring::AnswerKind::kLikelihood || score.answer_tokens > 0, kData,
            "a likelihood of no tokens");
-  EK_CHECK(std::isfinite(score.log_likelihood.value_or(0)), kData, "a log-likelihood that is not finite");
-  if (scored.items) check_items(*scored.items, rows);
-  int64_t answers = 0;
-  for (const auto& [answer, count] : scored.right_answers) answers += count;
-  EK_CHECK(answers == 0 || answers == rows, kData, "a score counts ", answers, " right answers in ", rows, " rows");
+  check_log_likelihood(score);
+  if (scored.items) check_items(*scored.items, score);
+  check_right_answers(scored, std::get<Score>(asked.ask));
 }
 
 Scored merged(Parts parts) {
@@ -172,14 +211,14 @@ Scored merged(Parts parts) {
   for (const auto& part : parts) require_alike(parts.front().score, part.score);
   scoring::TaskScore all = parts.front().score;
   all.rows = sum_of(parts, [](const scoring::TaskScore& score) { return score.rows; });
-  all.questions = sum_of(parts, [](const scoring::TaskScore& score) { return score.questions; });
+  all.questions = questions(parts);
   for (const auto& part : parts) all.top_k = std::max(all.top_k, part.score.top_k);
   all.seconds = 0;
   for (const auto& part : parts) all.seconds += part.score.seconds;
   if (all.kind == scoring::AnswerKind::kChoice) merge_choices(parts, all);
   if (all.kind == scoring::AnswerKind::kText) merge_texts(parts, all);
   if (all.kind == scoring::AnswerKind::kLikelihood) merge_likelihoods(parts, all);
-  all.log_likelihood = log_likelihood(parts);
+  merge_log_likelihoods(parts, all);
   return {.score = std::move(all), .predictions = {}, .right_answers = {}, .items = items(parts)};
 }
 

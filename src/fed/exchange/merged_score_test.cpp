@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/format/record.h"
 #include "base/testing.h"
 
 namespace evenkeel::fed {
@@ -72,10 +73,96 @@ TEST(MergedScore, ScoresOfSingleRowsFollowEachOther) {
   two.items = scoring::ItemScores{.log_likelihood = {-0.5, -1.5, -1}, .correct = {1, 1, 0}, .f1 = {}};
   const auto all = merged(std::vector{one, two});
   EXPECT_DOUBLE_EQ(all.score.log_likelihood.value(), -7.0 / 5);
+  EXPECT_EQ(all.score.likelihood_rows, 5);
   EXPECT_EQ(all.items->log_likelihood, (std::vector<double>{-1, -3, -0.5, -1.5, -1}));
   EXPECT_EQ(all.items->correct, (std::vector<int64_t>{1, 0, 1, 1, 0}));
   two.score.log_likelihood.reset();
   EXPECT_FALSE(merged(std::vector{one, two}).score.log_likelihood);
+}
+
+/// What an evaluation of free text says over these log-likelihoods of rows; nothing: the row has none.
+Scored texts(const std::vector<std::optional<double>>& rows) {
+  Scored scored;
+  auto& score = scored.score;
+  score.task = "files";
+  score.kind = scoring::AnswerKind::kText;
+  score.rows = score.questions = std::ssize(rows);
+  auto& items = scored.items.emplace();
+  for (const auto& row : rows)
+    if (row) items.log_likelihood.push_back(*row);
+  items.f1.resize(rows.size());
+  score.likelihood_rows = std::ssize(items.log_likelihood);
+  double sum = 0;
+  for (const double one : items.log_likelihood) sum += one;
+  if (*score.likelihood_rows > 0) score.log_likelihood = sum / static_cast<double>(*score.likelihood_rows);
+  return scored;
+}
+
+TEST(MergedScore, AMeanLogLikelihoodIsOverTheRowsThatHaveOne) {
+  const std::vector<std::vector<std::optional<double>>> clients = {
+      {-1, std::nullopt, -3}, {-10}, {std::nullopt, std::nullopt}, {-2, -4, -6, std::nullopt, std::nullopt}};
+  std::vector<std::optional<double>> rows;
+  std::vector<Scored> parts;
+  for (const auto& client : clients) {
+    parts.push_back(texts(client));
+    rows.insert(rows.end(), client.begin(), client.end());
+  }
+  const auto whole = texts(rows), all = merged(parts);
+  EXPECT_EQ(whole.score.likelihood_rows, 6);
+  EXPECT_DOUBLE_EQ(all.score.log_likelihood.value(), whole.score.log_likelihood.value());
+  EXPECT_DOUBLE_EQ(all.score.log_likelihood.value(), -26.0 / 6);
+  EXPECT_EQ(all.score.likelihood_rows, 6);
+  EXPECT_EQ(all.items->log_likelihood, whole.items->log_likelihood);
+  const auto none = merged(std::vector{texts({std::nullopt}), texts({std::nullopt, std::nullopt})}).score;
+  EXPECT_FALSE(none.log_likelihood);
+  EXPECT_EQ(none.likelihood_rows, 0);
+}
+
+TEST(MergedScore, APartOfAnOlderNodeKeepsTheMeanOfChoicesOnly) {
+  auto one = texts({-1, std::nullopt}), two = texts({-3, -5});
+  two.score.likelihood_rows.reset();
+  const auto unknown = merged(std::vector{one, two}).score;
+  EXPECT_FALSE(unknown.log_likelihood);
+  EXPECT_FALSE(unknown.likelihood_rows);
+  auto older = choices("10", "11", {{"yes", 2}}), newer = choices("110", "111", {{"no", 3}});
+  older.score.log_likelihood = newer.score.log_likelihood = -2;
+  newer.score.likelihood_rows = 3;
+  older.score.questions = 0;  // a still older one
+  const auto known = merged(std::vector{older, newer}).score;
+  EXPECT_EQ(known.log_likelihood, -2);
+  EXPECT_EQ(known.likelihood_rows, 5);
+  EXPECT_EQ(known.questions, 0);
+}
+
+TEST(MergedScore, ARecordOfAnOlderVersionIsReadWithoutTheNumberOfRows) {
+  Json json = record::write(texts({-1, std::nullopt}).score);
+  EXPECT_EQ(json.at("likelihood_rows"), 1);
+  EXPECT_EQ(record::read<scoring::TaskScore>(JsonView(json, "new")).likelihood_rows, 1);
+  json.erase("likelihood_rows");
+  const auto old = record::read<scoring::TaskScore>(JsonView(json, "old"));
+  EXPECT_EQ(old.log_likelihood, -1);
+  EXPECT_FALSE(old.likelihood_rows);
+}
+
+TEST(MergedScore, AStrangersNumberOfLikelihoodsHasToBePossible) {
+  const auto good = texts({-1, std::nullopt, -3});
+  const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files", .own_rows = true}};
+  const auto refused = [&](auto change) {
+    auto bad = good;
+    change(bad);
+    return testing::refusal([&] { check_score(bad, asked, scoring::AnswerKind::kText, 3); });
+  };
+  EXPECT_EQ(refused([](Scored&) {}), "no error");
+  EXPECT_EQ(refused([](Scored& old) { old.score.likelihood_rows.reset(); }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows = 4; }).find("4 rows in 3"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows = 1; }).find("2 single rows"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows = 0; }).find("has their mean"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.log_likelihood.reset(); }).find("lacks"), std::string::npos);
+  auto choice = choices("110", "111", {});
+  EXPECT_NE(testing::refusal([&] {
+              check_score(choice, asked, scoring::AnswerKind::kChoice, 3);
+            }).find("0 right answers in 3 rows"),
+            std::string::npos);
 }
 
 TEST(MergedScore, AStrangersSingleRowsHaveToBePossible) {

@@ -6,13 +6,14 @@
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "fed/store/run_files.h"
 
 namespace evenkeel::fed {
 namespace {
 
-constexpr std::string_view kBestFile = "best.json", kBestAdapter = "best";
+constexpr std::string_view kBestFile = run_file("best.json"), kBestAdapter = run_file("best");
 
-fs::path best_states(const fs::path& folder) { return folder / "checkpoint" / "best"; }
+fs::path best_states(const fs::path& folder) { return folder / run_file("checkpoint") / "best"; }
 
 /// One score that the value of a round is made of.
 struct Selected {

@@ -92,7 +92,7 @@ std::vector<ScalarEvent> events_of(const fs::path& file, uint64_t& whole) try {
 }  // namespace
 
 EventLog::EventLog(fs::path folder, bool wanted)
-    : file_(folder / "tensorboard" / "events.out.tfevents.evenkeel"), wanted_(wanted) {
+    : file_(folder / run_file("tensorboard") / "events.out.tfevents.evenkeel"), wanted_(wanted) {
   if (!wanted_) return;
   const auto rounds = records_of<RoundRecord>(read_rounds(folder));
   auto scores = records_of<EvaluationRecord>(read_evaluations(folder));

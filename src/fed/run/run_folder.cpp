@@ -17,19 +17,20 @@ namespace {
 
 /// Marker file in the folder from prepare() until the manifest is written. While it exists, all other files are
 /// replaced.
-constexpr std::string_view kUnfinished = ".unfinished";
-constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json",
-                           kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
-constexpr std::string_view kFederation = "federation";             // flower/federation/serve.h
-constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
-                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl",
-                           kMissingScores = "missing_scores.jsonl", kBest = "best.json", kLog = "log.txt";
+constexpr std::string_view kUnfinished = run_file(".unfinished");
+constexpr std::string_view kConfigFile = run_file("config.toml"), kPartition = run_file("partition.json"),
+                           kChatTemplate = run_file("chat_template.jinja");  // a copy of that of data.chat_template
+constexpr std::string_view kFederation = run_file("federation");             // flower/federation/serve.h
+constexpr std::string_view kAdapter = run_file("adapter"), kItems = run_file("items");
+constexpr std::string_view kRounds = run_file("rounds.jsonl"), kEvaluations = run_file("evaluations.jsonl"),
+                           kEvaluating = run_file("evaluating.jsonl"), kSuperseded = run_file("superseded.jsonl"),
+                           kMissingScores = run_file("missing_scores.jsonl"), kLog = run_file("log.txt");
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kChatTemplate), std::string(kManifestFile),
                                               std::string(kUnfinished)};
 
 fs::path items_file(const fs::path& folder, int64_t round) {
-  return folder / "items" / concat("round-", round, ".jsonl");
+  return folder / kItems / concat("round-", round, ".jsonl");
 }
 
 bool names_exactly(const fs::path& file, std::string_view name) {
@@ -52,7 +53,7 @@ bool only_began(const fs::path& folder) {
 void remove_leftovers(const fs::path& folder) {
   for (const auto& name : kFirstFiles) remove_path(folder / name);
   remove_parts(folder, kFirstFiles);
-  const auto checkpoint = folder / "checkpoint";
+  const auto checkpoint = folder / run_file("checkpoint");
   remove_path(checkpoint / "commit.json");
   remove_parts(checkpoint, {"commit.json"});
   std::error_code not_empty;  // then it is somebody else's, and the folder not empty
@@ -341,8 +342,8 @@ void RunFolder::settle() const {
   checkpoint_.settle(opened_.commit);
   remove_path(folder_ / kUnfinished);
   remove_parts(folder_, kFirstFiles);
-  remove_parts(folder_, {"report.html", "best.json"});
-  for (const auto* adapter : {"adapter", "best"})
+  remove_parts(folder_, {"report.html", std::string(run_file("best.json"))});
+  for (const auto adapter : {kAdapter, run_file("best")})
     remove_parts(folder_ / adapter, {"adapter_model.safetensors", "adapter_config.json"});
   shorten_file(folder_ / kEvaluations, evaluation_bytes_);
   shorten_file(folder_ / kRounds, round_bytes_);
@@ -362,7 +363,7 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   append_line(folder_ / kRounds, line);
   background_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
   if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
-  background_->give(adapter_writer(folder_ / "adapter", snapshot.state, server));
+  background_->give(adapter_writer(folder_ / kAdapter, snapshot.state, server));
 }
 
 void RunFolder::finish(int64_t last_round) const {
@@ -389,7 +390,7 @@ void RunFolder::add_evaluation(const EvaluationRecord& score) const {
 }
 
 void RunFolder::add_items(const ItemRecord& items) const {
-  make_folders(folder_ / "items");
+  make_folders(folder_ / kItems);
   std::string text;
   for (const auto& other : read_items(folder_, items.round))
     if (!other.same_score(items)) text += sealed(record::write(other)) + '\n';
@@ -409,12 +410,11 @@ std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations
 
 std::vector<fs::path> files_of_run(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const auto name : {kConfigFile, kPartition, kChatTemplate, kManifestFile, kRounds, kEvaluations, kEvaluating,
-                          kSuperseded, kMissingScores, kBest, kLog})
-    if (path_exists(folder / name)) files.push_back(folder / name);
-  for (const std::string_view part : {"checkpoint", "adapter", "best", kFederation.data()}) {
-    if (!is_folder(folder / part)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(folder / part))
+  for (const auto name : kRunFiles) {
+    const auto path = folder / name;
+    if (is_file(path)) files.push_back(path);
+    if (!is_folder(path)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(path))
       if (entry.is_regular_file()) files.push_back(entry.path());
   }
   for (auto& file : files_in_manifest(folder)) files.push_back(std::move(file));

@@ -15,6 +15,8 @@
 ///   evaluating.jsonl      answers of an evaluation under way (scoring/answer_journal.h)
 ///   log.txt               log lines with times, of every process that worked on the run
 ///   best.json, best/      fed/run/best_round.h
+///   tensorboard/          fed/run/event_log.h
+///   federation/           flower/federation/serve.h
 ///   adapter/              the global adapter in PEFT's layout; written again from the checkpoint when a run is resumed
 #pragma once
 
@@ -31,6 +33,7 @@
 #include "fed/store/round_records.h"
 #include "fed/store/run_changes.h"
 #include "fed/store/run_checkpoint.h"
+#include "fed/store/run_files.h"
 #include "fed/store/run_request.h"
 #include "scoring/answer_journal.h"
 
@@ -95,7 +98,8 @@ class RunFolder {
 
   /// Writes adapter/. Call it when a run is resumed, because the run may have been stopped between commit and adapter.
   /// \param part  the folder to write it into, in the run folder
-  void save_adapter(const methods::ServerState& state, const Server& server, std::string_view part = "adapter") const;
+  void save_adapter(const methods::ServerState& state, const Server& server,
+                    std::string_view part = run_file("adapter")) const;
   /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
   /// Writes a line into items/round-N.jsonl, in place of an earlier line of the same score. Call it before
@@ -112,7 +116,7 @@ class RunFolder {
   RunFolder(const std::filesystem::path& folder, FolderLock lock)
       : folder_(folder),
         lock_(std::move(lock)),
-        checkpoint_(folder / "checkpoint"),
+        checkpoint_(folder / run_file("checkpoint")),
         background_(std::make_unique<Background>()) {}
   void read_records(std::optional<int64_t> from_round);
   std::vector<EvaluationRecord> kept_scores() const;
@@ -137,8 +141,8 @@ class RunFolder {
 /// differ when config.toml was edited
 ExperimentConfig run_config(const std::filesystem::path& folder);
 
-/// Returns the files of a run's folder, without report.html and files that runs do not write, and the input files that
-/// its manifest names. Empty if there is no such folder.
+/// Returns the existing files of a run's folder that kRunFiles names (fed/store/run_files.h) or that are in a folder
+/// of it, and the input files that the manifest names. Empty if there is no such folder.
 std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
 
 /// Reads the lines of rounds.jsonl up to the first that is damaged or out of order.

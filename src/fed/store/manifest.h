@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "base/plain/sealed.h"
+#include "fed/store/run_files.h"
 #include "fed/store/run_request.h"
 
 namespace evenkeel::fed {
 
-inline constexpr std::string_view kManifestFile = "manifest.json";  ///< file name in a run folder
+inline constexpr std::string_view kManifestFile = run_file("manifest.json");
 
 /// Lists the weights, config.json, generation_config.json and tokenizer.json in a model's folder, in name order.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);

@@ -39,7 +39,9 @@ void NodeMemory::load() {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const auto name = entry.path().filename().string();
     if (!name.starts_with(prefix) || entry.path().extension() != ".json") continue;
-    const int64_t rounds = std::atoll(name.c_str() + prefix.size());
+    const auto number = parse_number<int64_t>(entry.path().stem().string().substr(prefix.size()));
+    if (!number) continue;  // of another run, whose name begins with this one's
+    const int64_t rounds = *number;
     const Json json = read_sealed(entry.path());
     record::read<Seals>({json, entry.path().string(), kCheckpoint}).check(folder_);
     for (const auto& [key, tensor] : load_safetensors(file(rounds)).tensors) known_[rounds][key] = tensor.clone();
@@ -57,18 +59,25 @@ TensorMap NodeMemory::before(int64_t round) const {
 void NodeMemory::propose(int64_t round, TensorMap memory) { proposed_ = {round + 1, std::move(memory)}; }
 
 void NodeMemory::delivered() {
-  if (!proposed_ || proposed_->second.empty()) return;
+  if (!proposed_) return;
   auto [rounds, memory] = std::move(*proposed_);
   proposed_.reset();
+  if (!memory.empty())
+    store(rounds, std::move(memory));
+  else if (const auto undone = known_.find(rounds); undone != known_.end())
+    forget(undone);
+  // The server resumed from an earlier round.
+  while (!known_.empty() && known_.rbegin()->first > rounds) forget(std::prev(known_.end()));
+  constexpr size_t kKept = 2;
+  while (known_.size() > kKept) forget(known_.begin());
+}
+
+void NodeMemory::store(int64_t rounds, TensorMap memory) {
   if (!folder_.empty()) {
     save_safetensors(file(rounds), memory);
     write_sealed(seal_of(file(rounds)), record::write(Seals{{FileSeal::of(file(rounds))}}));
   }
   known_[rounds] = std::move(memory);
-  // The server resumed from an earlier round.
-  while (std::prev(known_.end())->first > rounds) forget(std::prev(known_.end()));
-  constexpr size_t kKept = 2;
-  while (known_.size() > kKept) forget(known_.begin());
 }
 
 void NodeMemory::forget(std::map<int64_t, TensorMap>::iterator known) {

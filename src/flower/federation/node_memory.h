@@ -24,14 +24,17 @@ class NodeMemory {
 
   /// Returns a copy of the newest state after at most `round` rounds; empty if there is none.
   TensorMap before(int64_t round) const;
-  /// Sets the state after round `round` + 1. It becomes valid when delivered() is called.
+  /// Sets the state after round `round` + 1. It becomes valid when delivered() is called. An empty state means that the
+  /// round has not changed it.
   void propose(int64_t round, TensorMap memory);
-  /// Makes the proposed state valid and saves it. Deletes the state of later rounds.
+  /// Makes the proposed state valid and saves it, unless it is empty. Deletes the states of later rounds, and one of
+  /// the same round from before the server resumed.
   void delivered();
 
  private:
   std::filesystem::path file(int64_t rounds) const;
   void load();
+  void store(int64_t rounds, TensorMap memory);
   void forget(std::map<int64_t, TensorMap>::iterator known);
 
   std::filesystem::path folder_;

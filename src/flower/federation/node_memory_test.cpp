@@ -46,6 +46,38 @@ TEST(NodeMemory, TrainingAnEarlierRoundAgainDropsLaterMemory) {
   }
 }
 
+TEST(NodeMemory, ARoundThatLeavesNoMemoryDropsThatOfUndoneRounds) {
+  const testing::TemporaryFolder folder;
+  for (const auto& place : {folder.path(), fs::path()}) {
+    NodeMemory memory(place, "run");
+    const auto train = [&](int64_t round, TensorMap state) {
+      memory.propose(round, std::move(state));
+      memory.delivered();
+    };
+    train(2, three_times(3));
+    train(4, three_times(5));
+    train(3, {});  // the server resumed after round 3
+    EXPECT_TRUE(at::equal(memory.before(9).at("rescaler"), at::full({3}, 3.0))) << place;
+    train(2, {});  // and now after round 2, whose own state is undone too
+    EXPECT_TRUE(memory.before(9).empty()) << place;
+    train(5, {});
+    EXPECT_TRUE(memory.before(9).empty()) << "nothing is known";
+  }
+  EXPECT_TRUE(NodeMemory(folder.path(), "run").before(9).empty());
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(NodeMemory, AFileOfARunWithALongerNameIsNotRead) {
+  const testing::TemporaryFolder folder;
+  for (const auto* run : {"run-a", "run"}) {
+    NodeMemory memory(folder.path(), run);
+    memory.propose(0, three_times(run == std::string("run") ? 1 : 2));
+    memory.delivered();
+  }
+  EXPECT_TRUE(at::equal(NodeMemory(folder.path(), "run").before(1).at("rescaler"), at::full({3}, 1.0)));
+  EXPECT_TRUE(at::equal(NodeMemory(folder.path(), "run-a").before(1).at("rescaler"), at::full({3}, 2.0)));
+}
+
 TEST(NodeMemory, AFlippedBitIsFound) {
   const testing::TemporaryFolder folder;
   NodeMemory memory(folder.path(), "run");

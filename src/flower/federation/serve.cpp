@@ -14,11 +14,13 @@
 #include "fed/run/state_evaluation.h"
 #include "fed/run/training_run.h"
 #include "fed/store/manifest.h"
+#include "fed/store/run_files.h"
 
 namespace evenkeel::flower {
 namespace {
 
-constexpr std::string_view kFolder = "federation", kMembers = "members.json", kSessions = "sessions.jsonl";
+constexpr std::string_view kFolder = fed::run_file("federation"), kMembers = "members.json",
+                           kSessions = "sessions.jsonl";
 
 /// Replaces the budgets of the config by those that the nodes accepted.
 fed::ExperimentConfig with_budgets(fed::ExperimentConfig config, const Roster& roster) {

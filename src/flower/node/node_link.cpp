@@ -43,7 +43,9 @@ std::optional<Remembered> remembered(const NodeOptions& options) {
     const Json json = read_sealed(file);
     const JsonView view(json, file.string());
     if (view.at("server").string() != options.server.text()) return {};
-    return Remembered{.node = std::stoull(view.at("node").string()), .registered = view.at("registered").flag()};
+    const auto node = parse_number<uint64_t>(view.at("node").string());
+    view.at("node").require(node.has_value(), " is \"", shown(view.at("node").string()), "\", expected a number");
+    return Remembered{.node = *node, .registered = view.at("registered").flag()};
   } catch (const std::exception& error) {
     log::warning("[node] ", file.string(), " is passed over: ", error.what());
     return {};

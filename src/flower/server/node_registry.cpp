@@ -24,6 +24,13 @@ uint64_t random_id() {
   return id;
 }
 
+/// Reads an id that random_id() may have made. \throws kCheckpoint for any other text
+uint64_t id_in(const JsonView& text) {
+  const auto id = parse_number<uint64_t>(text.string());
+  text.require(id && *id >= 2 && *id >> 63 == 0, " is \"", shown(text.string()), "\", allowed: 2 to 2^63 - 1");
+  return *id;
+}
+
 }  // namespace
 
 Registry::Registry(const CoordinatorOptions& options)
@@ -45,14 +52,14 @@ void Registry::load() {
   if (!path_exists(file_)) return;
   const Json json = read_sealed(file_);
   const JsonView view(json, file_.string(), kCheckpoint);
-  run_id_ = std::stoull(view.at("run").string());
+  run_id_ = id_in(view.at("run"));
   for (const auto& entry : view.at("nodes").items()) {
     const auto blob = from_base64(entry.at("key").string());
     if (!blob) entry.refuse(" has no key");
     const auto key = PublicKey::from_openssh(*blob, entry.place());
-    const uint64_t id = std::stoull(entry.at("id").string());
-    nodes_.emplace(id, Node{.key = key, .name = name_of(key)});
-    ids_.emplace(key.openssh_blob(), id);
+    const uint64_t id = id_in(entry.at("id"));
+    const bool is_new = nodes_.emplace(id, Node{.key = key, .name = name_of(key)}).second;
+    entry.require(ids_.emplace(key.openssh_blob(), id).second && is_new, " has the id or the key of an earlier node");
   }
 }
 
