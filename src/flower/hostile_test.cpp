@@ -171,6 +171,11 @@ TEST_F(Hostile, BodiesOfAnotherKindOrPackedOrTooLargeAreRefused) {
             std::string::npos);
   EXPECT_NE(signed_head("Content-Type: application/protobuf; v=1\r\nContent-Length: 99999999999\r\n\r\nxx").find("413"),
             std::string::npos);
+  for (const auto* length : {"2abc", "-2", "0x2", "2\r\nContent-Length: 2", "99999999999999999999999"})
+    EXPECT_NE(signed_head(concat("Content-Type: application/protobuf\r\nContent-Length: ", length, "\r\n\r\nxx"))
+                  .find("Content-Length is not one whole number"),
+              std::string::npos)
+        << length;
   EXPECT_NE(signed_head("Content-Type: application/protobuf\r\nContent-Length: 50\r\n\r\nxx").find("400"),
             std::string::npos)
       << "it ends early";

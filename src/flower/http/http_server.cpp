@@ -10,6 +10,7 @@
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
+#include "base/plain/text.h"
 #include "flower/http/connection.h"
 #include "flower/http/http_client.h"
 #include "flower/http/idle_connections.h"
@@ -227,8 +228,6 @@ struct HttpServer::Parts : httplib::Server {
                         .program = concat(from.get_header_value("flwr-package-name"), " ",
                                           from.get_header_value("flwr-package-version")),
                         .body = {}};
-    if (from.has_header("Content-Length"))
-      request.length = std::strtoull(from.get_header_value("Content-Length").c_str(), nullptr, 10);
     bool read = !reader;
     request.body = [&](size_t most) {
       read = true;
@@ -236,6 +235,7 @@ struct HttpServer::Parts : httplib::Server {
     };
     HttpReply reply;
     try {
+      request.length = content_length(from);
       reply = answering(request);
     } catch (const Refusal& refusal) {
       reply = reply_of(refusal);
@@ -245,6 +245,15 @@ struct HttpServer::Parts : httplib::Server {
     }
     serving.close = serving.close || reply.close || !read || (!reader && request.length.value_or(0) > 0);
     write(std::move(reply), to);
+  }
+
+  static std::optional<uint64_t> content_length(const httplib::Request& from) {
+    if (!from.has_header("Content-Length")) return std::nullopt;
+    const auto text = from.get_header_value("Content-Length");
+    const auto length = parse_number<uint64_t>(text);
+    if (!length || from.get_header_value_count("Content-Length") > 1)
+      throw Refusal{.status = 400, .code = 1003, .detail = "Content-Length is not one whole number", .close = true};
+    return length;
   }
 
   static std::string read_body(const httplib::Request&, const httplib::ContentReader* reader,
