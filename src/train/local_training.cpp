@@ -103,15 +103,14 @@ void add_counts(nn::RoutingByLayer& sum, const nn::RoutingByLayer& routing) {
 /// Returns for each stacked tensor which experts were used or received a gradient from the method; undefined for other
 /// tensors.
 std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const nn::RoutingByLayer> micro_batches) {
-  std::map<std::string, at::Tensor> by_layer;
-  const auto join = [&](const std::string& layer, const at::Tensor& active_E) {
-    auto& known_E = by_layer[layer];
-    known_E = known_E.defined() ? known_E.logical_or(active_E) : active_E;
-  };
+  std::map<std::string, std::vector<at::Tensor>> signs;  // [E] bool each
   for (const auto& routing : micro_batches)
-    for (const auto& [layer, stats] : routing) join(layer, stats.counts.gt(0));
+    for (const auto& [layer, stats] : routing) signs[layer].push_back(stats.counts.gt(0));
   for (size_t i = 0; i < trained.tensors.size(); ++i)
-    if (!trained.moe_layers[i].empty()) join(trained.moe_layers[i], trained.tensors[i].grad().flatten(1).ne(0).any(1));
+    if (const auto& layer = trained.moe_layers[i]; !layer.empty())
+      signs[layer].push_back(trained.tensors[i].grad().flatten(1).any(1));
+  std::map<std::string, at::Tensor> by_layer;
+  for (const auto& [layer, of_layer] : signs) by_layer[layer] = at::stack(of_layer).any(0);
   std::vector<at::Tensor> active;
   for (const auto& layer : trained.moe_layers) active.push_back(layer.empty() ? at::Tensor{} : by_layer.at(layer));
   return active;

@@ -1,5 +1,5 @@
-/// \file  Counts the operators of LibTorch that compute something, for tests. On a GPU each of them is one kernel launch
-/// or several, and small steps take as long as their launches.
+/// \file  Counts the operators of LibTorch that compute something, for tests. On a GPU each of them is one kernel
+/// launch or several, and small steps take as long as their launches.
 #pragma once
 
 #include <ATen/Context.h>
@@ -43,14 +43,13 @@ class OperatorCount {
   /// Returns true for views, allocations, and operators that only call others.
   static bool is_passive(const std::string& name) {
     static const std::set<std::string> kPassive{
-        "alias",      "as_strided",     "clone",        "contiguous",       "detach",       "empty",
-        "empty_like", "empty_strided",  "expand",       "flatten",          "full",         "full_like",
-        "item",       "lift_fresh",     "narrow",       "new_empty",        "ones",         "ones_like",
-        "permute",    "requires_grad_", "reshape",      "_reshape_alias",   "result_type",  "select",
-        "slice",      "split",          "squeeze",      "split_with_sizes", "sum_to_size",  "t",
-        "to",         "_to_copy",       "transpose",    "unbind",           "_unsafe_view", "unsqueeze",
-        "view",       "view_as",        "zeros",        "zeros_like",       "resolve_conj", "resolve_neg",
-        "unflatten",  "expand_as"};
+        "alias",          "as_strided",  "clone",   "contiguous", "detach",     "empty",          "empty_like",
+        "empty_strided",  "expand",      "flatten", "full",       "full_like",  "item",           "lift_fresh",
+        "narrow",         "new_empty",   "ones",    "ones_like",  "permute",    "requires_grad_", "reshape",
+        "_reshape_alias", "result_type", "select",  "slice",      "split",      "squeeze",        "split_with_sizes",
+        "sum_to_size",    "t",           "to",      "_to_copy",   "transpose",  "unbind",         "_unsafe_view",
+        "unsqueeze",      "view",        "view_as", "zeros",      "zeros_like", "resolve_conj",   "resolve_neg",
+        "unflatten",      "expand_as"};
     return !name.starts_with("aten::") || kPassive.contains(name.substr(6));
   }
   /// In deterministic mode, a GPU writes by index through a sort. Numbers become tensors on the CPU.
