@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "nn/dense/aten_rows.h"
+
 namespace evenkeel::nn::aten {
 namespace {
 
@@ -29,12 +31,6 @@ void for_each_group(const at::Tensor& ends_E, const F& f) {
     if (end[e] > begin) f(e, begin, int64_t{end[e]});
 }
 
-/// Sets the results of empty groups to 0. The operator leaves them undefined on a GPU.
-void clear_empty(at::Tensor& per_group_EIO, const at::Tensor& ends_E) {
-  const auto begins_E = at::constant_pad_nd(ends_E.slice(0, 0, ends_E.size(0) - 1), {1, 0}, 0);
-  per_group_EIO.masked_fill_(ends_E.eq(begins_E).view({-1, 1, 1}), 0);
-}
-
 }  // namespace
 
 int64_t alignment(at::ScalarType type) { return kAlignment / static_cast<int64_t>(at::elementSize(type)); }
@@ -44,10 +40,19 @@ Slots slots_of(const at::Tensor& experts_TK, int64_t groups) {
   const auto type = groups <= kByteNumbers ? at::kByte : at::kInt;
   const auto [sorted_S, order_S] =
       at::sort(experts_TK.reshape({-1}).to(type), /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const auto slots = at::arange(order_S.size(0), order_S.options());
-  return {order_S, experts_TK.size(1) == 1 ? order_S : at::floor_divide(order_S, experts_TK.size(1)),
-          at::empty_like(order_S).index_copy_(0, order_S, slots),
-          at::searchsorted(sorted_S, at::arange(groups, sorted_S.options()), /*out_int32=*/true, /*right=*/true)};
+  const int64_t top_k = experts_TK.size(1);
+  const auto choices_S = at::arange(order_S.size(0), order_S.options()),
+             experts_E = at::arange(groups, sorted_S.options());
+  // The order is a permutation: no place is written twice.
+  Slots slots{order_S,
+              top_k == 1 ? order_S : at::floor_divide(order_S, top_k),
+              write_once(at::empty_like(order_S), 0, order_S, choices_S),
+              at::searchsorted(sorted_S, experts_E, /*out_int32=*/true, /*right=*/true),
+              choices_S.slice(0, 0, order_S.size(0), top_k).contiguous(),
+              at::Tensor()};
+  if (!sorted_S.is_cpu())
+    slots.idle_E11 = at::searchsorted(sorted_S, experts_E, true, /*right=*/false).eq(slots.ends_E).view({-1, 1, 1});
+  return slots;
 }
 
 at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E) {
@@ -59,24 +64,23 @@ at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Te
   return y_SO;
 }
 
-at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const at::Tensor& ends_E) {
+at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const Slots& slots) {
   if (fit(x_SI, y_SO)) {
-    auto sums_EIO = at::_grouped_mm(x_SI.t(), y_SO, ends_E);
-    if (!sums_EIO.is_cpu()) clear_empty(sums_EIO, ends_E);
-    return sums_EIO;
+    auto sums_EIO = at::_grouped_mm(x_SI.t(), y_SO, slots.ends_E);
+    // On a GPU the operator leaves the sums of empty groups undefined.
+    return slots.idle_E11.defined() ? sums_EIO.masked_fill_(slots.idle_E11, 0) : sums_EIO;
   }
-  auto sums_EIO = at::zeros({ends_E.size(0), x_SI.size(1), y_SO.size(1)}, x_SI.options());
-  for_each_group(ends_E, [&](int64_t e, int64_t begin, int64_t end) {
+  auto sums_EIO = at::zeros({slots.ends_E.size(0), x_SI.size(1), y_SO.size(1)}, x_SI.options());
+  for_each_group(slots.ends_E, [&](int64_t e, int64_t begin, int64_t end) {
     sums_EIO[e].copy_(at::mm(x_SI.slice(0, begin, end).t(), y_SO.slice(0, begin, end)));
   });
   return sums_EIO;
 }
 
-at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int64_t top_k,
-                          const at::Tensor& weights_TK) {
+at::Tensor summed_choices(const at::Tensor& y_SD, const Slots& slots, const at::Tensor& weights_TK) {
   constexpr int64_t kSum = 0;
-  if (top_k == 1 && !weights_TK.defined()) return y_SD.index_select(0, place_S);
-  const auto begins_T = at::arange(0, place_S.size(0), top_k, place_S.options());
+  const auto &place_S = slots.place_S, &begins_T = slots.begins_T;
+  if (begins_T.size(0) == place_S.size(0) && !weights_TK.defined()) return y_SD.index_select(0, place_S);
   const auto weights = weights_TK.defined() ? std::optional(weights_TK.reshape({-1})) : std::nullopt;
   return std::get<0>(at::_embedding_bag_forward_only(y_SD, place_S, begins_T, false, kSum, false, weights));
 }
