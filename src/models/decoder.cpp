@@ -90,7 +90,7 @@ class Decoder final : public CausalLm {
 
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
-  PassFactors pass_factors(const ForwardOptions& options, at::ScalarType activations) const;
+  PassFactors pass_factors(int64_t rows, const ForwardOptions& options, at::ScalarType activations) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
@@ -188,15 +188,21 @@ void Decoder::check_adapters(const lora::AdapterState& adapters) const {
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
-/// Converts the factors of all layers for engine aten.
-PassFactors Decoder::pass_factors(const ForwardOptions& options, at::ScalarType activations) const {
+/// Converts the factors of all layers for engine aten. \param rows  of the batch
+PassFactors Decoder::pass_factors(int64_t rows, const ForwardOptions& options, at::ScalarType activations) const {
   const auto type = options.compute.inner == at::kFloat ? activations : options.compute.inner;
   PassFactors factors{nn::aten::converted_factors(options.adapters, type),
                       nn::aten::converted_factors(options.base_change, type),
                       std::vector<nn::aten::LayerFactors>(layers_.size())};
+  if (spec().moe_layers.empty()) return factors;
+  const int64_t top_k =
+      std::clamp<int64_t>(options.router.top_k > 0 ? options.router.top_k : spec().top_k, 1, spec().num_experts);
+  const auto numbers = nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
   for (size_t i = 0; i < layers_.size(); ++i)
-    if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward))
+    if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward)) {
       factors.experts[i] = mixture->factors_for_aten(options);
+      factors.experts[i].numbers = numbers;
+    }
   nn::aten::pack_layers(factors.experts, type);
   return factors;
 }
@@ -221,7 +227,7 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   std::vector<LayerChoices> choices;
   PassFactors factors;
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  if (layout) factors = pass_factors(options, dtype);
+  if (layout) factors = pass_factors(ids.size(0), options, dtype);
   auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];

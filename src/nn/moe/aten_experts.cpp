@@ -118,13 +118,13 @@ Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at:
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
-                            at::ScalarType type) {
+                            const SlotNumbers& numbers, at::ScalarType type) {
     variable_list all(inputs.begin(), inputs.end());
     all.resize(kAll);
     all[kX] = all[kX].to(type);
     all[kWeights] = all[kWeights].to(type).contiguous();
     for (const size_t stack : {kGateUp, kDown}) all[stack] = all[stack].to(type);
-    const auto slots = slots_of(all[kExperts], all[kDown].size(0));
+    const auto slots = slots_of(all[kExperts], all[kDown].size(0), numbers);
     keep(slots, all);
     const auto y_TD = through(all).summed(slots, all[kWeights]);
     ctx->save_for_backward(std::move(all));
@@ -134,7 +134,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto all = ctx->get_saved_variables();
-    variable_list out(kInputs + 2);
+    variable_list out(kInputs + 3);
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
     const auto slots = slots_in(all);
     const auto& ends = slots.ends_E;
@@ -241,7 +241,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Ten
   // Autograd accepts no undefined tensors: absent factors are empty tensors.
   for (auto& input : inputs)
     if (!input.defined()) input = at::empty({0}, x_TD.options());
-  return ExpertsNode::apply(at::TensorList(inputs), scalings, type);
+  return ExpertsNode::apply(at::TensorList(inputs), scalings, factors.numbers, type);
 }
 
 }  // namespace evenkeel::nn::aten

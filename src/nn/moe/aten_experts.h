@@ -8,6 +8,7 @@
 #include <array>
 #include <span>
 
+#include "nn/moe/aten_grouped.h"
 #include "nn/moe/aten_packed_factors.h"
 #include "nn/moe/routing.h"
 
@@ -22,6 +23,7 @@ struct ProjectionFactors {
 struct LayerFactors {
   std::array<ProjectionFactors, 3> projections{};  ///< gate, up and down
   PackedFactors gate_up{}, down{};                 ///< set by pack_layers()
+  SlotNumbers numbers{};                           ///< optional
 };
 
 /// Sets the packed factors of several layers. Layers of equal sizes are packed together. \param type  of the products

@@ -21,6 +21,17 @@ bool fit(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() != at::kDouble && x.size(-2) > 0 && fits(x) && fits(y);
 }
 
+/// Returns the type in which experts are sorted: fewer bits sort faster.
+at::ScalarType sorted_type(int64_t experts) {
+  constexpr int64_t kByteNumbers = 256;
+  return experts <= kByteNumbers ? at::kByte : at::kInt;
+}
+
+bool fits(const SlotNumbers& numbers, int64_t tokens, int64_t top_k, int64_t experts) {
+  return numbers.choices_S.defined() && numbers.begins_T.size(0) == tokens &&
+         numbers.choices_S.size(0) == tokens * top_k && numbers.experts_E.size(0) == experts;
+}
+
 /// Calls f(e, begin, end) for each group that is not empty. Synchronises with the device.
 template <typename F>
 void for_each_group(const at::Tensor& ends_E, const F& f) {
@@ -35,21 +46,26 @@ void for_each_group(const at::Tensor& ends_E, const F& f) {
 
 int64_t alignment(at::ScalarType type) { return kAlignment / static_cast<int64_t>(at::elementSize(type)); }
 
-Slots slots_of(const at::Tensor& experts_TK, int64_t groups) {
-  constexpr int64_t kByteNumbers = 256;  // fewer bits sort faster
-  const auto type = groups <= kByteNumbers ? at::kByte : at::kInt;
-  const auto [sorted_S, order_S] =
-      at::sort(experts_TK.reshape({-1}).to(type), /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const int64_t top_k = experts_TK.size(1);
-  const auto choices_S = at::arange(order_S.size(0), order_S.options()),
-             experts_E = at::arange(groups, sorted_S.options());
-  // The order is a permutation: no place is written twice.
-  Slots slots{order_S,
-              top_k == 1 ? order_S : at::floor_divide(order_S, top_k),
-              write_once(at::empty_like(order_S), 0, order_S, choices_S),
-              at::searchsorted(sorted_S, experts_E, /*out_int32=*/true, /*right=*/true),
-              choices_S.slice(0, 0, order_S.size(0), top_k).contiguous(),
-              at::Tensor()};
+SlotNumbers SlotNumbers::of(int64_t tokens, int64_t top_k, int64_t experts, c10::Device device) {
+  const auto index = at::device(device).dtype(at::kLong);
+  return {at::arange(tokens * top_k, index), at::arange(0, tokens * top_k, top_k, index),
+          at::arange(experts, index.dtype(sorted_type(experts)))};
+}
+
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers) {
+  const int64_t tokens = experts_TK.size(0), top_k = experts_TK.size(1);
+  if (!fits(numbers, tokens, top_k, groups))
+    return slots_of(experts_TK, groups, SlotNumbers::of(tokens, top_k, groups, experts_TK.device()));
+  const auto& experts_E = numbers.experts_E;
+  const auto [sorted_S, order_S] = at::sort(experts_TK.to(experts_E.scalar_type()).reshape({-1}), /*stable=*/true,
+                                            /*dim=*/0, /*descending=*/false);
+  Slots slots{.order_S = order_S,
+              .token_S = top_k == 1 ? order_S : at::floor_divide(order_S, top_k),
+              // The order is a permutation: no place is written twice.
+              .place_S = write_once(at::empty_like(order_S), 0, order_S, numbers.choices_S),
+              .ends_E = at::searchsorted(sorted_S, experts_E, /*out_int32=*/true, /*right=*/true),
+              .begins_T = numbers.begins_T,
+              .idle_E11 = {}};
   if (!sorted_S.is_cpu())
     slots.idle_E11 = at::searchsorted(sorted_S, experts_E, true, /*right=*/false).eq(slots.ends_E).view({-1, 1, 1});
   return slots;

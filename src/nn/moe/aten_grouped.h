@@ -19,8 +19,18 @@ struct Slots {
   at::Tensor begins_T;  ///< int64, the first token-choice of each token
   at::Tensor idle_E11;  ///< bool, whether an expert has no slot; undefined on a CPU, whose operators do not need it
 };
+
+/// Index tensors that depend on the sizes of a routing only, so that all layers of a pass share them.
+struct SlotNumbers {
+  at::Tensor choices_S;  ///< int64, 0 to S - 1
+  at::Tensor begins_T;   ///< int64, 0, K, 2 K and so on
+  at::Tensor experts_E;  ///< 0 to E - 1, in the type in which experts are sorted
+  static SlotNumbers of(int64_t tokens, int64_t top_k, int64_t experts, c10::Device device);
+};
+
 /// Sorts the token-choices of a routing. \param experts_TK  [T, K] int64, each below `groups`
-Slots slots_of(const at::Tensor& experts_TK, int64_t groups);
+/// \param numbers  used if its sizes are those of the routing
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers = {});
 
 /// Computes y[s] = x[s] w[e], where e is the group of slot s. \param w_EIO  [E, I, O]; may be a transposed view
 /// \return [S, O]

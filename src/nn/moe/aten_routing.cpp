@@ -56,7 +56,7 @@ struct GateNode : torch::autograd::Function<GateNode> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits_TE, const at::Tensor& phi_E,
                                const RouterOptions& options, bool over_selected) {
     const auto selected = select(logits_TE, phi_E, options);
-    const auto experts_TK = selected.experts_TK.contiguous();
+    const auto& experts_TK = selected.experts_TK;
     const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
     const auto weights_TK =
         over_selected ? at::softmax(selected.scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
