@@ -93,11 +93,14 @@ void check_budget(const methods::LocalSetup& setup, const methods::ClientProfile
 }
 
 void add_counts(nn::RoutingByLayer& sum, const nn::RoutingByLayer& routing) {
+  std::vector<at::Tensor> totals, counts;
   for (const auto& [layer, stats] : routing) {
     auto& total = sum[layer];
-    total.counts = total.counts.defined() ? total.counts + stats.counts : stats.counts.clone();
+    if (!total.counts.defined()) total.counts = at::zeros_like(stats.counts);
+    totals.push_back(total.counts), counts.push_back(stats.counts);
     total.tokens += stats.tokens;
   }
+  if (!totals.empty()) at::_foreach_add_(totals, counts);
 }
 
 /// Returns for each stacked tensor which experts were used or received a gradient from the method; undefined for other
