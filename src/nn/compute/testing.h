@@ -52,7 +52,7 @@ class OperatorCount {
         "unflatten",      "expand_as"};
     return !name.starts_with("aten::") || kPassive.contains(name.substr(6));
   }
-  /// In deterministic mode, a GPU writes by index through a sort. Numbers become tensors on the CPU.
+  /// In deterministic mode, a GPU writes by index through a sort.
   static std::string counted_name(const std::string& name) {
     const bool writes = name == "aten::index_copy_" || name == "aten::scatter_";
     return writes && at::globalContext().deterministicAlgorithms() ? name + " by sorting" : name;
@@ -62,6 +62,7 @@ class OperatorCount {
     auto& now = state();
     const std::string name = call.name();
     if (is_passive(name)) return nullptr;
+    // A number that becomes a tensor does so on the CPU.
     if (now.running++ == 0 && name != "aten::scalar_tensor") ++now.counts[counted_name(name)];
     return nullptr;
   }
