@@ -86,17 +86,20 @@ nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
   const auto& options = pass.options;
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
-  // All products inside the block share one conversion of the input.
+  // The products inside the block share one conversion of the input.
   const auto in_RD = pass.layout ? x_RD.to(nn::aten::inner_type(x_RD, options.compute)) : x_RD;
-  const auto q = heads(q_(pass.select_query_rows(in_RD), options)), k = heads(k_(in_RD, options)),
-             v = heads(v_(in_RD, options));
+  const auto projected = [&]() -> std::vector<at::Tensor> {
+    if (pass.layout && !pass.queries_N.defined()) return FrozenLinear::together({&q_, &k_, &v_}, in_RD, pass);
+    return {q_(pass.select_query_rows(in_RD), pass), k_(in_RD, pass), v_(in_RD, pass)};
+  }();
+  const auto q = heads(projected[0]), k = heads(projected[1]), v = heads(projected[2]);
   const auto before = steps(pass);
-  if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), options);
-  if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);
+  if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), pass);
+  if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), pass);
   const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
   return o_(
       attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer), pass),
-      options);
+      pass);
 }
 
 }  // namespace evenkeel::models

@@ -8,6 +8,7 @@
 #include "base/plain/text.h"
 #include "models/end_tokens.h"
 #include "models/rope_config.h"
+#include "nn/dense/aten_linear.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
 namespace evenkeel::models {
@@ -89,6 +90,7 @@ class Decoder final : public CausalLm {
 
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
+  PassFactors pass_factors(int64_t rows, const ForwardOptions& options, at::ScalarType activations) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
@@ -186,6 +188,25 @@ void Decoder::check_adapters(const lora::AdapterState& adapters) const {
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
+/// Converts the factors of all layers for engine aten. \param rows  of the batch
+PassFactors Decoder::pass_factors(int64_t rows, const ForwardOptions& options, at::ScalarType activations) const {
+  const auto type = options.compute.inner == at::kFloat ? activations : options.compute.inner;
+  PassFactors factors{nn::aten::converted_factors(options.adapters, type),
+                      nn::aten::converted_factors(options.base_change, type),
+                      std::vector<nn::aten::LayerFactors>(layers_.size())};
+  if (spec().moe_layers.empty()) return factors;
+  const int64_t top_k =
+      std::clamp<int64_t>(options.router.top_k > 0 ? options.router.top_k : spec().top_k, 1, spec().num_experts);
+  const auto numbers = nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
+  for (size_t i = 0; i < layers_.size(); ++i)
+    if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward)) {
+      factors.experts[i] = mixture->factors_for_aten(options);
+      factors.experts[i].numbers = numbers;
+    }
+  nn::aten::pack_layers(factors.experts, type);
+  return factors;
+}
+
 /// Returns the row of each sequence's last token, [B].
 at::Tensor last_rows(const data::PackedBatch& batch) {
   std::vector<int64_t> rows;
@@ -197,12 +218,16 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   check_batch(batch, options);
   if (options.cache) options.cache->extend(batch.offsets);
   std::optional<nn::aten::Layout> layout;
-  if (options.compute.engine == nn::Engine::kAten) layout = nn::aten::Layout::of(batch, device());
+  if (options.compute.engine == nn::Engine::kAten)
+    layout = nn::aten::Layout::of(batch, spec().head_width, rope_, device());
   std::optional<nn::aten::CacheWindow> window;
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
-  const auto &ids = layout ? layout->ids_R : batch.ids, &positions = layout ? layout->positions_R : batch.positions;
-  const auto rotary = nn::rotary_table(positions, spec().head_width, rope_);
+  const auto& ids = layout ? layout->ids_R : batch.ids;
+  const auto rotary = layout ? layout->rotary : nn::rotary_table(batch.positions, spec().head_width, rope_);
+  std::vector<LayerChoices> choices;
+  PassFactors factors;
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (layout) factors = pass_factors(ids.size(0), options, dtype);
   auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
@@ -212,6 +237,9 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
                          options,
                          layout ? &*layout : nullptr,
                          window ? &*window : nullptr,
+                         layout ? &factors : nullptr,
+                         layout ? &factors.experts[i] : nullptr,
+                         &choices,
                          only_last ? last_rows(batch).to(device()) : at::Tensor()};
     x_RD = pass.select_query_rows(x_RD) +
            times(layer.attention(layer.input_norm(x_RD, options), i, pass), scales_.residual);
@@ -220,6 +248,7 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
     x_RD = x_RD + times(y_RD, scales_.residual);
   }
   if (window) window->write_back();
+  if (layout) count_choices(choices, spec().num_experts, batch, *layout, options.routing);
   return times(final_norm_(x_RD, options), scales_.hidden);
 }
 

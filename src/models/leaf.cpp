@@ -2,8 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
+
 #include "base/plain/error.h"
-#include "nn/dense/linear.h"
 #include "nn/dense/norm.h"
 
 namespace evenkeel::models {
@@ -21,6 +22,11 @@ at::Tensor ModelBuilder::take(const std::string& name, at::IntArrayRef sizes) {
   auto tensor = source_.take(name, sizes);
   list(name, tensor);
   return tensor;
+}
+
+at::Tensor ModelBuilder::take_wide(const std::string& name, at::IntArrayRef sizes) {
+  const auto tensor = take(name, sizes);
+  return engine() == nn::Engine::kAten && tensor.scalar_type() != at::kDouble ? tensor.to(at::kFloat) : tensor;
 }
 
 nn::FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes) {
@@ -68,8 +74,8 @@ lora::GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) c
 FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
     : site_(spec.site), exact_(spec.role == lora::SiteRole::kRouter || spec.out == 1) {
   const auto name = spec.module + ".weight";
-  weight_ =
-      exact_ ? nn::FrozenWeight(model.take(name, {spec.out, spec.in})) : model.take_weight(name, {spec.out, spec.in});
+  weight_ = exact_ ? nn::FrozenWeight(model.take_wide(name, {spec.out, spec.in}))
+                   : model.take_weight(name, {spec.out, spec.in});
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
   model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
   if (!site_.empty())
@@ -81,10 +87,30 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
                           .gguf = spec.gguf};
 }
 
-at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
-  auto compute = options.compute;
+at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const LayerPass& pass) const {
+  auto compute = pass.options.compute;
   if (exact_) compute.inner = at::kFloat;
-  const auto y_TO = nn::linear(x_TI, weight_, factors_at(options, site_), compute);
+  const std::array layers{with_factors(pass)};
+  return with_bias(nn::linears(x_TI, layers, compute).front());
+}
+
+nn::LinearLayer FrozenLinear::with_factors(const LayerPass& pass) const {
+  nn::LinearLayer layer{&weight_, factors_at(pass.options, site_)};
+  if (pass.factors && !exact_)
+    layer.converted = {factors_in(&pass.factors->adapters, site_), factors_in(&pass.factors->change, site_)};
+  return layer;
+}
+
+std::vector<at::Tensor> FrozenLinear::together(std::initializer_list<const FrozenLinear*> layers,
+                                               const at::Tensor& x_TI, const LayerPass& pass) {
+  std::vector<nn::LinearLayer> calls;
+  for (const auto* layer : layers) calls.push_back(layer->with_factors(pass));
+  auto outputs = nn::linears(x_TI, calls, pass.options.compute);
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = layers.begin()[i]->with_bias(outputs[i]);
+  return outputs;
+}
+
+at::Tensor FrozenLinear::with_bias(const at::Tensor& y_TO) const {
   return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
 }
 
@@ -93,7 +119,7 @@ lora::SiteFactors factors_at(const ForwardOptions& options, const std::string& s
 }
 
 Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model) : spec_(spec) {
-  if (spec.kind == NormKind::kRms) weight_D_ = model.take(module + ".weight", {width});
+  if (spec.kind == NormKind::kRms) weight_D_ = model.take_wide(module + ".weight", {width});
 }
 
 at::Tensor Norm::operator()(const at::Tensor& x_RD, const ForwardOptions& options) const {

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "nn/attention/aten_cached_attention.h"
 #include "nn/attention/aten_layout.h"
 #include "nn/attention/attention.h"
+#include "nn/dense/linear.h"
+#include "nn/moe/aten_experts.h"
 
 namespace evenkeel::models {
 
@@ -35,6 +38,8 @@ class ModelBuilder {
   nn::FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
                              const std::string& name, at::IntArrayRef sizes);
   nn::Engine engine() const { return source_.engine(); }
+  /// Takes a tensor that engine aten uses in float32 or wider only. With that engine, the result is converted here.
+  at::Tensor take_wide(const std::string& name, at::IntArrayRef sizes);
   /// Returns the counter of the multiply-adds of frozen linears with this role. It counts one token, and for experts
   /// one selected expert of a token.
   double& work_of(lora::SiteRole role);
@@ -54,13 +59,29 @@ class ModelBuilder {
   TensorSource& source_;
 };
 
+/// The experts that a layer selects in a forward pass.
+struct LayerChoices {
+  std::string layer;      ///< routing key
+  at::Tensor experts_RK;  ///< int64
+};
+
+/// The factors of a forward pass in the type of the products. They are converted together, before the first layer.
+struct PassFactors {
+  lora::AdapterState adapters, change;          ///< of dense layers; absent sites are converted where they are used
+  std::vector<nn::aten::LayerFactors> experts;  ///< packed, one entry per layer
+};
+
 /// Holds the arguments of one layer's forward pass. Everything is borrowed.
 struct LayerPass {
   const data::PackedBatch& batch;
   const nn::RotaryTable& rotary;  ///< rotary table for the rows of the batch
   const ForwardOptions& options;
-  const nn::aten::Layout* layout = nullptr;  ///< layout of the batch on the device; engine aten only
-  nn::aten::CacheWindow* window = nullptr;   ///< view of the cache; engine aten only
+  const nn::aten::Layout* layout = nullptr;         ///< layout of the batch on the device; engine aten only
+  nn::aten::CacheWindow* window = nullptr;          ///< view of the cache; engine aten only
+  const PassFactors* factors = nullptr;             ///< engine aten only
+  const nn::aten::LayerFactors* experts = nullptr;  ///< the layer's own in `factors`
+  /// Output: the layers with experts whose choices are counted after the last layer; engine aten only.
+  std::vector<LayerChoices>* choices = nullptr;
   /// Indices of each sequence's last row, when only those are needed; undefined: all rows are needed.
   at::Tensor queries_N{};
   /// Returns the rows of `x` that `queries_N` selects.
@@ -87,9 +108,15 @@ class FrozenLinear {
   FrozenLinear() = default;
   /// Takes weight and bias from `model` and adds the site.
   FrozenLinear(const LinearSpec& spec, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_TI, const ForwardOptions& options) const;
+  at::Tensor operator()(const at::Tensor& x_TI, const LayerPass& pass) const;
+  /// Applies several layers to one input. REQUIRES that none is a router or a gate.
+  static std::vector<at::Tensor> together(std::initializer_list<const FrozenLinear*> layers, const at::Tensor& x_TI,
+                                          const LayerPass& pass);
 
  private:
+  nn::LinearLayer with_factors(const LayerPass& pass) const;
+  at::Tensor with_bias(const at::Tensor& y_TO) const;
+
   std::string site_;
   bool exact_ = false;  // true for routers and gates: computed in the activations' type, whatever Compute::inner is
   nn::FrozenWeight weight_;
@@ -119,7 +146,7 @@ class Norm {
 
  private:
   NormSpec spec_;
-  at::Tensor weight_D_;
+  at::Tensor weight_D_;  // engine aten: float32 or wider
 };
 
 /// Selects the activation of a feed-forward block.

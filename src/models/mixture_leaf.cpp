@@ -130,16 +130,23 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
   nn::RouterOptions router = options.router;
   if (router.top_k == 0) router.top_k = spec_.top_k;
   const auto phi = router.modulation.find(module_);
-  const auto logits_RE = router_(x_RD, options);
+  const auto logits_RE = router_(x_RD, pass);
   const auto routing = nn::route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
                                  spec_.gate.renormalise, options.compute);
   if (!options.routing.empty()) record(logits_RE, routing, pass);
-  return nn::experts(x_RD, routing, experts_,
-                     {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
-                     options.compute);
+  if (pass.experts) return nn::experts_by_aten(x_RD, routing, experts_, *pass.experts, options.compute);
+  return nn::experts(x_RD, routing, experts_, factors(options), options.compute);
 }
 
-// Records the routing. Tokens that share a row are counted separately.
+nn::ExpertFactors MixtureLeaf::factors(const ForwardOptions& options) const {
+  return {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)};
+}
+
+nn::aten::LayerFactors MixtureLeaf::factors_for_aten(const ForwardOptions& options) const {
+  return nn::factors_for_aten(experts_, factors(options));
+}
+
+// Records the routing. Tokens that share a row are counted separately; with engine aten, after the last layer.
 void MixtureLeaf::record(const at::Tensor& logits_RE, const nn::Routing& routing, const LayerPass& pass) const {
   const auto& rows_T = pass.batch.rows_T;
   const auto each = [&](const at::Tensor& x) {
@@ -147,24 +154,40 @@ void MixtureLeaf::record(const at::Tensor& logits_RE, const nn::Routing& routing
     return rows_T.defined() ? x.index_select(0, rows_T) : x;
   };
   const auto counts_of = [&](const at::Tensor& experts_TK) {
-    return pass.layout ? nn::aten::counts_of(experts_TK, spec_.experts)
-                       : at::bincount(experts_TK.reshape({-1}), {}, spec_.experts);
+    return at::bincount(experts_TK.reshape({-1}), {}, spec_.experts);
   };
-  const auto experts_TK = each(routing.experts);
+  if (pass.layout) pass.choices->push_back({module_, routing.experts});
+  const auto experts_TK = pass.layout ? at::Tensor() : each(routing.experts);
   const auto logits_TE = logits_RE.requires_grad() ? each(logits_RE) : at::Tensor();
   auto into = pass.options.routing.begin();
   int64_t begin = 0;
   for (const auto& end : pass.batch.micro_batch_ends()) {
     const auto own = [&](const at::Tensor& x) { return x.slice(0, begin, end.tokens); };
-    (*into++)[module_] = {logits_TE.defined() ? own(logits_TE) : at::Tensor(), counts_of(own(experts_TK)),
-                          end.tokens - begin};
+    (*into++)[module_] = {logits_TE.defined() ? own(logits_TE) : at::Tensor(),
+                          experts_TK.defined() ? counts_of(own(experts_TK)) : at::Tensor(), end.tokens - begin};
     begin = end.tokens;
+  }
+}
+
+void count_choices(const std::vector<LayerChoices>& layers, int64_t experts, const data::PackedBatch& batch,
+                   const nn::aten::Layout& layout, std::span<nn::RoutingByLayer> routing) {
+  if (layers.empty()) return;
+  std::vector<at::Tensor> choices;
+  for (const auto& layer : layers) choices.push_back(layer.experts_RK);
+  auto chosen_LTE = nn::aten::marked(at::stack(choices), experts);
+  if (layout.copies.defined()) chosen_LTE = chosen_LTE.index_select(1, layout.copies.from_N);
+  auto into = routing.begin();
+  int64_t begin = 0;
+  for (const auto& end : batch.micro_batch_ends()) {
+    const auto counts_LE = chosen_LTE.slice(1, begin, end.tokens).sum(1).unbind();
+    for (size_t l = 0; l < layers.size(); ++l) (*into)[layers[l].layer].counts = counts_LE[l];
+    ++into, begin = end.tokens;
   }
 }
 
 at::Tensor MixtureLeaf::shared(const at::Tensor& x_RD, const LayerPass& pass) const {
   const auto y_RD = (*shared_)(x_RD, pass);
-  return shared_gate_ ? at::sigmoid((*shared_gate_)(x_RD, pass.options)) * y_RD : y_RD;
+  return shared_gate_ ? at::sigmoid((*shared_gate_)(x_RD, pass)) * y_RD : y_RD;
 }
 
 }  // namespace evenkeel::models

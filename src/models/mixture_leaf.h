@@ -6,6 +6,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ struct MixtureKeys {
 /// \throws kCheckpoint when k is larger than E, the two keys of E differ, or the activation is not silu
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {});
 
+/// Counts the choices of all layers of a pass with few operators, and writes them to the counts of `routing`.
+/// \param experts  E \param routing  one entry per micro-batch of `batch`
+void count_choices(const std::vector<LayerChoices>& layers, int64_t experts, const data::PackedBatch& batch,
+                   const nn::aten::Layout& layout, std::span<nn::RoutingByLayer> routing);
+
 /// Computes y = sum_k gate_k expert_k(x) (+ sigmoid(x w) shared(x)). The gates are the top k entries of softmax(x R^T),
 /// unchanged or renormalised. A method's router options apply to the routed experts only.
 class MixtureLeaf {
@@ -58,8 +64,11 @@ class MixtureLeaf {
   /// \throws kConfig when the activation is not silu, the only one that nn/moe/experts.h computes
   MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
+  /// Returns the factors of the experts for engine aten, not yet packed.
+  nn::aten::LayerFactors factors_for_aten(const ForwardOptions& options) const;
 
  private:
+  nn::ExpertFactors factors(const ForwardOptions& options) const;
   void take_router(ModelBuilder& model);
   std::string fused_block() const;
   std::vector<nn::FrozenWeight> take_stack(const std::string& site_name, const std::string& name,

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 namespace evenkeel::train {
 
 void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, double lr) {
@@ -11,24 +13,67 @@ void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, d
                     config.betas[1], config.weight_decay, config.eps, /*amsgrad=*/false, /*maximize=*/false);
 }
 
-/// Updates the active slices. Slices that are not active use factors that leave their numbers unchanged.
-void step_by_operators(const AdamWSlices& stack, const OptimizerConfig& config, double lr) {
-  const auto type = stack.parameter.scalar_type();
+namespace {
+
+/// The factors of a step by slice, [N] float64. Idle slices have factors that leave their numbers unchanged.
+struct SliceFactors {
+  at::Tensor decay_N;            // of the parameter
+  at::Tensor first_N, second_N;  // weights of the gradient and its square in the moments
+  at::Tensor slope_N, offset_N;  // the step is exp_avg / (offset + slope sqrt(exp_avg_sq))
+};
+
+SliceFactors factors_of(const at::Tensor& active_N, const at::Tensor& count_N, const OptimizerConfig& config,
+                        double lr) {
+  const auto is_active_N = active_N.to(at::kDouble);
+  const auto correction_N = [&](double beta) { return at::rsub(at::pow(beta, count_N), 1); };
+  const auto first_N = correction_N(config.betas[0]), second_N = correction_N(config.betas[1]).sqrt_();
+  return {at::rsub(is_active_N * (lr * config.weight_decay), 1), is_active_N * (1 - config.betas[0]),
+          is_active_N * (1 - config.betas[1]), at::where(active_N, first_N / (second_N * lr), 0.0),
+          at::where(active_N, first_N * (config.eps / lr), std::numeric_limits<double>::infinity())};
+}
+
+/// \param begin  the place of the stack's first slice in the factors
+void step_stack(const AdamWSlices& stack, const SliceFactors& factors, int64_t begin) {
   std::vector<int64_t> of_slice(static_cast<size_t>(stack.parameter.dim()), 1);
   of_slice[0] = -1;
-  const auto active_E = stack.active_E.to(at::kBool);
-  const auto factor = [&](const at::Tensor& value_E, double idle) {
-    return at::where(active_E, value_E, at::full_like(value_E, idle)).to(type).view(of_slice);
+  const auto own = [&](const at::Tensor& factor_N) {
+    return factor_N.narrow(0, begin, stack.parameter.size(0)).view(of_slice);
   };
-  stack.steps_E.add_(active_E.to(stack.steps_E.scalar_type()));
-  const auto count_E = stack.steps_E.to(at::kDouble), one_E = at::ones_like(count_E);
-  const auto correction_E = [&](double beta) { return 1 - at::full_like(count_E, beta).pow(count_E); };
-  const double beta1 = config.betas[0], beta2 = config.betas[1];
-  stack.parameter.mul_(factor(one_E * (1 - lr * config.weight_decay), 1));
-  stack.exp_avg.mul_(factor(one_E * beta1, 1)).addcmul_(stack.gradient, factor(one_E * (1 - beta1), 0));
-  stack.exp_avg_sq.mul_(factor(one_E * beta2, 1)).addcmul_(stack.gradient.square(), factor(one_E * (1 - beta2), 0));
-  const auto root = stack.exp_avg_sq.sqrt().div_(factor(correction_E(beta2).sqrt(), 1)).add_(config.eps);
-  stack.parameter.sub_(stack.exp_avg.div(root).mul_(factor(lr / correction_E(beta1), 0)));
+  stack.parameter.mul_(own(factors.decay_N));
+  stack.exp_avg.lerp_(stack.gradient, own(factors.first_N));
+  stack.exp_avg_sq.lerp_(stack.gradient.square(), own(factors.second_N));
+  const auto root = at::addcmul(own(factors.offset_N), stack.exp_avg_sq.sqrt(), own(factors.slope_N));
+  stack.parameter.addcdiv_(stack.exp_avg, root, -1);
+}
+
+/// Counts a step for the active slices of all stacks. \return the counts [N] float64
+at::Tensor count_step(const std::vector<AdamWSlices>& stacks, const at::Tensor& active_N) {
+  std::vector<at::Tensor> steps;
+  std::vector<int64_t> sizes;
+  for (const auto& stack : stacks) {
+    steps.push_back(stack.steps_E);
+    sizes.push_back(stack.steps_E.size(0));
+  }
+  const auto count_N = at::cat(steps) + active_N;
+  at::_foreach_copy_(steps, count_N.split_with_sizes(sizes));
+  return count_N.to(at::kDouble);
+}
+
+}  // namespace
+
+void step_by_operators(const std::vector<AdamWSlices>& stacks, const OptimizerConfig& config, double lr) {
+  if (stacks.empty()) return;
+  std::vector<at::Tensor> active;
+  for (const auto& stack : stacks) active.push_back(stack.active_E.to(at::kBool));
+  const auto active_N = at::cat(active);
+  auto factors = factors_of(active_N, count_step(stacks, active_N), config, lr);
+  for (auto* factor_N : {&factors.decay_N, &factors.first_N, &factors.second_N, &factors.slope_N, &factors.offset_N})
+    *factor_N = factor_N->to(stacks.front().parameter.scalar_type());
+  int64_t begin = 0;
+  for (const auto& stack : stacks) {
+    step_stack(stack, factors, begin);
+    begin += stack.steps_E.size(0);
+  }
 }
 
 }  // namespace evenkeel::train

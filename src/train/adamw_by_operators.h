@@ -25,7 +25,8 @@ struct AdamWSlices {
   at::Tensor parameter, gradient, exp_avg, exp_avg_sq;  // [E, ...]
   at::Tensor steps_E, active_E;                         // float32, bool
 };
-/// Takes one step for the active slices of a stacked parameter.
-void step_by_operators(const AdamWSlices& stack, const OptimizerConfig& config, double lr);
+/// Takes one step for the active slices of stacked parameters of one float type. The factors of all slices are computed
+/// together.
+void step_by_operators(const std::vector<AdamWSlices>& stacks, const OptimizerConfig& config, double lr);
 
 }  // namespace evenkeel::train

@@ -93,25 +93,27 @@ void check_budget(const methods::LocalSetup& setup, const methods::ClientProfile
 }
 
 void add_counts(nn::RoutingByLayer& sum, const nn::RoutingByLayer& routing) {
+  std::vector<at::Tensor> totals, counts;
   for (const auto& [layer, stats] : routing) {
     auto& total = sum[layer];
-    total.counts = total.counts.defined() ? total.counts + stats.counts : stats.counts.clone();
+    if (!total.counts.defined()) total.counts = at::zeros_like(stats.counts);
+    totals.push_back(total.counts), counts.push_back(stats.counts);
     total.tokens += stats.tokens;
   }
+  if (!totals.empty()) at::_foreach_add_(totals, counts);
 }
 
 /// Returns for each stacked tensor which experts were used or received a gradient from the method; undefined for other
 /// tensors.
 std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const nn::RoutingByLayer> micro_batches) {
-  std::map<std::string, at::Tensor> by_layer;
-  const auto join = [&](const std::string& layer, const at::Tensor& active_E) {
-    auto& known_E = by_layer[layer];
-    known_E = known_E.defined() ? known_E.logical_or(active_E) : active_E;
-  };
+  std::map<std::string, std::vector<at::Tensor>> signs;  // [E] bool each
   for (const auto& routing : micro_batches)
-    for (const auto& [layer, stats] : routing) join(layer, stats.counts.gt(0));
+    for (const auto& [layer, stats] : routing) signs[layer].push_back(stats.counts.gt(0));
   for (size_t i = 0; i < trained.tensors.size(); ++i)
-    if (!trained.moe_layers[i].empty()) join(trained.moe_layers[i], trained.tensors[i].grad().flatten(1).ne(0).any(1));
+    if (const auto& layer = trained.moe_layers[i]; !layer.empty())
+      signs[layer].push_back(trained.tensors[i].grad().flatten(1).any(1));
+  std::map<std::string, at::Tensor> by_layer;
+  for (const auto& [layer, of_layer] : signs) by_layer[layer] = at::stack(of_layer).any(0);
   std::vector<at::Tensor> active;
   for (const auto& layer : trained.moe_layers) active.push_back(layer.empty() ? at::Tensor{} : by_layer.at(layer));
   return active;

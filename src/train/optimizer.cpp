@@ -113,9 +113,10 @@ void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients g
   run_all(work);
 }
 
-/// Updates whole parameters together, and stacks with a step count per slice one by one.
+/// Updates whole parameters together, and stacks with a step count per slice together.
 void AdamW::update_by_operators(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
   AdamWTensors whole;
+  std::vector<AdamWSlices> stacks;
   std::vector<at::Tensor> grads;
   for (size_t p = 0; p < parameters_.size(); ++p) {
     if (!parameters_[p].grad().defined()) continue;
@@ -128,9 +129,10 @@ void AdamW::update_by_operators(const std::vector<at::Tensor>& active, double lr
       whole.exp_avgs.push_back(exp_avgs_[p]), whole.exp_avg_sqs.push_back(exp_avg_sqs_[p]);
     } else {
       const auto active_E = masked ? active[p] : at::ones_like(steps_[p]);
-      step_by_operators({parameter, grad, exp_avgs_[p], exp_avg_sqs_[p], steps_[p], active_E}, config_, lr);
+      stacks.push_back({parameter, grad, exp_avgs_[p], exp_avg_sqs_[p], steps_[p], active_E});
     }
   }
+  step_by_operators(stacks, config_, lr);
   step_by_operators(whole, config_, lr);
   if (gradients == Gradients::kZeroed && !grads.empty()) at::_foreach_zero_(grads);
 }

@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "nn/compute/testing.h"
+
 namespace evenkeel::train {
 namespace {
 
@@ -188,6 +190,26 @@ TEST(AdamW, OperatorsDoNotChangeInactiveSlices) {
   EXPECT_TRUE(stack.detach()[1].equal(start[1]));
   EXPECT_EQ(adamw.state().at("exp_avg.0")[1].abs().max().item<float>(), 0);
   EXPECT_TRUE(adamw.state().at("step.0").equal(at::tensor({4.f, 0.f, 4.f})));
+}
+
+/// Stacks whose slices have their own step counts need few operators each, and the rest is done once for all.
+TEST(AdamW, AFurtherStackAddsSevenOperators) {
+  const auto operators_of = [](size_t stacks) {
+    std::vector<at::Tensor> tensors, active;
+    for (size_t i = 0; i < stacks; ++i) {
+      tensors.push_back(leaf(at::randn({4, 3, 5})));
+      tensors.back().mutable_grad() = at::randn({4, 3, 5});
+      active.push_back(at::tensor({1, 0, 1, 1}).to(at::kBool));
+    }
+    AdamW adamw(tensors, paper(), nn::Engine::kAten);
+    adamw.step_active(active, Gradients::kZeroed);
+    const testing::OperatorCount operators;
+    adamw.step_active(active, Gradients::kZeroed);
+    return testing::total(testing::OperatorCount::take());
+  };
+  const int64_t one = operators_of(1), four = operators_of(4);
+  EXPECT_LE(four - one, 3 * 7);
+  EXPECT_LE(one, 7 + 26);
 }
 
 TEST(AdamW, ContinuesFromASavedState) {

@@ -15,16 +15,14 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Rotates the halves (x1, x2) to (x1 cos - x2 sin, x2 cos + x1 sin). `sign` -1 is the inverse, for the backward pass.
+// The two halves of the table are equal.
 at::Tensor rotate_halves(const at::Tensor& x_THP, const at::Tensor& cos_TP, const at::Tensor& sin_TP, double sign) {
   const int64_t half = x_THP.size(2) / 2;
-  const auto x1 = x_THP.narrow(2, 0, half), x2 = x_THP.narrow(2, half, half);
-  const auto cos = cos_TP.narrow(1, 0, half).unsqueeze(1), sin = sin_TP.narrow(1, 0, half).unsqueeze(1);
+  const auto sin = sin_TP.narrow(1, 0, half).unsqueeze(1);
   auto out = at::empty(x_THP.sizes(), x_THP.options());
-  auto out1 = out.narrow(2, 0, half), out2 = out.narrow(2, half, half);
-  at::mul_out(out1, x1, cos);
-  at::mul_out(out2, x2, cos);
-  out1.addcmul_(x2, sin, -sign);
-  out2.addcmul_(x1, sin, sign);
+  at::mul_out(out, x_THP, cos_TP.unsqueeze(1));
+  out.narrow(2, 0, half).addcmul_(x_THP.narrow(2, half, half), sin, -sign);
+  out.narrow(2, half, half).addcmul_(x_THP.narrow(2, 0, half), sin, sign);
   return out;
 }
 

@@ -38,15 +38,47 @@ std::vector<int64_t> unpadded_positions(std::span<const int64_t> offsets, int64_
   return positions;
 }
 
+std::vector<int64_t> distinct(std::span<const int64_t> values) {
+  std::vector<int64_t> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
+}
+
+/// Copies a rotary table to a device. A GPU's cosines differ from a CPU's in the last bit, so the table is computed on
+/// the CPU, for the distinct positions only.
+class RotaryUpload {
+ public:
+  RotaryUpload(std::span<const int64_t> positions_R, int64_t head_width, const RopeSpec& rope, IndexUpload& upload)
+      : width_(head_width) {
+    const auto known = distinct(positions_R);
+    const auto table = rotary_table(at::tensor(known, at::kLong), head_width, rope);
+    const auto both = at::cat({table.cos, table.sin}, 1);
+    table_ = upload.add({both.const_data_ptr<float>(), static_cast<size_t>(both.numel())});
+    std::vector<int64_t> rows;
+    for (const int64_t position : positions_R)
+      rows.push_back(std::lower_bound(known.begin(), known.end(), position) - known.begin());
+    rows_ = upload.add(rows);
+  }
+  RotaryTable sent(const IndexUpload& upload) const {
+    const auto both_RP = upload.sent_floats(table_).view({-1, 2 * width_}).index_select(0, upload.sent(rows_));
+    return {both_RP.narrow(1, 0, width_), both_RP.narrow(1, width_, width_)};
+  }
+
+ private:
+  int64_t width_;
+  size_t table_ = 0, rows_ = 0;
+};
+
 }  // namespace
 
-Layout Layout::of(const data::PackedBatch& batch, c10::Device device) {
+Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, const RopeSpec& rope, c10::Device device) {
   Layout layout;
   layout.offsets = batch.offsets;
   layout.longest = longest_of(batch.offsets);
   IndexUpload upload;
-  const size_t ids = upload.add(numbers(batch.ids)), positions = upload.add(numbers(batch.positions)),
-               starts = upload.add(layout.offsets);
+  const size_t ids = upload.add(numbers(batch.ids)), starts = upload.add(layout.offsets);
+  const RotaryUpload rotary(numbers(batch.positions), head_width, rope, upload);
   const int64_t tokens = batch.tokens(), padded_rows = batch.sequences() * layout.longest;
   const RowIndexUpload padded(padded_tokens(layout.offsets, layout.longest), tokens, upload),
       unpadded(unpadded_positions(layout.offsets, layout.longest), padded_rows, upload);
@@ -58,7 +90,7 @@ Layout Layout::of(const data::PackedBatch& batch, c10::Device device) {
   }
   upload.send(device);
   layout.ids_R = upload.sent(ids);
-  layout.positions_R = upload.sent(positions);
+  layout.rotary = rotary.sent(upload);
   layout.starts_B1 = upload.sent(starts).to(at::kInt);
   layout.padded = padded.sent(upload);
   layout.unpadded = unpadded.sent(upload);

@@ -3,6 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+#include <vector>
+
+#include "lora/adapter.h"
 #include "nn/compute/compute.h"
 
 namespace evenkeel::nn::aten {
@@ -10,16 +14,27 @@ namespace evenkeel::nn::aten {
 /// Returns the type of the matrix products: `compute.inner`, or the type of `x` if `compute.inner` is kFloat.
 at::ScalarType inner_type(const at::Tensor& x, const Compute& compute);
 
-/// A pair of LoRA factors. Empty tensors: no factors.
+/// A pair of LoRA factors. Undefined tensors: no factors.
 struct LinearFactors {
   at::Tensor a_RI, b_OR;
   double scaling = 1;
+  at::Tensor converted_a_RI{},
+      converted_b_OR{};  ///< the same in the type of the products; undefined: not yet converted
 };
 
-/// Computes y = x W^T + scaling (x A^T) B^T, plus the term of a change of the base, which gets no gradient.
-/// \param x_TI  [T, I], any float type \param w_OI  [O, I]; gets a gradient if it requires one
-/// \param type  of the products \return [T, O] in `type`
-at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LinearFactors& adapter,
-                  const LinearFactors& change, at::ScalarType type);
+/// Converts the factors of all dense layers to `type` with one operator, without autograd. Factors of that type,
+/// factors with a core and those of experts are left out. \param state  null: none
+lora::AdapterState converted_factors(const lora::AdapterState* state, at::ScalarType type);
+
+/// A weight with the factors of the adapter and of a change of the base, which gets no gradient.
+struct Projection {
+  at::Tensor w_OI;  ///< gets a gradient if it requires one
+  LinearFactors adapter{}, change{};
+};
+
+/// Computes y = x W^T + scaling (x A^T) B^T, plus the term of the change, for each projection of one input, as one
+/// autograd node. The gradients of the input are summed in the products. Saved for backward: x, x A^T and the factors
+/// in `type`. \param x_TI  [T, I], any float type \param type  of the products \return [T, O] in `type` each
+std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const Projection> projections, at::ScalarType type);
 
 }  // namespace evenkeel::nn::aten

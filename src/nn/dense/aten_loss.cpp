@@ -49,8 +49,8 @@ Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& w_VD, const at::T
 
 at::Tensor sums_of(const at::Tensor& logprobs_N, const std::vector<int64_t>& counts) {
   std::vector<at::Tensor> sums;
-  for (const auto& part : logprobs_N.to(at::kDouble).split_with_sizes(counts)) sums.push_back(part.sum().neg());
-  return at::stack(sums).to(logprobs_N.scalar_type());
+  for (const auto& part : logprobs_N.to(at::kDouble).split_with_sizes(counts)) sums.push_back(part.sum());
+  return at::stack(sums).neg_().to(logprobs_N.scalar_type());
 }
 
 struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
@@ -71,7 +71,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
     int64_t begin = 0, sum = 0;
     for (const int64_t count : ctx->saved_data["counts"].toIntVector()) {
       auto own = out[0].narrow(0, begin, count);
-      own.copy_(dhidden_ND.narrow(0, begin, count)).mul_(grads[0][sum++]);
+      at::mul_out(own, dhidden_ND.narrow(0, begin, count), grads[0].narrow(0, sum++, 1));
       begin += count;
     }
     return out;

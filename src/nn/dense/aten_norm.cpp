@@ -20,11 +20,12 @@ std::pair<at::Tensor, at::Tensor> normalised(const at::Tensor& x_TD, const at::T
 
 // Computes dx = rstd (w dy - x rstd^2 mean(w dy x)), dw = sum of dy x rstd.
 variable_list gradients(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D,
-                        const at::Tensor& rstd_T1) {
+                        const at::Tensor& rstd_T1, bool weight_wanted) {
   const auto type = wide_type(x_TD);
   const auto x = x_TD.to(type), dy = dy_TD.to(type), wdy = dy * w_D;
   const auto mean_T1 = (wdy * x).mean(1, /*keepdim=*/true);
-  return {(rstd_T1 * (wdy - x * (rstd_T1.square() * mean_T1))).to(x_TD.scalar_type()), (dy * x * rstd_T1).sum(0)};
+  return {(rstd_T1 * (wdy - x * (rstd_T1.square() * mean_T1))).to(x_TD.scalar_type()),
+          weight_wanted ? (dy * x * rstd_T1).sum(0) : at::Tensor()};
 }
 
 struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
@@ -39,8 +40,8 @@ struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
     const auto &x_TD = saved[0], &w_D = saved[1], &rstd_T1 = saved[2];
     const auto dy_TD = grads[0].contiguous();
     if (x_TD.is_cpu()) {
-      const auto out = gradients(dy_TD, x_TD, w_D, rstd_T1);
-      return {out[0], ctx->needs_input_grad(1) ? out[1] : at::Tensor(), at::Tensor()};
+      const auto out = gradients(dy_TD, x_TD, w_D, rstd_T1, ctx->needs_input_grad(1));
+      return {out[0], out[1], at::Tensor()};
     }
     const auto [dx_TD, dw_D] = at::_fused_rms_norm_backward(dy_TD, x_TD, {x_TD.size(1)}, rstd_T1, w_D,
                                                             {ctx->needs_input_grad(0), ctx->needs_input_grad(1)});

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/plain/error.h"
 
@@ -35,12 +36,36 @@ struct GatherNode : torch::autograd::Function<GatherNode> {
   }
 };
 
+/// Switches deterministic algorithms off while it lives.
+class AnyAlgorithm {
+ public:
+  AnyAlgorithm()
+      : deterministic_(at::globalContext().deterministicAlgorithms()),
+        warns_(at::globalContext().deterministicAlgorithmsWarnOnly()) {
+    if (deterministic_) at::globalContext().setDeterministicAlgorithms(false, false);
+  }
+  ~AnyAlgorithm() {
+    if (deterministic_) at::globalContext().setDeterministicAlgorithms(true, warns_);
+  }
+  AnyAlgorithm(const AnyAlgorithm&) = delete;
+  AnyAlgorithm& operator=(const AnyAlgorithm&) = delete;
+
+ private:
+  bool deterministic_, warns_;
+};
+
 }  // namespace
 
 size_t IndexUpload::add(std::span<const int64_t> values) {
   values_.insert(values_.end(), values.begin(), values.end());
   begins_.push_back(static_cast<int64_t>(values_.size()));
   return begins_.size() - 2;
+}
+
+size_t IndexUpload::add(std::span<const float> values) {
+  std::vector<int64_t> pairs((values.size() + 1) / 2, 0);
+  std::memcpy(pairs.data(), values.data(), values.size_bytes());
+  return add(pairs);
 }
 
 void IndexUpload::send(c10::Device device) {
@@ -51,6 +76,8 @@ void IndexUpload::send(c10::Device device) {
 }
 
 at::Tensor IndexUpload::sent(size_t number) const { return all_.slice(0, begins_[number], begins_[number + 1]); }
+
+at::Tensor IndexUpload::sent_floats(size_t number) const { return sent(number).view(at::kFloat); }
 
 RowIndexUpload::RowIndexUpload(std::span<const int64_t> from_N, int64_t rows, IndexUpload& upload)
     : from_(upload.add(from_N)), sorted_(std::is_sorted(from_N.begin(), from_N.end())) {
@@ -69,6 +96,11 @@ RowIndex RowIndexUpload::sent(const IndexUpload& upload) const {
 }
 
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index) { return GatherNode::apply(x_R, index); }
+
+at::Tensor write_once(at::Tensor to, int64_t dim, const at::Tensor& index, const at::Tensor& values) {
+  const AnyAlgorithm any_algorithm;
+  return to.scatter_(dim, index, values);
+}
 
 std::span<const int64_t> numbers(const at::Tensor& index) {
   EK_CHECK(index.is_cpu() && index.scalar_type() == at::kLong && index.is_contiguous(), kInternal, "an index on ",

@@ -22,12 +22,15 @@ struct RowIndex {
 /// Copies several index arrays to a device with one asynchronous copy. Usage: add() all, send(), then sent().
 class IndexUpload {
  public:
-  /// Adds an array. \return its number for sent()
+  /// Adds an array. \return its number for sent() or sent_floats()
   size_t add(std::span<const int64_t> values);
+  size_t add(std::span<const float> values);
   /// Starts the copy of all arrays.
   void send(c10::Device device);
   /// Returns a view of array `number` on the device, int64. REQUIRES send().
   at::Tensor sent(size_t number) const;
+  /// Returns a view of an array of floats, followed by a zero if their number is odd. REQUIRES send().
+  at::Tensor sent_floats(size_t number) const;
 
  private:
   std::vector<int64_t> values_, begins_{0};
@@ -50,6 +53,12 @@ class RowIndexUpload {
 /// Returns x[from_N]. Gradients are summed per source row, in float32 or wider if rows repeat. \param x_R  [R, ...]
 /// \return [N, ...]
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);
+
+/// Writes `values` to the places `index` of `to` along dimension `dim`, as scatter_() does, with one kernel on a GPU.
+/// Deterministic algorithms are off for this call, because theirs sorts the index first. The result is deterministic
+/// without it: REQUIRES that no place is written twice. The switch is global, so only one thread may use a GPU.
+/// \param index, values  of equal sizes \return to
+at::Tensor write_once(at::Tensor to, int64_t dim, const at::Tensor& index, const at::Tensor& values);
 
 /// Returns the elements of a contiguous int64 tensor on the CPU. \throws kInternal for any other tensor
 std::span<const int64_t> numbers(const at::Tensor& index);

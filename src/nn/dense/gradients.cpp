@@ -51,6 +51,19 @@ at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, d
   return {};
 }
 
+at::Tensor accumulate_product(const at::Tensor& leaf, const at::Tensor& x, const at::Tensor& y, double scale) {
+  const bool same = x.scalar_type() == leaf.scalar_type();
+  // On a GPU, a product of 16-bit matrices can be added to a float32 matrix.
+  const bool widens = x.is_cuda() && x.element_size() == 2 && leaf.scalar_type() == at::kFloat;
+  if (!can_accumulate_into(leaf) || !(same || widens)) return accumulate_gradient(leaf, at::mm(x, y), scale);
+  auto grad = leaf.grad();
+  if (same)
+    grad.addmm_(x, y, 1, scale);
+  else
+    at::addmm_out(grad, grad, x, y, at::kFloat, 1, scale);
+  return {};
+}
+
 std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD) {
   auto live = dy_TD.scalar_type() == at::kDouble ? rows_not_zero<double>(dy_TD) : rows_not_zero<float>(dy_TD);
   const auto count = static_cast<int64_t>(live.size());

@@ -19,6 +19,10 @@ T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out);
 /// \return undefined if the gradient was added in place
 at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale);
 
+/// Adds scale * x y to leaf.grad() under the same conditions, in one product where the device can. Otherwise returns
+/// scale * x y for autograd. \param x, y  matrices of one float type, which may be narrower than the leaf's
+at::Tensor accumulate_product(const at::Tensor& leaf, const at::Tensor& x, const at::Tensor& y, double scale);
+
 /// Returns the indices of the rows of dy that have a non-zero element, in order, if at most 3/4 of the rows have one.
 /// Otherwise returns nothing, because skipping rows would cost more than it saves. In the last layer, rows of prompts
 /// are zero if the loss covers answers only. \param dy_TD  [T, width], contiguous \return [n] int64

@@ -175,32 +175,46 @@ Prepared prepared_adapter(const lora::LoraFactors* lora, const at::Tensor& x, co
   return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
 }
 
-aten::LinearFactors factors_for_aten(const lora::LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
-  if (!lora) return {at::empty({0}, x.options()), at::empty({0}, x.options())};
+aten::LinearFactors factors_for_aten(const lora::LoraFactors* lora, const lora::LoraFactors* converted,
+                                     const at::Tensor& w) {
+  if (!lora) return {};
   check_shapes(*lora, w);
-  return {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+  aten::LinearFactors factors{lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+  if (converted) factors.converted_a_RI = converted->a, factors.converted_b_OR = converted->b;
+  return factors;
 }
 
-at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors,
-                   const Compute& compute) {
-  EK_CHECK(!w.scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
-  auto change = factors_for_aten(factors.change, x_TI, w.values_OI);
-  change.scaling = 1;
-  return aten::linear(x_TI, w.values_OI, factors_for_aten(factors.adapter, x_TI, w.values_OI), change,
-                      aten::inner_type(x_TI, compute));
+aten::Projection projection_for_aten(const LinearLayer& layer) {
+  const auto& w_OI = layer.weight->values_OI;
+  EK_CHECK(!layer.weight->scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
+  return {w_OI, factors_for_aten(layer.factors.adapter, layer.converted.adapter, w_OI),
+          factors_for_aten(layer.factors.change, layer.converted.change, w_OI)};
 }
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors,
                   const Compute& compute) {
+  if (compute.engine == Engine::kAten) return linears(x_TI, {{{&w, factors}}}, compute).front();
   check_shapes(x_TI, w.values_OI);
-  if (compute.engine == Engine::kAten) return by_aten(x_TI, w, factors, compute);
   const auto x = x_TI.contiguous();
   const auto lora = prepared_adapter(factors.adapter, x, w.values_OI),
              change = prepared_change(factors.change, x, w.values_OI);
   return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
                            c10::make_intrusive<LinearSettings>(lora.scaling, w.scales_O, compute.products));
+}
+
+std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const LinearLayer> layers, const Compute& compute) {
+  std::vector<at::Tensor> outputs;
+  std::vector<aten::Projection> projections;
+  for (const auto& layer : layers) {
+    check_shapes(x_TI, layer.weight->values_OI);
+    if (compute.engine == Engine::kAten)
+      projections.push_back(projection_for_aten(layer));
+    else
+      outputs.push_back(linear(x_TI, *layer.weight, layer.factors, compute));
+  }
+  return projections.empty() ? outputs : aten::linears(x_TI, projections, aten::inner_type(x_TI, compute));
 }
 
 }  // namespace evenkeel::nn

@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+#include <vector>
+
 #include "lora/adapter.h"
 #include "nn/compute/compute.h"
 #include "nn/dense/frozen_weight.h"
@@ -21,5 +24,15 @@ namespace evenkeel::nn {
 /// \throws Error{kShape} if sizes disagree; kConfig for an int8 weight with engine aten
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors = {},
                   const Compute& compute = {});
+
+/// A weight and its low-rank terms. Does not own the weight.
+struct LinearLayer {
+  const FrozenWeight* weight;
+  lora::SiteFactors factors{};
+  lora::SiteFactors converted{};  ///< the same in the type of the products, if known (aten::converted_factors)
+};
+/// Applies several layers to one input, as linear() does. With engine aten they are one autograd node, which sums the
+/// gradients of the input by itself.
+std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const LinearLayer> layers, const Compute& compute);
 
 }  // namespace evenkeel::nn

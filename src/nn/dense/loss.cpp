@@ -175,7 +175,7 @@ std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWe
   const auto sums_P =
       (compute.engine == Engine::kAten ? sums_by_aten : sums_by_kernels)(hidden_ND, head, targets_N, counts, compute);
   std::vector<LossSum> losses;
-  for (const int64_t count : counts) losses.push_back({sums_P[static_cast<int64_t>(losses.size())], count});
+  for (const auto& sum : sums_P.unbind()) losses.push_back({sum, counts[losses.size()]});
   return losses;
 }
 

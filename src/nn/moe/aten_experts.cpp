@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <map>
+
 #include "nn/dense/gradients.h"
 #include "nn/moe/aten_grouped.h"
 
@@ -14,44 +16,73 @@ using torch::autograd::variable_list;
 
 constexpr size_t kProjections = 3;
 
-// The inputs of the node. Each projection has four: A and B of the adapter, A and B of the change of the base.
-enum Input : size_t { kX, kWeights, kExperts, kGateUp, kDown, kFirstFactor, kInputs = kFirstFactor + 4 * kProjections };
-// Tensors that are saved after them.
-enum SavedTensor : size_t {
-  kOrder = kInputs,
-  kToken,
-  kPlace,
-  kEnds,
+// The inputs of the node. Each projection has two: A and B of the adapter. The packed factors get no gradient.
+enum Input : size_t {
+  kX,
+  kWeights,
+  kExperts,
+  kGateUp,
+  kDown,
   kAGateUp,
   kBGateUp,
   kADown,
   kBDown,
-  kGU,
-  kXAGateUp,
-  kXADown,
-  kAll
+  kFirstFactor,
+  kInputs = kFirstFactor + 2 * kProjections
 };
+// Tensors that are saved after them.
+enum SavedTensor : size_t { kOrder = kInputs, kToken, kPlace, kEnds, kBegins, kIdle, kGU, kXAGateUp, kXADown, kAll };
 
-constexpr size_t factor_a(size_t projection, bool change) { return kFirstFactor + 4 * projection + (change ? 2 : 0); }
+constexpr size_t factor_a(size_t projection) { return kFirstFactor + 2 * projection; }
 
-/// The LoRA factors of one stack: the projections `first` to `last`, adapters first.
+/// The trained LoRA factors of one stack: the projections `first` to `last`.
 struct StackFactors {
-  std::vector<LoraPair> parts;
-  std::vector<size_t> inputs;  // of each trained part, its A
-  size_t trained() const { return inputs.size(); }
+  std::vector<LoraPair> pairs;
+  std::vector<size_t> inputs;  // of each pair, its A
 };
 
 StackFactors factors_of(const variable_list& tensors, const std::vector<double>& scalings, size_t first, size_t last) {
   StackFactors all;
+  for (size_t p = first; p <= last; ++p) {
+    const size_t a = factor_a(p);
+    if (tensors[a].numel() == 0) continue;
+    const auto begin = static_cast<int64_t>(p - first) * tensors[a + 1].size(1);
+    all.pairs.push_back({tensors[a], tensors[a + 1], scalings[p], begin});
+    all.inputs.push_back(a);
+  }
+  return all;
+}
+
+/// Returns the factors of the projections `first` to `last` of a layer.
+StackParts parts_of(const LayerFactors& layer, size_t first, size_t last) {
+  StackParts stack;
   for (const bool change : {false, true})
     for (size_t p = first; p <= last; ++p) {
-      const size_t a = factor_a(p, change);
-      if (tensors[a].numel() == 0) continue;
-      const auto begin = static_cast<int64_t>(p - first) * tensors[a + 1].size(1);
-      all.parts.push_back({tensors[a], tensors[a + 1], change ? 1.0 : scalings[p], begin});
-      if (!change) all.inputs.push_back(a);
+      auto pair = change ? layer.projections[p].change : layer.projections[p].adapter;
+      if (!pair.a.defined()) continue;
+      pair.first_out = static_cast<int64_t>(p - first) * pair.b.size(1);
+      stack.pairs.push_back(std::move(pair));
+      stack.trained += change ? 0 : 1;
     }
-  return all;
+  return stack;
+}
+
+/// Packs the projections `first` to `last` of layers of equal sizes.
+void pack_stacks(std::span<LayerFactors* const> layers, size_t first, size_t last, PackedFactors LayerFactors::*member,
+                 at::ScalarType type) {
+  std::vector<StackParts> stacks;
+  for (const auto* layer : layers) stacks.push_back(parts_of(*layer, first, last));
+  auto packed = pack(stacks, static_cast<int64_t>(last - first) + 1, type);
+  for (size_t i = 0; i < layers.size(); ++i) layers[i]->*member = std::move(packed[i]);
+}
+
+void keep(const Slots& slots, variable_list& all) {
+  all[kOrder] = slots.order_S, all[kToken] = slots.token_S, all[kPlace] = slots.place_S;
+  all[kEnds] = slots.ends_E, all[kBegins] = slots.begins_T, all[kIdle] = slots.idle_E11;
+}
+
+Slots slots_in(const variable_list& all) {
+  return {all[kOrder], all[kToken], all[kPlace], all[kEnds], all[kBegins], all[kIdle]};
 }
 
 /// A product with a stack, and the LoRA term. The LoRA term is undefined without factors.
@@ -59,21 +90,19 @@ struct Product {
   at::Tensor base_SO, lora_SO;
   at::Tensor whole() { return lora_SO.defined() ? base_SO.add_(lora_SO) : base_SO; }
   /// Sums the token-choices of both terms before they are added, because there are fewer tokens than choices.
-  at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
-    const auto sum = [&](const at::Tensor& y_SO) {
-      return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);
-    };
+  at::Tensor summed(const Slots& slots, const at::Tensor& weights_TK = {}) const {
+    const auto sum = [&](const at::Tensor& y_SO) { return summed_choices(y_SO, slots, weights_TK); };
     return lora_SO.defined() ? sum(base_SO).add_(sum(lora_SO)) : sum(base_SO);
   }
 };
 
-/// Computes x W^T and the LoRA term, and x A^T in `xa`.
-Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFactors& factors, const at::Tensor& ends,
-                at::Tensor& xa_SR) {
+/// Computes x W^T and the LoRA term, and x A^T in `xa`. Empty factors: no LoRA term.
+Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const at::Tensor& a_ERI, const at::Tensor& b_EOR,
+                const at::Tensor& ends, at::Tensor& xa_SR) {
   Product y{grouped(x_SI, w_EOI.transpose(1, 2), ends), {}};
-  if (!factors.a_ERI.defined()) return y;
-  xa_SR = grouped(x_SI, factors.a_ERI.transpose(1, 2), ends);
-  y.lora_SO = grouped(xa_SR, factors.b_EOR.transpose(1, 2), ends);
+  if (a_ERI.numel() == 0) return y;
+  xa_SR = grouped(x_SI, a_ERI.transpose(1, 2), ends);
+  y.lora_SO = grouped(xa_SR, b_EOR.transpose(1, 2), ends);
   return y;
 }
 
@@ -81,7 +110,7 @@ Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFac
 Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at::Tensor& a_ERI, const at::Tensor& b_EOR,
                      const at::Tensor& ends, at::Tensor& dxa_SR) {
   Product dx{grouped(dy_SO, w_EOI, ends), {}};
-  if (!a_ERI.defined()) return dx;
+  if (a_ERI.numel() == 0) return dx;
   dxa_SR = grouped(dy_SO, b_EOR, ends);
   dx.lora_SO = grouped(dxa_SR, a_ERI, ends);
   return dx;
@@ -89,15 +118,15 @@ Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at:
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
-                            at::ScalarType type) {
+                            const SlotNumbers& numbers, at::ScalarType type) {
     variable_list all(inputs.begin(), inputs.end());
     all.resize(kAll);
     all[kX] = all[kX].to(type);
     all[kWeights] = all[kWeights].to(type).contiguous();
     for (const size_t stack : {kGateUp, kDown}) all[stack] = all[stack].to(type);
-    const auto slots = slots_of(all[kExperts], all[kDown].size(0));
-    all[kOrder] = slots.order_S, all[kToken] = slots.token_S, all[kPlace] = slots.place_S, all[kEnds] = slots.ends_E;
-    const auto y_TD = through(all, scalings, type).summed(all, all[kWeights]);
+    const auto slots = slots_of(all[kExperts], all[kDown].size(0), numbers);
+    keep(slots, all);
+    const auto y_TD = through(all).summed(slots, all[kWeights]);
     ctx->save_for_backward(std::move(all));
     ctx->saved_data["scalings"] = scalings;
     return y_TD;
@@ -105,9 +134,10 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto all = ctx->get_saved_variables();
-    variable_list out(kInputs + 2);
+    variable_list out(kInputs + 3);
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
-    const auto& ends = all[kEnds];
+    const auto slots = slots_in(all);
+    const auto& ends = slots.ends_E;
     const auto dy_SD = grads[0].index_select(0, all[kToken]);  // not yet weighted
     at::Tensor dxa_SR;
     auto dh_SF = project_back(dy_SD, all[kDown], all[kADown], all[kBDown], ends, dxa_SR).whole();
@@ -118,29 +148,25 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
       out[kWeights] = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]).view_as(all[kWeights]);
     const auto w_S1 = all[kWeights].view({-1}).index_select(0, all[kOrder]).unsqueeze(1);
     const auto down = factors_of(all, scalings, 2, 2);
-    if (down.trained() > 0)  // weighted here, because the product is small
-      put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, ends, all, out);
+    if (!down.pairs.empty())  // weighted here, because the product is small
+      put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, slots, all, out);
     const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
     const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
     const auto gate_up = factors_of(all, scalings, 0, 1);
-    if (gate_up.trained() > 0)
-      put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, ends, all, out);
-    if (ctx->needs_input_grad(kX)) out[kX] = dx_SD.summed(all);
+    if (!gate_up.pairs.empty())
+      put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, slots, all, out);
+    if (ctx->needs_input_grad(kX)) out[kX] = dx_SD.summed(slots);
     return out;
   }
 
  private:
   /// Computes the outputs of the experts [S, D], without the routing weights.
-  static Product through(variable_list& all, const std::vector<double>& scalings, at::ScalarType type) {
-    const int64_t hidden = all[kDown].size(1), width = all[kDown].size(2);
-    const auto gate_up_factors = factors_of(all, scalings, 0, 1), down_factors = factors_of(all, scalings, 2, 2);
-    const auto gate_up = pack(gate_up_factors.parts, gate_up_factors.trained(), 2 * width, type),
-               down = pack(down_factors.parts, down_factors.trained(), hidden, type);
-    all[kAGateUp] = gate_up.a_ERI, all[kBGateUp] = gate_up.b_EOR, all[kADown] = down.a_ERI, all[kBDown] = down.b_EOR;
+  static Product through(variable_list& all) {
+    const int64_t width = all[kDown].size(2);
     const auto x_SD = all[kX].index_select(0, all[kToken]);
-    all[kGU] = project(x_SD, all[kGateUp], gate_up, all[kEnds], all[kXAGateUp]).whole();
+    all[kGU] = project(x_SD, all[kGateUp], all[kAGateUp], all[kBGateUp], all[kEnds], all[kXAGateUp]).whole();
     const auto h_SF = at::silu(all[kGU].narrow(1, 0, width)).mul_(all[kGU].narrow(1, width, width));
-    return project(h_SF, all[kDown], down, all[kEnds], all[kXADown]);
+    return project(h_SF, all[kDown], all[kADown], all[kBDown], all[kEnds], all[kXADown]);
   }
 
   static at::ScalarType sum_type(const at::Tensor& x) {
@@ -163,13 +189,13 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
   /// Computes dA = (dy B)^T x and dB = dy^T (x A^T) for all parts, and distributes them.
   static void put_gradients(const AutogradContext* ctx, const StackFactors& factors, const Outer& of,
-                            const at::Tensor& ends, const variable_list& all, variable_list& out) {
-    const int64_t columns = packed_ranks(std::span(factors.parts).first(factors.trained()), of.dy_SO.scalar_type());
-    const auto da = grouped_outer(of.dxa_SR.narrow(1, 0, columns), of.x_SI, ends),
-               db = grouped_outer(of.dy_SO, of.xa_SR.narrow(1, 0, columns), ends);
+                            const Slots& slots, const variable_list& all, variable_list& out) {
+    const int64_t columns = packed_ranks(factors.pairs, of.dy_SO.scalar_type());
+    const auto da = grouped_outer(of.dxa_SR.narrow(1, 0, columns), of.x_SI, slots),
+               db = grouped_outer(of.dy_SO, of.xa_SR.narrow(1, 0, columns), slots);
     int64_t first = 0;
-    for (size_t i = 0; i < factors.trained(); ++i) {
-      const auto& part = factors.parts[i];
+    for (size_t i = 0; i < factors.pairs.size(); ++i) {
+      const auto& part = factors.pairs[i];
       const size_t a = factors.inputs[i], b = a + 1;
       // The packed B includes the scaling, so dxa and dA include it as well.
       if (ctx->needs_input_grad(a)) out[a] = accumulate_gradient(all[a], part_of_a(da, part, first), 1);
@@ -181,23 +207,41 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
 }  // namespace
 
-at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
-                   const std::array<ProjectionFactors, 3>& factors, at::ScalarType type) {
-  variable_list inputs{x_TD, routing.weights, routing.experts, gate_up, down};
-  // Autograd accepts no undefined tensors: absent factors are empty tensors.
-  inputs.resize(kInputs, at::empty({0}, x_TD.options()));
-  std::vector<double> scalings;
-  for (size_t p = 0; p < kProjections; ++p) {
-    const auto put = [&](const LoraPair& part, bool change) {
-      if (!part.a.defined()) return;
-      inputs[factor_a(p, change)] = part.a;
-      inputs[factor_a(p, change) + 1] = part.b;
-    };
-    put(factors[p].adapter, false);
-    put(factors[p].change, true);
-    scalings.push_back(factors[p].adapter.scaling);
+void pack_layers(std::span<LayerFactors> layers, at::ScalarType type) {
+  std::map<std::vector<int64_t>, std::vector<LayerFactors*>> by_sizes;
+  for (auto& layer : layers) {
+    std::vector<int64_t> sizes;
+    for (const auto& [adapter, change] : layer.projections)
+      for (const auto* pair : {&adapter, &change})
+        if (pair->a.defined()) sizes.insert(sizes.end(), {pair->a.size(0), pair->a.size(2), pair->b.size(1)});
+    by_sizes[sizes].push_back(&layer);
   }
-  return ExpertsNode::apply(at::TensorList(inputs), scalings, type);
+  for (const auto& [sizes, alike] : by_sizes) {
+    pack_stacks(alike, 0, 1, &LayerFactors::gate_up, type);
+    pack_stacks(alike, 2, 2, &LayerFactors::down, type);
+  }
+}
+
+at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
+                   const LayerFactors& factors, at::ScalarType type) {
+  variable_list inputs{x_TD,
+                       routing.weights,
+                       routing.experts,
+                       gate_up,
+                       down,
+                       factors.gate_up.a_ERI,
+                       factors.gate_up.b_EOR,
+                       factors.down.a_ERI,
+                       factors.down.b_EOR};
+  std::vector<double> scalings;
+  for (const auto& [adapter, change] : factors.projections) {
+    inputs.insert(inputs.end(), {adapter.a, adapter.b});
+    scalings.push_back(adapter.scaling);
+  }
+  // Autograd accepts no undefined tensors: absent factors are empty tensors.
+  for (auto& input : inputs)
+    if (!input.defined()) input = at::empty({0}, x_TD.options());
+  return ExpertsNode::apply(at::TensorList(inputs), scalings, factors.numbers, type);
 }
 
 }  // namespace evenkeel::nn::aten

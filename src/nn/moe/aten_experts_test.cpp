@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/plain/error.h"
+#include "nn/moe/aten_experts.h"
 #include "nn/moe/aten_grouped.h"
 #include "nn/testing.h"
 
@@ -152,6 +153,41 @@ TEST(AtenExperts, AccumulateIntoExistingGradients) {
   EXPECT_LT(testing::apart_by_norm(a.grad() - 1, once.gradients[2]), 1e-11);
   EXPECT_LT(testing::apart_by_norm(b.grad() - 1, once.gradients[3]), 1e-11);
   EXPECT_EQ(b.grad()[3].min().item<double>(), 1) << "an idle expert has a gradient of zero";
+}
+
+/// Layers of other ranks, sizes and projections, one of them without factors: each pair is the same packed alone.
+TEST(AtenExperts, PackTheFactorsOfSeveralLayersAsEachAlone) {
+  const auto pair = [](int64_t rank, int64_t in, int64_t out, uint64_t seed, double scaling) {
+    return aten::LoraPair{testing::random_tensor({4, rank, in}, seed, at::kFloat),
+                          testing::random_tensor({4, out, rank}, seed + 1, at::kFloat), scaling};
+  };
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    std::vector<aten::LayerFactors> layers(6);
+    layers[0].projections = {{{pair(5, 16, 8, 1, 0.3), {}}, {pair(5, 16, 8, 3, 1), pair(2, 16, 8, 5, 1)}, {}}};
+    layers[2].projections = {{{pair(3, 16, 8, 7, 0.3), {}}, {pair(3, 16, 8, 9, 2), pair(8, 16, 8, 11, 1)}, {}}};
+    layers[3].projections = {{{pair(3, 24, 8, 13, 0.3), {}}, {}, {pair(8, 8, 16, 15, 0.7), {}}}};
+    layers[4].projections = {{{pair(8, 24, 8, 17, 1), {}}, {}, {pair(3, 8, 16, 19, 0.7), {}}}};
+    layers[5].projections = {{{}, {{}, pair(4, 16, 8, 21, 1)}, {}}};
+    auto alone = layers;
+    aten::pack_layers(layers, type);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      aten::pack_layers({&alone[i], 1}, type);
+      const auto &ours = layers[i].gate_up, &theirs = alone[i].gate_up;
+      ASSERT_EQ(ours.a_ERI.defined(), i != 1) << i;
+      EXPECT_EQ(layers[i].down.a_ERI.defined(), i == 3 || i == 4);
+      if (i == 1) continue;
+      EXPECT_TRUE(at::equal(ours.a_ERI, theirs.a_ERI)) << i;
+      EXPECT_TRUE(at::equal(ours.b_EOR, theirs.b_EOR)) << i;
+      EXPECT_EQ(ours.b_EOR.size(1), 16);
+    }
+    // The products of the packed pairs are the sum of the pairs' products.
+    const auto& up = layers[0].projections[1];
+    const auto product = at::matmul(layers[0].gate_up.b_EOR.to(at::kDouble), layers[0].gate_up.a_ERI.to(at::kDouble));
+    const auto of = [](const aten::LoraPair& p) { return p.scaling * at::matmul(p.b, p.a).to(at::kDouble); };
+    const double near = type == at::kFloat ? 1e-6 : 1e-2;
+    EXPECT_LT(testing::apart_by_norm(product.narrow(1, 0, 8), of(layers[0].projections[0].adapter)), near);
+    EXPECT_LT(testing::apart_by_norm(product.narrow(1, 8, 8), of(up.adapter) + of(up.change)), near);
+  }
 }
 
 TEST(AtenSlots, AreStableAndInverse) {

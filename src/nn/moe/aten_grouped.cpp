@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "nn/dense/aten_rows.h"
+
 namespace evenkeel::nn::aten {
 namespace {
 
@@ -19,6 +21,17 @@ bool fit(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() != at::kDouble && x.size(-2) > 0 && fits(x) && fits(y);
 }
 
+/// Returns the type in which experts are sorted: fewer bits sort faster.
+at::ScalarType sorted_type(int64_t experts) {
+  constexpr int64_t kByteNumbers = 256;
+  return experts <= kByteNumbers ? at::kByte : at::kInt;
+}
+
+bool fits(const SlotNumbers& numbers, int64_t tokens, int64_t top_k, int64_t experts) {
+  return numbers.choices_S.defined() && numbers.begins_T.size(0) == tokens &&
+         numbers.choices_S.size(0) == tokens * top_k && numbers.experts_E.size(0) == experts;
+}
+
 /// Calls f(e, begin, end) for each group that is not empty. Synchronises with the device.
 template <typename F>
 void for_each_group(const at::Tensor& ends_E, const F& f) {
@@ -29,25 +42,33 @@ void for_each_group(const at::Tensor& ends_E, const F& f) {
     if (end[e] > begin) f(e, begin, int64_t{end[e]});
 }
 
-/// Sets the results of empty groups to 0. The operator leaves them undefined on a GPU.
-void clear_empty(at::Tensor& per_group_EIO, const at::Tensor& ends_E) {
-  const auto begins_E = at::constant_pad_nd(ends_E.slice(0, 0, ends_E.size(0) - 1), {1, 0}, 0);
-  per_group_EIO.masked_fill_(ends_E.eq(begins_E).view({-1, 1, 1}), 0);
-}
-
 }  // namespace
 
 int64_t alignment(at::ScalarType type) { return kAlignment / static_cast<int64_t>(at::elementSize(type)); }
 
-Slots slots_of(const at::Tensor& experts_TK, int64_t groups) {
-  constexpr int64_t kByteNumbers = 256;  // fewer bits sort faster
-  const auto type = groups <= kByteNumbers ? at::kByte : at::kInt;
-  const auto [sorted_S, order_S] =
-      at::sort(experts_TK.reshape({-1}).to(type), /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const auto slots = at::arange(order_S.size(0), order_S.options());
-  return {order_S, experts_TK.size(1) == 1 ? order_S : at::floor_divide(order_S, experts_TK.size(1)),
-          at::empty_like(order_S).index_copy_(0, order_S, slots),
-          at::searchsorted(sorted_S, at::arange(groups, sorted_S.options()), /*out_int32=*/true, /*right=*/true)};
+SlotNumbers SlotNumbers::of(int64_t tokens, int64_t top_k, int64_t experts, c10::Device device) {
+  const auto index = at::device(device).dtype(at::kLong);
+  return {at::arange(tokens * top_k, index), at::arange(0, tokens * top_k, top_k, index),
+          at::arange(experts, index.dtype(sorted_type(experts)))};
+}
+
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers) {
+  const int64_t tokens = experts_TK.size(0), top_k = experts_TK.size(1);
+  if (!fits(numbers, tokens, top_k, groups))
+    return slots_of(experts_TK, groups, SlotNumbers::of(tokens, top_k, groups, experts_TK.device()));
+  const auto& experts_E = numbers.experts_E;
+  const auto [sorted_S, order_S] = at::sort(experts_TK.to(experts_E.scalar_type()).reshape({-1}), /*stable=*/true,
+                                            /*dim=*/0, /*descending=*/false);
+  Slots slots{.order_S = order_S,
+              .token_S = top_k == 1 ? order_S : at::floor_divide(order_S, top_k),
+              // The order is a permutation: no place is written twice.
+              .place_S = write_once(at::empty_like(order_S), 0, order_S, numbers.choices_S),
+              .ends_E = at::searchsorted(sorted_S, experts_E, /*out_int32=*/true, /*right=*/true),
+              .begins_T = numbers.begins_T,
+              .idle_E11 = {}};
+  if (!sorted_S.is_cpu())
+    slots.idle_E11 = at::searchsorted(sorted_S, experts_E, true, /*right=*/false).eq(slots.ends_E).view({-1, 1, 1});
+  return slots;
 }
 
 at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E) {
@@ -59,24 +80,23 @@ at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Te
   return y_SO;
 }
 
-at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const at::Tensor& ends_E) {
+at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const Slots& slots) {
   if (fit(x_SI, y_SO)) {
-    auto sums_EIO = at::_grouped_mm(x_SI.t(), y_SO, ends_E);
-    if (!sums_EIO.is_cpu()) clear_empty(sums_EIO, ends_E);
-    return sums_EIO;
+    auto sums_EIO = at::_grouped_mm(x_SI.t(), y_SO, slots.ends_E);
+    // On a GPU the operator leaves the sums of empty groups undefined.
+    return slots.idle_E11.defined() ? sums_EIO.masked_fill_(slots.idle_E11, 0) : sums_EIO;
   }
-  auto sums_EIO = at::zeros({ends_E.size(0), x_SI.size(1), y_SO.size(1)}, x_SI.options());
-  for_each_group(ends_E, [&](int64_t e, int64_t begin, int64_t end) {
+  auto sums_EIO = at::zeros({slots.ends_E.size(0), x_SI.size(1), y_SO.size(1)}, x_SI.options());
+  for_each_group(slots.ends_E, [&](int64_t e, int64_t begin, int64_t end) {
     sums_EIO[e].copy_(at::mm(x_SI.slice(0, begin, end).t(), y_SO.slice(0, begin, end)));
   });
   return sums_EIO;
 }
 
-at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int64_t top_k,
-                          const at::Tensor& weights_TK) {
+at::Tensor summed_choices(const at::Tensor& y_SD, const Slots& slots, const at::Tensor& weights_TK) {
   constexpr int64_t kSum = 0;
-  if (top_k == 1 && !weights_TK.defined()) return y_SD.index_select(0, place_S);
-  const auto begins_T = at::arange(0, place_S.size(0), top_k, place_S.options());
+  const auto &place_S = slots.place_S, &begins_T = slots.begins_T;
+  if (begins_T.size(0) == place_S.size(0) && !weights_TK.defined()) return y_SD.index_select(0, place_S);
   const auto weights = weights_TK.defined() ? std::optional(weights_TK.reshape({-1})) : std::nullopt;
   return std::get<0>(at::_embedding_bag_forward_only(y_SD, place_S, begins_T, false, kSum, false, weights));
 }

@@ -12,25 +12,36 @@ namespace evenkeel::nn::aten {
 
 /// Token-choices sorted by expert. The choices of one expert keep the order of their tokens.
 struct Slots {
-  at::Tensor order_S;  ///< int64, the token-choice t K + k of each slot
-  at::Tensor token_S;  ///< int64, the token t of each slot
-  at::Tensor place_S;  ///< int64, the slot of each token-choice
-  at::Tensor ends_E;   ///< int32, the end of the slots of each expert
+  at::Tensor order_S;   ///< int64, the token-choice t K + k of each slot
+  at::Tensor token_S;   ///< int64, the token t of each slot
+  at::Tensor place_S;   ///< int64, the slot of each token-choice
+  at::Tensor ends_E;    ///< int32, the end of the slots of each expert
+  at::Tensor begins_T;  ///< int64, the first token-choice of each token
+  at::Tensor idle_E11;  ///< bool, whether an expert has no slot; undefined on a CPU, whose operators do not need it
 };
+
+/// Index tensors that depend on the sizes of a routing only, so that all layers of a pass share them.
+struct SlotNumbers {
+  at::Tensor choices_S;  ///< int64, 0 to S - 1
+  at::Tensor begins_T;   ///< int64, 0, K, 2 K and so on
+  at::Tensor experts_E;  ///< 0 to E - 1, in the type in which experts are sorted
+  static SlotNumbers of(int64_t tokens, int64_t top_k, int64_t experts, c10::Device device);
+};
+
 /// Sorts the token-choices of a routing. \param experts_TK  [T, K] int64, each below `groups`
-Slots slots_of(const at::Tensor& experts_TK, int64_t groups);
+/// \param numbers  used if its sizes are those of the routing
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers = {});
 
 /// Computes y[s] = x[s] w[e], where e is the group of slot s. \param w_EIO  [E, I, O]; may be a transposed view
 /// \return [S, O]
 at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E);
 
 /// Computes the sum of x[s]^T y[s] over the slots s of each group; 0 for empty groups. \return [E, I, O]
-at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const at::Tensor& ends_E);
+at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const Slots& slots);
 
 /// Computes the sum over k of weights[t, k] y[place[t K + k]], in float32 or wider.
 /// \param weights_TK  [T, K] in the type of y; undefined: 1 \return [T, D]
-at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int64_t top_k,
-                          const at::Tensor& weights_TK = {});
+at::Tensor summed_choices(const at::Tensor& y_SD, const Slots& slots, const at::Tensor& weights_TK = {});
 
 /// Returns how many elements 16 bytes hold. On the fast path, row strides must be multiples of this number.
 int64_t alignment(at::ScalarType type);

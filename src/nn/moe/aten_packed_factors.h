@@ -16,7 +16,13 @@ struct LoraPair {
   at::Tensor a;  ///< [E, r, I]
   at::Tensor b;  ///< [E, o, r]
   double scaling = 1;
-  int64_t first_out = 0;
+  int64_t first_out = 0;  ///< a multiple of o
+};
+
+/// The factors of one stack. All pairs have the same E, I and o.
+struct StackParts {
+  std::vector<LoraPair> pairs;
+  size_t trained = 0;  ///< number of pairs with gradients; they come first
 };
 
 /// The packed pair. B includes the scalings.
@@ -24,11 +30,12 @@ struct PackedFactors {
   at::Tensor a_ERI, b_EOR;  ///< undefined if there are no factors
 };
 
-/// Packs `parts`. \param trained_parts  the number of parts with gradients; they must come first
-PackedFactors pack(std::span<const LoraPair> parts, size_t trained_parts, int64_t out, at::ScalarType type);
+/// Packs several stacks with equal E, I and o. The number of operators does not depend on the number of stacks, except
+/// on a GPU for pairs of several types. \param blocks  O / o \return one entry per stack, without autograd
+std::vector<PackedFactors> pack(std::span<const StackParts> stacks, int64_t blocks, at::ScalarType type);
 
-/// Returns the number of packed ranks of `parts`, with padding.
-int64_t packed_ranks(std::span<const LoraPair> parts, at::ScalarType type);
+/// Returns the number of packed ranks of `pairs`, with padding.
+int64_t packed_ranks(std::span<const LoraPair> pairs, at::ScalarType type);
 
 /// Return the gradient of one part, as a view of the gradient of the packed factor. \param first_rank  the sum of the
 /// ranks of the parts before it

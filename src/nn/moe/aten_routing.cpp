@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "nn/dense/aten_rows.h"
+
 namespace evenkeel::nn::aten {
 namespace {
 
@@ -17,10 +19,6 @@ at::Tensor ranked(const at::Tensor& scores_TE) {
   return std::get<1>(at::sort(scores_TE, /*stable=*/true, /*dim=*/1, /*descending=*/true));
 }
 
-at::Tensor is_chosen(const at::Tensor& experts_TK, int64_t experts) {
-  return experts_TK.unsqueeze(2).eq(at::arange(experts, experts_TK.options()));  // [T, K, E] bool
-}
-
 struct Selection {
   at::Tensor scores_TE;   // m
   at::Tensor experts_TK;  // chosen
@@ -29,7 +27,7 @@ struct Selection {
 
 // Adds phi to the raw top N and selects the top K of the result.
 Selection among_candidates(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
-  const auto added_TE = at::argsort(ranked(logits_TE), int64_t{1}, false).lt(options.num_candidates);
+  const auto added_TE = marked(ranked(logits_TE).narrow(1, 0, options.num_candidates), logits_TE.size(1));
   const auto m_TE = at::where(added_TE, logits_TE + phi_E, logits_TE);
   return {m_TE, ranked(m_TE).narrow(1, 0, options.top_k), added_TE};
 }
@@ -37,7 +35,7 @@ Selection among_candidates(const at::Tensor& logits_TE, const at::Tensor& phi_E,
 // Selects the raw top N first. Adds phi to the others, of which the best fill the remaining K - N places.
 Selection with_others(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
   const auto raw_TE = ranked(logits_TE);
-  const auto added_TE = at::argsort(raw_TE, int64_t{1}, false).ge(options.num_candidates);
+  const auto added_TE = marked(raw_TE.narrow(1, 0, options.num_candidates), logits_TE.size(1), false);
   const auto m_TE = at::where(added_TE, logits_TE + phi_E, logits_TE);
   const int64_t kept = std::min(options.top_k, options.num_candidates);
   auto chosen = raw_TE.narrow(1, 0, kept);
@@ -58,7 +56,7 @@ struct GateNode : torch::autograd::Function<GateNode> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits_TE, const at::Tensor& phi_E,
                                const RouterOptions& options, bool over_selected) {
     const auto selected = select(logits_TE, phi_E, options);
-    const auto experts_TK = selected.experts_TK.contiguous();
+    const auto& experts_TK = selected.experts_TK;
     const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
     const auto weights_TK =
         over_selected ? at::softmax(selected.scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
@@ -74,11 +72,15 @@ struct GateNode : torch::autograd::Function<GateNode> {
     if (!grads[0].defined()) return variable_list(4);
     const auto saved = ctx->get_saved_variables();
     const auto &weights_TK = saved[0], &probs_TE = saved[2], &added_TE = saved[3];
-    auto dm_TK = weights_TK * grads[0];
-    const auto mean_T1 = dm_TK.sum(1, /*keepdim=*/true);
-    if (!probs_TE.defined()) dm_TK = dm_TK - weights_TK * mean_T1;
-    auto dm_TE = (is_chosen(saved[1], ctx->saved_data["experts"].toInt()) * dm_TK.unsqueeze(2)).sum(1);
-    if (probs_TE.defined()) dm_TE = dm_TE - probs_TE * mean_T1;
+    const auto through_softmax = [&](const at::Tensor& dy, const at::Tensor& y) {
+      return at::_softmax_backward_data(dy, y, 1, y.scalar_type());
+    };
+    const auto over_all = [&](const at::Tensor& x_TK) {  // a token's experts differ: no place is written twice
+      return write_once(at::zeros({x_TK.size(0), ctx->saved_data["experts"].toInt()}, x_TK.options()), 1, saved[1],
+                        x_TK);
+    };
+    const auto dm_TE = probs_TE.defined() ? through_softmax(over_all(grads[0]), probs_TE)
+                                          : over_all(through_softmax(grads[0], weights_TK));
     const auto dphi_E = ctx->needs_input_grad(1) ? (dm_TE * added_TE).sum(0) : at::Tensor();
     return {dm_TE, dphi_E, at::Tensor(), at::Tensor()};
   }
@@ -93,8 +95,10 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
   return {outputs[1], outputs[0]};
 }
 
-at::Tensor counts_of(const at::Tensor& experts_TK, int64_t experts) {
-  return is_chosen(experts_TK, experts).flatten(0, 1).sum(0);
+at::Tensor marked(const at::Tensor& experts, int64_t count, bool value) {
+  auto sizes = experts.sizes().vec();
+  sizes.back() = count;
+  return at::full(sizes, !value, experts.options().dtype(at::kBool)).scatter_(-1, experts, value);
 }
 
 }  // namespace evenkeel::nn::aten

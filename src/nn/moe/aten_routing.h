@@ -12,7 +12,8 @@ namespace evenkeel::nn::aten {
 /// \param over_selected  true: gate weights are a softmax over the selected experts; false: over all
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool over_selected);
 
-/// Counts the token-choices of each expert. \param experts  [T, K] \return [E] int64
-at::Tensor counts_of(const at::Tensor& experts_TK, int64_t experts);
+/// Returns `value` at the experts of each token and !value elsewhere. \param experts  [..., K] \param count  E
+/// \return [..., E] bool
+at::Tensor marked(const at::Tensor& experts, int64_t count, bool value = true);
 
 }  // namespace evenkeel::nn::aten

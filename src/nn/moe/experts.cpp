@@ -259,27 +259,36 @@ aten::ProjectionFactors factors_for_aten(const lora::SiteFactors& factors, std::
   return result;
 }
 
-at::Tensor by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& factors, const Compute& compute) {
+}  // namespace
+
+aten::LayerFactors factors_for_aten(const ExpertWeights& weights, const ExpertFactors& factors) {
+  const auto count = static_cast<int64_t>(weights.gate.size()), hidden = weights.gate[0].in(),
+             width = weights.gate[0].out();
+  return {.projections = {factors_for_aten(factors.gate, "gate_proj", count, hidden, width),
+                          factors_for_aten(factors.up, "up_proj", count, hidden, width),
+                          factors_for_aten(factors.down, "down_proj", count, width, hidden)}};
+}
+
+at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
+                           const aten::LayerFactors& factors, const Compute& compute) {
+  check(x_TD, routing, weights);
   const auto count = static_cast<int64_t>(weights.gate.size()), hidden = x_TD.size(1), width = weights.gate[0].out();
   const auto &gate_up = weights.gate_up_stack, &down = weights.down_stack;
   EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
                down.sizes() == at::IntArrayRef({count, hidden, width}),
            kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
   EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
-  return aten::experts(x_TD, routing, gate_up, down,
-                       {factors_for_aten(factors.gate, "gate_proj", count, hidden, width),
-                        factors_for_aten(factors.up, "up_proj", count, hidden, width),
-                        factors_for_aten(factors.down, "down_proj", count, width, hidden)},
-                       aten::inner_type(x_TD, compute));
+  return aten::experts(x_TD, routing, gate_up, down, factors, aten::inner_type(x_TD, compute));
 }
-
-}  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const ExpertFactors& factors, const Compute& compute) {
   check(x_TD, routing, weights);
-  if (compute.engine == Engine::kAten) return by_aten(x_TD, routing, weights, factors, compute);
+  if (compute.engine == Engine::kAten) {
+    auto layer = factors_for_aten(weights, factors);
+    aten::pack_layers({&layer, 1}, aten::inner_type(x_TD, compute));
+    return experts_by_aten(x_TD, routing, weights, layer, compute);
+  }
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].out();

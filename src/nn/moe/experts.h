@@ -9,6 +9,7 @@
 #include "lora/adapter.h"
 #include "nn/compute/compute.h"
 #include "nn/dense/frozen_weight.h"
+#include "nn/moe/aten_experts.h"
 #include "nn/moe/routing.h"
 
 namespace evenkeel::nn {
@@ -35,5 +36,11 @@ struct ExpertFactors {
 /// \throws Error{kShape} if sizes disagree or an expert is out of range
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const ExpertFactors& factors, const Compute& compute = {});
+
+/// Returns the factors of a layer for engine aten, not yet packed. \throws Error{kShape} if sizes disagree
+aten::LayerFactors factors_for_aten(const ExpertWeights& weights, const ExpertFactors& factors);
+/// Computes experts() with engine aten, from the packed factors of a layer (aten::pack_layers).
+at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
+                           const aten::LayerFactors& factors, const Compute& compute);
 
 }  // namespace evenkeel::nn
