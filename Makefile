@@ -3,6 +3,7 @@
 #   make test         the same set-up, then every test; EVENKEEL_NIGHTLY=1: whole sweeps where it tries a sample otherwise
 #   make test-slow    more of the cluster and of federations: every kill, frozen rank, broken cable, launcher and method
 #   make build        the program at build/evenkeel
+#   make gpu          build/evenkeel-gpu: the same program with a CUDA build of torch in .venv-gpu (5 GB), for NVIDIA GPUs
 #   make wheel        dist/evenkeel_moe-….whl: program and libraries for Python's pip
 #   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, of all rooms or of ROOMS="base wire"
 #   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
@@ -16,11 +17,15 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc' '*.js')
 
-.PHONY: demo wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean paper-small
+.PHONY: demo gpu wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean paper-small
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
 	@$(NINJA) -C build evenkeel
+
+# EVENKEEL_CUDA_TORCH may name the folder of an unpacked CUDA build of torch, which is then used instead.
+gpu: build
+	@tools/setup gpu
 
 wheel: build
 	@tools/wheel

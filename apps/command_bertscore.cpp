@@ -19,7 +19,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct BertScoreFlags {
-  std::string model, input, baseline, dtype = "checkpoint";
+  std::string model, input, baseline, device, dtype = "checkpoint";
   std::optional<int64_t> layer;
   int64_t threads = 0;
   bool idf = false, json = false, strict = false;
@@ -118,11 +118,10 @@ class Summary {
 scoring::BertScorer open_scorer(const BertScoreFlags& flags) {
   if (flags.layer) limits::check_integer("--layer", *flags.layer, 0, limits::kLayers);
   use_threads(flags.threads);
-  const scoring::BertScoreOptions options{.layer = flags.layer.value_or(-1),
-                                          .idf = flags.idf,
-                                          .baseline = flags.baseline,
-                                          .dtype = parse_enum<models::BaseDtype>("--dtype", flags.dtype)};
-  return scoring::BertScorer::load(flags.model, options);
+  const scoring::BertScoreOptions options{
+      .layer = flags.layer.value_or(-1), .idf = flags.idf, .baseline = flags.baseline};
+  return scoring::BertScorer::load(flags.model, options,
+                                   storage_on(flags.device, parse_enum<models::BaseDtype>("--dtype", flags.dtype)));
 }
 
 /// Prints the errors of the rows from `index` on, up to the next row without one.
@@ -181,6 +180,7 @@ void add_bertscore_command(CLI::App& program) {
   command->add_option("--dtype", flags->dtype,
                       "storage of the weights: checkpoint (as in the file), float32, bfloat16, float64");
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
+  add_device_flag(*command, flags->device);
   command->add_flag("--strict", flags->strict,
                     "refuse the input when any line cannot be compared; else it gives an error in its place, and exit "
                     "code 1 at the end");

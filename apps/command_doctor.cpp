@@ -76,7 +76,7 @@ void print_machine() {
 void print_gpu() {
   const auto device = find_device("auto", "--device");
   if (device.is_cpu()) {
-    std::cout << "gpu           none that this LibTorch can use\n" << std::flush;
+    std::cout << "gpu           none: " << why_no_gpu() << '\n' << std::flush;
     return;
   }
   const auto gpu = device_identity(device);

@@ -316,7 +316,8 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
   auto loaded = load_tasks(flags);
   for (const auto& one : loaded) left_out.add(one.set);
   std::optional<scoring::BertScorer> scorer;
-  if (!flags.bert_score.encoder.empty()) scorer = scoring::BertScorer::load(flags.bert_score.encoder, flags.bert_score);
+  if (!flags.bert_score.encoder.empty())
+    scorer = scoring::BertScorer::load(flags.bert_score.encoder, flags.bert_score, storage_on(flags.model.device));
   scoring::EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
                                      .decode = decode_of(flags).value_or(defaults.decode),
                                      .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),

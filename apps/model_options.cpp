@@ -40,15 +40,6 @@ std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
                                                                       }});
 }
 
-/// Returns how to load the weights. \param device  as after --device; empty: the processor
-models::BaseStorage storage_of(models::BaseDtype dtype, const std::string& device) {
-  models::BaseStorage storage(dtype);
-  storage.device = find_device(device.empty() ? "cpu" : device, "--device");
-  storage.engine = storage.device.is_cpu() ? nn::Engine::kKernels : nn::Engine::kAten;
-  settle_device(storage.device);
-  return storage;
-}
-
 /// Chooses the arithmetic like a run with compute_dtype = "auto" (fed/config/experiment_config.h).
 nn::Compute compute_of(const models::BaseStorage& storage) {
   const bool wide = storage.dtype == models::BaseDtype::kFloat32 || storage.dtype == models::BaseDtype::kFloat64;
@@ -68,6 +59,14 @@ void add_device_flag(CLI::App& command, std::string& name) {
         return names_compute_device(text) ? std::string()
                                           : concat("\"", shown(text), "\", allowed: cpu, cuda, cuda:0 and so on, auto");
       });
+}
+
+models::BaseStorage storage_on(const std::string& device, models::BaseDtype dtype) {
+  models::BaseStorage storage(dtype);
+  storage.device = find_device(device.empty() ? "cpu" : device, "--device");
+  storage.engine = storage.device.is_cpu() ? nn::Engine::kKernels : nn::Engine::kAten;
+  settle_device(storage.device);
+  return storage;
 }
 
 CLI::Option* ModelOptions::add_to(CLI::App& command) {
@@ -92,7 +91,7 @@ OpenedModel open_model(const ModelOptions& options) {
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
   const auto gate_norm = parse_enum<nn::GateNorm>("--gate-norm", options.gate_norm);
   use_threads(options.threads);
-  const auto storage = storage_of(dtype, options.device);
+  const auto storage = storage_on(options.device, dtype);
   OpenedModel opened;
   opened.folder = models::resolve_model_path(options.model);
   opened.model = models::load_model(opened.folder, storage);

@@ -52,6 +52,10 @@ void add_best_flag(CLI::App& command, bool& best);
 /// Adds --device. The flag takes any device name; find_device() checks later that the device exists.
 void add_device_flag(CLI::App& command, std::string& name);
 
+/// Returns how weights are stored for a command: their type, and the device of --device with its engine. Prepares the
+/// process to compute there. \param device  empty: the CPU \throws kConfig when the device does not exist
+models::BaseStorage storage_on(const std::string& device, models::BaseDtype dtype = models::BaseDtype::kCheckpoint);
+
 /// Sets the process's number of threads. \param threads  0: all cores
 /// \throws kConfig when it is out of range
 void use_threads(int64_t threads);

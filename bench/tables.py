@@ -6,8 +6,8 @@
     bench/tables.py --write         writes the tables into the documents
     .venv-v4/bin/python bench/tables.py --plot docs/figures/steps.svg
 
-A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation, gpu or
-simulation.
+A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation, gpu,
+gpu_memory or simulation.
 """
 import argparse
 import json
@@ -70,11 +70,32 @@ def gpu(record):
     """Draws the table of a step of all 16 layers on a GPU."""
     rows = []
     for shape, r in record["steps"].items():
+        if not isinstance(r, dict) or "peer_ms" not in r:
+            continue
         batch, tokens, k = map(int, shape.split("x"))
         rows.append([f"{batch * tokens:,}", str(k), number(r["ms"], "{:.0f}"), number(r["peer_ms"], "{:.0f}"),
                      number(r["times_faster"]), number(r["ours"]["peak_gib"], "{:.1f}"), number(r["peer"]["peak_gib"], "{:.1f}"),
                      number(r["roofline_ms"], "{:.1f}")])
     return markdown(["tokens", "K", "ours, ms", "peer, ms", "peer / ours", "ours, GiB", "peer, GiB", "roofline, ms"], rows)
+
+
+def gpu_memory(record):
+    """Draws the table of a GPU's peak memory in GiB by experts per token: training by tokens of a step, generation and
+    evaluation by prompts at a time.
+    """
+    peaks, heads = {}, {}  # by (kind, size, K), and the heading of each (kind, size)
+    for shape, r in record["steps"].items():
+        if isinstance(r, dict) and "ours" in r:
+            batch, length, k = map(int, shape.split("x"))
+            peaks[0, batch * length, k] = r["ours"]["peak_gib"]
+            heads[0, batch * length] = f"{batch * length:,} tokens"
+    for kind, part in ((1, "generate"), (2, "evaluate")):
+        for shape, r in record.get(part, {}).get("runs", {}).items():
+            size, k = map(int, shape.split("x"))
+            peaks[kind, size, k] = r["peak_gib"]
+            heads[kind, size] = f"{('', 'generate', 'evaluate')[kind]} {size}"
+    return markdown(["K", *(heads[column] for column in sorted(heads))],
+                    [[str(k), *(number(peaks.get((*column, k)), "{:.1f}") for column in sorted(heads))] for k in sorted({key[2] for key in peaks})])
 
 
 def simulation(record):
@@ -91,7 +112,7 @@ def simulation(record):
     return markdown(["", "round, s", "client, s", "step, ms", "overhead, %", "processor, %", f"MiB at {populations}", "2 workers"], rows)
 
 
-PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu, "simulation": simulation}
+PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu, "gpu_memory": gpu_memory, "simulation": simulation}
 
 
 def load(name):

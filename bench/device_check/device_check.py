@@ -1,49 +1,58 @@
 #!/usr/bin/env python3
-"""Checks correctness and speed of the program on a machine with a GPU, in a few minutes.
+"""Checks correctness and speed of the program on a machine with a GPU, in eight minutes.
 
     python3 bench/device_check/device_check.py --device cuda --programs build --work /dev/shm/check --out check.json
 
-Requires a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, train_step, generate and
-nn_test built against the same LibTorch. Each part has its own time limit. If one fails, it is reported and the others
-continue. The parts are:
+Requires a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, train_step, generate, nn_test,
+models_test and scoring_test built against the same LibTorch. The parts are, in this order:
 
     ceilings   the limits of the GPU: copy, product, grouped products of 4, 64 and 512 rows
     tests      unit tests of the engine on the GPU against float64 on the CPU
-    bits       two processes train the built-in model to the same adapter
-    steps      a random OLMoE-1B-7B at several experts per token and batch sizes, compared with transformers + PEFT on
-               the same ids and weights
-    generate   greedy answers to prompts, compared with generate()
-    evaluate   time of scoring real questions (--data) with the random model
-    round      eight clients train UB-SMoE on it: seconds by part; killed and resumed to the same bits
+    profile    one training step by operator: launches, time on the host and on the device
+    steps      a random OLMoE-1B-7B at several experts per token and batch sizes: time and memory
+    peer       the same with transformers + PEFT, on the same ids and weights
+    round      eight clients train UB-SMoE on it for a round of 47 steps each: seconds by part
+    evaluate   test sets (--data, or the built-in ones) at four budgets: seconds and memory
+    generate   greedy answers to prompts: time and memory by batch and experts per token, and the peer's generate()
+    bits       two processes train the built-in model to the same adapter, one that is killed and resumed too
+    table2     the hours of the paper's Table 2, from what was measured
 
-The results are stored as JSON after each part. `--tiny` is a trial on a CPU with a small model and two shapes.
+Each part has its own time limit. A part that cannot be done in what is left of --seconds is left out. If one fails,
+it is reported and the others continue. The results are stored as JSON after each part and each line that a program
+prints, so that an interrupted run leaves what was done. `--tiny` is a trial on a CPU with a small model and two shapes.
+
+bench/device_check/pack puts the programs and their libraries into one archive for a machine without a compiler, where
+the second line runs everything:
+
+    bench/device_check/pack build-gpu root.tar.xz data/commonsense data/olmo.json
+    tar -xJf root.tar.xz && python3 root/bench/device_check/device_check.py
 """
 import argparse
-import hashlib
 import json
 import os
 import pathlib
 import platform
 import signal
-import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import torch
 
-import ceilings
 import checkpoint
-import roofline
+import parts
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-WARM_UP, STEPS, RANK = 2, 8, 20
-SHAPES = [(batch, length, top_k) for batch, length in ((1, 256), (8, 256), (8, 512)) for top_k in (1, 2, 4, 8)]
 TINY = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 4,
         "vocab_size": 1024, "num_experts": 8, "num_experts_per_tok": 8, "eos_token_id": 0}
 TOKENIZER = ROOT / "assets/tiny-olmoe/tokenizer.json"
-LOSS_LIMIT = 1e-2
+PACKED = ROOT / "bin"  # of an archive of bench/device_check/pack
+
+
+class TooLate(RuntimeError):
+    """A program was ended at its time limit."""
 
 
 class Check:
@@ -51,43 +60,95 @@ class Check:
 
     def __init__(self, options):
         self.options, self.figures = options, {}
+        self.environment = os.environ | libraries_of(options.programs)
         self.device = torch.device(options.device)
         self.config = json.loads((ROOT / "configs/full-size/model.json").read_text()) | (TINY if options.tiny else {})
-        self.shapes = [(2, 32, 1), (2, 32, 8)] if options.tiny else SHAPES
         self.begin = time.monotonic()
 
-    def program(self, name, *arguments, limit=120, **environment):
+    @property
+    def tiny(self):
+        return self.options.tiny
+
+    def left(self):
+        """Returns the seconds that are left for all parts."""
+        return self.options.seconds - (time.monotonic() - self.begin)
+
+    def program(self, name, *arguments, limit=120, on_line=None, **environment):
         command = [str(self.options.programs / name), *map(str, arguments)]
-        return self.call(command, limit, environment)
+        return self.call(command, limit, environment, on_line)
 
-    def peer(self, *arguments, limit=200):
-        return self.call([sys.executable, str(HERE / "peer.py"), *map(str, arguments), "--device", self.options.device], limit, {})
+    def peer(self, *arguments, limit=200, on_line=None):
+        command = [sys.executable, str(HERE / "peer.py"), *map(str, arguments), "--device", self.options.device]
+        return self.call(command, limit, {}, on_line)
 
-    def call(self, command, limit, environment):
-        """Returns the command's stdout. Its stderr goes to a file."""
+    def call(self, command, limit, environment, on_line=None):
+        """Returns the command's stdout, after on_line() was called with each line of it. Its stderr goes to a file."""
         begin = time.monotonic()
         with (self.options.work / "errors.txt").open("a") as errors:
             print("$", " ".join(command), file=errors, flush=True)
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=limit,
-                                  env=os.environ | {name: str(value) for name, value in environment.items()})
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                       env=self.environment | {name: str(value) for name, value in environment.items()})
+            lines, late = self.lines_of(process, min(limit, max(self.left(), 1)), on_line)
         print(f"   {time.monotonic() - begin:6.1f} s  {' '.join(command)[:150]}", flush=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"{command[0]} ended with {done.returncode}: {self.last_error()}")
-        return done.stdout
+        if late:
+            raise TooLate(f"{command[0]} was ended after {time.monotonic() - begin:.0f} s")
+        if process.returncode != 0:
+            raise RuntimeError(f"{command[0]} ended with {process.returncode}: {self.last_error()}")
+        return "".join(lines)
+
+    @staticmethod
+    def lines_of(process, limit, on_line):
+        """Reads a process to its end. Returns its lines, and whether it was killed at its time limit."""
+        late, lines = threading.Event(), []
+        timer = threading.Timer(limit, lambda: (late.set(), process.kill()))
+        timer.start()
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if on_line:
+                    on_line(line)
+            process.wait()
+        finally:
+            timer.cancel()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        return lines, late.is_set()
 
     def last_error(self):
         lines = (self.options.work / "errors.txt").read_text().splitlines()
         return " | ".join(lines[-4:])[:600]
 
     def store(self):
-        self.options.out.write_text(json.dumps(self.figures, indent=1) + "\n")
+        part = self.options.out.with_suffix(".part")
+        part.write_text(json.dumps(self.figures, indent=1) + "\n")
+        part.replace(self.options.out)
 
     @property
     def model(self):
         folder = self.options.work / "model"
         if not folder.exists():
             checkpoint.write(self.config, folder, self.device, self.options.tokenizer)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
         return folder
+
+
+def libraries_of(programs):
+    """Returns variables that let packed programs find their own libraries and those of this Python's torch."""
+    packed = programs.parent / "lib"
+    return {"LD_LIBRARY_PATH": f"{pathlib.Path(torch.__file__).parent}/lib:{packed}"} if packed.is_dir() else {}
+
+
+def minor(version):
+    return version.split("+")[0].split(".")[:2]
+
+
+def check_torch():
+    """Checks that packed programs were built with this Python's torch, whose minor versions are not compatible."""
+    built_with = ROOT / "torch-version"
+    if built_with.is_file() and minor(built_with.read_text()) != minor(torch.__version__):
+        sys.exit(f"device_check: the programs were built with torch {built_with.read_text().strip()}, this Python has {torch.__version__}")
 
 
 def machine_of(check):
@@ -99,189 +160,64 @@ def machine_of(check):
     return {"card": card, "driver": driver, "torch": torch.__version__, "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}
 
 
-def run_ceilings(check):
-    figures = ceilings.measure(check.device, check.options.tiny)
-    if check.device.type == "cuda":
-        torch.cuda.empty_cache()
-    print(f"   copy {figures['copy_bytes_per_second'] / 1e12:.2f} TB/s, product {figures['product_per_second'] / 1e12:.0f} Tflop/s, grouped "
-          + ", ".join(f"{rows} rows {rate / 1e12:.0f}" for rows, rate in figures["grouped_per_second"].items()), flush=True)
-    return figures
-
-
-def run_tests(check):
-    parts = [tests_of(check, program, chosen) for program, chosen in (("nn_test", "Aten*"), ("models_test", "*Engines*"))]
-    count, failed = sum(part["tests"] for part in parts), [name for part in parts for name in failures_of(part)]
-    print(f"   {count} tests, {len(failed)} failed: {' '.join(failed)}", flush=True)
-    return {"tests": count, "failed_tests": failed}
-
-
-def tests_of(check, program, chosen):
-    """Returns GoogleTest's results of the selected tests, even if some failed."""
-    result = check.options.work / f"{program}.json"
-    try:
-        check.program(program, f"--gtest_filter={chosen}", f"--gtest_output=json:{result}", limit=100,
-                      EVENKEEL_TEST_DEVICE=check.options.device)
-    except RuntimeError:
-        if not result.exists():
-            raise
-    return json.loads(result.read_text())
-
-
-def failures_of(told):
-    return [f"{suite['name']}.{test['name']}" for suite in told["testsuites"] for test in suite["testsuite"] if test.get("failures")]
-
-
-def adapter_hash(run):
-    return hashlib.sha256((run / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()[:16]
-
-
-def tiny_run(check, name, *more):
-    out = check.options.work / name
-    check.program("evenkeel", "train", ROOT / "configs/demo.toml", "--out", out, "--device", check.options.device, "--set",
-                  "model.engine=aten", "model.compute_dtype=auto", "train.rounds=2", "data.limit=256", "evaluate.budgets=[1.0]",
-                  "evaluate.limit=1", *more)
-    return out
-
-
-def run_bits(check):
-    hashes = [adapter_hash(tiny_run(check, f"bits-{number}")) for number in range(2)]
-    print(f"   adapters {hashes}", flush=True)
-    return {"hashes": hashes, "equal": hashes[0] == hashes[1]}
-
-
-def last_lines(text):
-    return {line["shape"]: line for line in map(json.loads, text.splitlines())}
-
-
-def run_steps(check):
-    shapes = ["x".join(map(str, shape)) for shape in check.shapes]
-    common = ["--steps", STEPS, "--rank", RANK]
-    ours = last_lines(check.program("train_step", check.model, "--shapes", *shapes, *common, "--engine", "aten", "--device",
-                                    check.options.device, limit=200))
-    rows = {shape: {"ours": ours[shape]} for shape in shapes}
-    try:
-        theirs = last_lines(check.peer("steps", check.model, "--shapes", *shapes, *common))
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        theirs = {}
-        print(f"   peer: {error}", flush=True)
-    for shape, row in rows.items():
-        if shape in theirs:
-            row["peer"] = theirs[shape]
-        compare(check, shape, row)
-    return rows
-
-
-def compare(check, shape, row):
-    batch, length, top_k = map(int, shape.split("x"))
-    ours = statistics.median(row["ours"]["seconds"][WARM_UP:])
-    row |= {"ms": 1e3 * ours, "tokens_per_second": batch * length / ours}
-    if "ceilings" in check.figures:
-        row["roofline_ms"] = 1e3 * roofline.least_seconds(check.config, check.figures["ceilings"], batch * length, length, top_k, RANK)
-    line = f"   {shape:10} {row['ms']:8.1f} ms, {row['ours']['peak_gib']:.1f} GiB, roofline {row.get('roofline_ms', 0):.1f} ms"
-    if "peer" in row:
-        theirs = statistics.median(row["peer"]["seconds"][WARM_UP:])
-        row |= {"peer_ms": 1e3 * theirs, "times_faster": theirs / ours,
-                "memory_ratio": row["ours"]["peak_gib"] / max(row["peer"]["peak_gib"], 1e-9),
-                "loss_apart": max(abs(a - b) / abs(b) for a, b in zip(row["ours"]["losses"], row["peer"]["losses"]))}
-        line += (f"; peer {row['peer_ms']:.1f} ms, {row['peer']['peak_gib']:.1f} GiB: {row['times_faster']:.2f} times as fast, memory "
-                 f"x{row['memory_ratio']:.2f}, losses {row['loss_apart']:.1e} apart")
-    print(line, flush=True)
-
-
-def run_generate(check):
-    prompts = check.options.work / "prompts.json"
-    generator = torch.Generator().manual_seed(3)
-    many, longest = (8, 16) if check.options.tiny else (128, 96)
-    lengths = torch.randint(longest // 2, longest, (many,), generator=generator).tolist()
-    prompts.write_text(json.dumps([torch.randint(5, check.config["vocab_size"], (n,), generator=generator).tolist() for n in lengths]))
-    ours = json.loads(check.program("generate", check.model, "--prompts", prompts, "--read-prompts", "--device", check.options.device,
-                                    "--engine", "aten", "--new", 32, "--top-k", check.config["num_experts_per_tok"]).splitlines()[-1])
-    theirs = json.loads(check.peer("generate", check.model, "--prompts", prompts, "--new", 32, "--top-k",
-                                   check.config["num_experts_per_tok"]).splitlines()[-1])
-    print(f"   ours {ours['seconds']:.2f} s, peer {theirs['seconds']:.2f} s", flush=True)
-    return {side: {key: run[key] for key in ("seconds", "peak_gib")} for side, run in (("ours", ours), ("peer", theirs))}
-
-
-def run_evaluate(check):
-    if not check.options.data:
-        return {"skipped": "no --data"}
-    begin = time.monotonic()
-    told = check.program("evenkeel", "evaluate", "--model", check.model, "--tasks", "commonsense", "--data", check.options.data,
-                         "--limit", 25, "--device", check.options.device, "--json", limit=150)
-    return {"questions": 200, "seconds": time.monotonic() - begin, "told": told[-2000:]}
-
-
-def round_arguments(check, name):
-    rows = 64 if check.options.tiny else 8 * 16 * 47
-    return ["train", ROOT / "bench/device_check/round.toml", "--out", check.options.work / name, "--device", check.options.device, "--set",
-            f"model.path={check.model}", f"data.limit={rows}"]
-
-
-def killed_run(check, arguments):
-    """Kills the run after its first commit."""
-    process = subprocess.Popen([str(check.options.programs / "evenkeel"), *map(str, arguments)], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
-    rounds = check.options.work / "killed/rounds.jsonl"
-    limit = time.monotonic() + 150
-    while process.poll() is None and time.monotonic() < limit and not (rounds.exists() and rounds.read_text().count("\n")):
-        time.sleep(0.2)
-    time.sleep(1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
-def run_round(check):
-    begin = time.monotonic()
-    check.program("evenkeel", *round_arguments(check, "whole"), limit=200)
-    seconds = time.monotonic() - begin
-    rounds = [json.loads(line) for line in (check.options.work / "whole/rounds.jsonl").read_text().splitlines()]
-    figures = {"seconds": seconds, "rounds": rounds, "hash": adapter_hash(check.options.work / "whole")}
-    arguments = round_arguments(check, "killed")
-    killed_run(check, arguments)
-    check.program("evenkeel", *arguments, "--resume", limit=200)
-    figures["resumed_hash"] = adapter_hash(check.options.work / "killed")
-    figures["equal"] = figures["hash"] == figures["resumed_hash"]
-    print(f"   two rounds {seconds:.1f} s; killed and resumed to the same bits: {figures['equal']}", flush=True)
-    return figures
-
-
-PARTS = {"ceilings": run_ceilings, "tests": run_tests, "bits": run_bits, "steps": run_steps, "generate": run_generate,
-         "evaluate": run_evaluate, "round": run_round}
-
-
 def run_part(check, name):
-    print(f"== {name}, at {time.monotonic() - check.begin:.0f} s", flush=True)
+    """Runs a part and stores its figures, also those of a part that ends early."""
+    run, least = parts.PARTS[name]
+    begin = time.monotonic()
+    print(f"== {name}, at {begin - check.begin:.0f} s", flush=True)
+    figures = check.figures[name] = {}
+    if check.left() < least and not check.tiny:
+        figures["left_out"] = f"{check.left():.0f} s are left, it takes about {least} s"
+        print(f"   left out: {figures['left_out']}", flush=True)
+        return
     try:
-        check.figures[name] = PARTS[name](check)
-    except (RuntimeError, subprocess.TimeoutExpired, OSError, KeyError, ValueError) as error:
-        check.figures[name] = {"failed": f"{type(error).__name__}: {error}"}
+        run(check, figures)
+    except Exception as error:  # whatever a part's fault is, the others go on
+        figures["failed"] = f"{type(error).__name__}: {error}"
         print(f"   FAILED {error}", flush=True)
+    figures["part_seconds"] = time.monotonic() - begin
     check.store()
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/dev/shm/evenkeel-check"))
+    parser.add_argument("--programs", type=pathlib.Path, default=PACKED if PACKED.is_dir() else ROOT / "build", help="their folder")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/dev/shm/evenkeel-check"), help="needs 16 GB")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("device_check.json"))
-    parser.add_argument("--data", type=pathlib.Path, help="folder that holds commonsense/, for `evaluate`")
-    parser.add_argument("--tokenizer", type=pathlib.Path, default=TOKENIZER, help="OLMoE's tokenizer.json, for real questions")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    sets = ROOT / "data/commonsense"
+    parser.add_argument("--data", type=pathlib.Path, default=sets if sets.is_dir() else None, help="folder of the commonsense sets")
+    parser.add_argument("--tokenizer", type=pathlib.Path, default=next((ROOT / "data").glob("*.json"), TOKENIZER),
+                        help="OLMoE's tokenizer.json, for --data")
+    parser.add_argument("--parts", nargs="+", choices=parts.PARTS, default=list(parts.PARTS))
+    parser.add_argument("--seconds", type=float, default=480, help="of all parts together (default: 480)")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     return options
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def main():
+    check_torch()
     check = Check(parse())
+    signal.signal(signal.SIGTERM, interrupt)
     check.figures["machine"] = machine_of(check)
     print(json.dumps(check.figures["machine"]), flush=True)
-    for name in check.options.parts:
-        run_part(check, name)
-    failed = [name for name in check.options.parts if "failed" in check.figures[name] and check.figures[name]["failed"]]
-    print(f"== {time.monotonic() - check.begin:.0f} s in all" + (f"; failed: {' '.join(failed)}" if failed else ""), flush=True)
+    try:
+        for name in check.options.parts:
+            run_part(check, name)
+    except KeyboardInterrupt:
+        print(f"== interrupted; {check.options.out} has what was done", flush=True)
+        return 130
+    finally:
+        check.figures["seconds"] = time.monotonic() - check.begin
+        check.store()
+    failed = [name for name in check.options.parts if "failed" in check.figures[name]]
+    print(f"== {check.figures['seconds']:.0f} s in all" + (f"; failed: {' '.join(failed)}" if failed else ""), flush=True)
     return 1 if failed else 0
 
 

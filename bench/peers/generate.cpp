@@ -1,19 +1,23 @@
 /// Measures generation on an OLMoE folder for prompts of the commonsense sets: greedy, with a fixed number of new
 /// tokens. Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T.
 /// Prints one JSON line. --prompts FILE writes the prompts' token ids for another program, or with --read-prompts reads
-/// them. --device cuda computes on a GPU and reports its allocator's peak. --evaluate runs whole evaluations with
-/// ranking instead. It prints the seconds per row of each set, the tokens that the model processed, and the minimal
-/// time of a layer's products with the base on this machine.
+/// them. --device cuda computes on a GPU and reports its allocator's peak. --runs BxK ... generates one batch of B
+/// prompts with K experts per token, prints a line, and goes on to the next pair. --tasks NAME ... evaluates instead,
+/// in batches of B rows. --evaluate runs whole evaluations with ranking. It prints the seconds per row of each set, the
+/// tokens that the model processed, and the minimal time of a layer's products with the base on this machine.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <iostream>
 #include <utility>
 
 #include "base/plain/clock.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/system/device.h"
@@ -35,6 +39,7 @@ const std::vector<std::string> kTasks{"boolq", "piqa", "siqa", "hellaswag", "win
 
 struct Job {
   std::string model, tokenizer, data, prompts, cache = "float32", device = "cpu", engine;
+  std::vector<std::string> runs, tasks;
   int64_t rows = 16, batch = 128, tokens = 32, top_k = 8;
   int threads = 2;
   bool alone = false, evaluate = false, read_prompts = false;
@@ -163,23 +168,60 @@ double peak_gib(c10::Device device) {
   return static_cast<double>(device_memory(device).peak) / (1 << 30);
 }
 
-/// Measures generation on a device for given prompts.
-OrderedJson run_on_device(const Job& job, c10::Device device) {
+/// Reads "128x8": batch size and experts per token.
+void set_run(Job& job, const std::string& text) {
+  const int read = std::sscanf(text.c_str(), "%" SCNd64 "x%" SCNd64, &job.batch, &job.top_k);
+  EK_CHECK(read == 2 && concat(job.batch, "x", job.top_k) == text, kConfig, "--runs has ", text, ", allowed: BATCHxK");
+}
+
+/// Evaluates the tasks in batches of job.batch rows.
+OrderedJson tasks_on_device(const Job& job, const models::CausalLm& model, const models::ForwardOptions& forward) {
+  const auto tokenizer = tokenizer::Tokenizer::load(job.tokenizer);
+  OrderedJson seconds = OrderedJson::object();
+  int64_t rows = 0;
+  double all = 0;
+  for (const auto& name : job.tasks) {
+    const data::RowOptions from{.path = job.data, .limit = job.rows};
+    const auto task = data::find_task(name, from);
+    const scoring::EvaluationOptions options{
+        .max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)};
+    const scoring::PreparedTask prepared(task, data::test_rows(task, from), tokenizer, model.spec(), options);
+    const auto score = scoring::evaluate_task({model, tokenizer, forward}, prepared, options);
+    seconds[name] = score.seconds;
+    all += score.seconds;
+    rows += score.rows;
+  }
+  return {{"seconds", all}, {"rows", rows}, {"seconds_of_tasks", seconds}};
+}
+
+/// Measures generation for given prompts, or evaluation of tasks, on a device: a line for each of --runs.
+void run_on_device(Job job, c10::Device device) {
   settle_device(device);
   models::BaseStorage storage;
   storage.engine = nn::Engine::kAten;
   storage.device = device;
   const auto model = models::load_model(job.model, storage);
   models::ForwardOptions forward;
-  forward.router.top_k = job.top_k;
   forward.compute = {.engine = nn::Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
-  reset_peak(device);
-  auto result = generated(job, *model, forward, read_prompts(job));
-  result["peak_gib"] = peak_gib(device);
-  return result;
+  const bool one_batch = !job.runs.empty();
+  if (!one_batch) job.runs.push_back(concat(job.batch, "x", job.top_k));
+  const auto prompts = job.tasks.empty() ? read_prompts(job) : std::vector<scoring::TokenIds>{};
+  for (const auto& text : job.runs) {
+    set_run(job, text);
+    forward.router.top_k = job.top_k;
+    restart_peak_memory();
+    give_back_device_memory(device);
+    reset_peak(device);
+    const size_t count = one_batch ? std::min(prompts.size(), static_cast<size_t>(job.batch)) : prompts.size();
+    auto result = job.tasks.empty() ? generated(job, *model, forward, std::span(prompts).first(count))
+                                    : tasks_on_device(job, *model, forward);
+    result["shape"] = text;
+    result["peak_gib"] = peak_gib(device);
+    std::cout << result.dump() << std::endl;
+  }
 }
 
-OrderedJson run(const Job& job) {
+void run(const Job& job) {
   at::set_num_threads(job.threads);
   if (const auto device = find_device(job.device, "--device"); job.engine == "aten" || !device.is_cpu())
     return run_on_device(job, device);
@@ -193,7 +235,7 @@ OrderedJson run(const Job& job) {
   restart_peak_memory();  // loading is not measured
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
   result["peak_gib"] = peak_gib(c10::kCPU);
-  return result;
+  std::cout << result.dump() << std::endl;
 }
 
 }  // namespace
@@ -215,12 +257,14 @@ int main(int argc, char** argv) {
   program.add_option("--prompts", job.prompts);
   program.add_flag("--read-prompts", job.read_prompts, "--prompts is read");
   program.add_option("--device", job.device, "cpu, cuda or cuda:N; another one than cpu needs --read-prompts");
+  program.add_option("--runs", job.runs, "on a device: BATCHxK, as many as wanted");
+  program.add_option("--tasks", job.tasks, "on a device: names of tasks, --rows of each, with --tokenizer and --data");
   program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too");
   program.add_flag("--alone", job.alone, "each prompt whole, without a shared beginning");
   program.add_flag("--evaluate", job.evaluate);
   CLI11_PARSE(program, argc, argv);
   try {
-    std::cout << evenkeel::run(job).dump() << '\n';
+    evenkeel::run(job);
   } catch (const std::exception& error) {
     std::cerr << "generate: " << error.what() << '\n';
     return 1;

@@ -1,9 +1,9 @@
 /// Measures one LoRA training step on an OLMoE folder: forward, loss at every position, backward, AdamW, with random
 /// token ids. Usage: train_step MODEL --batch B --length L --top-k K --rank R --steps N --threads T. Prints one JSON
 /// line. --shapes BxLxK ... prints a line for each shape. --device cuda computes on a GPU and reports its allocator's
-/// peak. --accumulation A gives a step A micro-batches of B rows, merged up to --merge-tokens. --data and --tokenizer
-/// use rows of the commonsense training set with the loss on their answers; --rows FILE writes their token ids for
-/// another program.
+/// peak. --profile N adds N steps at the end, recorded by operator. --accumulation A gives a step A micro-batches of B
+/// rows, merged up to --merge-tokens. --data and --tokenizer use rows of the commonsense training set with the loss on
+/// their answers; --rows FILE writes their token ids for another program.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -13,11 +13,13 @@
 #include <cstdio>
 #include <iostream>
 
+#include "base/plain/clock.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/system/device.h"
 #include "base/system/process.h"
+#include "bench/operator_profile.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
 #include "data/prompt.h"
@@ -39,7 +41,7 @@ struct Job {
   std::string model, products = "measured", data, tokenizer, rows, device = "cpu", engine;
   Shape shape;
   std::vector<std::string> shapes;
-  int64_t rank = 20, steps = 5, accumulation = 1, merge_tokens = 2048;
+  int64_t rank = 20, steps = 5, accumulation = 1, merge_tokens = 2048, profile = 0;
   int threads = 2;
 };
 
@@ -142,6 +144,23 @@ nn::Compute compute_of(const Job& job, c10::Device device) {
   return {.engine = nn::Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
 }
 
+/// Runs `step` job.profile times and returns the time of each operator. All times and counts are sums over the steps.
+template <typename Step>
+OrderedJson profiled(const Job& job, c10::Device device, const Step& step) {
+  constexpr size_t kListed = 30;
+  step();  // the recorded steps begin with the allocator's memory and the device's clock as in a long run
+  synchronize(device);
+  const auto begin = std::chrono::steady_clock::now();
+  bench::OperatorProfile profile(device);
+  for (int64_t i = 0; i < job.profile; ++i) step();
+  synchronize(device);
+  const double wall = seconds_since(begin);
+  auto result = profile.finish(kListed);
+  result["steps"] = job.profile;
+  result["wall_ms"] = 1e3 * wall;
+  return result;
+}
+
 /// Runs steps of one shape, with new adapters and moments.
 OrderedJson run_shape(const Job& job, const models::CausalLm& model, const nn::Compute& compute, c10::Device device) {
   const std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
@@ -158,17 +177,21 @@ OrderedJson run_shape(const Job& job, const models::CausalLm& model, const nn::C
 
   std::vector<double> seconds, losses;
   std::vector<int64_t> tokens;
+  const auto step = [&](const std::vector<data::PackedBatch>& passes) {
+    return learn(model, passes, forward, job.accumulation, [&] { optimizer.step(-1, train::Gradients::kZeroed); });
+  };
   for (const auto& passes : steps) {
     const auto begin = std::chrono::steady_clock::now();
-    const auto update = [&] { optimizer.step(-1, train::Gradients::kZeroed); };
-    losses.push_back(learn(model, passes, forward, job.accumulation, update));
+    losses.push_back(step(passes));
     synchronize(device);
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    seconds.push_back(seconds_since(begin));
     tokens.push_back(0);
     for (const auto& batch : passes) tokens.back() += batch.tokens();
   }
-  return {{"who", "evenkeel"}, {"path", job.products}, {"shape", job.shape.text()},   {"seconds", seconds},
-          {"losses", losses},  {"tokens", tokens},     {"peak_gib", peak_gib(device)}};
+  OrderedJson result{{"who", "evenkeel"}, {"path", job.products}, {"shape", job.shape.text()},   {"seconds", seconds},
+                     {"losses", losses},  {"tokens", tokens},     {"peak_gib", peak_gib(device)}};
+  if (job.profile > 0) result["profile"] = profiled(job, device, [&] { step(steps.back()); });
+  return result;
 }
 
 void run(Job job) {
@@ -204,6 +227,7 @@ int main(int argc, char** argv) {
   program.add_option("--merge-tokens", job.merge_tokens, "as [train] has it")->capture_default_str();
   program.add_option("--threads", job.threads);
   program.add_option("--shapes", job.shapes, "BATCHxLENGTHxK, as many as wanted, in the place of the three");
+  program.add_option("--profile", job.profile, "steps that are recorded by operator after the timed ones");
   program.add_option("--device", job.device, "cpu, cuda or cuda:N")->capture_default_str();
   program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too");
   program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")

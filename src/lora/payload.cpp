@@ -87,6 +87,10 @@ TensorMap shapes_on_the_wire(const Payload& payload, TransportDtype dtype) {
   });
 }
 
+TensorMap tensors_to_send(const Payload& payload, TransportDtype dtype) {
+  return file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType) { return t; });
+}
+
 /// Returns the sort key of a tensor. It keeps the tensors of an array adjacent, so that an array is one range of bytes.
 std::string array_key(const std::string& name, const at::Tensor& tensor) {
   return array_of(name, tensor.dim(), tensor.scalar_type());
@@ -175,13 +179,25 @@ Payload received(const Payload& sent) {
 
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
   const auto shapes = shapes_on_the_wire(payload, dtype);
-  const auto tensors = file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType) { return t; });
-  auto bytes = encode_safetensors_as(shapes, tensors, file_metadata(payload), array_key);
+  auto bytes = encode_safetensors_as(shapes, tensors_to_send(payload, dtype), file_metadata(payload), array_key);
   return {bytes, parts_of(shapes, bytes.numel(), sites)};
 }
 
+std::map<std::string, int64_t> pass_encoded(const Payload& payload, TransportDtype dtype, const Sites& sites,
+                                            const ByteSink& sink) {
+  const auto shapes = shapes_on_the_wire(payload, dtype);
+  const int64_t bytes =
+      pass_safetensors_as(shapes, tensors_to_send(payload, dtype), file_metadata(payload), array_key, sink);
+  return parts_of(shapes, bytes, sites);
+}
+
 DeferredPayload::DeferredPayload(EncodedPayload payload)
-    : encode([payload] { return payload; }), bytes(payload.size()) {}
+    : encode([payload] { return payload; }),
+      pass([payload](const ByteSink& sink) {
+        sink({static_cast<const char*>(payload.bytes.const_data_ptr()), payload.bytes.nbytes()});
+        return payload.parts;
+      }),
+      bytes(payload.size()) {}
 
 DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites) {
   const auto count = [&](const at::Tensor& t) { bytes += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; };
@@ -191,6 +207,7 @@ DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Si
   for (const auto& [name, tensor] : payload.extras) count(tensor);
   const auto owned = std::make_shared<const std::pair<Payload, Sites>>(std::move(payload), sites);
   encode = [owned, dtype] { return lora::encode(owned->first, dtype, owned->second); };
+  pass = [owned, dtype](const ByteSink& sink) { return pass_encoded(owned->first, dtype, owned->second, sink); };
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/format/config_table.h"
+#include "base/format/safetensors.h"
 #include "lora/adapter.h"
 
 namespace evenkeel::lora {
@@ -49,10 +50,17 @@ struct EncodedPayload {
 /// routers, for `parts`
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
-/// A payload that is encoded later, by the thread that needs the bytes.
+/// Passes the bytes of encode() to `sink` without joining them in memory. The other arguments are those of encode().
+/// \return bytes by content, see payload_parts()
+std::map<std::string, int64_t> pass_encoded(const Payload& payload, TransportDtype dtype, const Sites& sites,
+                                            const ByteSink& sink);
+
+/// A payload that is encoded later, by the thread that needs the bytes. Both functions keep the tensors alive, which
+/// must not be written to.
 struct DeferredPayload {
-  std::function<EncodedPayload()> encode{};  ///< keeps the tensors alive; they must not be written to
-  int64_t bytes = 0;                         ///< memory of the tensors
+  std::function<EncodedPayload()> encode{};
+  std::function<std::map<std::string, int64_t>(const ByteSink&)> pass{};  ///< as pass_encoded()
+  int64_t bytes = 0;                                                      ///< memory of the tensors
 
   DeferredPayload() = default;
   explicit DeferredPayload(EncodedPayload payload);  ///< a payload that is encoded already

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -65,11 +66,33 @@ EncoderSpec read_spec(const ModelConfig& config, const EncoderFamily& family, in
   return spec;
 }
 
+std::vector<size_t> order_by_length(std::span<const std::vector<int64_t>> sequences) {
+  std::vector<size_t> order(sequences.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t i, size_t j) { return sequences[i].size() < sequences[j].size(); });
+  return order;
+}
+
+/// Returns for each token its row in a batch that has the sequences in `order`.
+at::Tensor rows_in_order(std::span<const std::vector<int64_t>> sequences, std::span<const size_t> order) {
+  std::vector<int64_t> starts(sequences.size()), rows;
+  int64_t next = 0;
+  for (const size_t i : order) {
+    starts[i] = next;
+    next += static_cast<int64_t>(sequences[i].size());
+  }
+  for (size_t i = 0; i < sequences.size(); ++i)
+    for (size_t t = 0; t < sequences[i].size(); ++t) rows.push_back(starts[i] + static_cast<int64_t>(t));
+  return at::tensor(rows, at::kLong);
+}
+
 }  // namespace
 
 TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_t layer) {
   const auto& family = encoder_family(config);
   spec_ = read_spec(config, family, layer);
+  compute_.engine = source.engine();
   positions_skip_pad_ = family.positions_skip_pad;
   if (source.has(concat(family.prefix, "embeddings.word_embeddings.weight"))) prefix_ = family.prefix;
   take_embeddings(config, source);
@@ -77,11 +100,11 @@ TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_
   leave_the_rest(source);
 }
 
-TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, BaseDtype dtype) {
+TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, const BaseStorage& storage) {
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
   encoder_family(config);  // rejects another family before its tensors are opened
-  const auto source = folder_source(folder, dtype);
+  const auto source = folder_source(folder, storage);
   TextEncoder encoder(config, *source, layer);
   source->finish();
   return encoder;
@@ -153,8 +176,8 @@ at::Tensor TextEncoder::positions(std::span<const std::vector<int64_t>> sequence
   return at::tensor(all, at::kLong);
 }
 
-at::Tensor TextEncoder::project(const at::Tensor& x_TI, const Affine& affine) {
-  return nn::linear(x_TI, affine.weight).add_(affine.bias);
+at::Tensor TextEncoder::project(const at::Tensor& x_TI, const Affine& affine) const {
+  return nn::linear(x_TI, affine.weight, {}, compute_).add_(affine.bias);
 }
 
 at::Tensor TextEncoder::norm(const at::Tensor& x_TD, const Affine& affine) const {
@@ -165,20 +188,36 @@ at::Tensor TextEncoder::attention(const Layer& layer, const at::Tensor& x_TD, st
   const auto heads = [&](const Affine& affine) {
     return project(x_TD, affine).view({x_TD.size(0), spec_.num_heads, -1});
   };
-  return project(nn::full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets),
+  return project(nn::full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets, compute_),
                  layer.attention_output);
 }
 
 at::Tensor TextEncoder::hidden(std::span<const std::vector<int64_t>> sequences) const {
   const at::NoGradGuard no_grad;
   check(sequences);
-  const auto batch = data::pack_ids(sequences);
+  return compute_.engine == nn::Engine::kAten ? hidden_by_length(sequences) : hidden_in_order(sequences);
+}
+
+// Puts sequences of the same length next to each other, because attention computes them in one call.
+at::Tensor TextEncoder::hidden_by_length(std::span<const std::vector<int64_t>> sequences) const {
+  const auto order = order_by_length(sequences);
+  std::vector<std::vector<int64_t>> sorted;
+  for (const size_t i : order) sorted.push_back(sequences[i]);
+  const auto x_TD = hidden_in_order(sorted);
+  return x_TD.index_select(0, rows_in_order(sequences, order).to(x_TD.device()));
+}
+
+at::Tensor TextEncoder::embedded(const at::Tensor& ids_T, const at::Tensor& positions_T) const {
   const auto dtype = words_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto rows = [&](const at::Tensor& table, const at::Tensor& ids_T) {
-    return at::embedding(table, ids_T).to(dtype);
+  const auto rows = [&](const at::Tensor& table, const at::Tensor& index_T) {
+    return at::embedding(table, index_T.to(table.device())).to(dtype);
   };
-  auto x_TD = rows(words_, batch.ids) + type_.to(dtype) + rows(positions_, positions(sequences));
-  x_TD = norm(x_TD, embedding_norm_);
+  return norm(rows(words_, ids_T) + type_.to(dtype) + rows(positions_, positions_T), embedding_norm_);
+}
+
+at::Tensor TextEncoder::hidden_in_order(std::span<const std::vector<int64_t>> sequences) const {
+  const auto batch = data::pack_ids(sequences);
+  auto x_TD = embedded(batch.ids, positions(sequences));
   for (const auto& layer : layers_) {
     x_TD = norm(attention(layer, x_TD, batch.offsets) + x_TD, layer.attention_norm);
     x_TD = norm(project(at::gelu(project(x_TD, layer.intermediate)), layer.output) + x_TD, layer.output_norm);

@@ -38,13 +38,16 @@ class TextEncoder {
 
   /// Loads a Hugging Face folder with config.json and one or several safetensors files, with the checks of
   /// load_model().
-  static TextEncoder load(const std::filesystem::path& folder, int64_t layer, BaseDtype dtype = BaseDtype::kCheckpoint);
+  /// \param storage  type, engine and device of the weights; the format must be kStored
+  /// \throws kConfig when engine, device and format do not fit together
+  static TextEncoder load(const std::filesystem::path& folder, int64_t layer, const BaseStorage& storage = {});
 
   /// Returns the description of the encoder.
   const EncoderSpec& spec() const { return spec_; }
 
-  /// Computes the hidden states of the layer, without a graph. The sequences follow each other in the result.
-  /// \return [T, D] float32, or float64 if the weights are float64
+  /// Computes the hidden states of the layer, without a graph. The sequences follow each other in the result. All
+  /// products are float32, or float64 if the weights are.
+  /// \return [T, D] float32 or float64, on the device of the weights
   /// \throws kData when a sequence is empty or longer than max_tokens, or when an id is outside the vocabulary
   at::Tensor hidden(std::span<const std::vector<int64_t>> sequences) const;
 
@@ -63,11 +66,15 @@ class TextEncoder {
   Affine take_norm(TensorSource& source, const std::string& name) const;
   void check(std::span<const std::vector<int64_t>> sequences) const;
   at::Tensor positions(std::span<const std::vector<int64_t>> sequences) const;
-  static at::Tensor project(const at::Tensor& x_TI, const Affine& affine);
+  at::Tensor embedded(const at::Tensor& ids_T, const at::Tensor& positions_T) const;
+  at::Tensor hidden_in_order(std::span<const std::vector<int64_t>> sequences) const;
+  at::Tensor hidden_by_length(std::span<const std::vector<int64_t>> sequences) const;
+  at::Tensor project(const at::Tensor& x_TI, const Affine& affine) const;
   at::Tensor norm(const at::Tensor& x_TD, const Affine& affine) const;
   at::Tensor attention(const Layer& layer, const at::Tensor& x_TD, std::span<const int64_t> offsets) const;
 
   EncoderSpec spec_;
+  nn::Compute compute_{};
   bool positions_skip_pad_ = false;
   std::string prefix_;            // "roberta." or empty
   at::Tensor words_, positions_;  // [V, D], [positions, D]

@@ -161,6 +161,49 @@ TEST_F(Encoder, BatchingDoesNotChangeASequence) {
   EXPECT_LT(testing::max_difference(all.slice(0, 0, 5), hidden({kTexts[1], kTexts[0]}).slice(0, 2)), 1e-12);
 }
 
+/// Texts of several lengths, some of them equal, not in order of length.
+const Sequences kUnequalTexts{{0, 5, 9, 16, 2}, {0, 2},       {0, 7, 7, 1, 3, 12, 4, 2},
+                              {0, 4, 8, 15, 2}, {0, 3, 2},    {0, 2},
+                              {0, 6, 6, 6, 2},  {0, 1, 1, 2}, {0, 11, 2, 13, 10, 12, 4, 2}};
+
+BaseStorage on_test_device(BaseDtype dtype) {
+  BaseStorage storage(dtype);
+  storage.engine = nn::Engine::kAten;
+  storage.device = testing::test_device();
+  return storage;
+}
+
+TEST_F(Encoder, OperatorsOnTheTestDeviceEqualTheKernels) {
+  for (const auto* family : {"roberta", "bert"}) {
+    save(family, weights_.all);
+    for (int64_t layer = 0; layer <= kLayers; ++layer) {
+      const auto expected = hidden(kUnequalTexts, layer);
+      for (const auto& [dtype, tolerance] : {std::pair(BaseDtype::kFloat64, 1e-11), {BaseDtype::kFloat32, 1e-5}}) {
+        const auto encoder = TextEncoder::load(folder_, layer, on_test_device(dtype));
+        const auto states = encoder.hidden(kUnequalTexts);
+        EXPECT_EQ(states.device(), testing::test_device());
+        EXPECT_LT(testing::apart_by_norm(states, expected), tolerance) << family << ", layer " << layer;
+      }
+    }
+  }
+}
+
+TEST_F(Encoder, OperatorsKeepFloat32WithSixteenBitWeightsOnTheTestDevice) {
+  TensorMap narrow;
+  for (const auto& [name, tensor] : weights_.all) narrow[name] = tensor.to(at::kBFloat16);
+  save("roberta", narrow);
+  const auto states = TextEncoder::load(folder_, kLayers, on_test_device(BaseDtype::kCheckpoint)).hidden(kTexts);
+  EXPECT_EQ(states.scalar_type(), at::kFloat);
+  EXPECT_LT(testing::apart_by_norm(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kTexts)),
+            1e-5);
+}
+
+TEST_F(Encoder, KernelsOnAGpuAreRefused) {
+  BaseStorage storage;
+  storage.device = c10::Device("cuda:0");
+  expect_refused(kConfig, "engine kernels on cuda:0", [&] { TextEncoder::load(folder_, 1, storage); });
+}
+
 TEST_F(Encoder, SixteenBitWeightsAreConvertedToFloat32) {
   TensorMap narrow;
   for (const auto& [name, tensor] : weights_.all) narrow[name] = tensor.to(at::kBFloat16);

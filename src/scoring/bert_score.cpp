@@ -99,10 +99,11 @@ BertScorer::BertScorer(models::TextEncoder encoder, tokenizer::SentenceTokenizer
   if (!options.baseline.empty()) baseline_ = load_baseline(options.baseline, encoder_.spec().layer);
 }
 
-BertScorer BertScorer::load(const fs::path& folder, const BertScoreOptions& options) {
+BertScorer BertScorer::load(const fs::path& folder, const BertScoreOptions& options,
+                            const models::BaseStorage& storage) {
   EK_CHECK(options.batch_tokens > 0, kConfig, "batch_tokens is ", options.batch_tokens, ", allowed: 1 or more");
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
-  auto encoder = models::TextEncoder::load(folder, layer_of(folder, options), options.dtype);
+  auto encoder = models::TextEncoder::load(folder, layer_of(folder, options), storage);
   auto tokenizer = tokenizer::SentenceTokenizer::load(folder, encoder.spec().max_tokens);
   return {std::move(encoder), std::move(tokenizer), options};
 }
@@ -144,6 +145,7 @@ BertScorer::Batch BertScorer::encode(std::span<const Pair> pairs, const TokenWei
   }
   auto unit_TD = encoder_.hidden(batch.ids);
   unit_TD.div_(unit_TD.norm(2, 1, true));
+  unit_TD = unit_TD.cpu();  // matching two texts takes few operations and four numbers from each
   EK_CHECK(unit_TD.isfinite().all().item<bool>(), kNumeric, "BERTScore: the encoder's vectors are not finite");
   int64_t start = 0;
   for (const auto& ids : batch.ids) {

@@ -29,7 +29,7 @@ namespace evenkeel::scoring {
 
 /// Encoded tokens of one text.
 struct TokenVectors {
-  at::Tensor vectors_TD;  ///< [T, D], unit length, including special tokens, which can be matched
+  at::Tensor vectors_TD;  ///< [T, D] on the CPU, unit length, including special tokens, which can be matched
   at::Tensor weights_T;   ///< [T], 0 or more; match() divides them by their sum; 0 for special tokens
 };
 
@@ -59,7 +59,6 @@ struct BertScoreOptions {
   int64_t layer = -1;      ///< encoder layer whose hidden states are compared; -1: default_layer() of the folder's name
   bool idf = false;        ///< weigh tokens by rarity in the references of the call; false: all weights are 1
   std::string baseline{};  ///< file for load_baseline(); empty: no rescaling
-  models::BaseDtype dtype = models::BaseDtype::kCheckpoint;
   int64_t batch_tokens = 4096;  ///< approximate number of tokens encoded at once; bounds memory
 
   void visit(auto& field) {
@@ -77,9 +76,11 @@ struct BertScoreOptions {
 class BertScorer {
  public:
   /// Loads an encoder folder.
+  /// \param storage  type, engine and device of the encoder's weights
   /// \throws kConfig when options.layer is -1 and default_layer() does not know the folder's name; kCheckpoint or kData
   /// when the folder or the baseline is invalid
-  static BertScorer load(const std::filesystem::path& folder, const BertScoreOptions& options);
+  static BertScorer load(const std::filesystem::path& folder, const BertScoreOptions& options,
+                         const models::BaseStorage& storage = {});
 
   const models::EncoderSpec& encoder() const { return encoder_.spec(); }
   int64_t max_tokens() const { return tokenizer_.max_tokens(); }

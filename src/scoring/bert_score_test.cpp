@@ -142,10 +142,11 @@ class Scorer : public ::testing::Test {
     save_safetensors(folder_ / "model.safetensors", all);
   }
 
-  std::vector<BertScore> scores(const std::vector<ComparedText>& texts, BertScoreOptions options = {}) const {
+  std::vector<BertScore> scores(const std::vector<ComparedText>& texts, BertScoreOptions options = {},
+                                const models::BaseStorage& storage = {}) const {
     if (options.layer < 0) options.layer = 2;
     std::vector<BertScore> all;
-    BertScorer::load(folder_, options).score(texts, [&](size_t index, const BertScore& score) {
+    BertScorer::load(folder_, options, storage).score(texts, [&](size_t index, const BertScore& score) {
       EXPECT_EQ(index, all.size());
       all.push_back(score);
     });
@@ -191,6 +192,26 @@ TEST_F(Scorer, ScoresDoNotDependOnTheBatchSize) {
       EXPECT_NEAR(parts[i].raw.precision, whole[i].raw.precision, 1e-6) << i << " of " << batch_tokens;
       EXPECT_NEAR(parts[i].raw.recall, whole[i].raw.recall, 1e-6) << i << " of " << batch_tokens;
       EXPECT_EQ(parts[i].is_cut, whole[i].is_cut);
+    }
+  }
+}
+
+TEST_F(Scorer, OperatorsOnTheTestDeviceGiveTheScoresOfTheKernels) {
+  models::BaseStorage storage;
+  storage.engine = nn::Engine::kAten;
+  storage.device = testing::test_device();
+  for (const auto dtype : {models::BaseDtype::kFloat64, models::BaseDtype::kFloat32}) {
+    storage.dtype = dtype;
+    const double tolerance = dtype == models::BaseDtype::kFloat64 ? 1e-11 : 1e-5;
+    for (const int64_t batch_tokens : {20, 4096}) {
+      const BertScoreOptions options{.idf = true, .batch_tokens = batch_tokens};
+      const auto expected = scores(kTexts, options, dtype), there = scores(kTexts, options, storage);
+      for (size_t i = 0; i < kTexts.size(); ++i) {
+        EXPECT_NEAR(there[i].raw.precision, expected[i].raw.precision, tolerance) << i;
+        EXPECT_NEAR(there[i].raw.recall, expected[i].raw.recall, tolerance) << i;
+        EXPECT_NEAR(there[i].raw.f1, expected[i].raw.f1, tolerance) << i;
+        EXPECT_EQ(there[i].is_cut, expected[i].is_cut);
+      }
     }
   }
 }

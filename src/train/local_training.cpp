@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/plain/clock.h"
 #include "base/random/random.h"
 
 namespace evenkeel::train {
@@ -138,6 +139,23 @@ class LocalRound {
   }
 
   void step() {
+    const auto start = Clock::now();
+    learn();
+    result_.step_seconds = result_.step_seconds.value_or(0) + seconds_since(start);
+  }
+
+  LocalResult finish() {
+    result_.metrics = metrics_.means();
+    for (auto& [layer, stats] : result_.counts) stats.counts = stats.counts.cpu();
+    result_.upload = method_.upload(download_, is_elsewhere() ? brought_back() : setup_, result_.counts, view_);
+    return std::move(result_);
+  }
+
+  const LocalResult& result() const { return result_; }
+
+ private:
+  /// Runs one optimiser step.
+  void learn() {
     micro_batches_.clear();
     step_losses_.clear();
     step_targets_ = 0;
@@ -155,28 +173,24 @@ class LocalRound {
     record_step();
   }
 
-  LocalResult finish() {
-    result_.metrics = metrics_.means();
-    for (auto& [layer, stats] : result_.counts) stats.counts = stats.counts.cpu();
-    result_.upload = method_.upload(download_, is_elsewhere() ? brought_back() : setup_, result_.counts, view_);
-    return std::move(result_);
-  }
-
-  const LocalResult& result() const { return result_; }
-
- private:
   bool is_elsewhere() const { return training_.residence && !training_.residence->device.is_cpu(); }
 
   /// Copies everything that the steps use to the device of the base.
   void settle() {
     if (!training_.residence) return;
+    const auto start = Clock::now();
     auto copies = training_.residence->copies;
     setup_ = copied(setup_, copies);
     given_ = extras_copied(download_, copies);
+    synchronize(training_.residence->device);
+    result_.move_seconds = seconds_since(start);
   }
-  methods::LocalSetup brought_back() const {
+  methods::LocalSetup brought_back() {
+    const auto start = Clock::now();
     auto copies = StorageCopies::to(c10::kCPU);
-    return copied(setup_, copies);
+    auto setup = copied(setup_, copies);
+    result_.move_seconds = result_.move_seconds.value_or(0) + seconds_since(start);
+    return setup;
   }
 
   methods::StepView step_view() {
@@ -303,7 +317,7 @@ LocalResult train_locally(const models::CausalLm& model, const methods::Federate
     if (on_step) on_step(done, steps, round.result().tokens);
   }
   auto result = round.finish();
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.seconds = seconds_since(start);
   return result;
 }
 

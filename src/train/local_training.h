@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -88,6 +89,8 @@ struct LocalReport {
   nn::RoutingByLayer counts;             ///< routing counts summed over the round; logits are undefined
   std::map<std::string, double> metrics;
   double seconds = 0;
+  std::optional<double> step_seconds;  ///< of `seconds`, those of the optimiser steps; absent in older records
+  std::optional<double> move_seconds;  ///< of `seconds`, those of copies to the device and back; absent on the CPU
 
   void visit(auto& field) {  // base/format/record.h
     field("steps", steps);
@@ -99,6 +102,8 @@ struct LocalReport {
     field("counts", counts);
     field("metrics", metrics);
     field("seconds", seconds);
+    field("step_seconds", step_seconds);
+    field("move_seconds", move_seconds);
   }
 };
 

@@ -115,6 +115,7 @@ BAD = {
         "--strict": [("yes", ["yes"])],
         "--baseline": [(NOWHERE, [])],
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
+        "--device": DEVICES,
         "--threads": THREADS,
         "--json": [("yes", ["yes"])],
     },

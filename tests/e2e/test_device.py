@@ -23,6 +23,8 @@ def losses(out):
     ["evaluate", "--model", "{model}", "--tasks", "builtin", "--limit", "1"],
     ["generate", "--model", "{model}", "--prompt", "Once", "--max-new-tokens", "1"],
     ["score", "--model", "{model}", "--input", "configs/tiny/model.json"],
+    ["bertscore", "--model", "{model}", "--input", "configs/tiny/model.json"],
+    ["evaluate", "--model", "{model}", "--tasks", "builtin", "--limit", "1", "--bert-encoder", "{model}"],
 ])
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_a_missing_gpu_is_reported_in_one_line(has_gpu, tiny_model, tmp_path, command, device):

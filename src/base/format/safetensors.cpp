@@ -182,6 +182,12 @@ std::shared_ptr<const SafetensorsHead> head_of(std::string_view bytes, const std
   return head;
 }
 
+at::Tensor tensor_of(const TensorMap& tensors, const std::string& name) {
+  const auto tensor = tensors.find(name);
+  EK_CHECK(tensor != tensors.end(), kInternal, "no tensor ", name, " to write as safetensors");
+  return tensor->second.detach();
+}
+
 int64_t data_bytes(const TensorMap& tensors) {
   size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
@@ -258,12 +264,23 @@ at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tenso
   auto* end = static_cast<char*>(std::memcpy(bytes.mutable_data_ptr(), head.data(), head.size())) + head.size();
   for (const auto& name : order) {
     const auto& shape = shapes.at(name);
-    const auto tensor = tensors.find(name);
-    EK_CHECK(tensor != tensors.end(), kInternal, "no tensor ", name, " to write as safetensors");
-    at::from_blob(end, shape.sizes(), shape.scalar_type()).copy_(tensor->second.detach());
+    at::from_blob(end, shape.sizes(), shape.scalar_type()).copy_(tensor_of(tensors, name));
     end += shape.nbytes();
   }
   return bytes;
+}
+
+int64_t pass_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
+                            const SortKey& key, const ByteSink& sink) {
+  const auto order = writing_order(shapes, key);
+  const std::string head = file_head(shapes, metadata, order);
+  sink(head);
+  for (const auto& name : order) {
+    const auto& shape = shapes.at(name);
+    const auto tensor = tensor_of(tensors, name).to(at::kCPU, shape.scalar_type()).contiguous();
+    sink({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
+  }
+  return static_cast<int64_t>(head.size()) + data_bytes(shapes);
 }
 
 int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata, const SortKey& key) {

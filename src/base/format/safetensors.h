@@ -63,6 +63,9 @@ Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place
 /// reason.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
 
+/// Receives the bytes of a file, piece by piece in their order.
+using ByteSink = std::function<void(std::string_view piece)>;
+
 /// Returns the sort key of a tensor among those of the same element size. Equal keys are sorted by name.
 using SortKey = std::function<std::string(const std::string& name, const at::Tensor& tensor)>;
 
@@ -75,6 +78,11 @@ at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata
 /// \param shapes  meta tensors with the same names as `tensors` \throws kInternal when `tensors` lacks a name
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);
+/// Passes the bytes of encode_safetensors_as() to `sink`, the header and then each tensor, without joining them in
+/// memory. Tensors that have the wanted dtype and are contiguous are not copied.
+/// \return the number of bytes
+int64_t pass_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
+                            const SortKey& key, const ByteSink& sink);
 
 /// Creates the tensor with this name when it is about to be written.
 using TensorMaker = std::function<at::Tensor(const std::string& name)>;

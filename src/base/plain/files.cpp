@@ -1,7 +1,6 @@
 #include "base/plain/files.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/folders.h"
+#include "base/plain/sha256.h"
 #include "base/plain/text.h"
 
 namespace evenkeel {
@@ -57,29 +57,6 @@ size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& fi
     return done;
   }
 }
-
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    EK_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, kInternal,
-             "SHA-256 cannot be set up");
-  }
-  void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
-  std::string hex() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned length = 0;
-    EVP_DigestFinal_ex(context_.get(), digest.data(), &length);
-    std::string text;
-    for (unsigned i = 0; i < length; ++i) {
-      text += "0123456789abcdef"[digest[i] >> 4];
-      text += "0123456789abcdef"[digest[i] & 15];
-    }
-    return text;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
 
 /// Returns a unique temporary name in the same folder. is_part_of() (base/plain/folders.h) recognises such names.
 fs::path temporary_path_for(const fs::path& file) {

@@ -35,12 +35,6 @@ std::optional<int64_t> index_in(std::string_view name) {
   return name.starts_with("cuda:") ? device_number(name.substr(prefix)) : std::nullopt;
 }
 
-/// Returns the reason why no GPU is available.
-std::string_view why_none() {
-  return at::detail::getCUDAHooks().hasCUDART() ? "this machine shows none (is there a driver? see nvidia-smi)"
-                                                : "this LibTorch is built for processors alone (see docs/gpu.md)";
-}
-
 /// Returns the index of this process among those of the run on this machine, from the variables of torchrun, Open MPI,
 /// MPICH or Slurm.
 int64_t local_rank() {
@@ -145,10 +139,15 @@ c10::Device find_device(std::string_view name, std::string_view key) {
   const bool is_gpu_name = names_gpu(name);
   if (name == "cpu" || (!is_gpu_name && gpu_count() == 0)) return c10::kCPU;
   const int64_t count = gpu_count(), index = index_in(name).value_or(local_rank());
-  EK_CHECK(count > 0, kConfig, key, " is ", name, ", but ", why_none(), "; --device cpu computes without");
+  EK_CHECK(count > 0, kConfig, key, " is ", name, ", but ", why_no_gpu(), "; --device cpu computes without");
   EK_CHECK(index < count, kConfig, key, " is ", name, ", which is GPU ", index, " for this process, allowed: 0 .. ",
            count - 1, ", this machine's GPUs");
   return gpu(index);
+}
+
+std::string_view why_no_gpu() {
+  return at::detail::getCUDAHooks().hasCUDART() ? "this machine shows none (is there a driver? see nvidia-smi)"
+                                                : "this LibTorch is built for processors alone (see docs/gpu.md)";
 }
 
 std::string device_text(c10::Device device) { return device.str(); }

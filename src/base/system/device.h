@@ -27,6 +27,10 @@ int64_t gpu_count();
 /// \throws kConfig for any other name, for a GPU that does not exist, and when LibTorch was built without CUDA.
 c10::Device find_device(std::string_view name, std::string_view key);
 
+/// Returns the reason why there is no GPU to compute on: a LibTorch without CUDA, or no driver. REQUIRES that there is
+/// none.
+std::string_view why_no_gpu();
+
 /// Returns the name of a device, e.g. "cpu" or "cuda:0".
 std::string device_text(c10::Device device);
 

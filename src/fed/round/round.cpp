@@ -162,9 +162,15 @@ struct Round {
     return records;
   }
 
+  void add_training(const ClientRecord& client) {
+    seconds.train += client.seconds;
+    if (client.step_seconds) seconds.steps = seconds.steps.value_or(0) + *client.step_seconds;
+    if (client.move_seconds) seconds.move = seconds.move.value_or(0) + *client.move_seconds;
+  }
+
   RoundRecord record(const methods::ServerState& next) {
     const auto clients = journalled();
-    for (const auto& client : clients) seconds.train += client.seconds;
+    for (const auto& client : clients) add_training(client);
     for (const auto& client : lost) other.down["tasks_of_lost"] += client.bytes_down;
     auto record = round_record(server, view, clients, other, next, seconds);
     std::sort(lost.begin(), lost.end(), [](const auto& x, const auto& y) { return x.id < y.id; });

@@ -73,8 +73,13 @@ void take_clients(Experiment& e, Shards rows) {
 }
 
 void load_encoder(Experiment& e) {
-  const auto& bert = e.fabric.context.config.evaluate.bert_score;
-  if (!bert.encoder.empty()) e.fabric.context.bert_scorer = scoring::BertScorer::load(bert.encoder, bert);
+  const auto& config = e.fabric.context.config;
+  const auto& bert = config.evaluate.bert_score;
+  if (bert.encoder.empty()) return;
+  models::BaseStorage storage;
+  storage.engine = config.model.compute().engine;
+  storage.device = machine_of(config);
+  e.fabric.context.bert_scorer = scoring::BertScorer::load(bert.encoder, bert, storage);
 }
 
 /// Checks that memory suffices and fingerprints the model's files. The latter reads them in the order of the disk with

@@ -95,7 +95,8 @@ const std::string kAdapterKeys = "lora.rank or lora.targets";
 
 /// Returns the memory during a training step of the clients. \param adapter  bytes of one copy of the largest adapter
 Parts training_moment(const Experiment& e, int64_t adapter) {
-  if (on_gpu(e)) return {{"a client's adapters, and its task and reply in bytes", 5 * adapter, kAdapterKeys}};
+  if (on_gpu(e))
+    return {{"a client's adapters, its task in bytes, and two replies that are written", 6 * adapter, kAdapterKeys}};
   const auto& spec = e.server.model;
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
   const models::PassShape pass{.tokens = tokens,

@@ -1,6 +1,7 @@
 #include "fed/run/training_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/plain/files.h"
@@ -176,13 +177,19 @@ void warn_of_threads(const ExperimentConfig& config) {
                " processors: slower than with threads = ", std::max<int64_t>(1, processors / config.clients.parallel));
 }
 
+/// Returns the size of uploads that are written while the next client trains. On a GPU training needs one processor,
+/// and a client's steps take seconds, so the largest upload would otherwise be a notable part of a round.
+int64_t background_bytes(const ExperimentConfig& config) {
+  return names_gpu(config.model.device) ? std::numeric_limits<int64_t>::max() : RoundJournal::kBackgroundBytes;
+}
+
 /// Runs the round after `now`, and runs it again if the fabric recovers from an error. The journal keeps uploads that
 /// had arrived.
 RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& progress) {
   for (;;) try {
       const auto& checkpoint = run.folder.checkpoint();
       RoundJournal journal(checkpoint.uploads(now.state.round + 1), run.fabric.may_ask_again() ? kFlushSeconds : 0,
-                           checkpoint.uploads(now.state.round));
+                           checkpoint.uploads(now.state.round), background_bytes(run.server.config));
       return run_round(run.server, run.fabric, now, std::move(journal), progress);
     } catch (const Error& error) {
       if (!run.fabric.recovers()) throw;

@@ -1,22 +1,23 @@
 #include "fed/store/journal.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
+#include "base/plain/sha256.h"
 
 namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
                            kRecordSuffix = ".json";
-constexpr size_t kMostWaiting = 256;                     // files, all of which are open for a moment
-constexpr int64_t kMostInBackground = int64_t{1} << 26;  // bytes; writing larger uploads is little beside training them
-
-std::string_view text_of(const at::Tensor& bytes_N) {
-  return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
-}
+constexpr size_t kMostWaiting = 256;               // files, all of which are open for a moment
+constexpr int64_t kTwoThreads = int64_t{1} << 26;  // bytes of an upload that two threads hash and write
+constexpr size_t kPiece = size_t{1} << 24;         // bytes that are hashed while they are written
 
 int64_t bytes_of(const TensorMap& tensors) {
   size_t bytes = 0;
@@ -30,6 +31,38 @@ std::vector<fs::path> uploads_in(const fs::path& journal) {
   return files;
 }
 
+/// Writes a file that appears whole or not at all, and hashes its bytes.
+class HashedFile {
+ public:
+  /// \param two_threads  hash each piece in another thread of the pool while it is written
+  HashedFile(const fs::path& path, bool two_threads) : path_(path), out_(path), two_threads_(two_threads) {}
+
+  void write(std::string_view bytes) {
+    bytes_ += static_cast<int64_t>(bytes.size());
+    for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) write_piece(bytes.substr(0, kPiece));
+  }
+  /// Renames the file into place, as AtomicFile::place().
+  FileSeal place() {
+    out_.place();
+    const auto identity = FileIdentity::of(path_);
+    return {path_.filename().string(), bytes_, digest_.hex(), identity};
+  }
+
+ private:
+  void write_piece(std::string_view piece) {
+    const auto work = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) i == 0 ? out_.write(piece) : digest_.update(piece);
+    };
+    two_threads_ ? at::parallel_for(0, 2, 1, work) : work(0, 2);
+  }
+
+  fs::path path_;
+  AtomicFile out_;
+  Sha256 digest_{};
+  bool two_threads_;
+  int64_t bytes_ = 0;
+};
+
 /// Removes an upload. The record is removed first, so that every record's files exist.
 void remove_upload(const fs::path& upload) {
   const auto name = upload.filename().string();
@@ -39,15 +72,15 @@ void remove_upload(const fs::path& upload) {
 
 }  // namespace
 
-RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces)
-    : folder_(std::move(folder)), flush_s_(flush_s) {
+RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces, int64_t background_bytes)
+    : folder_(std::move(folder)), flush_s_(flush_s), background_bytes_(background_bytes) {
   make_folders(folder_);
   if (is_folder(replaces)) replaced_ = uploads_in(replaces);
   if (flush_s_ > 0) background_ = std::make_unique<Background>();
 }
 
 void RoundJournal::write(int64_t bytes, std::function<void()> work) const {
-  if (background_ && bytes <= kMostInBackground) return background_->give(std::move(work));
+  if (background_ && bytes <= background_bytes_) return background_->give(std::move(work));
   settle();
   work();
 }
@@ -83,7 +116,7 @@ void RoundJournal::store(ClientRecord record, const Upload& upload, const Tensor
 }
 
 void RoundJournal::store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory) {
-  write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
+  write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload, memory); });
 }
 
 void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory) {
@@ -93,16 +126,17 @@ void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload,
   write(bytes_of(memory), [=, this] { finish(record, memory); });
 }
 
-void RoundJournal::write_upload(ClientRecord record, const lora::EncodedPayload& upload, const TensorMap& memory) {
+void RoundJournal::write_upload(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory) {
   if (!replaced_.empty()) {
     remove_upload(replaced_.back());
     replaced_.pop_back();
   }
   const auto path = file(record.id, kUploadSuffix);
-  put(path, text_of(upload.bytes));
-  record.bytes_up = upload.size();
-  record.up_parts = upload.parts;
-  record.files = {FileSeal::of(path, text_of(upload.bytes))};
+  HashedFile out(path, upload.bytes > kTwoThreads);
+  record.up_parts = upload.pass([&](std::string_view bytes) { out.write(bytes); });
+  record.files = {out.place()};
+  waiting_.push_back(path);
+  record.bytes_up = record.files[0].bytes;
   finish(std::move(record), memory);
 }
 

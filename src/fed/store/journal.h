@@ -54,15 +54,20 @@ struct ClientRecord : train::LocalReport {
 /// Threads: one.
 class RoundJournal {
  public:
+  static constexpr int64_t kBackgroundBytes = int64_t{1} << 26;  ///< 64 MiB
+
   /// Creates the folder if it is missing.
   /// \param flush_s   Longest time in seconds before files are flushed to disk together. Above 0, uploads of up to 64
-  /// MiB are also written by a background thread while the caller continues. A killed process then loses at most the
-  /// last two uploads, and a power failure loses those not flushed; their clients train again with bit-identical
-  /// results. 0 flushes each file at once; use 0 if repeating a client's work has other costs than time.
+  /// MiB (see `background_bytes`) are also written by a background thread while the caller continues. A killed process
+  /// then loses at most the last two uploads, and a power failure loses those not flushed; their clients train again
+  /// with bit-identical results. 0 flushes each file at once; use 0 if repeating a client's work has other costs than
+  /// time.
   /// \param replaces  Journal of the previous, committed round. For each upload written here, one upload of that
   /// journal is removed, so that the new file reuses its page cache. (A virtual machine returns page cache that stays
   /// free for seconds to its host, and allocating it again is slower than writing.)
-  explicit RoundJournal(std::filesystem::path folder, double flush_s = 0, const std::filesystem::path& replaces = {});
+  /// \param background_bytes  Largest upload that the background thread writes. Up to two uploads are in memory there.
+  explicit RoundJournal(std::filesystem::path folder, double flush_s = 0, const std::filesystem::path& replaces = {},
+                        int64_t background_bytes = kBackgroundBytes);
 
   /// Returns true if the client's upload is stored and its checksum is right. A damaged upload causes a warning and
   /// returns false; the client then makes it again with bit-identical results.
@@ -91,7 +96,7 @@ class RoundJournal {
   void write(int64_t bytes, std::function<void()> work) const;
   void store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory);
   void store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory);
-  void write_upload(ClientRecord record, const lora::EncodedPayload& upload, const TensorMap& memory);
+  void write_upload(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory);
   /// Writes memory and record.
   void finish(ClientRecord record, const TensorMap& memory);
   void flush_waiting();
@@ -103,6 +108,7 @@ class RoundJournal {
 
   std::filesystem::path folder_;
   double flush_s_;
+  int64_t background_bytes_;
   std::vector<std::filesystem::path> replaced_{};     ///< uploads of the round before, still to be removed
   std::map<int64_t, std::vector<FileSeal>> written_;  ///< seals by client
   std::vector<std::filesystem::path> waiting_{};      ///< files not flushed yet

@@ -159,6 +159,8 @@ struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
   double tokens_per_second = 0;  ///< training speed
   std::optional<double> round;   ///< from first task to aggregate, in the committing process; absent in older runs
+  std::optional<double> steps;   ///< of `train`, the optimiser steps; absent in older runs
+  std::optional<double> move;    ///< of `train`, copies to the device and back; absent on the CPU
 
   void visit(auto& field) {
     field("broadcast", broadcast);
@@ -167,6 +169,8 @@ struct PhaseSeconds {
     field("aggregate", aggregate);
     field("tokens_per_second", tokens_per_second);
     field("round", round);
+    field("steps", steps);
+    field("move", move);
   }
 };
 

@@ -201,6 +201,38 @@ TEST_F(JournalFolder, AnUploadIsStoredWithItsRecordAndMemory) {
   EXPECT_TRUE(journal.memory(6).empty());
 }
 
+lora::LoraFactors stacked(int64_t experts, int64_t rank, int64_t in, int64_t out) {
+  const auto numbers = [](at::IntArrayRef sizes) {
+    return at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes);
+  };
+  return {numbers({experts, rank, in}), numbers({experts, rank, out}).transpose(1, 2), {}, 2.0};
+}
+
+/// One upload in the background, one with several pieces and two threads, one whose experts differ in rank.
+TEST_F(JournalFolder, TheStoredBytesAreThoseOfTheEncodedPayload) {
+  lora::Payload small, large, unequal;
+  small.adapters["s"] = factors(1);
+  small.extras["s.counts"] = at::arange(5, at::kLong);
+  large.adapters["s"] = stacked(5, 8, 300'001, 130'000);
+  unequal.adapters["s"] = stacked(3, 4, 10, 6);
+  unequal.adapters["s"].ranks = at::tensor({4, 0, 2}, at::kLong);
+  for (const auto dtype : {lora::TransportDtype::kFloat32, lora::TransportDtype::kBFloat16})
+    for (const auto* upload : {&small, &large, &unequal}) {
+      const auto encoded = lora::encode(*upload, dtype, {});
+      const std::string_view bytes{static_cast<const char*>(encoded.bytes.const_data_ptr()), encoded.bytes.nbytes()};
+      RoundJournal journal(path_, 3600, {}, int64_t{1} << 30);
+      journal.store(record(5), lora::DeferredPayload(*upload, dtype, {}), {});
+      journal.flush();
+      EXPECT_TRUE(read_file(journal.upload(5)) == bytes);
+      const auto stored = journal.record(5);
+      EXPECT_EQ(stored.up_parts, encoded.parts);
+      EXPECT_EQ(stored.bytes_up, encoded.size());
+      ASSERT_EQ(stored.files.size(), 1u);
+      EXPECT_EQ(stored.files[0].sha256, sha256(bytes));
+      EXPECT_EQ(stored.files[0].bytes, encoded.size());
+    }
+}
+
 TEST_F(JournalFolder, UnflushedUploadsAreVisibleToOtherProcesses) {
   lora::Payload upload;
   upload.adapters["s"] = factors(1);
@@ -255,7 +287,7 @@ TEST_F(JournalFolder, AnUploadThatCannotBeEncodedIsNotStored) {
   lora::Payload upload;
   upload.adapters["s"] = factors(1);
   lora::DeferredPayload broken(upload, lora::TransportDtype::kFloat32, {});
-  broken.encode = []() -> lora::EncodedPayload { fail(kData, "a factor that is none"); };
+  broken.pass = [](const ByteSink&) -> std::map<std::string, int64_t> { fail(kData, "a factor that is none"); };
   RoundJournal journal(path_, 3600);
   journal.store(record(5), broken, {{"kept", at::ones({2})}});
   EXPECT_REFUSAL(journal.flush(), "a factor that is none");

@@ -8,24 +8,39 @@
 namespace evenkeel::nn {
 namespace {
 
-// Returns one sequence in the layout of at::scaled_dot_product_attention: [L, H, P] -> [1, H, L, P].
-at::Tensor heads_first(const at::Tensor& x_THP, int64_t start, int64_t length) {
-  return x_THP.narrow(0, start, length).transpose(0, 1).unsqueeze(0);
-}
+/// Adjacent sequences of one length: N sequences of L tokens.
+struct EqualSequences {
+  int64_t start = 0, count = 0, length = 0;
+
+  /// Returns at most `most` sequences from sequence `b` on, all as long as it.
+  static EqualSequences from(std::span<const int64_t> offsets, size_t b, int64_t most) {
+    EqualSequences equal{offsets[b], 1, offsets[b + 1] - offsets[b]};
+    for (++b; equal.count < most && b + 1 < offsets.size() && offsets[b + 1] - offsets[b] == equal.length; ++b)
+      ++equal.count;
+    return equal;
+  }
+  /// Returns them in the layout of at::scaled_dot_product_attention: [N L, H, P] -> [N, H, L, P].
+  at::Tensor heads_first(const at::Tensor& x_THP) const {
+    return x_THP.narrow(0, start, count * length).unflatten(0, {count, length}).transpose(1, 2);
+  }
+};
 
 }  // namespace
 
 at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
-                          std::span<const int64_t> offsets) {
+                          std::span<const int64_t> offsets, const Compute& compute) {
   EK_CHECK(q_THP.dim() == 3 && q_THP.sizes() == k_THP.sizes() && q_THP.sizes() == v_THP.sizes(), kShape,
            "attention: q has sizes ", q_THP.sizes(), ", k ", k_THP.sizes(), ", v ", v_THP.sizes());
   check_offsets(offsets, q_THP.size(0));
+  // On a CPU the number of sequences of a call changes the last bits, because it changes the work of the threads.
+  const int64_t most = compute.engine == Engine::kAten ? q_THP.size(0) : 1;
   std::vector<at::Tensor> parts;
-  for (size_t b = 0; b + 1 < offsets.size(); ++b) {
-    const int64_t start = offsets[b], length = offsets[b + 1] - start;
-    const auto out = at::scaled_dot_product_attention(
-        heads_first(q_THP, start, length), heads_first(k_THP, start, length), heads_first(v_THP, start, length));
-    parts.push_back(out.squeeze(0).transpose(0, 1).reshape({length, -1}));
+  for (size_t b = 0; b + 1 < offsets.size();) {
+    const auto equal = EqualSequences::from(offsets, b, most);
+    const auto out_NHLP =
+        at::scaled_dot_product_attention(equal.heads_first(q_THP), equal.heads_first(k_THP), equal.heads_first(v_THP));
+    parts.push_back(out_NHLP.transpose(1, 2).reshape({equal.count * equal.length, -1}));
+    b += static_cast<size_t>(equal.count);
   }
   return at::cat(parts);
 }

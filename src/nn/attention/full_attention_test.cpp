@@ -33,6 +33,41 @@ TEST(FullAttention, EqualsSoftmaxOverTheWholeSequence) {
   }
 }
 
+const Compute kAten{.engine = Engine::kAten};
+
+std::vector<int64_t> offsets_of(const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> offsets{0};
+  for (const int64_t length : lengths) offsets.push_back(offsets.back() + length);
+  return offsets;
+}
+
+/// Engine aten computes adjacent sequences of the same length in one call.
+TEST(FullAttention, SequencesInOneCallGiveTheirOwnValues) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{4, 4, 4, 4}, {7}, {1, 1, 33, 33, 1}, {40, 200, 200, 40}, {1, 2, 3}}) {
+    const auto offsets = offsets_of(lengths);
+    const auto part = [&](uint64_t seed) { return testing::random_tensor({offsets.back(), 3, 10}, seed); };
+    const auto q = part(1), k = part(2), v = part(3), together = full_attention(q, k, v, offsets, kAten);
+    for (size_t b = 0; b < lengths.size(); ++b) {
+      const auto own = [&](const at::Tensor& x) { return x.narrow(0, offsets[b], lengths[b]); };
+      EXPECT_LT(testing::max_difference(own(together), plain(own(q), own(k), own(v))), 1e-12) << b;
+    }
+    EXPECT_LT(testing::max_difference(together, full_attention(q, k, v, offsets)), 1e-13);
+  }
+}
+
+TEST(FullAttention, TheTestDeviceGivesTheValuesOfTheCpu) {
+  const auto offsets = offsets_of({3, 3, 5, 1, 1, 64, 64});
+  for (const auto& [type, tolerance] : {std::pair(at::kDouble, 1e-11), {at::kFloat, 1e-5}}) {
+    const auto part = [&](uint64_t seed) { return testing::random_tensor({offsets.back(), 4, 16}, seed); };
+    const auto there = [&, type = type](const at::Tensor& x) { return x.to(testing::test_device(), type); };
+    const auto q = part(1), k = part(2), v = part(3);
+    EXPECT_LT(testing::apart_by_norm(full_attention(there(q), there(k), there(v), offsets, kAten),
+                                     full_attention(q, k, v, offsets)),
+              tolerance);
+  }
+}
+
 TEST(FullAttention, PermutingASequencePermutesTheOutput) {
   const auto q = testing::random_tensor({7, 2, 5}, 1), k = testing::random_tensor({7, 2, 5}, 2),
              v = testing::random_tensor({7, 2, 5}, 3);

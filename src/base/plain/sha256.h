@@ -1,0 +1,26 @@
+/// \file  Computes the SHA-256 of bytes that arrive in pieces. Does not depend on LibTorch.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+struct evp_md_ctx_st;
+
+namespace evenkeel {
+
+/// A SHA-256 under way.
+/// Example:  Sha256 digest;  digest.update(head);  digest.update(body);  digest.hex();
+class Sha256 {
+ public:
+  Sha256();
+  /// Appends bytes to the text that is hashed.
+  void update(std::string_view bytes);
+  /// Returns the digest as 64 hex digits. The object must not be used afterwards.
+  std::string hex();
+
+ private:
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
+};
+
+}  // namespace evenkeel
