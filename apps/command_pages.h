@@ -10,7 +10,7 @@ namespace evenkeel::apps {
 
 /// A flag or a positional argument.
 struct FlagPage {
-  std::vector<std::string> names{};  ///< "--set", "-h"; of a positional argument one name without dashes
+  std::vector<std::string> names{};  ///< "--set", "-h"; a positional argument has one name, without dashes
   std::string value{};               ///< type of its value, e.g. "TEXT"; empty: it takes none
   std::string text;                  ///< what it does
   bool required = false;

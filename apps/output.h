@@ -15,7 +15,7 @@ struct OutputLost : std::ios_base::failure {
   OutputLost() : failure("standard output cannot be written") {}
 };
 
-/// The stream buffer of std::cout while it exists.
+/// A stream buffer that std::cout uses from the constructor to the destructor.
 class Output final : public std::streambuf {
  public:
   /// Opens descriptors 0 to 2 if they are closed, so that no file gets their numbers. A closed stdout is replaced by a

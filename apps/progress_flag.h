@@ -19,7 +19,8 @@ constexpr auto names(ProgressForm) {
                     config::EnumName<ProgressForm>{"json", ProgressForm::kJson}};
 }
 
-/// Adds --progress.
+/// Adds --progress. Its value is stored in `form`, which must hold the default "text" or "json" before the call and
+/// must outlive the parsing.
 inline void add_progress_flag(CLI::App& command, std::string& form) {
   command
       .add_option("--progress", form,
@@ -27,7 +28,7 @@ inline void add_progress_flag(CLI::App& command, std::string& form) {
       ->capture_default_str();
 }
 
-/// Returns true for events. \throws kConfig for a value of --progress that is unknown
+/// Returns true if `form` is "json". \throws kConfig for any other value than "text" and "json"
 inline bool wants_events(const std::string& form) {
   return parse_enum<ProgressForm>("--progress", form) == ProgressForm::kJson;
 }

@@ -9,7 +9,7 @@
 
 namespace evenkeel::apps {
 
-/// Adds --from-round.
+/// Adds --from-round. Its value is stored in `round`, which must outlive the parsing.
 inline void add_from_round_flag(CLI::App& command, std::optional<int64_t>& round) {
   command.add_option(
       "--from-round", round,
@@ -19,8 +19,7 @@ inline void add_from_round_flag(CLI::App& command, std::optional<int64_t>& round
 
 /// Checks the value of --from-round. \throws kConfig when it is negative or given without --resume
 inline void check_from_round(const std::optional<int64_t>& round, bool resume) {
-  EK_CHECK(!round || resume, kConfig, "--from-round is ", *round,
-           ", which is a round of the run that --resume goes on with");
+  EK_CHECK(!round || resume, kConfig, "--from-round is ", *round, ", allowed only together with --resume");
   EK_CHECK(round.value_or(0) >= 0, kConfig, "--from-round is ", *round, ", allowed: 0 or more");
 }
 
