@@ -1,6 +1,6 @@
 /// \file  Reads and writes strict configuration. A struct lists its fields once in visit(). Reader reads them from
-/// TOML, and Writer writes the resolved TOML or the reference of all keys. Does not depend on LibTorch. Only
-/// config_table.cpp includes toml++.
+/// TOML, and Writer writes all values as TOML, on request with the help text of each key as a comment. Does not depend
+/// on LibTorch. Only config_table.cpp includes toml++.
 ///
 /// Example:
 ///   struct OptimizerConfig {
@@ -82,8 +82,8 @@ concept ListOrTable = requires(const S& value) {
   { value.listed() } -> std::same_as<bool>;
 };
 
-/// A key with a new name: `before` and `now` in the table at the path `table` ("" is the root). If a part of the path
-/// is a list of tables, the key is renamed in all of them.
+/// Describes a renamed key: the key `before` of the table at the path `table` ("" is the root) is called `now`. If a
+/// part of the path is a list of tables, the key is renamed in all of them.
 struct RenamedKey {
   std::string_view table, before, now;
 };
@@ -102,7 +102,7 @@ class Table {
   void set(std::string_view assignment);
 
   /// Renames keys that are written under an earlier name. Call it before table() and tables().
-  /// \return  one line per renamed key: "train.share_prefixes is called share_prefixes now (run.toml, line 7)"
+  /// \return  one line per renamed key, e.g. "train.share_beginnings is called share_prefixes now (run.toml, line 7)"
   /// \throws kConfig when a table has a key under both names.
   std::vector<std::string> rename(std::span<const RenamedKey> keys);
 
@@ -147,8 +147,8 @@ class Table {
     EK_CHECK(good, kConfig, full_key(key), " holds ", value, ", allowed: ", allowed, place_of(key));
   }
   /// Each of the next functions calls the function of the same name in base/format/limits.h with the full key and the
-  /// place. check_integer() requires [least, most]; check_above_zero(): value > 0; check_from_zero(): value >= 0;
-  /// check_share(): 0 < value <= 1.
+  /// place. check_integer() requires [least, most]; check_above_zero(): 0 < value <= limits::kScale; check_from_zero():
+  /// 0 <= value <= limits::kScale; check_share(): 0 < value <= 1.
   void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
     limits::check_integer(full_key(key), value, least, most, place_of(key));
   }
@@ -304,8 +304,8 @@ class Writer {
     for (const auto& [key, value] : values) nested(key, value);
   }
 
-  /// Returns the TOML text. With `comments`, a comment with its help text follows each key, as `--help-config` prints
-  /// it.
+  /// Returns the TOML text. With `comments`, a comment with its help text follows each key, as
+  /// `evenkeel train CONFIG --print-config` prints it.
   std::string text(bool comments = false) const;
 
   /// Writes the fields of `value` as a sub-table.

@@ -17,10 +17,14 @@
 /// or more; field("key", value, least) sets another minimum. An empty optional is written without its key. Any other
 /// type needs to_json(value) and from_json(view, value).
 ///
-/// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged. A
-/// group of fields may be present or absent together. visit() lists it inside `if (field.holds("layers",
-/// use.has_value()))`. When reading, holds() returns true if the object has that key; when writing, it returns its
-/// second argument.
+/// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged.
+///
+/// Fields that are present or absent together are listed under holds():
+///
+///   if (field.holds("layers", use.has_value())) (use ? *use : use.emplace()).visit(field);
+///
+/// When writing, holds() returns its second argument. When reading, it returns true if the object has the key "layers",
+/// which is a field of the group.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -73,8 +73,8 @@ using SortKey = std::function<std::string(const std::string& name, const at::Ten
 /// \param key  sorts tensors of equal element size; empty: by name. Larger elements come first, as in
 /// save_safetensors()
 at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {}, const SortKey& key = {});
-/// Works as encode_safetensors(), but stores each tensor with the dtype and shape that `shapes` has under its name.
-/// Tensors are converted while they are written.
+/// Works as encode_safetensors(), but stores each tensor with the dtype and sizes that `shapes` has under its name. The
+/// tensor must have these sizes or broadcast to them. Tensors are converted while they are written.
 /// \param shapes  meta tensors with the same names as `tensors` \throws kInternal when `tensors` lacks a name
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);

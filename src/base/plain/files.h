@@ -16,9 +16,9 @@ class Error;  // base/plain/error.h
 
 namespace fs = std::filesystem;
 
-/// The next four functions query a path and follow links. They \throws kIo naming the path when the system cannot
-/// answer: a circular link, a name that is too long, a folder without search permission. file_size() also throws when
-/// the file is missing.
+/// The next four functions query a path and follow links.
+/// \throws kIo naming the path when the system cannot answer: a circular link, a name that is too long, a folder
+/// without search permission. file_size() also throws when the file is missing.
 bool path_exists(const fs::path& path);
 bool is_folder(const fs::path& path);      ///< false when the path does not exist
 bool is_file(const fs::path& path);        ///< true for a regular file, false when the path does not exist

@@ -79,8 +79,8 @@ class JsonView {
       refuse(parts...);
   }
 
-  /// The next functions access members of an object and entries of a list. \throws when this value is not an object or
-  /// not a list.
+  /// The next functions access members of an object and entries of a list. has(), find(), at(key) and members() \throw
+  /// unless the value is an object, at(index) and items() unless it is a list.
   bool has(std::string_view key) const { return find(key).has_value(); }  ///< true when the key is present and not null
   std::optional<JsonView> find(std::string_view key) const;               ///< empty when the key is absent or null
   JsonView at(std::string_view key) const;  ///< \throws when the key is absent, not when its value is null
@@ -89,11 +89,14 @@ class JsonView {
   std::vector<JsonView> items() const;
   /// Returns all members of an object, sorted by key.
   std::vector<JsonView> members() const;
-  const std::string& key() const { return *key_; }  ///< of a view that members(), find() or at() returned
-  size_t size() const { return value_->size(); }    ///< number of entries or members
+  /// Returns the key of a member. REQUIRES a view that members(), find() or at(key) returned: an entry of a list and
+  /// the whole document have no key.
+  const std::string& key() const { return *key_; }
+  /// Returns the number of entries or members; 1 for a number, string or flag, 0 for null. Does not throw.
+  size_t size() const { return value_->size(); }
 
-  /// The next functions return the value itself. \throws when it has another type, naming the value and the expected
-  /// type.
+  /// object() and list() check the type and return this view, as in view.list().size(). The others return the value.
+  /// \throws when the value has another type, naming the value and the expected type.
   const JsonView& object() const;
   const JsonView& list() const;
   const std::string& string() const;

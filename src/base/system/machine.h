@@ -13,16 +13,16 @@ namespace evenkeel::machine {
 
 /// The memory of the machine and of this process.
 struct Memory {
-  int64_t physical = 0;  ///< installed memory in bytes
+  int64_t physical = 0;  ///< installed memory in bytes; 0 if /proc/meminfo does not name it
   /// Bytes that this process can still allocate and fill: the smaller of MemAvailable and what the control groups
   /// (version 1 or 2) allow. File pages that the system can drop do not count as used.
   int64_t available = 0;
-  int64_t address_space =
-      0;                   ///< bytes that can still be mapped or allocated (ulimit -v); the largest int64 without limit
+  /// Bytes that can still be mapped or allocated (ulimit -v); the largest int64 without limit.
+  int64_t address_space = 0;
   std::string limited_by;  ///< the source of `available`: "free memory" or "control group"
 };
 
-/// Reads the current memory limits. Limits that the system does not report count as unlimited; `physical` is then 0.
+/// Reads the current memory limits. Limits that the system does not report count as unlimited.
 /// \param root  the folder that contains /proc and /sys; tests pass another one
 Memory memory(const std::filesystem::path& root = "/");
 
