@@ -22,15 +22,18 @@ struct RunChanges {
   bool any() const { return !files.empty() || rounds; }
 };
 
-/// Returns the reason why the changed `file` must not change, or an empty string if it may. A file may change if it is
-/// a test file, a file of the BERTScore encoder or its baseline, and none of `scores` was computed from it.
+/// Returns why the run must not go on with the new content of `file`, or an empty string if it may. A file may change
+/// if it is a test file, a file of the BERTScore encoder or its baseline, is no training file, and none of `scores` was
+/// computed from it.
+/// \param file  an absolute path
 /// \param training_files  as in the run's partition.json
 std::string why_fixed(const std::filesystem::path& file, const ExperimentConfig& config,
                       std::span<const std::string> training_files, std::span<const EvaluationRecord> scores);
 
 /// Checks that a run with `done` committed rounds may have `rounds` rounds in all.
-/// \throws kConfig when `rounds` is below `done`, or when the learning-rate schedule depends on the number of rounds
-/// and a round is done
+/// \param config  the config before the change
+/// \throws kConfig when `rounds` is below `done`; when train.stop or evaluate.keep_best is used and `rounds` is not
+/// above evaluate.every; when the learning-rate schedule depends on the number of rounds and a round is done
 void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds);
 
 /// Makes the manifest of a run after `changes`.
