@@ -37,8 +37,9 @@ std::vector<PackedFactors> pack(std::span<const StackParts> stacks, int64_t bloc
 /// Returns the number of packed ranks of `pairs`, with padding.
 int64_t packed_ranks(std::span<const LoraPair> pairs, at::ScalarType type);
 
-/// Return the gradient of one part, as a view of the gradient of the packed factor. \param first_rank  the sum of the
-/// ranks of the parts before it
+/// Return the block of one trained part in the gradients of the packed pair, as a view. The block of A is the gradient
+/// of part.a. The block of B is the gradient of scaling B: the caller multiplies it by part.scaling.
+/// \param first_rank  sum of the ranks of the trained parts before this one
 at::Tensor part_of_a(const at::Tensor& da_ERI, const LoraPair& part, int64_t first_rank);
 at::Tensor part_of_b(const at::Tensor& db_EOR, const LoraPair& part, int64_t first_rank);
 

@@ -1,5 +1,5 @@
 /// \file  Defines options, results and statistics of routers as plain data. Dimension names: T tokens, E experts, K
-/// selected, N candidates.
+/// selected. N_p is the number of candidates.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@
 
 namespace evenkeel::nn {
 
-/// Selects the experts to whose scores phi, an offset per expert, is added (docs/ambiguities.md, R1).
+/// Selects how phi, an offset per expert, changes the scores of a token (docs/ambiguities.md, R1).
 enum class ModulationMode {
   kCandidate,  ///< phi is added to the N_p largest scores; then the top K experts are selected
-  /// The N_p experts with the largest scores are selected. phi is added to the scores of the others, which fill the
-  /// remaining K - N_p places.
+  /// The min(K, N_p) experts with the largest scores are selected first. phi is added to the scores of all experts
+  /// except those with the N_p largest. These experts fill the remaining places, if any.
   kPreserve,
 };
 /// Selects how gate weights are computed from scores (docs/ambiguities.md, R5).
@@ -46,11 +46,13 @@ struct RouterOptions {
   at::Tensor output_scale{};  ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
 };
 
-/// The statistics of one MoE layer that a forward call returns.
+/// The statistics of one MoE layer and one micro-batch that a forward call returns.
 struct RoutingStats {
-  at::Tensor router_logits;  ///< [T, E] float32, raw scores s, differentiable; undefined without gradients
-  at::Tensor counts;         ///< [E] int64, token-choices in this forward: real tokens only, each once
-  int64_t tokens = 0;        ///< tokens routed in this forward
+  at::Tensor router_logits;  ///< [T, E] raw scores s, differentiable; undefined if they require no gradient
+  /// [E] int64, how often each expert was selected. Each token of the micro-batch counts K times, also if it shares its
+  /// computed row with others.
+  at::Tensor counts;
+  int64_t tokens = 0;  ///< tokens of the micro-batch
 
   void visit(auto& field) {  // base/format/record.h; router_logits is not recorded
     field("tokens", tokens);
@@ -61,8 +63,10 @@ using RoutingByLayer = std::map<std::string, RoutingStats>;
 
 /// The result of route().
 struct Routing {
-  at::Tensor experts;  ///< [T, K] int64, selected experts, largest modulated score first, ties to the lowest index
-  at::Tensor weights;  ///< [T, K] float32, differentiable with respect to logits and phi
+  /// [T, K] int64, selected experts, ties to the lowest index. kCandidate: largest modulated score first. kPreserve:
+  /// first the kept experts by raw score, then the others by modulated score.
+  at::Tensor experts;
+  at::Tensor weights;  ///< [T, K], type of the logits, differentiable with respect to logits and phi
 };
 
 }  // namespace evenkeel::nn

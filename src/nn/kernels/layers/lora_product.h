@@ -72,8 +72,9 @@ struct LoraPass {
   const T *x = nullptr, *dy = nullptr;  ///< x [N, I], dy [N, O]
   const T* xa = nullptr;                ///< [N, R] = x A^T, rows `xa_stride` elements apart
   int64_t xa_stride = 0;
-  T* dy_b = nullptr;               ///< [N, R] = scaling dy B; may be overwritten
-  const T* row_weights = nullptr;  ///< [N], multiplies the rows of dy in dA and dB; null: 1
+  T* dy_b = nullptr;  ///< [N, R] = scaling dy B, without the row weights; may be overwritten
+  /// [N] w: dA += sum_n w_n dy_b_n^T x_n, and dB likewise. Null: all 1.
+  const T* row_weights = nullptr;
 };
 
 /// Buffers of factor_gradients().
