@@ -25,10 +25,10 @@ struct RunRecords {
   std::vector<fed::RoundRecord> rounds;            ///< in round order
   std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
 
-  /// Returns the last evaluated round, 0: before the first; -1 if there is none.
+  /// Returns the highest round that has a score. 0 is the state before the first round, -1 means no scores.
   int64_t last_evaluated() const;
-  /// Returns the scores of one round in the order of the run's config, without scores of single clients
-  /// (report/client_scores.h).
+  /// Returns the scores of one round in the order of `evaluations`, without scores of single clients
+  /// (report/client_scores.h). A run computes scores by budget, then rank evaluation mode, then task.
   std::vector<scoring::TaskScore> scores(int64_t round) const;
 };
 
