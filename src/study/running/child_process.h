@@ -21,7 +21,8 @@ class ChildProcess {
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
 
-  /// Returns the lines that the child has written since the last call. Does not wait.
+  /// Returns the complete lines that the child has written since the last call, without line ends and cut to 4096
+  /// bytes. Does not wait.
   std::vector<std::string> lines();
   /// Returns the exit code when the child has ended, 128 + the signal when it was killed. Does not wait.
   std::optional<int> exit_code();
