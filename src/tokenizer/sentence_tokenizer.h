@@ -3,9 +3,9 @@
 /// other; WordPiece gets NFC.
 ///
 /// The ids equal those of the bert_score package with transformers' slow tokenizers. In two cases they equal those of
-/// the `tokenizers` library instead. If tokenizer.json adds a space before words, it also adds one after a special
-/// token inside a text. An uncased WordPiece converts a capital sigma at the end of a Greek word to the letter used
-/// inside words.
+/// the `tokenizers` library instead: a tokenizer that adds a space before words also adds one after a special token
+/// inside a text, and an uncased WordPiece turns a capital sigma at the end of a Greek word into the letter used inside
+/// words.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class SentenceTokenizer {
  public:
   /// Reads tokenizer.json of a model folder and, if present, `model_max_length` of tokenizer_config.json.
   /// \param max_tokens  longest sequence that the encoder accepts; the smaller of the two limits applies
-  /// \throws kData naming the file if the tokenizer is not supported, does not add exactly one special token at each
-  /// end, or truncates texts at their beginning.
+  /// \throws kData naming the file if tokenizer.json is missing, if the tokenizer is not supported, does not add
+  /// exactly one special token at each end or truncates texts at their beginning, or if one of the limits is below 3
   static SentenceTokenizer load(const std::filesystem::path& folder, int64_t max_tokens);
 
   /// Encodes one text. \throws kData for invalid UTF-8.

@@ -21,9 +21,12 @@ struct DefaultToken {
 /// The supported classes. kAsWritten takes tokenizer.json unchanged.
 enum class TokenizerClass { kAsWritten, kGptNeoX, kGpt2, kQwen2, kLlama, kGemma };
 
-/// Returns the class of a folder. \param config  tokenizer_config.json; \param model  config.json; \param file  path of
-/// tokenizer.json
-/// \throws kData naming the class if it is not supported.
+/// Returns the class of a folder. tokenizer_class of `config` counts before that of `model`; without either,
+/// `model_type` selects the class.
+/// \param config  tokenizer_config.json \param model  config.json
+/// \param file  path of tokenizer.json; read only for the class LlamaTokenizer, which means kAsWritten if the file
+/// contains "ByteLevel"
+/// \throws the error kind of the view that names the class if it is not supported
 TokenizerClass tokenizer_class_of(const JsonView& config, const JsonView& model, const std::filesystem::path& file);
 
 /// Returns the special tokens that the class defines by default; none for kAsWritten.
@@ -33,7 +36,7 @@ std::vector<DefaultToken> default_tokens(TokenizerClass kind);
 /// its added tokens. kGptNeoX also removes the post-processor. kAsWritten changes nothing.
 /// \param config  tokenizer_config.json
 /// \param unk_token  the unknown token that the folder's files name, if any
-/// \throws kData if the model is not BPE or a key is not supported.
+/// \throws kData if the model is not BPE; the error kind of `config` if a flag has the wrong type
 void apply_class(TokenizerClass kind, const JsonView& config, const std::optional<std::string>& unk_token,
                  Json& tokenizer);
 
