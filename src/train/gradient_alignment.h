@@ -31,8 +31,8 @@ struct GradientAlignment {
   int64_t idle = 0;      ///< number of experts without a token
   int64_t compared = 0;  ///< number of idle experts with a gradient other than 0
   int64_t zero = 0;      ///< number of compared experts with a zero pseudo-gradient
-  std::optional<double>
-      cosine{};  ///< nothing if one side is zero; positive: both point in the direction of higher loss
+  /// Nothing if one side is zero. Above 0: to first order, a step against the pseudo-gradients lowers the loss.
+  std::optional<double> cosine{};
   /// Nothing if there is no cosine or fewer than two experts are compared. In the entry of all layers, only layers with
   /// two or more compared experts count.
   std::optional<ShuffledCosine> shuffled{};
@@ -52,12 +52,14 @@ std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradient
 
 /// Returns, for each MoE layer, the experts that get no token of any row.
 /// \param forward  the adapters and router options of the pass
+/// \param batch_size  rows per batch
 /// \return layer -> [E] bool, on the CPU
 TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions forward,
                        std::span<const data::Example> rows, int64_t batch_size);
 
-/// Returns copies of the adapters of `forward` whose A and B have gradients: the sum over batches of the gradient of
-/// the mean loss per target.
+/// Returns copies of the adapters of `forward` with gradients of A and B. Each batch adds the gradient of its loss
+/// divided by its number of targets (tokens that the loss counts).
+/// \param batch_size  rows per batch
 /// \throws kConfig when no row has a target
 lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::ForwardOptions forward,
                                        std::span<const data::Example> rows, int64_t batch_size);

@@ -31,7 +31,8 @@ class AdamW {
   /// Takes one step with learning rate `lr`; -1 uses the config's rate.
   void step(double lr = -1, Gradients gradients = Gradients::kKept);
   /// Updates only the slices [i] of stacked parameters for which active[p][i] is true (`idle_expert_update = "skip"`).
-  /// Each slice has its own step count. If active[p] is undefined, the whole parameter is updated.
+  /// Each slice has its own step count. If active[p] is undefined, the whole parameter is updated. The learning rate is
+  /// the config's. kZeroed also zeroes the gradients of the other slices.
   void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept);
 
   /// Returns moments and step counts for checkpoints: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`. The tensors are not
