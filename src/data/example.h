@@ -97,10 +97,12 @@ PackedBatch pack(std::span<const Example* const> examples, int64_t micro_batch =
 PackedBatch pack(std::span<const Example> examples, int64_t micro_batch = 0);
 
 /// Packs examples with prefix sharing if it saves at least 1/16 of the T rows; otherwise packs them as pack() does.
+/// \throws as pack()
 PackedBatch pack_shared(std::span<const Example* const> examples, int64_t micro_batch = 0);
 PackedBatch pack_shared(std::span<const Example> examples, int64_t micro_batch = 0);
 
 /// Packs token sequences for scoring or pre-training: every token except the first of a sequence is a target.
+/// \throws kInternal when a sequence is empty
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences);
 
 }  // namespace evenkeel::data

@@ -53,8 +53,8 @@ struct PartitionConfig {
 
 /// Returns the row indices of each client: disjoint and together all rows. Deterministic in `seed`.
 /// \param labels  one per row; only kDirichlet reads their values.
-/// \throws kConfig if there are more clients than rows, alpha is not above 0, or kGroup leaves a client empty in 1,000
-/// draws.
+/// \throws kConfig if there is no client, or more clients than rows, if alpha is not above 0, or if kGroup leaves a
+/// client empty in 1,000 draws
 std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,
                                             const PartitionConfig& config, uint64_t seed);
 

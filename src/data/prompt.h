@@ -59,7 +59,8 @@ class Prompts {
 
   /// Returns the text before the last answer, in training. With kChat it equals evaluation_prompt().
   std::string training_prompt(const Row& row) const;
-  /// Returns the text that a model continues with its answer.
+  /// Returns the text that a model continues with its answer. \throws kData when the template refuses the row; this
+  /// holds for all functions that render a row
   std::string evaluation_prompt(const Row& row) const;
 
   /// Renders the row with its answers. In a conversation each assistant's turn is an answer; it extends to the
@@ -70,6 +71,7 @@ class Prompts {
   Transcript transcript(const Row& row) const;
 
   /// Renders all turns of a conversation, including the last, whatever its role. REQUIRES kChat.
+  /// \param add_generation_prompt  true: the text ends with the beginning of an assistant's message
   std::string conversation_text(const Row& row, bool add_generation_prompt) const;
 
   /// Tokenises a rendered text. With kPlain the tokenizer adds its special tokens; the other templates contain theirs.

@@ -59,7 +59,7 @@ FileState file_state(const std::filesystem::path& file);
 /// number of rows adds a note. \throws kData (file, place, field), kConfig, kIo.
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from);
 /// Returns the indices that test_rows() keeps of `count` rows, in the order of its result. It does not apply to
-/// families with `generates`.
+/// families with `generates`. \param limit, seed  as in RowOptions
 std::vector<int64_t> kept_test_rows(int64_t count, int64_t limit, uint64_t seed);
 /// Returns the existing files that the test rows of `task` are read from.
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from);
@@ -70,8 +70,9 @@ std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from
 /// note.
 /// \throws kConfig for an unknown family; kData and kIo from its files.
 TaskRows training_rows(std::string_view family, const RowOptions& from);
-/// Returns the training rows of several families, one family after the other. The limit draws from all rows together. A
-/// family with `generates` contributes its default number of rows.
+/// Returns the training rows of several families, one family after the other. The limit draws from all rows together,
+/// and a family with `generates` contributes its default number of rows. For one family it works as the function above.
+/// \throws as the function above
 TaskRows training_rows(std::span<const std::string> families, const RowOptions& from);
 
 /// Returns the answers that a row allows. They are its options; without options, the answers in the rest of the line
