@@ -51,8 +51,8 @@ struct FusedPlace {
 /// Position of a linear or stack in llama.cpp's format; empty when the model family does not give it.
 struct GgufPlace {
   std::string tensor{};  ///< "blk.3.attn_q.weight"
-  int64_t interleaved_heads =
-      0;  ///< heads, if the h output rows of each are in the order 0, h/2, 1, h/2 + 1, ...; 0: normal order
+  /// Number of heads, if the h output rows of each are in the order 0, h/2, 1, h/2 + 1, ...; 0: normal order.
+  int64_t interleaved_heads = 0;
 };
 
 /// Describes one adaptable linear, or one stack of E of them.
@@ -115,11 +115,11 @@ AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uin
 /// tests, export and algebra.
 at::Tensor delta_weight(const LoraFactors& factors);
 
-/// Returns a deep copy that is detached from autograd.
+/// Returns a deep copy that is detached from autograd. Only `ranks` is shared.
 AdapterState clone(const AdapterState& adapters);
 
-/// Returns `sent` with its undefined factors taken from `fixed` without copying. Sites that are only in `fixed` are
-/// left out.
+/// Returns `sent` with undefined A and B taken from `fixed` without copying. Sites that are only in `fixed` are left
+/// out.
 AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 
 /// Checks all factors. \throws kNumeric naming the site when a factor holds a value that is not finite. \param who  the

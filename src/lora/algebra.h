@@ -23,13 +23,15 @@ using PartAt = std::function<LoraFactors(size_t i)>;
 /// Returns factors of the sum of the parts' B A, in the dtype of the first part: the B are concatenated along columns,
 /// the A along rows. Each part is requested once and then released, so only the result and one part are in memory.
 /// \param ranks  the rank of each part
+/// \throws kInternal when a part has another rank
 LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at);
 
 /// Returns factors of sum_i weights[i] scaling_i B_i A_i by concatenation, in the widest dtype of the parts. Source:
 /// FLoRA (Wang et al. 2024), eq. 5. \throws kShape without parts, or if there is not one weight per part.
 LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> weights);
 
-/// Returns the first `rank` rows of A and columns of B, or all if there are fewer. The scaling is unchanged.
+/// Returns the first `rank` rows of A and columns of B, or all if there are fewer. The scaling is unchanged. The
+/// results of this function and of padded() have neither core nor `ranks`.
 LoraFactors truncated(const LoraFactors& factors, int64_t rank);
 
 /// Pads the rows of A and columns of B with zeros to `rank`. The scaling is unchanged; nothing is copied if the rank is
@@ -37,12 +39,12 @@ LoraFactors truncated(const LoraFactors& factors, int64_t rank);
 LoraFactors padded(const LoraFactors& factors, int64_t rank);
 
 /// Returns the same product with another scaling: A and B are each multiplied by the square root of the old scaling
-/// divided by the new one.
+/// divided by the new one. REQUIRES scalings above 0 and no core.
 LoraFactors rescaled(const LoraFactors& factors, double scaling);
 
 /// Returns ||scaling B A||_F^2, summed over all experts, from r x r products: sum of (B^T B) * (A A^T). Products are
 /// computed in the factors' dtype, but at least float32, and added in float64. Each thread widens one expert's factors
-/// at a time.
+/// at a time. REQUIRES no core.
 double squared_product_norm(const LoraFactors& factors);
 
 /// The singular value decomposition scaling B A = U diag(S) V^T with k = min(out, in, R) singular values.
@@ -52,7 +54,7 @@ struct ProductSvd {
   at::Tensor vt;  ///< [*, k, in], orthonormal rows
 };
 /// Computes the decomposition from thin QRs of B and A^T and the SVD of a small core, in float64. Cost: O((out + in)
-/// R^2 + R^3). The signs are fixed, so equal input gives equal bits.
+/// R^2 + R^3). The signs are fixed, so equal input gives equal bits. REQUIRES a scaling of 0 or more.
 ProductSvd product_svd(const LoraFactors& factors);
 
 /// Converts finished factors to the dtype in which they are stored.
@@ -72,13 +74,15 @@ using RankChoice = std::function<int64_t(const at::Tensor& s)>;
 /// Memory in addition to the result: the parts of one stack of experts, or of as many other matrices, and for each
 /// thread the parts of one matrix in float64. Pages of mapped parts are released afterwards. Neither the product nor
 /// all of U and V is formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
+/// \param weights  one per part, the same for every site
+/// \throws kShape for a site without parts
 AdapterState best_factors(
     const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
     const RankChoice& choose_rank, const HeldAs& held_as = [](const LoraFactors& made) { return made; });
 
 /// Returns the `rank` largest singular triplets of a dense matrix [out, in] in float64, with signs as in product_svd().
 /// The result is exact up to a side of 512. Larger matrices use subspace iteration (10 rounds, fixed start) at a cost
-/// of O(out in rank).
+/// of O(out in rank). REQUIRES rank <= min(out, in).
 ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
 
 /// Adds `delta` to the accumulated change of the base weights by stacking. When the rank of a stack reaches min(in,
@@ -103,7 +107,7 @@ class Joined {
   const std::vector<std::string>& sites() const { return sites_; }
   /// Returns the rank of every site, 0 without sites.
   int64_t rank() const { return rank_; }
-  /// Returns the joined factors of one site.
+  /// Returns the joined factors of one site. REQUIRES an entry of sites().
   LoraFactors factors(const std::string& site) const;
 
  private:

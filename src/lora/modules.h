@@ -20,8 +20,8 @@ struct SitePart {
 /// Maps each module name to its site and expert. \throws kInternal when a site does not have one module per linear.
 std::map<std::string, SitePart, std::less<>> parts_by_module(const Sites& sites);
 
-/// Maps each module name to its dense factors, which are views of `adapters`. \throws kInternal when `sites` lacks a
-/// site or its modules.
+/// Maps each module name to its dense factors A and B, which are views of `adapters`. \throws kInternal when `sites`
+/// lacks a site or its modules.
 std::map<std::string, LoraFactors> factors_by_module(const AdapterState& adapters, const Sites& sites);
 
 /// Returns one expert's part of a stack's factor, as a view. \param expert  -1: returns the whole factor of a dense

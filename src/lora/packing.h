@@ -25,7 +25,8 @@ namespace evenkeel::lora {
 /// the whole name.
 std::string_view layer_of(std::string_view site);
 
-/// Returns the name of the array that holds a tensor of a payload. \param axes  the tensor's number of axes
+/// Returns the name of the array that holds a tensor of a payload. \param name, axes, type  the tensor's name, number
+/// of axes and dtype
 std::string array_of(std::string_view name, int64_t axes, at::ScalarType type);
 
 /// One array: a contiguous range of the payload's bytes.

@@ -73,7 +73,7 @@ struct DeferredPayload {
 /// \param source  the name of the source, for errors
 /// \throws kCheckpoint when the bytes are not a payload.
 Payload decode(const at::Tensor& bytes, const std::string& source);
-/// Maps a file and reads its payload as decode() does.
+/// Maps a file and reads its payload as decode() does. \throws kIo when it cannot be opened; kCheckpoint as decode()
 Payload load_payload(const std::filesystem::path& file);
 
 /// Returns the factors in transport precision.

@@ -23,7 +23,7 @@ void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& 
                        const PeftInfo& info);
 
 /// Works as save_peft_adapter(), but joins the factors while it writes, so that only a few sites are in memory. All
-/// sites get the scaling of the first.
+/// sites get the scaling of the first. \throws as save_peft_adapter()
 void save_joined_peft_adapter(const std::filesystem::path& folder, const Joined& adapter, const Sites& sites,
                               const std::string& base_model);
 
@@ -35,8 +35,9 @@ void save_joined_peft_adapter(const std::filesystem::path& folder, const Joined&
 void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                              const PeftInfo& info);
 
-/// Returns the same updates with one rank and one scaling, as PEFT's files need. Lower ranks are padded with zeros, and
-/// other scalings are multiplied into B. Adapters that already agree are unchanged. REQUIRES no core.
+/// Returns the same updates with one rank and one scaling, as PEFT's files need. Lower ranks are padded with zeros. If
+/// scalings differ, all are multiplied into B and become 1. Adapters that already agree are unchanged. REQUIRES no
+/// core.
 AdapterState with_one_rank(AdapterState adapters);
 
 /// Adds zero factors for every stack of experts without an adapter in a layer where another stack has one. Some readers
@@ -50,7 +51,8 @@ AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
 /// get this A. If the targets name a linear that the file lacks, a warning is logged and the linear stays without an
 /// adapter, as in PEFT.
 /// \throws kCheckpoint on an unexpected tensor or shape, on a missing A or B of a pair, on config keys or values that
-/// may not mean plain LoRA, and on sites that the model lacks or the targets exclude.
+/// may not mean plain LoRA, on sites that the model lacks or the targets exclude, and on values that are not finite;
+/// kIo when a file cannot be read.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
 }  // namespace evenkeel::lora
