@@ -43,7 +43,7 @@ struct MethodEntry {
   /// Creates the method from its config table, which may be empty.
   /// \throws kConfig on an unknown key or a bad value
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
-  /// Writes the keys of `table` and the defaults of the others into the resolved config.
+  /// Writes every key of the method to `writer`, with its value in `table` or else its default.
   void (*write)(const config::Table& table, config::Writer& writer) = nullptr;
 
   /// Returns K_c for a budget: floor(K_max beta), or `max_top_k` for a rank method. It is 0 if the budget is too small

@@ -51,17 +51,17 @@ using GradientSum = std::function<at::Tensor(const std::string& site, const Grad
 struct ServerView {
   const lora::Sites& sites;
   std::vector<std::string> moe_layers;  ///< routing keys in depth order
-  int64_t num_experts = 0;
-  int64_t max_top_k = 0;  ///< K_max, the top-k of the checkpoint
-  int64_t rank = 0;       ///< the largest r_c of any client
+  int64_t num_experts = 0;              ///< experts of each mixture layer; 0: dense model
+  int64_t max_top_k = 0;                ///< K_max, the top-k of the checkpoint
+  int64_t rank = 0;                     ///< the largest r_c of any client
   lora::LoraScale scale{};
   double lr = 0;  ///< learning rate eta of the clients
   uint64_t seed = 0;
   GradientSum gradient_sum{};
   /// Adapter that replaces fresh factors at some or all sites ([lora] init); null: none.
   const lora::AdapterState* start = nullptr;
-  lora::TransportDtype transport =
-      lora::TransportDtype::kFloat32;  ///< number type to which a change of the base is rounded
+  /// Number type to which a change of the base is rounded.
+  lora::TransportDtype transport = lora::TransportDtype::kFloat32;
 };
 
 /// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum. Both
@@ -154,8 +154,8 @@ struct StepView {
   std::span<const nn::RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
-  nn::Engine engine =
-      nn::Engine::kKernels;  ///< kAten: tensors may be on a GPU, and the method should not synchronise with it
+  /// kAten: tensors may be on a GPU, and the method should not synchronise with it.
+  nn::Engine engine = nn::Engine::kKernels;
 };
 
 }  // namespace evenkeel::methods

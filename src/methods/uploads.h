@@ -53,7 +53,9 @@ struct UploadShare {
 /// (lora/fixed_point.h). Mapped files are released during summation: at most 64 MiB, or one site of all clients, is in
 /// memory.
 /// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must release mapped pages. The
-/// argument `weights` always holds p_c of all clients of the round, in the order of the round.
+/// argument `weights` always holds p_c of all clients of the round, in the order of the round. All sums throw kInternal
+/// for another number of weights, kShape naming a client that did not send the tensor or whose shape differs, and
+/// kNumeric naming a client whose values are not finite.
 class Uploads {
  public:
   /// Wraps the uploads of all clients of a round, in the order of the round.
@@ -71,7 +73,6 @@ class Uploads {
 
   /// Computes sum_c p_c theta_c for one factor of one site, in float32, or in float64 if the factors are float64.
   /// Source: FedAvg (McMahan et al. 2017).
-  /// \throws kNumeric naming a client whose values are not finite; kShape naming a client whose shape differs
   at::Tensor mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
                   std::span<const double> weights) const;
   /// Computes the weights of an upload, given the client's p_c.
