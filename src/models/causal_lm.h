@@ -57,9 +57,9 @@ struct ModelSpec {
   std::string family;  ///< `model_type` of config.json, as in "olmoe"
   int64_t vocab_size = 0, hidden_size = 0;
   int64_t num_layers = 0, num_kv_heads = 0, head_width = 0;
-  int64_t num_experts = 0;  ///< experts of each mixture layer; 0: dense model
-  int64_t top_k = 0;        ///< num_experts_per_tok of the checkpoint
-  int64_t max_positions = 0;
+  int64_t num_experts = 0;     ///< experts of each mixture layer; 0: dense model
+  int64_t top_k = 0;           ///< num_experts_per_tok of the checkpoint
+  int64_t max_positions = 0;   ///< longest sequence in tokens
   std::vector<int64_t> eos{};  ///< token ids that end a generated text (models/end_tokens.h)
   /// Token ids of the end of a training text and of padding; -1: the checkpoint names none.
   int64_t end_of_text = -1, pad = -1;
@@ -71,14 +71,16 @@ struct ModelSpec {
 
 /// Holds the options of one forward call. The call borrows everything that the pointers and spans refer to.
 struct ForwardOptions {
-  const lora::AdapterState* adapters =
-      nullptr;  ///< factors by site; null: no adapter. Every site must exist in the model
+  /// Factors by site; null: no adapter. Every site must exist in the model.
+  const lora::AdapterState* adapters = nullptr;
   const lora::AdapterState* base_change = nullptr;  ///< the run's change of the base, with scaling 1; null: none
   nn::RouterOptions router{};
-  nn::Compute compute{};         ///< engine, product table and precision
-  nn::KvCache* cache = nullptr;  ///< cache to read and to append to, for generation; null: none
-  bool last_only = false;        ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
-  std::span<nn::RoutingByLayer> routing{};  ///< output: routing of each micro-batch of the batch; empty: not recorded
+  nn::Compute compute{};  ///< engine, product table and precision
+  /// Cache to read and to append to, for generation; null: none. It excludes batches with prefix sharing.
+  nn::KvCache* cache = nullptr;
+  bool last_only = false;  ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
+  /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
+  std::span<nn::RoutingByLayer> routing{};
 };
 
 /// A causal language model.
@@ -91,8 +93,9 @@ class CausalLm {
   virtual const ModelSpec& spec() const = 0;
 
   /// Computes the final hidden states, after the last norm.
-  /// \return [R, D] float32; [B, D] with options.last_only
-  /// \throws kData when a token id or a position is out of range; kConfig when an adapter names an unknown site
+  /// \return [R, D]; [B, D] with options.last_only. float32, or float64 if the base is float64
+  /// \throws kData when a token id or a position is out of range; kConfig when an adapter names an unknown site; kShape
+  /// when ids and positions disagree in size; kInternal when options.cache or options.routing does not fit the batch
   virtual at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// Returns the head matrix [V, D], which is the embedding when the two are tied. Pass it to cross_entropy() with
   /// hidden states.
@@ -101,11 +104,14 @@ class CausalLm {
   c10::Device device() const { return head().values_OI.device(); }
   /// Computes the logits of rows of hidden states.
   /// \param options  the options of the call of hidden() that made the rows
-  /// \return [N, V] float32
+  /// \return [N, V] float32, or float64 if the base is float64
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
   /// Computes the loss over the batch's targets as a sum and a count. The head is applied to the target rows only.
+  /// \throws as hidden()
   nn::LossSum loss(const data::PackedBatch& batch, const ForwardOptions& options) const;
-  /// Computes the loss of each micro-batch of the batch in one forward pass.
+  /// Computes the loss of each micro-batch of the batch in one forward pass. \return one entry per micro-batch, in
+  /// order
+  /// \throws as hidden()
   std::vector<nn::LossSum> losses(const data::PackedBatch& batch, const ForwardOptions& options) const;
 
   /// Returns every linear layer or stack of experts that an adapter may be added to.
@@ -149,8 +155,8 @@ struct BaseStorage {
   BaseDtype dtype;
   BaseFormat format = BaseFormat::kStored;
   std::filesystem::path cache{};  ///< kInt8: folder for the quantised file (models/quantized_base.h); empty: in memory
-  nn::Engine engine =
-      nn::Engine::kKernels;        ///< kAten: the experts of a layer share one tensor, and `format` must be kStored
+  /// kAten: the experts of a layer share one tensor, and `format` must be kStored.
+  nn::Engine engine = nn::Engine::kKernels;
   c10::Device device = c10::kCPU;  ///< device of the weights; a device other than the CPU needs kAten
 };
 
@@ -169,8 +175,10 @@ std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const Ba
 /// Returns the total size of the safetensors files in a model folder, in bytes. load_model() maps all of them.
 int64_t weight_file_bytes(const std::filesystem::path& folder);
 
-/// Creates a randomly initialised model of the shape that `config_json` describes. Linear and embedding weights are
-/// drawn from N(0, initializer_range), norm weights are 1, biases are 0.
+/// Creates a randomly initialised model of the shape that `config_json` describes. Linear and embedding weights have
+/// mean 0 and standard deviation initializer_range, norm weights are 1, biases are 0.
+/// \param storage  kCheckpoint means float32; `format` and `cache` are not used
+/// \throws kCheckpoint when config.json is missing or unsupported
 std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, const BaseStorage& storage,
                                      uint64_t seed);
 
@@ -194,14 +202,15 @@ void save_model(const CausalLm& model, const std::filesystem::path& folder, Base
 
 /// Writes the folder that save_model(init_model(...)) would write, one tensor at a time. It needs memory for the
 /// largest tensor only (docs/decisions/0028-tensor-by-tensor.md).
-/// \throws kIo when the disk is too small, before any tensor is drawn
+/// \throws kIo as save_model(), before any tensor is drawn; kCheckpoint when config.json is missing or unsupported
 void write_random_model(const std::filesystem::path& config_json, const std::filesystem::path& folder, BaseDtype dtype,
                         uint64_t seed, int64_t shard_bytes = kShardBytes,
                         ExpertLayout layout = ExpertLayout::kOriginal);
 
 /// Maps "builtin:NAME" to the shipped folder of that model, and a hub name, "org/name" or "hf://org/name", to its
 /// snapshot in the local hub cache (base/plain/hub_cache.h). If a folder has that path, it is used instead of the
-/// cache. Any other text is returned unchanged as a path. \throws kConfig when the cache lacks a name after "hf://"
+/// cache. Any other text is returned unchanged as a path. \throws kConfig when the cache lacks a name after "hf://", or
+/// when `path` is empty, not UTF-8 or has control characters
 std::filesystem::path resolve_model_path(const std::string& path);
 
 class ModelConfig;   // models/checkpoint.h

@@ -20,7 +20,7 @@ namespace evenkeel::models {
 /// Reads config.json. Every error is kCheckpoint and names the file and the key.
 class ModelConfig {
  public:
-  /// Reads config.json.
+  /// Reads config.json. \throws kCheckpoint when it is missing or not a JSON object; kIo when it cannot be read
   static ModelConfig load(const std::filesystem::path& file);
 
   /// Returns the text of the file, unchanged.
@@ -67,8 +67,9 @@ std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder,
 /// Returns a source for engine aten. It takes each tensor from `from` and copies it to `device`.
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device);
 
-/// Returns a source of random tensors: matrices from N(0, scale), vectors of ones, biases of zeros. The draw of a
+/// Returns a source of random tensors: matrices of normal numbers, vectors of ones, biases of zeros. The draw of a
 /// tensor depends on `seed` and its name only.
+/// \param scale  standard deviation \param dtype  kCheckpoint means float32
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);
 
 /// Returns a source of tensors without storage (device meta), for load_shape().

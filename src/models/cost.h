@@ -35,6 +35,7 @@ ForwardCost training_flops(const ForwardCost& multiply_adds);
 /// Returns the number of LoRA parameters of rank `rank` on `sites`, all experts included.
 int64_t lora_parameters(const lora::Sites& sites, int64_t rank);
 /// Returns the number of LoRA parameters that one token uses: those of `top_k` experts of each stack, and all others.
+/// Here `top_k` 0 means no expert.
 int64_t activated_parameters(const lora::Sites& sites, int64_t rank, int64_t top_k);
 
 }  // namespace evenkeel::models

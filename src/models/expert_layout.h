@@ -38,7 +38,7 @@ void split_fused(TensorMap& tensors, const lora::Sites& sites, const std::string
 /// Replaces the matrices in `shapes` by the fused tensors that contain them, as tensors without storage.
 TensorMap fused_shapes(TensorMap shapes, const FusedTensors& fused);
 /// Returns a function that makes the tensors of fused_shapes() from the matrices that `make` returns, one at a time. It
-/// keeps references to both arguments.
+/// keeps references to both arguments, which must outlive it.
 TensorMaker fused_maker(const FusedTensors& fused, const TensorMaker& make);
 
 }  // namespace evenkeel::models

@@ -26,7 +26,8 @@ class ModelBuilder {
  public:
   ModelBuilder(ModelSpec model, TensorSource& from) : spec(std::move(model)), source_(from) {}
 
-  /// Takes a tensor from the checkpoint and adds it to `parameters`.
+  /// Takes a tensor from the checkpoint and adds it to `parameters`. This function and the next two throw kInternal
+  /// when a name is taken twice.
   /// \throws kCheckpoint as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.

@@ -51,7 +51,7 @@ struct PassShape {
   int64_t tokens = 0;   ///< T, tokens of all sequences together
   int64_t targets = 0;  ///< rows that the head is applied to
   int64_t top_k = 0;    ///< K, experts per token; 0 on a dense model
-  int64_t threads = 1;
+  int64_t threads = 1;  ///< threads that compute the pass, each with a workspace
 };
 
 /// Returns the bytes that a training pass saves for its backward pass, in float32: per token and layer the normalised

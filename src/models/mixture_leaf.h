@@ -47,7 +47,8 @@ struct MixtureKeys {
   std::string_view experts_too = "num_local_experts";  ///< alternative key of `experts`
 };
 /// Reads the sizes of a mixture and checks that hidden_act is silu.
-/// \throws kCheckpoint when k is larger than E, the two keys of E differ, or the activation is not silu
+/// \throws kCheckpoint when a size is missing or below 1, k is larger than E, the two keys of E differ, or the
+/// activation is not silu
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {});
 
 /// Counts the choices of all layers of a pass with few operators, and writes them to the counts of `routing`.

@@ -22,7 +22,8 @@ using OpenStored = std::function<std::unique_ptr<TensorSource>(const lora::Sites
 /// \param folder  folder of the checkpoint, for the hash
 /// \param open    opens the checkpoint to write the file
 /// \param cache   folder for the file; empty: the weights stay in memory
-/// \throws kIo when the file cannot be written or the disk is too small
+/// \throws kIo when the file cannot be written or the disk is too small. take_weight() of the result throws kCheckpoint
+/// when a file in the cache lacks a tensor
 std::unique_ptr<TensorSource> quantized_source(std::unique_ptr<TensorSource> stored,
                                                const std::filesystem::path& folder, const OpenStored& open,
                                                const std::filesystem::path& cache);

@@ -16,9 +16,10 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   /// Returns the tensor `name`, which must have shape `sizes`. Each tensor can be taken once.
-  /// \throws kCheckpoint when it is missing, has another shape or is not of a floating type
+  /// \throws kCheckpoint when it is missing, has another shape, is not of a floating type or has a value that is not
+  /// finite
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
-  /// Returns a weight of matrix products, in the format in which the source stores such weights.
+  /// Returns a weight of matrix products, in the format in which the source stores such weights. \throws as take()
   virtual nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
   /// Returns true if the tensor `name` exists and was not taken.
   virtual bool has(const std::string& name) const = 0;
