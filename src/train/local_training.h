@@ -85,9 +85,9 @@ struct LocalReport {
   int64_t tokens = 0;   ///< real tokens, including those computed together with equal ones of other sequences
   int64_t targets = 0;  ///< positions with a loss
   double loss_sum = 0;  ///< sum of the task loss over targets, natural log
-  double first_loss = 0, last_loss = 0;  ///< mean loss per target in the first and last step
-  nn::RoutingByLayer counts;             ///< routing counts summed over the round; logits are undefined
-  std::map<std::string, double> metrics;
+  double first_loss = 0, last_loss = 0;   ///< mean loss per target in the first and last step
+  nn::RoutingByLayer counts;              ///< routing counts summed over the round; logits are undefined
+  std::map<std::string, double> metrics;  ///< means of the metrics that the method recorded
   double seconds = 0;
   std::optional<double> step_seconds;  ///< of `seconds`, those of the optimiser steps; absent in older records
   std::optional<double> move_seconds;  ///< of `seconds`, those of copies to the device and back; absent on the CPU
@@ -127,7 +127,8 @@ struct LocalWork {
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
 /// whole step (`loss_mean`). This holds for merged micro-batches too. The order of rows is drawn from (seed, "batches",
 /// round, client).
-/// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows
+/// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows; kConfig when the download
+/// has a higher rank than the client
 LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,
                           const LocalTraining& training, const StepCallback& on_step = {});
 

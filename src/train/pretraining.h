@@ -94,9 +94,9 @@ struct PretrainConfig {
 /// \throws kCheckpoint when model.config is invalid
 models::MemoryPlan memory_plan(const PretrainConfig& config);
 
-/// Trains a model and writes it to the folder `out`, which is locked during the call. With `resume`, training continues
-/// from the checkpoint in `out`, and the result equals that of an uninterrupted run to the bit. A run without a
-/// checkpoint starts again from step 0. A finished run is left as it is.
+/// Trains a model and writes it to the folder `out`, which is locked during the call. Without `resume`, `out` must be
+/// missing or empty. With it, training continues from the checkpoint in `out`, and the result equals that of an
+/// uninterrupted run to the bit. A run without a checkpoint starts again from step 0. A finished run is left as it is.
 /// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the config with all keys
 /// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
 /// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and
@@ -104,8 +104,9 @@ models::MemoryPlan memory_plan(const PretrainConfig& config);
 /// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
 /// \param experts  how the finished model stores its experts
 /// \return false when `stop` ended the call, true when the model is complete
-/// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another
-/// config; kCheckpoint naming a damaged file. `out` is not changed in these cases.
+/// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another config, the
+/// memory is too small, the text is shorter than one sequence or the tokenizer has more ids than the model; kCheckpoint
+/// naming a damaged file. `out` is not changed in these cases. \throws kNumeric when a loss or gradient is not finite
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
               models::ExpertLayout experts = models::ExpertLayout::kOriginal);
 
