@@ -17,7 +17,7 @@ struct ConfigKey {
   std::string help;
 };
 
-/// Returns the keys of all sections and methods, in the order in which `--print-config` writes them.
+/// Returns the keys of all sections in the order of visit(), then those of all methods, then those of `[cluster]`.
 std::vector<ConfigKey> config_keys();
 
 /// Returns the keys of a section, as in "train" or "train.schedule", or of a method, as in "ub-smoe".

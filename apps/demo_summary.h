@@ -32,6 +32,8 @@ std::string demo_row(const DemoLine& line);
 std::string demo_titles(const report::RunRecords& run);
 
 /// Returns one sentence: whether two methods differ by more than chance_difference().
+/// \param before  accuracies before the first round \param first, second  accuracies of the two methods
+/// \param run     a run whose questions are those of both methods
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
                           const report::RunRecords& run);
 

@@ -43,10 +43,12 @@ struct OpenedModel {
   }
 };
 
-/// Returns the files that a model and its adapter are read from. \throws kCheckpoint when the model is not a folder
+/// Returns the files that a model and its adapter are read from; none when the model is not a folder, which
+/// open_model() reports. \throws kConfig as resolve_model_path()
 std::vector<std::filesystem::path> source_files(const ModelOptions& options);
 
-/// Adds --best, which takes the best round of a run in the place of its last one (fed/run/best_round.h).
+/// Adds --best, which takes the best round of a run in the place of its last one (fed/run/best_round.h). This function
+/// and the next store the value in their second argument, which must outlive the parsing.
 void add_best_flag(CLI::App& command, bool& best);
 
 /// Adds --device. The flag takes any device name; find_device() checks later that the device exists.

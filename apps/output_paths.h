@@ -20,7 +20,8 @@ void check_output_file(std::string_view flag, const std::filesystem::path& file)
 void check_replaced_file(std::string_view flag, const std::filesystem::path& file);
 
 /// Checks a folder that a command will write into, and create if it does not exist.
-/// \throws kIo when it is a file, or when it, or its nearest existing parent folder, cannot be written to
+/// \throws kIo when it is a file, or when it, or its nearest existing parent folder, cannot be written to; kConfig as
+/// check_path_text()
 void check_output_folder(std::string_view flag, const std::filesystem::path& folder);
 
 /// Checks that an output is none of the files that the command reads. Files are compared by device and inode, so a link

@@ -8,15 +8,16 @@ namespace evenkeel::apps {
 
 /// Address of a server whose metrics are fetched.
 struct ServerAddress {
-  std::string server, ca;
-  bool insecure = false;
+  std::string server, ca;  ///< HOST:PORT; PEM file of the certificate authority, empty: none
+  bool insecure = false;   ///< true: without TLS
 };
 
 /// Returns true if the run folder was made by a server (`evenkeel serve`).
 bool is_served(const std::filesystem::path& run);
 /// Returns the nodes that joined and the result of the last exchange with each client. REQUIRES is_served(run)
 std::string clients_status(const std::filesystem::path& run);
-/// Fetches the server's metrics and returns them without their comment lines.
+/// Fetches the server's metrics and returns them without their comment lines. \throws kConfig unless exactly one of
+/// `ca` and `insecure` is given; kIo when the server does not answer within 10 seconds
 std::string server_status(const ServerAddress& address);
 
 }  // namespace evenkeel::apps
