@@ -26,6 +26,7 @@ class GroupReduction : public lora::Reduction {
 /// thread-safe. Every function \throws as ProcessGroup::check().
 class ClusterFabric : public fed::Fabric {
  public:
+  /// Borrows `member` and `experiment`.
   /// \param log  file to which one line per assignment is appended: which rank trains which client
   ClusterFabric(ProcessGroup& member, fed::Experiment& experiment, std::filesystem::path log);
 

@@ -17,6 +17,7 @@ namespace evenkeel::cluster {
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;
+  /// Stores `value` under `key`, in the place of an earlier value.
   virtual void set(const std::string& key, const std::string& value) = 0;
   /// Returns the value of `key`, or nothing if it is not set. Does not wait.
   virtual std::optional<std::string> find(const std::string& key) = 0;

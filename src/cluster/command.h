@@ -30,7 +30,7 @@ constexpr auto names(Order) {
 /// One command. Fields that its order does not use keep their defaults.
 struct Command {
   Order order = Order::kEnd;
-  int64_t round = 0;
+  int64_t round = 0;                           ///< number of rounds done
   int64_t exchange = 0;                        ///< serial number of the exchange, for commands with replies
   std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
   std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
@@ -56,10 +56,10 @@ class Commands {
   explicit Commands(ProcessGroup& member) : member_(member) {}
   /// Sends a command to all ranks (rank 0). \throws as ProcessGroup::check().
   void give(const Command& command);
-  /// Waits for the next command and returns it (other ranks).
+  /// Waits for the next command and returns it (other ranks). \throws as ProcessGroup::check()
   Command take();
   /// Broadcasts bytes [N] uint8 from rank 0. Rank 0 calls share(); the others call shared() with the length and receive
-  /// them. \param what  the content, for errors
+  /// them. \param what  the content, for errors \throws as ProcessGroup::together()
   void share(const at::Tensor& bytes_N, const std::string& what);
   at::Tensor shared(int64_t size, const std::string& what);
   void begin_again() { next_ = 0; }  ///< restarts the numbering in a new group

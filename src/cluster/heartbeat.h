@@ -51,7 +51,8 @@ class Heartbeat {
   void watch(Watch watch);
   /// Returns the first failure of the monitored group. Threads: any.
   PeerFailure trouble() const;
-  /// Returns the seconds since the rank's last heartbeat.
+  /// Returns the seconds since the rank's last heartbeat, or since watch() before the first; 0 for a rank that was
+  /// never monitored.
   double silence(int rank) const;
   /// Disables the second thread: the process is no longer ended.
   void retire() { retired_ = true; }

@@ -16,7 +16,7 @@ std::string host_name();
 /// Digests of everything that must be equal on all ranks, and the machine that computed them.
 struct Identity {
   std::string host, processor;
-  /// Digests of the resolved config; of the rows and their files (data); of the model files (base); of the names and
+  /// Digests of the settled config; of the rows and their files (data); of the model files (base); of the names and
   /// sizes of the adapter sites (layout); of the version, LibTorch, compiler and program file (build).
   std::string config, data, base, layout, build;
 

@@ -17,7 +17,7 @@ struct ClusterOptions {
   std::string store;
   std::string device;
   double timeout = 60;         ///< 0.5 to 86400; a rank is lost after so many seconds without a heartbeat or data
-  double start_timeout = 300;  ///< 0.5 to 86400
+  double start_timeout = 300;  ///< 0.5 to 86400 seconds
   bool regroup = false;
   std::string scratch;  ///< folder for uploads of this rank's clients until rank 0 needs them; empty: the system's
 

@@ -10,10 +10,11 @@
 
 namespace evenkeel::cluster {
 
-/// Starts or resumes the run on rank 0.
+/// Starts or resumes the run on rank 0. It must pass `hooks` on, through which the other ranks get the config.
 using OpenRun = std::function<fed::Run(const fed::RunHooks& hooks)>;
 
 /// Runs rank 0: opens the run, waits for ranks with equal inputs, completes the run and dismisses the other ranks.
+/// \param stop      as for complete_run()
 /// \param conclude  called after the last round with the run and its final scores
 /// \throws as complete_run(); kConfig when ranks differ; kIo when a rank is lost, unless cluster.regroup is set
 void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& open, const StopRequest& stop,

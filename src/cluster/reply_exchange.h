@@ -24,8 +24,9 @@ static_assert(sizeof(ReplyHeader) == 64);
 /// Returns a hash of site names and sizes.
 int64_t layout_of(const lora::Sites& sites);
 
-/// Sends a reply to rank `to`. A remote upload stays on this rank. REQUIRES an upload that is not deferred. \throws kIo
-/// when the transfer fails.
+/// Sends a reply to rank `to`. A remote upload stays on this rank. REQUIRES an upload that is not deferred.
+/// \param header  layout, round and epoch of this rank; the function sets the other fields
+/// \throws kIo when the transfer fails.
 void send_reply(Collective& group, int to, ReplyHeader header, const fed::Reply& reply);
 /// Receives a reply of rank `from`. \param expected  layout, round and epoch that the reply must have
 /// \throws kData when the reply has other values or is malformed, kIo when the transfer fails.
