@@ -8,7 +8,7 @@ namespace evenkeel::fed {
 
 /// Returns this machine's values for keys that `config` leaves open: all cores, the GPU if there is one, and the
 /// fastest kernels. Cost: measuring kernels takes seconds (nn/dense/matmul_probe.h). It is done only if the config asks
-/// for it and the model has a large weight in 16 bits or int8.
+/// for it and the model has a large weight in 16 bits or int8. Meanwhile the pool has the config's number of threads.
 /// \throws as load_shape()
 MachineChoices machine_choices(const ExperimentConfig& config);
 

@@ -11,7 +11,7 @@
 
 namespace evenkeel::fed {
 
-/// The measure of a round: of each of its scores (scoring/task_score.h). More is better for all.
+/// Selects the measure of a score (scoring/task_score.h) by which rounds are compared. Larger is better for all.
 enum class RoundMeasure {
   kLogLikelihood,
   kAccuracy,    ///< choices

@@ -73,6 +73,7 @@ struct MachineProfile {
 /// keys.
 bool is_profile_name(std::string_view name);
 
+/// `[client_profiles]`: the profiles by name. visit() documents the keys.
 struct ClientProfilesSection {
   double server_seconds = 0;
   std::map<std::string, MachineProfile> profiles;

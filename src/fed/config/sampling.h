@@ -13,10 +13,11 @@ namespace evenkeel::fed {
 int64_t drawn_clients(int64_t count, double participation);
 
 /// Draws the ids of drawn_clients() clients uniformly without replacement. The result is in id order and depends only
-/// on the arguments. Source: FedAvg (McMahan et al. 2017).
+/// on the arguments. \param round  0 = the first
+/// Source: FedAvg (McMahan et al. 2017).
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
 
-/// Draws the participants of `round` and gives them weights p_c = |D_c| / sum |D_c'|.
+/// Draws the participants of `round` (0 = the first) and gives them weights p_c = |D_c| / sum |D_c'|.
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round);
 

@@ -51,14 +51,16 @@ struct ClientContext {
   std::unique_ptr<methods::FederatedMethod> method;
   std::optional<scoring::BertScorer> bert_scorer;  ///< scores free-text answers; set if the config names an encoder
   std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
-  std::shared_ptr<scoring::AnswerJournal>
-      answers{};  ///< stores evaluation answers by batch; null: a repeated evaluation starts again
+  /// Stores evaluation answers by batch; null: a repeated evaluation starts again.
+  std::shared_ptr<scoring::AnswerJournal> answers{};
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
+  /// Returns `[train]` with the arithmetic of `[model]`, and the shared state on the device of the base.
   train::LocalTraining training() const;
-  models::ForwardOptions forward(const methods::LocalSetup& setup) const;  ///< borrows `setup`, a result of placed()
+  /// Returns the options of a forward pass. Borrows `setup`, a result of on_device(), and the shared state.
+  models::ForwardOptions forward(const methods::LocalSetup& setup) const;
   /// Copies `setup` to the device of the base. On the processor it is returned unchanged.
   methods::LocalSetup on_device(methods::LocalSetup setup) const;
   scoring::EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers

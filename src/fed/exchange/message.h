@@ -67,10 +67,10 @@ struct SumGradients {
 struct Score {
   std::string task;
   std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading)
-  scoring::ServedBy served_by =
-      scoring::ServedBy::kRun;  ///< other than kRun: the payload is the exported adapter and is used as it is
-  bool predictions = false;
-  bool own_rows = false;  ///< true: score the client's own test rows; false: the task's
+  /// Other than kRun: the payload is the exported adapter and is used as it is.
+  scoring::ServedBy served_by = scoring::ServedBy::kRun;
+  bool predictions = false;  ///< true: the reply holds the prediction for each row
+  bool own_rows = false;     ///< true: score the client's own test rows; false: the task's
   /// Used with own_rows: indices of the test rows to score, when a limit draws from the rows of all clients together.
   /// If empty, the client applies its own limit.
   std::vector<int64_t> rows{};

@@ -91,6 +91,7 @@ struct Server {
   methods::ClientProfile evaluator(const EvaluationPoint& point) const;
   /// Makes a scoring task. With ServedBy::kRun its payload is the method's broadcast in the run's transport precision.
   /// Otherwise it is the whole adapter, as exported, in float32.
+  /// \param ask  gives task, predictions and rows; the other fields are taken from `point`
   Task scoring_task(const methods::ServerState& state, const EvaluationPoint& point, Score ask) const;
 
   /// Runs the method's broadcast and prepare() for the client with the lowest rank, before anything is trained.

@@ -40,8 +40,9 @@ class RoundClock {
   bool runs() const { return !machines_.empty(); }
   /// Returns true if the client drops out of this round.
   bool drops_out(int64_t client) const;
-  /// Ends the round after all replies have arrived. REQUIRES runs()
-  /// \param arrived  records of the clients of `round` with an upload, in the same order
+  /// Ends the round after all replies have arrived. REQUIRES runs() and at least one reply
+  /// \param round    the round without the clients that did not reply
+  /// \param arrived  records of all clients of `round`, in the same order
   /// \param missing  true if other clients have a task and did not reply
   /// \return the clients of `round` that were late
   std::vector<LostClient> close(const methods::RoundView& round, std::span<const ClientRecord> arrived, bool missing);

@@ -30,7 +30,8 @@ constexpr auto names(AlignMode) {
 
 /// Computes the alignment of each MoE layer and of all together ("all"). Permutations are drawn by the run's seed.
 /// \param rows  rows that nobody trained on
-/// \throws kConfig when the method sends no pseudo-gradients or no row has a target
+/// \throws kConfig when the model is dense, the method sends no pseudo-gradients, lora.targets has no linear of the
+/// experts, or no row has a target
 std::vector<train::GradientAlignment> pg_alignment(const Experiment& experiment, const methods::ServerState& state,
                                                    std::span<const data::Example> rows, AlignMode mode);
 

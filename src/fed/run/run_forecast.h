@@ -1,5 +1,5 @@
-/// \file  Foresees what a run needs of time and disk. Tokens, rows and points of evaluation are counted; the speed of
-/// training and the time of a scored row are measured on this machine.
+/// \file  Estimates the time and the disk space that a run needs. Tokens, rows and points of evaluation are counted;
+/// the speed of training and the time of a scored row are measured on this machine.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@ namespace evenkeel::fed {
 /// Bytes that a run writes into its folder.
 struct DiskNeeds {
   int64_t kept = 0;     ///< the adapter and two rounds; with evaluate.keep_best those of the best round too
-  int64_t passing = 0;  ///< besides, while it runs: the uploads of two rounds and a file that is being written
+  int64_t passing = 0;  ///< in addition, while it runs: the uploads of two rounds and a file that is being written
 };
-/// Counts the factors alone: methods with a larger state, records and the page come on top. The model may be without
-/// weights.
+/// Estimates the disk space from the factors only. The larger state of some methods, records and the page are not
+/// counted. The model may be without weights.
 DiskNeeds disk_needs(const Experiment& experiment);
 
 /// The work of a run.
 struct RunWork {
-  std::map<int64_t, double> tokens;  ///< trained on, by K
+  std::map<int64_t, double> tokens;  ///< tokens of the training, by K
   double scored_rows = 0;            ///< rows x points x evaluations
 };
 /// Counts the work of all rounds; a run that ends early (train.stop) does less.
-/// \param state  before the first round
+/// \param state  the state before the first round
 RunWork work_of(const Experiment& experiment, const methods::ServerState& state);
 
 /// Speeds of this machine: measured (foresee_run()), or computed (fed/run/computed_speed.h).
 struct RunSpeeds {
-  std::map<int64_t, double> tokens_per_second;  ///< of training, by K
-  double seconds_per_row = 0;                   ///< that is scored
-  double seconds_to_start = 0;
+  std::map<int64_t, double> tokens_per_second;  ///< speed of training, by K
+  double seconds_per_row = 0;                   ///< seconds per scored row
+  double seconds_to_start = 0;                  ///< seconds to build the run and load its model
 };
-/// The work of a run, and how fast it is done here.
+/// The work of a run and the speeds of this machine.
 struct RunForecast {
   RunWork work;
   RunSpeeds speeds;

@@ -21,7 +21,7 @@ struct Run {
 /// Callbacks while a run is built, before its folder is written. Each may be empty. They may throw to stop.
 struct RunHooks {
   /// Receives the settled config before anything large is built.
-  /// \param begun_with  of a resumed run: the settings of the command that began it
+  /// \param begun_with  settings of the command that began a resumed run; empty for a new one
   std::function<void(const ExperimentConfig& config, const std::vector<std::string>& begun_with)> on_config{};
   /// Receives the server and clients, with loaded weights.
   std::function<void(const Experiment& experiment)> on_experiment{};

@@ -70,7 +70,8 @@ class RoundJournal {
                         int64_t background_bytes = kBackgroundBytes);
 
   /// Returns true if the client's upload is stored and its checksum is right. A damaged upload causes a warning and
-  /// returns false; the client then makes it again with bit-identical results.
+  /// returns false; the client then makes it again with bit-identical results. \throws kIo when one of the client's
+  /// files is a folder
   bool holds(int64_t client) const;
   /// Encodes the upload if necessary and writes upload, memory and record. They are flushed at once or later, see
   /// `flush_s`. Sets bytes_up, up_parts and files of the stored record. An error of the background thread is thrown by

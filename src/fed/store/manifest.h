@@ -53,8 +53,8 @@ OrderedJson manifest_entry(const std::filesystem::path& file);
 bool has_content(const std::filesystem::path& file, const JsonView& entry);
 
 /// Compares the input files with the manifest. Warns if the program's version or the processor differs.
-/// \param why_fixed  returns the reason why a changed file must not change; empty if it may
-/// \return the changed files that may change
+/// \param why_fixed  returns why the run must not go on with a changed file; empty if it may
+/// \return the changed files with which the run may go on
 /// \throws kIo or kData naming the first input file that is missing, or that has changed and must not
 std::vector<std::filesystem::path> check_manifest(
     const std::filesystem::path& folder, const Json& manifest,

@@ -74,8 +74,8 @@ struct ClientOfRound : RoundMeasures {
   double budget = 1;                          ///< beta_c
   int64_t top_k = 0, rank = 0, examples = 0;  ///< K_c, r_c, number of training rows
   double weight = 0;                          ///< p_c
-  double seconds = 0;
-  std::optional<SimulatedClient> simulated;  ///< set if clients have machine profiles
+  double seconds = 0;                         ///< wall time of the local training
+  std::optional<SimulatedClient> simulated;   ///< set if clients have machine profiles
 
   void visit(auto& field) {
     field("id", id);
@@ -179,8 +179,8 @@ struct RoundRecord : RoundMeasures {
   int64_t round = 0;  ///< 1 = the first
   std::string method;
   nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< gating of the run's config
-  std::optional<bool>
-      gates_sum_to_one;  ///< over the selected experts: by gate_norm or by the checkpoint's norm_topk_prob
+  /// True if the gate weights of the selected experts sum to 1, by gate_norm or by the checkpoint's norm_topk_prob.
+  std::optional<bool> gates_sum_to_one;
   int64_t participants = 0;
   std::optional<double> lr;          ///< learning rate; absent if it is the same in all rounds
   std::optional<ExpertUse> experts;  ///< written as keys of the round itself; absent for a dense model
@@ -252,8 +252,8 @@ struct MissingScore {
   std::string task;
   double budget = 1;
   std::string rank_eval_mode{};
-  scoring::RowsOf rows =
-      scoring::RowsOf::kAll;  ///< kOwn: the score on its own rows is missing; kAll: its part of the score on all rows
+  /// kOwn: the score on its own rows is missing; kAll: its part of the score on all rows.
+  scoring::RowsOf rows = scoring::RowsOf::kAll;
   int64_t client = 0;
   std::optional<std::string> name{};  ///< set if the client has a name
   std::string reason;

@@ -1,5 +1,5 @@
-/// \file  Reads and writes the server's state and the clients' memories as safetensors files. A state that is read back
-/// is checked: its factors must fit the model and all values must be finite.
+/// \file  Reads and writes the server's state and the clients' memories as safetensors files. Reading checks that all
+/// values are finite. check_state() checks that the factors of a state fit the model.
 ///
 /// Tensor names: "adapter/" followed by the names of lora/adapter_tensors.h, and "adapter/<site>/scaling"; the same
 /// with "base_delta/", "fixed/" and "base_change/"; "extra/<name>" and "memory/<name>". Client memories: "<id>/<name>".
