@@ -22,7 +22,8 @@ struct StudyOfPage {
 /// against it; cost; the meaning of each measure; the settled configs. Sections without content are hidden.
 std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study = std::nullopt);
 
-/// Writes the page of run folders atomically. Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");
+/// Writes the page of run folders atomically. \throws as load_runs(); kIo when the file cannot be written
+/// Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");
 void save_report(std::span<const std::filesystem::path> folders, const std::filesystem::path& file);
 
 }  // namespace evenkeel::report
