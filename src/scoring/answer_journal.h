@@ -18,7 +18,7 @@ namespace evenkeel::scoring {
 
 /// Answers of the rows of one batch, before they are scored.
 struct AnsweredBatch {
-  std::string key;
+  std::string key;  ///< identifies the evaluation
   /// Index of the batch's first row. For Scoring::kNll the index counts only rows that keep an answer after truncation.
   int64_t first = 0;
   int64_t context_cut = 0;  ///< number of rows whose context was truncated
@@ -54,7 +54,7 @@ class AnswerJournal {
 
 /// Checks that a file can be a journal: it does not exist, is empty, or begins as a journal does. The file is not
 /// changed.
-/// \throws kData naming it
+/// \throws kData naming it; kIo when it cannot be read
 void check_journal(const std::filesystem::path& file);
 
 /// Returns the journal's batch that begins with row `first`. If there is none, it calls `make`, measures the time, and

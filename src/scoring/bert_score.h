@@ -50,8 +50,8 @@ struct ComparedText {
 struct BertScore {
   MatchScore raw;
   std::optional<MatchScore> rescaled;  ///< only with a baseline
-  bool is_empty = false;               ///< whether the candidate is blank
-  bool is_cut = false;                 ///< whether a text was too long for the encoder and was truncated
+  bool is_empty = false;               ///< true: the candidate is blank
+  bool is_cut = false;                 ///< true: a text was too long for the encoder and was truncated
 };
 
 /// Options of BertScorer::load(). The texts of visit() explain the keys.
@@ -86,7 +86,8 @@ class BertScorer {
   int64_t max_tokens() const { return tokenizer_.max_tokens(); }
 
   /// Scores the texts in order and calls `on_score` for each as soon as it is scored.
-  /// \throws kData naming a text without references; kNumeric when the encoder's output is not finite
+  /// \throws kData naming a text without references, or for invalid UTF-8; kNumeric when the encoder's output is not
+  /// finite
   void score(std::span<const ComparedText> texts,
              const std::function<void(size_t index, const BertScore& score)>& on_score) const;
 

@@ -15,6 +15,8 @@ namespace evenkeel::scoring {
 /// generate() continues after them.
 /// Memory: KvShape::token_bytes() for every token of a continuation, except its last one and those of the common
 /// prefix. REQUIRES PromptOptions::max_new_tokens >= the longest continuation.
+/// \return [b][i], for continuations[b][i]
+/// \throws kNumeric naming the first prompt with a log-probability that is not finite
 std::vector<std::vector<double>> continuation_logprobs(const models::CausalLm& model,
                                                        const models::ForwardOptions& forward, PromptRun& run,
                                                        std::span<const std::vector<TokenIds>> continuations);

@@ -117,7 +117,8 @@ std::vector<TokenIds> generate(const models::CausalLm& model, const models::Forw
 at::Tensor extend(const models::CausalLm& model, const models::ForwardOptions& forward, nn::KvCache& cache,
                   std::span<const TokenIds> pieces, bool last_only = false);
 
-/// Returns the shape and type of the model's cached keys and values.
+/// Returns the shape and type of the model's cached keys and values. \param compute  its `inner` is the type of kExact,
+/// unless the model is in float64
 nn::KvShape kv_shape(const models::CausalLm& model, nn::KvType type, const nn::Compute& compute = {});
 
 }  // namespace evenkeel::scoring

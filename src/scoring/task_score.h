@@ -42,8 +42,8 @@ struct EvaluationOptions {
   data::PromptTemplate form = data::PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  bool lowercase =
-      false;  ///< true: the headline accuracy is that of lower-cased output; both variants are always recorded
+  /// True: the headline accuracy is that of lower-cased output. Both variants are always recorded.
+  bool lowercase = false;
   bool likelihood = true;                 ///< true: answers are also scored and ranked by likelihood
   int64_t batch_size = 128;               ///< prompts generated together
   nn::KvType cache = nn::KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
@@ -115,8 +115,8 @@ struct TaskScore {
   double invalid_rate = 0;        ///< share of rows whose output contains no allowed answer
   /// Correct answers / rows whose output contains an allowed answer; 0 if there are none.
   double accuracy_valid = 0;
-  double accuracy_likelihood =
-      0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
+  /// Share of rows whose gold answer is the likeliest allowed answer; 0 if not requested.
+  double accuracy_likelihood = 0;
   double chance = 0, majority = 0;  ///< accuracy of random answers, and of always giving the most frequent answer
   /// Mean over rows of the log-likelihood of the correct answer in nats: the sum of its tokens' log-probabilities. For
   /// free text the answer is the first reference. Rows that keep no answer after truncation, or whose reference is
@@ -127,8 +127,8 @@ struct TaskScore {
   std::optional<int64_t> likelihood_rows = {};
   AnswerKind kind = AnswerKind::kChoice;
   double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
-  std::optional<double> bert_score =
-      {};                     ///< mean F1 over rows, rescaled if the scorer has a baseline; absent without a scorer
+  /// Mean F1 over rows, rescaled if the scorer has a baseline; absent without a scorer.
+  std::optional<double> bert_score = {};
   double empty_rate = 0;      ///< share of rows with an empty answer
   int64_t context_cut = 0;    ///< rows whose context was truncated
   double nll = 0;             ///< mean negative log-likelihood (natural log) per answer token, over all rows
@@ -136,8 +136,8 @@ struct TaskScore {
   int64_t answer_tokens = 0;  ///< number of answer tokens
   int64_t cut = 0;            ///< rows truncated at the cutoff or at the model's positions
   std::optional<ClientOfScore> client = {};  ///< client of the score; absent: not the score of a single client
-  std::vector<int64_t> missing_clients =
-      {};  ///< ids of the clients whose rows are missing, because their nodes were lost
+  /// Ids of the clients whose rows are missing, because their nodes were lost.
+  std::vector<int64_t> missing_clients = {};
   double seconds = 0;
 
   void visit(auto& field) {  // writes the keys of the AnswerKind

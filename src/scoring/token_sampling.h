@@ -14,7 +14,8 @@ struct Sampling {
   int64_t top_k = 0;         ///< number of likeliest tokens to keep, plus ties with the last one; 0: all
   double top_p = 1.0;        ///< in (0, 1]; keeps the fewest likeliest tokens whose probabilities sum to at least this
   uint64_t seed = 42;
-  void check() const;  ///< checks the values. \throws kConfig naming the flag and the allowed values
+  /// Checks the values. \throws kConfig naming the flag of `evenkeel generate` and the allowed values
+  void check() const;
 };
 
 /// Computes the probabilities of the kept tokens, [N, V] float32. Other tokens get 0. At least one token per row is
