@@ -31,7 +31,8 @@ struct Comparison {
 };
 
 /// Compares the arms of a study.
-/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown
+/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kData if no
+/// run is done and evaluated
 Comparison compare(const StudyRuns& study);
 
 }  // namespace evenkeel::study

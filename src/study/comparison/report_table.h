@@ -33,7 +33,7 @@ std::string markdown_of(const ReportTable& table);
 /// Formats table environments in booktabs style, for a page 345 pt wide (article, 10 pt). Wide tables have a smaller
 /// font; what does not fit then, and rows beyond 36, go into further tables. Text is escaped.
 std::string latex_of(const ReportTable& table);
-/// Escapes a text for LaTeX.
+/// Escapes a text for LaTeX, with "+-" as the plus-minus sign.
 std::string latex_text(const std::string& text);
 /// Escapes a paragraph for LaTeX. Names may break after an underscore.
 std::string latex_prose(const std::string& text);

@@ -46,7 +46,7 @@ Study extended(const StudyRequest& request, const Study& study);
 /// Writes the changes of extended() into study.json and study.toml.
 void save_extension(const Study& study);
 
-/// Changes study.json under the lock. \return the new state
+/// Changes study.json under the lock. \return the new state \throws as lock_state() and read_state()
 StudyState update_state(const std::filesystem::path& folder, const std::function<void(StudyState&)>& change);
 
 }  // namespace evenkeel::study

@@ -52,6 +52,7 @@ StudyRequest with_items(StudyRequest request);
 void check_arms(const StudyRequest& request);
 
 /// Makes the configs of all runs, seed by seed and within a seed arm by arm.
+/// \param pinned  the result of pinned_settings()
 /// \throws kConfig naming the arm, the key and the allowed values; as check_arms()
 std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned);
 

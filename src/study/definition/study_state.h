@@ -117,7 +117,8 @@ struct StudyState {
 
 /// Returns the folder of a run below the study's folder: "ARM/seed-SEED".
 std::string run_folder_name(std::string_view arm, int64_t seed);
-/// Returns true if `name` is a valid name of an arm: up to 80 letters, digits, - and _, and dots between digits.
+/// Returns true if `name` is a valid name of an arm: up to 80 letters, digits, - and _, and dots between digits. The
+/// first character is not -.
 bool is_arm_name(std::string_view name);
 
 /// Returns true if the folder holds a study.

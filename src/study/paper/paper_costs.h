@@ -1,5 +1,5 @@
-/// \file  Measures of a run that the paper's tables and figures show and that are no score: bytes, parameters and FLOPs
-/// of a budget, use of experts, alignment of pseudo-gradients.
+/// \file  Computes the measures of a run that the paper's tables and figures show and that are no scores: bytes,
+/// parameters and FLOPs of a budget, use of experts, alignment of pseudo-gradients.
 #pragma once
 
 #include <functional>

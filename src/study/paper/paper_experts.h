@@ -1,4 +1,5 @@
-/// \file  Measures of experts that the paper's figures show, by name, and the layers and rounds they can be asked for.
+/// \file  Computes the measures of experts that the paper's figures show, by name, and lists the layers and rounds that
+/// a run has.
 #pragma once
 
 #include <functional>
@@ -21,10 +22,11 @@ using ExpertMeasure = std::function<std::optional<double>(const report::RunRecor
 ///   pearson, spearman, slope              of phi and utilisation (report/phi_correlation.h)
 ///   pg_cosine                             of pseudo-gradients and true gradients, all layers together
 ///
-/// They are of the last round. "entropy_joint change" is the last round minus the first, "gini round 3" that of round
-/// 3, "gini layer 5" that of the layer which the model calls 5, in the last round. pg_cosine is read from
-/// pg-alignment.jsonl in the run folder, what `evenkeel pg-alignment --json` printed.
-/// The measure is empty where the run does not have it. \throws kData when pg-alignment.jsonl is damaged
+/// A name alone means the last round. "entropy_joint change" is the last round minus the first, "gini round 3" the
+/// value of round 3, and "gini layer 5" the value of the layer that the model calls 5, in the last round. Only entropy,
+/// gini and pg_cosine have values per layer; pg_cosine has neither "change" nor "round". It is read from
+/// pg-alignment.jsonl in the run folder, which holds the output of `evenkeel pg-alignment --json`. The measure is empty
+/// where the run does not have it. \throws kData when pg-alignment.jsonl is damaged
 ExpertMeasure expert_measure(std::string_view name);
 
 /// Returns "layer 0", "layer 1" … as the model numbers its expert layers; empty for a dense model.

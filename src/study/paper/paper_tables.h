@@ -27,7 +27,7 @@ constexpr auto names(PaperRows) {
       config::EnumName<PaperRows>{"measure", PaperRows::kMeasure}};
 }
 
-/// What the rows that follow the paper's go over.
+/// Selects what the rows after the paper's rows list: nothing, the layers or the rounds of the runs.
 enum class PaperSeries { kNone, kLayer, kRound };
 constexpr auto names(PaperSeries) {
   return std::array{config::EnumName<PaperSeries>{"none", PaperSeries::kNone},

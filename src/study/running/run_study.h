@@ -25,10 +25,10 @@ struct StudyCommand {
   std::filesystem::path file;
   std::filesystem::path out{};          ///< empty: runs/NAME
   std::vector<std::string> settings{};  ///< --set
-  int64_t jobs = 1;
+  int64_t jobs = 1;                     ///< largest number of runs at the same time
   Shard shard{};
   std::vector<std::string> only{};  ///< "ARM:SEED"; empty: all
-  bool resume = false;
+  bool resume = false;              ///< true: the folder may hold this study already
 };
 
 /// Returns true if --only names the run.

@@ -23,7 +23,9 @@ class StudyProgress {
   /// \param jobs  number of runs at the same time
   StudyProgress(const Study& study, std::span<const size_t> mine, int64_t jobs);
 
+  /// Records that a run has begun. \param run  index in study.state.runs
   void begin(size_t run);
+  /// Records that a run has ended.
   /// \param seconds  time of the whole run when it is done; empty when it failed or was stopped
   void end(size_t run, std::optional<double> seconds);
   /// Reads how many rounds are done. \return true if any run has finished another round
