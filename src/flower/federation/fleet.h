@@ -19,8 +19,8 @@ namespace evenkeel::flower {
 struct FleetTerms {
   double deadline_s = 0;  ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
   int64_t quorum = 1;     ///< replies needed before the deadline has an effect
-  double patience_s =
-      300;  ///< seconds to wait for an offline node: in exchanges without a deadline, and in evaluations
+  /// Seconds to wait for an offline node: in exchanges without a deadline, and in evaluations.
+  double patience_s = 300;
   int64_t most_examples = int64_t{1} << 40;  ///< largest |D_c| that a node may report when it joins
   int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
 };
@@ -68,9 +68,9 @@ struct Fleet {
   std::filesystem::path folder;  ///< for arriving payloads; they are deleted when the process ends
   FleetTerms terms{};
   Joining joining{};
-  std::set<int64_t> agreed{};    ///< clients whose node has accepted since the server and the node started
-  std::set<int64_t> informed{};  ///< clients that have the shared state
-  bool has_shared_state = false;
+  std::set<int64_t> agreed{};     ///< clients whose node has accepted since the server and the node started
+  std::set<int64_t> informed{};   ///< clients that have the shared state
+  bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::function<void(const SessionReport& report)> on_report{};
 };
 

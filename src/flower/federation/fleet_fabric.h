@@ -46,7 +46,7 @@ class FleetFabric : public fed::Fabric {
   /// \param on_round  called with the number of committed rounds: once when the run begins or goes on, and after each
   /// commit
   void on_round(std::function<void(int64_t rounds)> on_round) { on_round_ = std::move(on_round); }
-  /// Sends nothing: nodes receive the shared state by announce().
+  /// Calls the function of on_round(). Sends nothing and returns false: nodes receive the shared state as a full sync.
   bool share(const methods::ServerState& state) override;
 
  private:

@@ -19,7 +19,9 @@ namespace evenkeel::flower {
 /// The private state of a client in one run. Threads: one.
 class NodeMemory {
  public:
+  /// Loads the states of `run`.
   /// \param folder  made if absent; empty: the state is kept in memory only
+  /// \throws kCheckpoint when a stored state is damaged
   NodeMemory(std::filesystem::path folder, std::string run);
 
   /// Returns a copy of the newest state after at most `round` rounds; empty if there is none.

@@ -48,6 +48,7 @@ struct ObjectView {
 /// share it.
 class PackedArrays {
  public:
+  /// \throws as pack_arrays()
   PackedArrays(std::vector<ArrayData> arrays, const PackOptions& options);
   const Tree& tree() const { return tree_; }                        ///< the tree of the ArrayRecord
   const std::vector<ArrayData>& arrays() const { return arrays_; }  ///< in the order of the constructor's argument
@@ -119,7 +120,8 @@ ArrayBody array_from_json(std::string_view body, size_t children, const Limits& 
 std::vector<std::string> check_tree(const Tree& tree, const Limits& limits);
 
 /// Hashes the data and divides it into chunks without copying it. One result may be sent to all nodes of a round.
-/// \throws kData when a length differs from that in the head, or two arrays have one name
+/// \throws kData when a length differs from that in the head, or two arrays have one name; kConfig for chunks of less
+/// than 1024 bytes
 Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options = {});
 
 }  // namespace evenkeel::flower

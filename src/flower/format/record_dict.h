@@ -93,9 +93,10 @@ struct Arrays {
   std::shared_ptr<const PackedArrays> packed{};
 };
 
+/// Options of pack_arrays().
 struct PackOptions {
-  size_t chunk_bytes =
-      size_t{16} << 20;  ///< bytes per chunk of an array's NumPy image, at least 1024; each chunk is one call
+  /// Bytes per chunk of an array's NumPy image, at least 1024. Each chunk is one call.
+  size_t chunk_bytes = size_t{16} << 20;
   std::shared_ptr<const void> owner{};  ///< keeps the borrowed pieces alive while the arrays may still be sent
 };
 using Record = std::variant<Config, Metrics, Arrays>;

@@ -56,16 +56,18 @@ struct HttpCounts {
   std::atomic<uint64_t> cut_off = 0;  ///< connections that were too slow, or sent invalid HTTP
 };
 
+/// Options of HttpServer.
 struct ServerOptions {
   std::string host;
   int port = 0;  ///< port to listen on; 0: any free port
   std::optional<TlsFiles> tls{};
-  int threads = 64;
+  int threads = 64;  ///< threads that serve connections
   NodeLimits limits{};
 };
 /// The handler of requests. Several threads call it. It may throw Refusal; any other exception is answered with 500.
 using Answering = std::function<HttpReply(const HttpRequest&)>;
 
+/// A server that listens from construction to destruction. Any thread may call its functions.
 class HttpServer {
  public:
   /// Starts listening. \throws kConfig for invalid TLS files, kIo when the address cannot be used

@@ -22,7 +22,8 @@ inline constexpr int kRunNotRunning = 2007;
 /// headers().
 class NodeCalls {
  public:
-  /// Reads the key file. \throws kConfig without a CA file, unless `insecure` is set
+  /// Reads the key file. \throws kConfig without a CA file, unless `insecure` is set, or when `connections` is not in 1
+  /// to 64; as Key::load()
   explicit NodeCalls(const NodeOptions& options);
 
   size_t connections() const { return clients_.size(); }

@@ -43,7 +43,7 @@ class NodeLink {
   /// Fetches the next instruction, if there is one. The server may deliver an instruction only once: if this process
   /// dies, the instruction can be lost. \throws kConfig when the server does not accept this node any more; Stopped
   std::optional<Instruction> poll();
-  /// Waits before the next poll. The pause grows with the time since the last instruction.
+  /// Waits before the next poll. The pause grows with the time since the last instruction. \throws Stopped
   void rest();
 
   /// Receives an instruction's content: pulls its structure, calls `place` for buffers, pulls the arrays into them and

@@ -35,9 +35,10 @@ class Registry {
   void activate(uint64_t node, double heartbeat_s);
   /// Marks a node as offline.
   void sign_off(uint64_t node);
-  /// Removes a node's registration.
+  /// Removes a node's registration. \throws Refusal 412 if only allowed keys may join
   void remove(uint64_t node);
-  /// Records a heartbeat and its announced interval in seconds.
+  /// Sets the interval of a node's heartbeats in seconds. A value that is not in 10 to 1800 is ignored. seen() records
+  /// the heartbeat itself.
   void beat(uint64_t node, double heartbeat_s);
   /// Records a call of the node, which counts as online from now on. \param program  package and version
   void seen(uint64_t node, const std::string& program);
