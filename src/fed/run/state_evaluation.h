@@ -71,8 +71,8 @@ struct EvaluationHooks {
   bool predictions = false;
 };
 
-/// Scores all tasks of `[evaluate]` at all its points, task by task within each budget, then the points of
-/// `evaluate.per_client`. On the rows of all clients, clients of equal budget and rank share one score.
+/// Scores all tasks at each of evaluation_points(), point by point, then those of client_tasks() at each of
+/// client_points(). On the rows of all clients, clients of equal budget and rank share one score.
 /// \return the scores, without missing ones
 std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fabric, const methods::ServerState& state,
                                                const EvaluationHooks& hooks = {});
@@ -95,7 +95,7 @@ struct RunEvaluation {
   std::function<void(std::vector<std::filesystem::path> files)> on_inputs{};
 };
 
-/// Scores the last committed round of a run folder, or its best one, task by task within each budget. Does not write
+/// Scores the last committed round of a run folder, or its best one, in the order of evaluate_state(). Does not write
 /// into the folder.
 /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
 std::vector<scoring::TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
