@@ -35,7 +35,8 @@ class FleetFabric : public fed::Fabric {
   /// are named in a warning.
   /// \param adapter  encoded, from whole_adapter()
   void hand_out(const lora::EncodedPayload& adapter);
-  /// Reports the end of the run to all nodes. Nodes that do not answer within 10 s are skipped.
+  /// Reports the end of the run to all nodes. Nodes that do not answer within 10 s are skipped. Then waits until all
+  /// nodes are offline, at most 3 s.
   void part();
 
   /// \param on_report  called with the outcome of each exchange
