@@ -71,9 +71,10 @@ using RankChoice = std::function<int64_t(const at::Tensor& s)>;
 /// are used. Values and B A then agree with product_svd() to 1e-7 of the largest value. The bits do not depend on the
 /// number of threads.
 ///
-/// Memory in addition to the result: the parts of one stack of experts, or of as many other matrices, and for each
-/// thread the parts of one matrix in float64. Pages of mapped parts are released afterwards. Neither the product nor
-/// all of U and V is formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
+/// Memory in addition to the result: the parts of consecutive sites with 64 matrices together, or of one larger stack
+/// of experts, and for each thread the parts of one matrix in float64. Pages of mapped parts are released afterwards.
+/// Neither the product nor all of U and V is formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R
+/// eigenproblem.
 /// \param weights  one per part, the same for every site
 /// \throws kShape for a site without parts
 AdapterState best_factors(
