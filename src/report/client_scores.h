@@ -34,9 +34,9 @@ double headline(const scoring::TaskScore& score);
 /// Returns how much better `to` is than `from`, in the unit of headline(). Above 0 is better.
 double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to);
 
-/// Collects the results of all clients, sorted by falling gain. Without scores from before, they are sorted by the
-/// score on own rows. Scores that belong to no client are ignored. If only the state before the first round was
-/// evaluated, its scores are in `own` and `all`.
+/// Collects the results of all clients, sorted by task, then rank evaluation mode, then falling gain. Without scores
+/// from before, the score on own rows takes the place of the gain. Scores that belong to no client are ignored. If only
+/// the state before the first round was evaluated, its scores are in `own` and `all`.
 std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> evaluations);
 
 /// Returns a line with the numbers of clients that gain, lose, or change by at most one question. Empty if no client is
