@@ -204,9 +204,10 @@ struct TaskScore {
 /// Scores of the single rows of a task, in the order of the rows. A list is empty if its measure does not exist for the
 /// kind of the task.
 struct ItemScores {
-  std::vector<double> log_likelihood;  ///< of the correct answer, in nats; rows without one are left out
-  std::vector<int64_t> correct;        ///< 1: the answer is correct (choices) or matches exactly (free text); else 0
-  std::vector<double> f1;              ///< free text: best value over references
+  /// Of the correct answer, in nats, rounded to 1e-6. Rows whose answer has no likelihood are left out.
+  std::vector<double> log_likelihood;
+  std::vector<int64_t> correct;  ///< 1: the answer is correct (choices) or matches exactly (free text); else 0
+  std::vector<double> f1;        ///< free text: best value over references
 
   bool operator==(const ItemScores&) const = default;
   void visit(auto& field) {  // base/format/record.h
