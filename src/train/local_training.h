@@ -125,8 +125,8 @@ struct LocalWork {
 /// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), AdamW and
 /// edit_parameters(), then upload().
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
-/// whole step (`loss_mean`). This holds for merged micro-batches too. The order of rows is drawn from (seed, "batches",
-/// round, client).
+/// whole step (`loss_mean`). This holds for merged micro-batches too. Micro-batches without a target are left out. The
+/// order of rows is drawn from (seed, "batches", round, client).
 /// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows; kConfig when the download
 /// has a higher rank than the client
 LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,
