@@ -135,7 +135,7 @@ struct ModelSection {
   nn::Compute compute() const;
   /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
   void settle_products(const nn::MatmulTable& chosen);
-  /// Returns the options for loading the weights onto the processor.
+  /// Returns the options for loading the weights onto the processor. REQUIRES a settled section
   /// \param beside  the run folder; the default int8 cache is in its parent folder
   models::BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
@@ -413,7 +413,8 @@ struct ExperimentConfig {
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
   void resolve(const config::Table& table);  ///< checks rules that concern several sections
-  /// Fills in values that were left open: threads, compute_dtype, budgets, ranks, tasks, run folder, $EVENKEEL_DATA.
+  /// Fills in values that were left open: threads, device, engine, compute_dtype, budgets, ranks, profiles, tasks,
+  /// date, run folder, $EVENKEEL_DATA.
   /// \param machine  the values of "all cores" and "auto"
   /// \throws kConfig
   void settle(const MachineChoices& machine);
