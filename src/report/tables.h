@@ -11,7 +11,8 @@
 namespace evenkeel::report {
 
 /// Returns the names of the tables in the order of a report: runs; accuracy, invalid, valid, likelihood (multiple
-/// choice); exact-match, f1, bert-score, empty (free text); rounds, time, clients, client-scores, traffic.
+/// choice); exact-match, f1, bert-score, empty (free text); nll, perplexity (likelihood); rounds, time, clients,
+/// client-scores, traffic.
 std::vector<std::string_view> table_names();
 
 /// Formats one table. Task tables show the last evaluated round of every run. They have one line per task, one column

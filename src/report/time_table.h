@@ -17,7 +17,8 @@ struct Standing {
   std::optional<double> seconds{};  ///< simulated seconds since the beginning; nothing if no time is simulated
   double bytes = 0;                 ///< bytes up and down since the beginning, all clients
   std::optional<double> loss{};     ///< training loss of the round
-  /// Mean accuracy or word F1 over tasks and budgets, with the run's own routing; without likelihood tasks.
+  /// Mean accuracy or word F1 over tasks and budgets, with the run's own routing, of the first rank evaluation mode;
+  /// without likelihood tasks.
   std::optional<double> score{};
 };
 
