@@ -32,7 +32,7 @@ DENSE_SETTINGS = ["model.path='builtin:tiny-olmo'", "lora.rank=8", "lora.alpha=8
                   "clients.participation=1.0", "train.rounds=2", "evaluate.limit=1", "data.limit=40"]
 RENAMED = {"reading": "rank_eval_mode"}  # renamed fields of records
 BASE_MODEL = re.compile(rb'"base_model_name_or_path": "[^"]*"')  # a path
-UNCOMPARED = {"seconds", "checksum", "version", "format", "log_likelihood"}  # the last is newer than old digests
+UNCOMPARED = {"seconds", "checksum", "version", "format", "log_likelihood", "likelihood_rows"}  # the last two are newer than old digests
 
 
 def settings(entries):
