@@ -176,7 +176,7 @@ TEST(Comparison, ModesOfRankMethodsAreArmsOfTheirOwn) {
       run.records->evaluations.push_back(evaluation);
     }
   }
-  const auto& arms = compare(study).served[0].arms;
+  const auto arms = compare(study).served[0].arms;
   ASSERT_EQ(arms.size(), 3u);
   EXPECT_EQ(arms[1].label, "hetlora (a)");
   EXPECT_NEAR(arms[1].differences[0].mean.value(), 0, 1e-12);
