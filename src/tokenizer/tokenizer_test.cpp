@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -164,10 +164,10 @@ TEST(Tokenizer, RefusesATemplateWithAnUnknownId) {
 
 TEST(Tokenizer, EncodesAWordOfAMegabyteQuickly) {
   const auto tokenizer = loaded(small_tokenizer());
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor, which other programs do not lengthen
   const auto ids = tokenizer.encode(std::string(1 << 20, 'l'));
   EXPECT_EQ(ids.size(), size_t{1} << 19);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
 }
 
 TEST(TokenizerFile, UnsupportedSettingsAreReportedInOneLine) {
@@ -218,14 +218,14 @@ TEST(TokenizerFile, ExcessiveNestingAndGrowthAreRefusedAtOnce) {
     return text + ",\"" + key + "\":" + graph + R"({"type":")" + type + R"("})" + end +
            "}";  // the last value of a repeated key is used
   };
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   for (const auto& [key, type, list] :
        {std::array{"normalizer", "NFC", "normalizers"}, std::array{"pre_tokenizer", "ByteLevel", "pretokenizers"},
         std::array{"post_processor", "ByteLevel", "processors"}}) {
     EXPECT_EQ(error_of_text(nested(key, type, list, 60)), "no error") << key;
     EXPECT_NE(error_of_text(nested(key, type, list, 200'000)).find("more than 128 deep"), std::string::npos) << key;
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
   const Json sequence = {{"Sequence", {{"id", "A"}}}};
   const Json doubling = {
       {"type", "TemplateProcessing"}, {"single", {sequence, sequence}}, {"special_tokens", Json::object()}};
@@ -276,7 +276,7 @@ TEST(Gpt2Words, EqualTheRegularExpression) {
 
 TEST(SplitPattern, CatastrophicBacktrackingIsReportedQuickly) {
   for (const auto* pattern : {"(a+)+[bc]", "(a|aa)+[bc]", "(?:x|(?:a|a)*)*[yz]"}) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     try {
       SplitPattern::regex(pattern).find(std::string(100'000, 'a'));
       ADD_FAILURE() << pattern << " was run to its end";
@@ -284,7 +284,7 @@ TEST(SplitPattern, CatastrophicBacktrackingIsReportedQuickly) {
       EXPECT_EQ(std::string(error.what()).find(concat("[data] pattern ", pattern, " on a text of 100000 bytes: ")), 0u)
           << error.what();
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15)) << pattern;
+    EXPECT_LT(std::clock() - start, 15 * CLOCKS_PER_SEC) << pattern;
   }
 }
 
@@ -332,9 +332,9 @@ TEST(Nfc, ComposesOrdersAndKeepsComposedText) {
 TEST(Nfc, SortsALongRunOfMarksQuickly) {
   std::string marks = "a", storage;
   for (int i = 0; i < 200'000; ++i) marks += i % 2 ? "\u0323" : "\u0301";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   EXPECT_EQ(unicode::nfc(marks, storage).substr(0, 5), "\u1EA1\u0323");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
 }
 
 TEST(AddedTokens, AreMatchedLeftmostLongestWithTheirFlags) {
