@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include "base/format/limits.h"
+#include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "base/system/device.h"
 #include "fed/config/arithmetic.h"
