@@ -18,8 +18,8 @@ at::ScalarType inner_type(const at::Tensor& x, const Compute& compute);
 struct LinearFactors {
   at::Tensor a_RI, b_OR;
   double scaling = 1;
-  at::Tensor converted_a_RI{},
-      converted_b_OR{};  ///< the same in the type of the products; undefined: not yet converted
+  /// The factors in the type of the products; undefined: not yet converted.
+  at::Tensor converted_a_RI{}, converted_b_OR{};
 };
 
 /// Converts the factors of all dense layers to `type` with one operator, without autograd. Factors of that type,

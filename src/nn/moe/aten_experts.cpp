@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <map>
 
 #include "nn/dense/gradients.h"
@@ -15,6 +16,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr size_t kProjections = 3;
+constexpr size_t kPackedTogether = 4;  // layers
 
 // The inputs of the node. Each projection has two: A and B of the adapter. The packed factors get no gradient.
 enum Input : size_t {
@@ -216,10 +218,12 @@ void pack_layers(std::span<LayerFactors> layers, at::ScalarType type) {
         if (pair->a.defined()) sizes.insert(sizes.end(), {pair->a.size(0), pair->a.size(2), pair->b.size(1)});
     by_sizes[sizes].push_back(&layer);
   }
-  for (const auto& [sizes, alike] : by_sizes) {
-    pack_stacks(alike, 0, 1, &LayerFactors::gate_up, type);
-    pack_stacks(alike, 2, 2, &LayerFactors::down, type);
-  }
+  for (const auto& [sizes, alike] : by_sizes)
+    for (size_t first = 0; first < alike.size(); first += kPackedTogether) {
+      const auto some = std::span(alike).subspan(first, std::min(kPackedTogether, alike.size() - first));
+      pack_stacks(some, 0, 1, &LayerFactors::gate_up, type);
+      pack_stacks(some, 2, 2, &LayerFactors::down, type);
+    }
 }
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,

@@ -26,7 +26,8 @@ struct LayerFactors {
   SlotNumbers numbers{};                           ///< optional
 };
 
-/// Sets the packed factors of several layers. Layers of equal sizes are packed together. \param type  of the products
+/// Sets the packed factors of several layers. Layers of equal sizes are packed together, some at a time, because their
+/// scaled and converted copies are in memory meanwhile. \param type  of the products
 void pack_layers(std::span<LayerFactors> layers, at::ScalarType type);
 
 /// Computes nn::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.

@@ -283,12 +283,12 @@ at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const ExpertFactors& factors, const Compute& compute) {
-  check(x_TD, routing, weights);
   if (compute.engine == Engine::kAten) {
     auto layer = factors_for_aten(weights, factors);
     aten::pack_layers({&layer, 1}, aten::inner_type(x_TD, compute));
     return experts_by_aten(x_TD, routing, weights, layer, compute);
   }
+  check(x_TD, routing, weights);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].out();
