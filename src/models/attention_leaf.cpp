@@ -89,7 +89,7 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
   // The products inside the block share one conversion of the input.
   const auto in_RD = pass.layout ? x_RD.to(nn::aten::inner_type(x_RD, options.compute)) : x_RD;
   const auto projected = [&]() -> std::vector<at::Tensor> {
-    if (pass.layout && !pass.queries_N.defined()) return FrozenLinear::together({&q_, &k_, &v_}, in_RD, pass);
+    if (!pass.queries_N.defined()) return FrozenLinear::together({&q_, &k_, &v_}, in_RD, pass);
     return {q_(pass.select_query_rows(in_RD), pass), k_(in_RD, pass), v_(in_RD, pass)};
   }();
   const auto q = heads(projected[0]), k = heads(projected[1]), v = heads(projected[2]);

@@ -31,11 +31,8 @@ MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& m
 }
 
 at::Tensor MlpLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
-  if (pass.layout) {
-    const auto hidden = FrozenLinear::together({&gate_, &up_}, x_RD, pass);
-    return down_(activate(activation_, hidden[0]) * hidden[1], pass);
-  }
-  return down_(activate(activation_, gate_(x_RD, pass)) * up_(x_RD, pass), pass);
+  const auto hidden = FrozenLinear::together({&gate_, &up_}, x_RD, pass);
+  return down_(activate(activation_, hidden[0]) * hidden[1], pass);
 }
 
 }  // namespace evenkeel::models
