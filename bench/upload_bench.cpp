@@ -47,16 +47,16 @@ lora::Payload payload_of(const Job& job) {
   return payload;
 }
 
-/// Returns the least seconds of `work`, which other programs disturb least. `clean` runs before each repetition and is
-/// not counted.
-double least(const Job& job, const std::function<void()>& clean, const std::function<void()>& work) {
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  work();
+  return seconds_since(begin);
+}
+
+/// Returns the least of several measurements, which other programs disturb least.
+double least(const Job& job, const std::function<double()>& measurement) {
   double seconds = std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < job.repeats; ++i) {
-    clean();
-    const auto begin = Clock::now();
-    work();
-    seconds = std::min(seconds, seconds_since(begin));
-  }
+  for (int64_t i = 0; i < job.repeats; ++i) seconds = std::min(seconds, measurement());
   return seconds;
 }
 
@@ -70,19 +70,14 @@ void write_file(const fs::path& file, std::string_view bytes) {
   out.place();
 }
 
-/// Returns the least seconds for which the caller waits while the journal writes in the background, as on a GPU.
-double caller_waits(const Job& job, const fs::path& folder, const lora::DeferredPayload& upload) {
-  double seconds = std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < job.repeats; ++i) {
-    remove_path(folder);
-    fed::RoundJournal stored(folder, 3600, {}, std::numeric_limits<int64_t>::max());
-    fed::ClientRecord record;
-    record.id = 1;
-    const auto begin = Clock::now();
-    stored.store(record, upload, {});
-    seconds = std::min(seconds, seconds_since(begin));
-  }
-  return seconds;
+/// Returns the seconds for which store() takes the caller. They include the writing unless it is in the background, as
+/// on a GPU. \param background_bytes  largest upload that is written in the background
+double store_seconds(const fs::path& folder, const lora::DeferredPayload& upload, int64_t background_bytes) {
+  remove_path(folder);
+  fed::RoundJournal journal(folder, 3600, {}, background_bytes);
+  fed::ClientRecord record;
+  record.id = 1;
+  return seconds_of([&] { journal.store(record, upload, {}); });
 }
 
 OrderedJson run(const Job& job) {
@@ -94,26 +89,24 @@ OrderedJson run(const Job& job) {
   const auto payload = payload_of(job);
   const lora::DeferredPayload upload(payload, dtype, {});
   const auto file = folder / "part.safetensors";
-  const auto nothing = [] {};
   const auto encoded = lora::encode(payload, dtype, {});
+  const auto write = [&] { write_file(file, text_of(encoded.bytes)); };
   OrderedJson seconds;
-  seconds["encode"] = least(job, nothing, [&] { lora::encode(payload, dtype, {}); });
-  seconds["sha256"] = least(job, nothing, [&] { sha256(text_of(encoded.bytes)); });
-  seconds["write"] = least(
-      job, [&] { remove_path(file); }, [&] { write_file(file, text_of(encoded.bytes)); });
-  seconds["flush"] = least(
-      job, [&] { write_file(file, text_of(encoded.bytes)); }, [&] { flush_files(std::vector{file}); });
+  seconds["encode"] = least(job, [&] { return seconds_of([&] { lora::encode(payload, dtype, {}); }); });
+  seconds["sha256"] = least(job, [&] { return seconds_of([&] { sha256(text_of(encoded.bytes)); }); });
+  seconds["write"] = least(job, [&] {
+    remove_path(file);
+    return seconds_of(write);
+  });
+  seconds["flush"] = least(job, [&] {
+    write();
+    return seconds_of([&] { flush_files(std::vector{file}); });
+  });
   remove_path(file);
   const auto journal = folder / "journal";
-  seconds["journal"] = least(
-      job, [&] { remove_path(journal); },
-      [&] {
-        fed::RoundJournal stored(journal, 3600);
-        fed::ClientRecord record;
-        record.id = 1;
-        stored.store(record, upload, {});
-      });
-  seconds["journal, in the background: caller"] = caller_waits(job, journal, upload);
+  seconds["journal"] = least(job, [&] { return store_seconds(journal, upload, 0); });
+  seconds["journal, in the background: caller"] =
+      least(job, [&] { return store_seconds(journal, upload, std::numeric_limits<int64_t>::max()); });
   remove_path(journal);
   const double gbyte = 1e-9 * static_cast<double>(encoded.size());
   OrderedJson rates;
