@@ -1,5 +1,5 @@
-/// \file  Says of each study that fills tables of the paper how far its runs are and what the others will take. Reads
-/// neither weights nor rows: the work of a study is in configs/paper/work.toml, counted by tools/paper_work.py.
+/// \file  Reports the state of each study that fills tables of the paper, and the time that its other runs will take.
+/// Reads neither weights nor rows: the work of a study is in configs/paper/work.toml, counted by tools/paper_work.py.
 #pragma once
 
 #include <cstdint>
