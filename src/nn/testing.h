@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/system/device.h"
+
 namespace evenkeel::testing {
 
 /// Returns normal random numbers that depend only on the seed.
@@ -22,7 +24,7 @@ inline at::Tensor random_tensor(at::IntArrayRef sizes, uint64_t seed, at::Scalar
 /// on the CPU.
 inline c10::Device test_device() {
   const char* name = std::getenv("EVENKEEL_TEST_DEVICE");
-  return c10::Device(name ? name : "cpu");
+  return find_device(name ? name : "cpu", "EVENKEEL_TEST_DEVICE");
 }
 
 /// Returns |x - y| / |y| with Euclidean norms, in float64 on the CPU.
