@@ -31,12 +31,21 @@ struct StepCounts {
   Counts forward, backward;
 };
 
-std::vector<data::Example> four_examples() {
-  return {{.ids = {3, 1, 4, 1, 5, 9}}, {.ids = {2, 7, 1}}, {.ids = {8, 2, 8, 1, 8}}, {.ids = {6, 1, 8, 0}}};
+/// \param alike  whether the examples begin with the same tokens, which share rows
+data::PackedBatch four_examples(bool alike) {
+  if (alike)
+    return data::pack_shared(
+        std::vector<data::Example>{
+            {.ids = {3, 1, 4, 1, 5, 9}}, {.ids = {3, 1, 4}}, {.ids = {3, 1, 4, 1, 8}}, {.ids = {3, 1, 4, 0}}},
+        2);
+  return data::pack(
+      std::vector<data::Example>{
+          {.ids = {3, 1, 4, 1, 5, 9}}, {.ids = {2, 7, 1}}, {.ids = {8, 2, 8, 1, 8}}, {.ids = {6, 1, 8, 0}}},
+      2);
 }
 
 /// Counts a pass over two micro-batches with adapters on attention and feed-forward blocks.
-StepCounts counts_of_step(std::string_view family, int64_t layers) {
+StepCounts counts_of_step(std::string_view family, bool alike, int64_t layers) {
   BaseStorage storage(BaseDtype::kBFloat16);
   storage.engine = nn::Engine::kAten;
   const auto model = testing::make_model(
@@ -47,7 +56,8 @@ StepCounts counts_of_step(std::string_view family, int64_t layers) {
   for (auto& [site, factors] : adapters)
     for (auto* factor : {&factors.a, &factors.b})
       factor->set_requires_grad(true).mutable_grad() = at::zeros_like(*factor);
-  const auto batch = data::pack(four_examples(), 2);
+  const auto batch = four_examples(alike);
+  EXPECT_EQ(batch.rows_T.defined(), alike);
   std::vector<nn::RoutingByLayer> routing(batch.micro_batch_ends().size());
   const AsOnAGpu deterministic;
   const testing::OperatorCount operators;
@@ -73,8 +83,8 @@ Counts of_one_layer(const Counts& of_three, const Counts& of_two) {
   return counts;
 }
 
-StepCounts of_one_layer(std::string_view family) {
-  const auto three = counts_of_step(family, 3), two = counts_of_step(family, 2);
+StepCounts of_one_layer(std::string_view family, bool alike) {
+  const auto three = counts_of_step(family, alike, 3), two = counts_of_step(family, alike, 2);
   return {of_one_layer(three.forward, two.forward), of_one_layer(three.backward, two.backward)};
 }
 
@@ -86,6 +96,7 @@ std::string table(const Counts& counts) {
 
 struct Limits {
   std::string_view family;
+  bool alike;
   int64_t forward, backward;
 };
 
@@ -93,7 +104,7 @@ class Operators : public ::testing::TestWithParam<Limits> {};
 
 TEST_P(Operators, OfALayerAreNoMoreThanBefore) {
   const auto& limits = GetParam();
-  const auto counts = of_one_layer(limits.family);
+  const auto counts = of_one_layer(limits.family, limits.alike);
   RecordProperty("forward", static_cast<int>(testing::total(counts.forward)));
   RecordProperty("backward", static_cast<int>(testing::total(counts.backward)));
   EXPECT_LE(testing::total(counts.forward), limits.forward) << table(counts.forward);
@@ -102,8 +113,12 @@ TEST_P(Operators, OfALayerAreNoMoreThanBefore) {
   RecordProperty("backward_launches", static_cast<int>(testing::launches(counts.backward)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Operators, ::testing::Values(Limits{"olmoe", 80, 130}, Limits{"olmo", 46, 79}),
-                         [](const auto& info) { return std::string(info.param.family); });
+INSTANTIATE_TEST_SUITE_P(Families, Operators,
+                         ::testing::Values(Limits{"olmoe", false, 80, 124}, Limits{"olmo", false, 46, 73},
+                                           Limits{"olmoe", true, 85, 128}, Limits{"olmo", true, 50, 77}),
+                         [](const auto& info) {
+                           return concat(info.param.family, info.param.alike ? "_with_shared_rows" : "");
+                         });
 
 }  // namespace
 }  // namespace evenkeel::models

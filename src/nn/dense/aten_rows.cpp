@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/plain/error.h"
 
@@ -14,25 +15,25 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor summed_by_row(const at::Tensor& x_N, const RowIndex& index) {
-  const auto wide = index.repeats && x_N.element_size() < 4 ? x_N.to(at::kFloat) : x_N;
-  const auto ordered = index.order_N.defined() ? wide.index_select(0, index.order_N) : wide.contiguous();
-  const auto sums = at::segment_reduce(ordered.reshape({ordered.size(0), -1}), "sum", index.lengths_R, {}, {}, 0,
-                                       /*unsafe=*/true, /*initial=*/0);
+/// Sums the gathered rows of each source row. The operator is one kernel, which adds in the order of order_N in float32
+/// or wider; a source row that is not gathered gets zeros.
+at::Tensor summed_by_row(const at::Tensor& x_N, const at::Tensor& order_N, const at::Tensor& begins_R) {
+  constexpr int64_t kSum = 0;
   auto sizes = x_N.sizes().vec();
-  sizes[0] = index.lengths_R.size(0);
-  return sums.view(sizes);
+  sizes[0] = begins_R.size(0);
+  if (sizes[0] == 0) return at::zeros(sizes, x_N.options());
+  const auto rows_N = x_N.reshape({x_N.size(0), -1}).contiguous();
+  return std::get<0>(at::_embedding_bag_forward_only(rows_N, order_N, begins_R, false, kSum)).view(sizes);
 }
 
 struct GatherNode : torch::autograd::Function<GatherNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_R, const RowIndex& index) {
-    ctx->save_for_backward({index.order_N, index.lengths_R});
-    ctx->saved_data["repeats"] = index.repeats;
+    ctx->save_for_backward({index.order_N, index.begins_R});
     return x_R.index_select(0, index.from_N);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    return {summed_by_row(grads[0], {{}, saved[0], saved[1], ctx->saved_data["repeats"].toBool()}), at::Tensor()};
+    return {summed_by_row(grads[0], saved[0], saved[1]), at::Tensor()};
   }
 };
 
@@ -69,8 +70,8 @@ size_t IndexUpload::add(std::span<const float> values) {
 }
 
 void IndexUpload::send(c10::Device device) {
-  all_ = at::empty({static_cast<int64_t>(values_.size())}, at::kLong);
-  if (!device.is_cpu()) all_ = all_.pin_memory();
+  all_ = at::empty({static_cast<int64_t>(values_.size())},
+                   at::TensorOptions().dtype(at::kLong).pinned_memory(!device.is_cpu()));
   std::copy(values_.begin(), values_.end(), all_.mutable_data_ptr<int64_t>());
   all_ = all_.to(device, /*non_blocking=*/true);
 }
@@ -80,19 +81,18 @@ at::Tensor IndexUpload::sent(size_t number) const { return all_.slice(0, begins_
 at::Tensor IndexUpload::sent_floats(size_t number) const { return sent(number).view(at::kFloat); }
 
 RowIndexUpload::RowIndexUpload(std::span<const int64_t> from_N, int64_t rows, IndexUpload& upload)
-    : from_(upload.add(from_N)), sorted_(std::is_sorted(from_N.begin(), from_N.end())) {
-  std::vector<int64_t> lengths(static_cast<size_t>(rows), 0), order(from_N.size());
-  for (const int64_t row : from_N) repeats_ |= ++lengths[static_cast<size_t>(row)] > 1;
-  lengths_ = upload.add(lengths);
-  if (sorted_) return;
-  std::vector<size_t> next(lengths.size() + 1, 0);
-  for (size_t row = 0; row < lengths.size(); ++row) next[row + 1] = next[row] + static_cast<size_t>(lengths[row]);
-  for (size_t n = 0; n < from_N.size(); ++n) order[next[static_cast<size_t>(from_N[n])]++] = static_cast<int64_t>(n);
+    : from_(upload.add(from_N)) {
+  std::vector<int64_t> begins(static_cast<size_t>(rows) + 1, 0), order(from_N.size());
+  for (const int64_t row : from_N) ++begins[static_cast<size_t>(row) + 1];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  begins_ = upload.add(std::span(begins).first(static_cast<size_t>(rows)));
+  for (size_t n = 0; n < from_N.size(); ++n)
+    order[static_cast<size_t>(begins[static_cast<size_t>(from_N[n])]++)] = static_cast<int64_t>(n);
   order_ = upload.add(order);
 }
 
 RowIndex RowIndexUpload::sent(const IndexUpload& upload) const {
-  return {upload.sent(from_), sorted_ ? at::Tensor() : upload.sent(order_), upload.sent(lengths_), repeats_};
+  return {upload.sent(from_), upload.sent(order_), upload.sent(begins_)};
 }
 
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index) { return GatherNode::apply(x_R, index); }

@@ -12,10 +12,9 @@ namespace evenkeel::nn::aten {
 
 /// An index of rows and the data of its transpose, int64 on one device.
 struct RowIndex {
-  at::Tensor from_N;     ///< the source row of each gathered row
-  at::Tensor order_N;    ///< the gathered rows sorted by source row; undefined: from_N is sorted
-  at::Tensor lengths_R;  ///< how often each source row is gathered
-  bool repeats = false;  ///< true if some source row is gathered more than once
+  at::Tensor from_N;    ///< the source row of each gathered row
+  at::Tensor order_N;   ///< the gathered rows sorted by source row
+  at::Tensor begins_R;  ///< the first place of each source row in order_N
   bool defined() const { return from_N.defined(); }
 };
 
@@ -46,11 +45,10 @@ class RowIndexUpload {
   RowIndex sent(const IndexUpload& upload) const;
 
  private:
-  size_t from_ = 0, order_ = 0, lengths_ = 0;
-  bool sorted_ = true, repeats_ = false;
+  size_t from_ = 0, order_ = 0, begins_ = 0;
 };
 
-/// Returns x[from_N]. Gradients are summed per source row, in float32 or wider if rows repeat. \param x_R  [R, ...]
+/// Returns x[from_N]. Gradients are summed per source row, in float32 or wider. \param x_R  [R, ...]
 /// \return [N, ...]
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);
 

@@ -193,8 +193,13 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static void put_gradients(const AutogradContext* ctx, const StackFactors& factors, const Outer& of,
                             const Slots& slots, const variable_list& all, variable_list& out) {
     const int64_t columns = packed_ranks(factors.pairs, of.dy_SO.scalar_type());
-    const auto da = grouped_outer(of.dxa_SR.narrow(1, 0, columns), of.x_SI, slots),
-               db = grouped_outer(of.dy_SO, of.xa_SR.narrow(1, 0, columns), slots);
+    const auto wanted = [&](size_t offset) {
+      return std::any_of(factors.inputs.begin(), factors.inputs.end(),
+                         [&](size_t a) { return ctx->needs_input_grad(a + offset); });
+    };
+    at::Tensor da, db;
+    if (wanted(0)) da = grouped_outer(of.dxa_SR.narrow(1, 0, columns), of.x_SI, slots);
+    if (wanted(1)) db = grouped_outer(of.dy_SO, of.xa_SR.narrow(1, 0, columns), slots);
     int64_t first = 0;
     for (size_t i = 0; i < factors.pairs.size(); ++i) {
       const auto& part = factors.pairs[i];
