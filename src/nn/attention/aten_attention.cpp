@@ -1,6 +1,7 @@
 #include "nn/attention/aten_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
@@ -29,10 +30,12 @@ at::Tensor rotate_halves(const at::Tensor& x_THP, const at::Tensor& cos_TP, cons
 struct RotaryNode : torch::autograd::Function<RotaryNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
                             const at::Tensor& sin) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     ctx->save_for_backward({cos, sin});
     return rotate_halves(x_THP, cos, sin, 1);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = ctx->get_saved_variables();
     return {rotate_halves(grads[0], saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
   }
@@ -43,6 +46,7 @@ double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double
 struct FlashNode : torch::autograd::Function<FlashNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_THP, const at::Tensor& k_TGP,
                             const at::Tensor& v_TGP, const at::Tensor& starts_B1, int64_t longest) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto [out, logsumexp, seed, unused, mask] =
         at::_flash_attention_forward(q_THP, k_TGP, v_TGP, starts_B1, starts_B1, longest, longest, /*dropout_p=*/0.0,
                                      /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(q_THP));
@@ -51,6 +55,7 @@ struct FlashNode : torch::autograd::Function<FlashNode> {
     return out;
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = ctx->get_saved_variables();
     const int64_t longest = ctx->saved_data["longest"].toInt();
     auto [dq, dk, dv] =

@@ -1,6 +1,7 @@
 #include "nn/dense/aten_linear.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -33,6 +34,7 @@ bool present(const at::Tensor& factor) { return factor.numel() > 0; }
 struct LinearNode : torch::autograd::Function<LinearNode> {
   static variable_list forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
                                at::ScalarType type) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     variable_list saved(inputs.begin(), inputs.end()), outputs;
     saved[0] = inputs[0].to(type);
     for (size_t p = 0; p < scalings.size(); ++p) outputs.push_back(project(saved, p, scalings[p]));
@@ -42,6 +44,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = ctx->get_saved_variables();
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
     variable_list out(input_of(scalings.size(), kProjectionWeight));

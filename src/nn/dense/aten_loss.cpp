@@ -1,6 +1,7 @@
 #include "nn/dense/aten_loss.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -57,6 +58,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
                             const at::Tensor& targets_N, const std::vector<int64_t>& counts, at::ScalarType type,
                             bool want_gradient) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto parts = in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, want_gradient);
     ctx->save_for_backward({parts.dhidden_ND});
     ctx->saved_data["counts"] = counts;
@@ -64,6 +66,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     variable_list out(6);
     const auto dhidden_ND = ctx->get_saved_variables()[0];
     if (!dhidden_ND.defined()) return out;

@@ -1,6 +1,7 @@
 #include "nn/dense/aten_norm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace evenkeel::nn::aten {
@@ -30,12 +31,14 @@ variable_list gradients(const at::Tensor& dy_TD, const at::Tensor& x_TD, const a
 
 struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& w_D, double eps) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto [y_TD, rstd_T1] =
         x_TD.is_cpu() ? normalised(x_TD, w_D, eps) : fused(at::_fused_rms_norm(x_TD, {x_TD.size(1)}, w_D, eps));
     ctx->save_for_backward({x_TD, w_D, rstd_T1});
     return y_TD;
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = ctx->get_saved_variables();
     const auto &x_TD = saved[0], &w_D = saved[1], &rstd_T1 = saved[2];
     const auto dy_TD = grads[0].contiguous();

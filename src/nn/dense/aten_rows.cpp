@@ -1,6 +1,7 @@
 #include "nn/dense/aten_rows.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -28,10 +29,12 @@ at::Tensor summed_by_row(const at::Tensor& x_N, const at::Tensor& order_N, const
 
 struct GatherNode : torch::autograd::Function<GatherNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_R, const RowIndex& index) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     ctx->save_for_backward({index.order_N, index.begins_R});
     return x_R.index_select(0, index.from_N);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = ctx->get_saved_variables();
     return {summed_by_row(grads[0], saved[0], saved[1]), at::Tensor()};
   }

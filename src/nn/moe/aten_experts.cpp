@@ -1,6 +1,7 @@
 #include "nn/moe/aten_experts.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -121,6 +122,7 @@ Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at:
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
                             const SlotNumbers& numbers, at::ScalarType type) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     variable_list all(inputs.begin(), inputs.end());
     all.resize(kAll);
     all[kX] = all[kX].to(type);
@@ -135,6 +137,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto all = ctx->get_saved_variables();
     variable_list out(kInputs + 3);
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();

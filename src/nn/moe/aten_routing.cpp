@@ -1,6 +1,7 @@
 #include "nn/moe/aten_routing.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -55,6 +56,7 @@ Selection select(const at::Tensor& logits_TE, const at::Tensor& phi_E, const Rou
 struct GateNode : torch::autograd::Function<GateNode> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits_TE, const at::Tensor& phi_E,
                                const RouterOptions& options, bool over_selected) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto selected = select(logits_TE, phi_E, options);
     const auto& experts_TK = selected.experts_TK;
     const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
@@ -69,6 +71,7 @@ struct GateNode : torch::autograd::Function<GateNode> {
 
   // For a softmax over the selected, dm_i = w_i (g_i - sum_j g_j w_j); over all experts, g is 0 for those not selected.
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     if (!grads[0].defined()) return variable_list(4);
     const auto saved = ctx->get_saved_variables();
     const auto &weights_TK = saved[0], &probs_TE = saved[2], &added_TE = saved[3];
