@@ -204,6 +204,18 @@ TEST_F(ResidenceTest, IsNullOnTheCpu) {
   EXPECT_EQ(e.fabric.context.shared->residence(c10::kCPU), nullptr);
 }
 
+TEST_F(ResidenceTest, EstimatesThePackedFactorsOfAllMerges) {
+  const auto packed = [&](const std::string& method) {
+    const auto plan = device_memory_plan(experiment(method));
+    const auto part = std::find_if(plan.parts.begin(), plan.parts.end(), [](const models::MemoryPart& each) {
+      return each.what.find("packed") != std::string::npos;
+    });
+    return part == plan.parts.end() ? 0 : part->bytes;
+  };
+  EXPECT_GT(packed("fedit"), 0);
+  EXPECT_GT(packed("flora"), 2 * packed("fedit")) << "the factors that it merges into the base are packed too";
+}
+
 TEST_F(ResidenceTest, EstimatesGpuMemoryFromShapes) {
   auto e = experiment("ub-smoe");
   const auto whole = device_memory_plan(e);

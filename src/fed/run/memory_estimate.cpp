@@ -149,13 +149,19 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
            "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
+/// Returns the rank of what is merged into the base after `rounds` rounds, as if no site were too small for it.
+int64_t merged_rank(const Experiment& e, int64_t rounds) {
+  const bool changes = methods::find_method(e.server.config.method.name).changes_base;
+  return changes && rounds > 0 ? rounds * most_participants(e) * e.server.max_rank() : 0;
+}
+
 /// Returns the bytes of what is merged into the base after `rounds` rounds: factors in the transport type, or a dense
 /// float32 matrix for a site of full rank (docs/decisions/0014-base-changing-methods.md,
 /// 0049-the-server-at-full-size.md).
 int64_t merged_bytes(const Experiment& e, int64_t rounds) {
   const auto& config = e.server.config;
-  if (!methods::find_method(config.method.name).changes_base || rounds <= 0) return 0;
-  const auto rank = static_cast<double>(rounds * most_participants(e) * e.server.max_rank());
+  const auto rank = static_cast<double>(merged_rank(e, rounds));
+  if (rank == 0) return 0;
   const double wire = config.train.transport_dtype == lora::TransportDtype::kBFloat16 ? 2 : kFloat;
   double bytes = 0;
   for (const auto& [name, site] : e.server.sites) {
@@ -184,6 +190,24 @@ Parts aggregation_moment(const Experiment& e) {
            std::string(kMergedKeys)}};
 }
 
+/// Returns the expert factors that a pass on a GPU packs, and the copies of four layers from which it packs them
+/// (nn/moe/aten_packed_factors.h). A stack of `parts` projections has A [E, ranks, in] and B [E, parts out, ranks].
+Parts packed_factors(const Experiment& e) {
+  const auto inner = e.server.config.model.compute().inner;
+  const int64_t merged = merged_rank(e, e.server.config.train.rounds - 1);
+  double bytes = 0;
+  for (const auto& [name, site] : e.server.sites) {
+    const int64_t rank = e.server.max_rank() + (merged < std::min(site.in, site.out) ? merged : site.in);
+    bytes += static_cast<double>(at::elementSize(inner)) * static_cast<double>(site.experts * rank) *
+             static_cast<double>(site.in + site.fused.parts * site.out);
+  }
+  const auto layers = static_cast<double>(std::max<size_t>(1, e.server.model.moe_layers.size()));
+  bytes *= 1 + 2 * std::min(4.0, layers) / layers;
+  if (bytes == 0) return {};
+  return {{"the factors of the experts, packed for their products", static_cast<int64_t>(std::min(bytes, 0x1p62)),
+           merged > 0 ? std::string(kMergedKeys) : kAdapterKeys}};
+}
+
 /// Returns the memory of training on a GPU.
 Parts device_training_moment(const Experiment& e, int64_t adapter) {
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
@@ -192,6 +216,13 @@ Parts device_training_moment(const Experiment& e, int64_t adapter) {
           {concat("activations of micro-batches of up to ", tokens, " tokens at once"),
            models::kept_bytes_of_operators(e.server.model, pass) + models::passing_bytes(e.server.model, pass),
            "train.batch_size, train.merge_tokens or data.cutoff"}};
+}
+
+/// Returns the memory of BERTScore's encoder, unless the experiment has loaded it.
+Parts encoder(const Experiment& e) {
+  const auto& folder = e.server.config.evaluate.bert_score.encoder;
+  if (folder.empty() || e.fabric.context.bert_scorer) return {};
+  return {{"the encoder of BERTScore", models::weight_file_bytes(folder), "evaluate.bert_score.encoder"}};
 }
 
 int64_t sum(const Parts& parts) { return models::MemoryPlan{parts, 0}.needed(); }
@@ -205,8 +236,8 @@ models::MemoryPlan device_memory_plan(const Experiment& e) {
       .parts = {{"CUDA's libraries and their workspaces", kLibraries, ""}, {"the base", base_bytes(e), "model.dtype"}}};
   const auto training = with_merged(e, device_training_moment(e, adapter)),
              scoring = with_merged(e, evaluation_moment(e, adapter));
-  const auto& worst = sum(training) < sum(scoring) ? scoring : training;
-  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
+  for (const auto& parts : {packed_factors(e), encoder(e), sum(training) < sum(scoring) ? scoring : training})
+    plan.parts.insert(plan.parts.end(), parts.begin(), parts.end());
   return plan;
 }
 
