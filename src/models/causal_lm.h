@@ -69,6 +69,8 @@ struct ModelSpec {
   TokenWork work{};
 };
 
+struct PassFactors;  // models/leaf.h
+
 /// Holds the options of one forward call. The call borrows everything that the pointers and spans refer to.
 struct ForwardOptions {
   /// Factors by site; null: no adapter. Every site must exist in the model.
@@ -81,6 +83,8 @@ struct ForwardOptions {
   bool last_only = false;  ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
   /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
   std::span<nn::RoutingByLayer> routing{};
+  /// The factors as CausalLm::prepared() converts them; null: each pass converts its own.
+  std::shared_ptr<const PassFactors> factors{};
 };
 
 /// A causal language model.
@@ -97,6 +101,9 @@ class CausalLm {
   /// \throws kData when a token id or a position is out of range; kConfig when an adapter names an unknown site; kShape
   /// when ids and positions disagree in size; kInternal when options.cache or options.routing does not fit the batch
   virtual at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const = 0;
+  /// Returns options for several passes without gradients over the same factors. Engine aten converts the factors once
+  /// for all of them. The result is valid while their values do not change.
+  virtual ForwardOptions prepared(ForwardOptions options) const { return options; }
   /// Returns the head matrix [V, D], which is the embedding when the two are tied. Pass it to cross_entropy() with
   /// hidden states.
   virtual const nn::FrozenWeight& head() const = 0;

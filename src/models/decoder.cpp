@@ -1,8 +1,10 @@
 #include "models/decoder.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
@@ -70,6 +72,7 @@ class Decoder final : public CausalLm {
 
   const ModelSpec& spec() const override { return built_.spec; }
   at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const override;
+  ForwardOptions prepared(ForwardOptions options) const override;
   const nn::FrozenWeight& head() const override { return head_; }
   const lora::Sites& all_sites() const override { return built_.sites; }
   TensorMap parameters() const override { return built_.parameters; }
@@ -90,7 +93,9 @@ class Decoder final : public CausalLm {
 
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
-  PassFactors pass_factors(int64_t rows, const ForwardOptions& options, at::ScalarType activations) const;
+  at::ScalarType activations() const { return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+  PassFactors pass_factors(const ForwardOptions& options) const;
+  PassFactors numbered(PassFactors factors, int64_t rows, const ForwardOptions& options) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
@@ -188,23 +193,35 @@ void Decoder::check_adapters(const lora::AdapterState& adapters) const {
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
-/// Converts the factors of all layers for engine aten. \param rows  of the batch
-PassFactors Decoder::pass_factors(int64_t rows, const ForwardOptions& options, at::ScalarType activations) const {
-  const auto type = options.compute.inner == at::kFloat ? activations : options.compute.inner;
+/// Converts the factors of all layers for engine aten.
+PassFactors Decoder::pass_factors(const ForwardOptions& options) const {
+  const auto type = options.compute.inner == at::kFloat ? activations() : options.compute.inner;
   PassFactors factors{nn::aten::converted_factors(options.adapters, type),
                       nn::aten::converted_factors(options.base_change, type),
                       std::vector<nn::aten::LayerFactors>(layers_.size())};
   if (spec().moe_layers.empty()) return factors;
+  for (size_t i = 0; i < layers_.size(); ++i)
+    if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward))
+      factors.experts[i] = mixture->factors_for_aten(options);
+  nn::aten::pack_layers(factors.experts, type);
+  return factors;
+}
+
+/// Adds the numbers of the slots of a batch of `rows` rows.
+PassFactors Decoder::numbered(PassFactors factors, int64_t rows, const ForwardOptions& options) const {
+  if (spec().moe_layers.empty()) return factors;
   const int64_t top_k =
       std::clamp<int64_t>(options.router.top_k > 0 ? options.router.top_k : spec().top_k, 1, spec().num_experts);
   const auto numbers = nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
-  for (size_t i = 0; i < layers_.size(); ++i)
-    if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward)) {
-      factors.experts[i] = mixture->factors_for_aten(options);
-      factors.experts[i].numbers = numbers;
-    }
-  nn::aten::pack_layers(factors.experts, type);
+  for (auto& layer : factors.experts) layer.numbers = numbers;
   return factors;
+}
+
+ForwardOptions Decoder::prepared(ForwardOptions options) const {
+  if (options.compute.engine != nn::Engine::kAten || options.factors) return options;
+  const c10::NoGradGuard no_grad;
+  options.factors = std::make_shared<const PassFactors>(pass_factors(options));
+  return options;
 }
 
 /// Returns the row of each sequence's last token, [B].
@@ -224,11 +241,11 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
   const auto& ids = layout ? layout->ids_R : batch.ids;
   const auto rotary = layout ? layout->rotary : nn::rotary_table(batch.positions, spec().head_width, rope_);
+  const auto last = options.last_only ? last_rows(batch).to(device()) : at::Tensor();  // before the layers: it waits
   std::vector<LayerChoices> choices;
   PassFactors factors;
-  const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  if (layout) factors = pass_factors(ids.size(0), options, dtype);
-  auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
+  if (layout) factors = numbered(options.factors ? *options.factors : pass_factors(options), ids.size(0), options);
+  auto x_RD = times(at::embedding(embedding_, ids).to(activations()), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer reads the other rows
@@ -240,7 +257,7 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
                          layout ? &factors : nullptr,
                          layout ? &factors.experts[i] : nullptr,
                          &choices,
-                         only_last ? last_rows(batch).to(device()) : at::Tensor()};
+                         only_last ? last : at::Tensor()};
     x_RD = pass.select_query_rows(x_RD) +
            times(layer.attention(layer.input_norm(x_RD, options), i, pass), scales_.residual);
     const auto normed_RD = layer.feed_forward_norm(x_RD, options);

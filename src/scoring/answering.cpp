@@ -168,7 +168,8 @@ struct Answering {
 
 TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
                         const AnswerSettings& settings, const OnRows& on_progress) {
-  const auto& [model, tokenizer, forward] = evaluated;
+  const auto& [model, tokenizer, given] = evaluated;
+  const auto forward = model.prepared(given);
   Answering answering{model, tokenizer, forward, task, options, settings.whole_outputs};
   const size_t rows = task.rows().size();
   TaskAnswers all{std::vector<Prediction>(rows)};

@@ -341,9 +341,10 @@ std::vector<TokenIds> generate(const models::CausalLm& model, const models::Forw
   EK_CHECK(!options.sampling || options.beams == 1, kConfig, "beam search draws nothing: beams is ", options.beams,
            ", allowed with sampling: 1");
   if (options.sampling) options.sampling->check();
+  const auto prepared = model.prepared(forward);
   auto ends = ends_of(options, model.spec().eos);
-  return options.beams == 1 ? one_by_one(model, forward, std::move(run), std::move(ends), options)
-                            : beam_search(model, forward, std::move(run), ends, options);
+  return options.beams == 1 ? one_by_one(model, prepared, std::move(run), std::move(ends), options)
+                            : beam_search(model, prepared, std::move(run), ends, options);
 }
 
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward,

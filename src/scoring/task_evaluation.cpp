@@ -143,10 +143,11 @@ void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, co
   const auto& whole = task.examples();
   const auto rows = task.rows();
   std::vector<Prediction> weighed(whole.examples.size());
+  const auto forward = evaluated.model.prepared(evaluated.forward);
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
     auto batch = get_or_compute(options.journal, options.journal_key, first, [&] {
-      return likelihoods_of(evaluated.model, evaluated.forward, task.task().name, whole.examples, first);
+      return likelihoods_of(evaluated.model, forward, task.task().name, whole.examples, first);
     });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {

@@ -70,7 +70,7 @@ CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets,
     added.push_back(offsets[b + 1] - offsets[b]);
     const auto& last = runs.back();
     const int64_t first = keys.starts[b + 1] - added.back();
-    added_.push_back({{last.block, last.first + last.count - added.back(), added.back()}, first});
+    added_.push_back({last.block, last.first + last.count - added.back(), added.back()});
     for (int64_t i = 0; i < added.back(); ++i) positions.push_back(first + i);
   }
   all_ = at::cat(rows, 3);
@@ -128,8 +128,17 @@ at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tens
   return out.transpose(1, 2).reshape({-1, heads, q_NHP.size(2)}).index_select(0, queries.unpadded);
 }
 
+// Runs that follow one another in a block are written with one copy.
 void CacheWindow::write_back() const {
-  for (const auto& piece : added_) rows_of_run(piece.run).copy_(all_.narrow(3, piece.at, piece.run.count));
+  const auto rows = all_.index_select(3, new_N);
+  int64_t from = 0;
+  for (size_t next = 0; next < added_.size();) {
+    KvRun run = added_[next++];
+    while (next < added_.size() && added_[next].block == run.block && added_[next].first == run.first + run.count)
+      run.count += added_[next++].count;
+    rows_of_run(run).copy_(rows.narrow(3, from, run.count));
+    from += run.count;
+  }
 }
 
 }  // namespace evenkeel::nn::aten

@@ -39,10 +39,6 @@ class CacheWindow {
     at::Tensor before_B;          // cached tokens before the first query
     int64_t longest = 0;
   };
-  struct Piece {
-    KvRun run;
-    int64_t at = 0;  // in the window
-  };
   at::Tensor padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
                               const Queries& queries) const;
 
@@ -52,7 +48,7 @@ class CacheWindow {
   at::Tensor new_N;          // positions of the new tokens
   int64_t longest_ = 0, sequences_ = 0;
   Queries every_, last_;
-  std::vector<Piece> added_;
+  std::vector<KvRun> added_;  // the new tokens of each sequence
 };
 
 }  // namespace evenkeel::nn::aten
