@@ -6,6 +6,7 @@
 #include "cluster/identity.h"
 #include "cluster/worker.h"
 #include "fed/run/make_experiment.h"
+#include "fed/store/run_files.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -61,7 +62,7 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
               .on_experiment = [&](const fed::Experiment& experiment) { meet(member, experiment); }});
     member.form_group();
     log::info("[cluster] ", launch.size, " ranks, started by ", launch.launcher);
-    ClusterFabric fabric(member, run.experiment, run.folder.path() / "cluster.jsonl");
+    ClusterFabric fabric(member, run.experiment, run.folder.path() / fed::run_file("cluster.jsonl"));
     const auto scores = fed::complete_run(run.experiment.server, fabric, run.folder, stop);
     fabric.end();
     conclude(run, scores);

@@ -82,13 +82,14 @@ concept ListOrTable = requires(const S& value) {
   { value.listed() } -> std::same_as<bool>;
 };
 
-/// Describes a renamed key: the key `before` of the table at the path `table` ("" is the root) is called `now`. If a
-/// part of the path is a list of tables, the key is renamed in all of them.
+/// Describes a renamed key. `table` is the path of its table ("" is the root), `before` the earlier name of the key,
+/// `now` the present one. If a part of the path is a list of tables, the key is renamed in all of them.
 struct RenamedKey {
   std::string_view table, before, now;
 };
 
 /// Refers to a TOML table and knows its path ("method.ub-smoe"). It is cheap to copy and keeps the document alive.
+/// Copies share the document: set() and rename() change it for all of them.
 class Table {
  public:
   /// Parses a file of at most 16 MiB. \throws kConfig naming file, line and column of a syntax error; kIo.
@@ -172,7 +173,8 @@ class Table {
   std::string path_;
 };
 
-/// Reads `value` from `table`, strictly. Fields without a key in the table are unchanged.
+/// Reads `value` from `table`, strictly. Fields without a key in the table are unchanged. The entries of `[[key]]` are
+/// appended to the field; every other key replaces its value.
 /// \param also_known  keys of the table that another reader uses
 template <typename S>
 void read(const Table& table, S& value, std::span<const std::string_view> also_known = {});

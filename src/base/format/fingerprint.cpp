@@ -134,7 +134,9 @@ FactsCache& facts_cache() {
 
 class OpenFile {
  public:
-  explicit OpenFile(const fs::path& file) : file_(file), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  /// O_NONBLOCK has no effect on a regular file. Without it, opening a pipe would wait for a writer.
+  explicit OpenFile(const fs::path& file)
+      : file_(file), descriptor_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
@@ -191,11 +193,18 @@ std::string tree_digest(const fs::path& path) {
 
 Fingerprint fingerprint_of(const fs::path& file) {
   const auto before = FileIdentity::of(file);
-  if (before.bytes <= kTreePiece) return {kWholeDigest, sha256_file(file)};
+  const auto check_unchanged = [&] {
+    EK_CHECK(FileIdentity::of(file) == before, kIo, file.string(), ": was changed while it was read");
+  };
+  if (before.bytes <= kTreePiece) {
+    Fingerprint whole{kWholeDigest, sha256_file(file)};
+    check_unchanged();
+    return whole;
+  }
   auto facts = facts_cache().of(file, before);
   if (!facts.tree) {
     facts.tree = tree_digest(file);
-    EK_CHECK(FileIdentity::of(file) == before, kIo, file.string(), ": was changed while it was read");
+    check_unchanged();
     facts_cache().keep(facts, before);
   }
   return {kTreeDigest, *facts.tree};

@@ -26,7 +26,7 @@ inline constexpr int64_t kTreePiece = int64_t{16} << 20;  ///< length of a piece
 
 /// Returns the fingerprint of a file. The first call for a file above kTreePiece bytes reads it once on all threads;
 /// later calls use the cached value while the file is unchanged. Smaller files are always read.
-/// \throws kIo when the file cannot be read, or changes while it is read.
+/// \throws kIo when the file cannot be read, is not a regular file, or changes while it is read.
 Fingerprint fingerprint_of(const std::filesystem::path& file);
 
 /// Computes the tree digest of a file, always by reading it. Each piece of kTreePiece bytes has sixteen SHA-256
@@ -48,11 +48,12 @@ class FiniteScan {
  public:
   /// Looks up `files` in the cache. \throws kIo when a file is missing.
   explicit FiniteScan(std::span<const std::filesystem::path> files);
-  /// Returns true when all files were recorded as finite and have not changed since. It is false when a file has at
-  /// most kTreePiece bytes, because such files are not recorded.
+  /// Returns true when all files were recorded as finite and have not changed since. It is false for no files, and when
+  /// a file has at most kTreePiece bytes, because such files are not recorded.
   bool known() const { return known_; }
   /// Records that all numbers in these files are finite. Only files above kTreePiece bytes that have not changed since
-  /// construction are recorded.
+  /// construction are recorded. A cache that cannot be written gives a warning. \throws kIo when such a file is
+  /// missing.
   void remember_finite() const;
 
  private:

@@ -1,8 +1,14 @@
 #include "base/format/fingerprint.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <fstream>
+#include <thread>
 
 #include "base/format/sha256_streams.h"
 #include "base/testing.h"
@@ -73,6 +79,34 @@ TEST(Fingerprint, AFileIsSettledTwoSecondsAfterItsLastChange) {
   EXPECT_FALSE(is_settled(file, 7'900'000'000));
   EXPECT_TRUE(is_settled(file, 8'000'000'000));
   EXPECT_FALSE(is_settled(file, 1'000'000'000));  // the system clock was set back
+}
+
+/// A thread appends to the file until its change falls into the time in which the file is hashed.
+TEST(Fingerprint, ASmallFileThatChangesWhileItIsReadIsAnError) {
+  const testing::TemporaryFile file(noise(size_t{1} << 20));
+  std::atomic<bool> ended = false;
+  std::thread writer([&] {
+    for (std::ofstream out(file.path(), std::ios::app); !ended;
+         std::this_thread::sleep_for(std::chrono::microseconds(50)))
+      out << 'x' << std::flush;
+  });
+  std::string text = "no error";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (text == "no error" && std::chrono::steady_clock::now() < end)
+    text = testing::refusal([&] { fingerprint_of(file.path()); });
+  ended = true;
+  writer.join();
+  EXPECT_NE(text.find("file.json: was changed while it was read"), std::string::npos) << text;
+}
+
+TEST(Fingerprint, APipeIsRejectedWithoutWaiting) {
+  const testing::TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ::alarm(20);
+  EXPECT_THROW(fingerprint_of(pipe), Error);
+  EXPECT_THROW(tree_digest(pipe), Error);
+  ::alarm(0);
 }
 
 TEST(Fingerprint, RejectsAMissingFile) {

@@ -15,9 +15,9 @@ namespace evenkeel {
 /// Metadata keys and their values, in file order.
 using GgufKeys = std::vector<std::pair<std::string, std::variant<std::string, float>>>;
 
-/// Writes a file atomically, with the tensors sorted by name and one in memory at a time. The file lists the sizes of a
-/// tensor in reverse order: [E, r, in] is {in, r, E}. The same content gives the same bytes. \throws kInternal if a
-/// tensor is not float32; kIo.
+/// Writes a file atomically, with the tensors sorted by name. A tensor that is not on the CPU or not contiguous is
+/// copied when it is written, one at a time. The file lists the sizes of a tensor in reverse order: [E, r, in] is {in,
+/// r, E}. The same content gives the same bytes. \throws kInternal if a tensor is not float32; kIo.
 void save_gguf(const std::filesystem::path& file, const GgufKeys& keys, const TensorMap& tensors);
 
 }  // namespace evenkeel

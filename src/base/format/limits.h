@@ -15,6 +15,7 @@ constexpr int64_t kClients = 100'000;          ///< clients; each has a list of 
 constexpr int64_t kRows = 10'000'000;          ///< rows of a data set; 60 times the largest published data mixture
 constexpr int64_t kFile = int64_t{1} << 32;    ///< bytes of a file of rows, which is read as a whole
 constexpr int64_t kLine = int64_t{1} << 24;    ///< bytes of one line of a file of rows
+constexpr int64_t kInput = int64_t{1} << 30;   ///< bytes of a line of standard input, and of a file of inputs to score
 constexpr int64_t kBatch = 65'536;             ///< sequences per batch, and micro-batches per step
 constexpr int64_t kTokens = int64_t{1} << 28;  ///< tokens of one sequence: cutoff, sequence length, new tokens
 constexpr int64_t kSteps = 1'000'000'000;      ///< rounds, optimiser steps, intervals of log lines and checkpoints

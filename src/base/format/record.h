@@ -9,22 +9,24 @@
 ///       field("metrics", metrics);
 ///     }
 ///   };
-///   const auto json = record::write(upload);
+///   const Json json = record::write(upload);
 ///   const auto again = record::read<Upload>(JsonView(json, "here"));
 ///
 /// The type of a field may be int64_t, double, bool, std::string, an enum with names() (base/format/config_table.h), a
 /// [N] int64 tensor, another struct with visit(), and lists, maps by name and optionals of these. An integer must be 0
-/// or more; field("key", value, least) sets another minimum. An empty optional is written without its key. Any other
-/// type needs to_json(value) and from_json(view, value).
+/// or more; field("key", value, least) sets another minimum. A double must be finite, because JSON has only null for
+/// other values. An empty optional is written without its key. Reading appends to a list and adds to a map, so the
+/// default values of these fields should be empty. Any other type needs to_json(value) and from_json(view, value).
 ///
 /// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged.
 ///
-/// Fields that are present or absent together are listed under holds():
+/// Fields that are present or absent together are listed under holds(). Here they are the fields of
+/// `std::optional<Use> use`, and they stand in the same object, not in a nested one:
 ///
 ///   if (field.holds("layers", use.has_value())) (use ? *use : use.emplace()).visit(field);
 ///
-/// When writing, holds() returns its second argument. When reading, it returns true if the object has the key "layers",
-/// which is a field of the group.
+/// The first argument is the key of a field that the group always writes. When writing, holds() returns its second
+/// argument. When reading, it returns true if the object has the key.
 #pragma once
 
 #include <ATen/core/Tensor.h>

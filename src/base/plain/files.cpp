@@ -58,10 +58,18 @@ size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& fi
   }
 }
 
-/// Returns a unique temporary name in the same folder. is_part_of() (base/plain/folders.h) recognises such names.
+/// Returns a temporary name in the same folder, another one at each call. is_part_of() (base/plain/folders.h)
+/// recognises such names. A file of that name may exist: a killed process may have left it that had the same id, or a
+/// process on another machine with the same id may write it.
 fs::path temporary_path_for(const fs::path& file) {
   static std::atomic<unsigned> serial{0};
   return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
+}
+
+struct stat details_of(int descriptor, const fs::path& file) {
+  struct stat status = {};
+  EK_CHECK(::fstat(descriptor, &status) == 0, kIo, file.string(), ": ", std::strerror(errno));
+  return status;
 }
 
 fs::file_status status_of(const fs::path& path) {
@@ -119,8 +127,8 @@ void check_path_text(std::string_view path, std::string_view who) {
 
 std::string read_file(const fs::path& file, size_t most) {
   const Descriptor descriptor(file, O_RDONLY);
-  struct stat status = {};
-  EK_CHECK(::fstat(descriptor.get(), &status) == 0 && !S_ISDIR(status.st_mode), kIo, file.string(), ": not a file");
+  const auto status = details_of(descriptor.get(), file);
+  EK_CHECK(!S_ISDIR(status.st_mode), kIo, file.string(), ": not a file");
   EK_CHECK(static_cast<size_t>(status.st_size) <= most, kIo, file.string(), ": ", status.st_size,
            " bytes, the most that is read of it is ", most);
   std::string bytes(static_cast<size_t>(status.st_size), '\0');
@@ -136,8 +144,11 @@ std::string read_file(const fs::path& file, size_t most) {
   return bytes;
 }
 
-AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_path_for(file_)) {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)) {
+  do {
+    temporary_ = temporary_path_for(file_);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
   EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", std::strerror(errno));
 }
 
@@ -191,10 +202,37 @@ bool is_full_disk(const Error& error) {
          (text.find(std::strerror(ENOSPC)) != text.npos || text.find(std::strerror(EDQUOT)) != text.npos);
 }
 
+namespace {
+
+/// Returns the length of the whole lines among the first `size` bytes of a file. Reads backwards from there.
+off_t length_of_lines(int descriptor, off_t size, const fs::path& file) {
+  std::array<char, 4096> block{};
+  for (off_t end = size; end > 0;) {
+    const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(block.size()));
+    const auto length = static_cast<size_t>(end - begin);
+    const ssize_t done = ::pread(descriptor, block.data(), length, begin);
+    EK_CHECK(done == static_cast<ssize_t>(length), kIo, file.string(), ": cannot be read: ", std::strerror(errno));
+    const size_t line_break = std::string_view(block.data(), length).rfind('\n');
+    if (line_break != std::string_view::npos) return begin + static_cast<off_t>(line_break) + 1;
+    end = begin;
+  }
+  return 0;
+}
+
+/// Removes everything after the last line break of a file.
+void remove_incomplete_line(int descriptor, const fs::path& file) {
+  const off_t size = details_of(descriptor, file).st_size, whole = length_of_lines(descriptor, size, file);
+  EK_CHECK(whole == size || ::ftruncate(descriptor, whole) == 0, kIo, file.string(),
+           ": cannot be cut to its whole lines: ", std::strerror(errno));
+}
+
+}  // namespace
+
 void append_line(const fs::path& file, std::string_view line) {
   std::error_code error;
   const bool is_new = !fs::exists(file, error);
-  const Descriptor descriptor(file, O_WRONLY | O_CREAT | O_APPEND);
+  const Descriptor descriptor(file, O_RDWR | O_CREAT | O_APPEND);
+  remove_incomplete_line(descriptor.get(), file);
   write_all(descriptor.get(), concat(line, '\n'), file);
   EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", std::strerror(errno));
   if (is_new) flush_folder(file.parent_path());
@@ -257,7 +295,12 @@ AtomicFolder::AtomicFolder(const fs::path& folder)
   check_no_mount_point(folder_);
   make_writable(part_);
   descriptor_ = open_and_lock(part_);
-  for (const auto& entry : entries_of(part_)) remove_path(entry);
+  try {
+    for (const auto& entry : entries_of(part_)) remove_path(entry);
+  } catch (...) {  // a constructor that throws has no destructor to release the lock
+    ::close(descriptor_);
+    throw;
+  }
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -276,7 +319,8 @@ void AtomicFolder::commit() {
 }
 
 std::string sha256_file(const fs::path& file) {
-  const Descriptor descriptor(file, O_RDONLY);
+  const Descriptor descriptor(file, O_RDONLY | O_NONBLOCK);  // opening a pipe would wait for a writer
+  EK_CHECK(S_ISREG(details_of(descriptor.get(), file).st_mode), kIo, file.string(), ": not a file");
   Sha256 digest;
   std::string block(kBlock, '\0');
   while (const size_t length = read_some(descriptor.get(), block.data(), block.size(), file))

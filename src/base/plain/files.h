@@ -73,11 +73,12 @@ class AtomicFile {
 };
 
 /// Flushes files that AtomicFile::place() renamed, and their folders, to disk. One call for many files is faster than
-/// one call per file, because all writes are started before the first one is awaited. \throws kIo naming the file.
+/// one call per file, because all writes are started before the first one is awaited. All files are open during the
+/// call, so their number must be below the system's limit of open files (usually 1,024). \throws kIo naming the file.
 void flush_files(std::span<const fs::path> files);
 
-/// Writes a file atomically: to a temporary file, which is flushed to disk and renamed. \throws kIo (not writable, disk
-/// full); the old file is then unchanged.
+/// Writes a file atomically: to a temporary file, which is flushed to disk and renamed. \throws kIo as
+/// AtomicFile::commit().
 void write_file_atomic(const fs::path& file, std::string_view bytes);
 
 /// Writes the pieces one after another as write_file_atomic() does, without joining them in memory first.
@@ -87,7 +88,8 @@ void write_file_atomic(const fs::path& file, std::span<const std::string_view> p
 bool is_full_disk(const Error& error);
 
 /// Appends `line` and a line break to a file, and flushes the file to disk. Creates the file when it is missing. The
-/// append is not atomic: a killed process may leave the beginning of a line. \throws kIo naming the file.
+/// append is not atomic: a killed process may leave the beginning of a line. The next call removes everything after the
+/// last line break before it appends. REQUIRES that no other process appends. \throws kIo naming the file.
 void append_line(const fs::path& file, std::string_view line);
 
 /// Creates an output folder and its missing parents; an empty folder may exist already. \throws kIo when the folder has
@@ -95,8 +97,8 @@ void append_line(const fs::path& file, std::string_view line);
 void make_new_folder(const fs::path& folder);
 
 /// Writes an output folder that appears whole or not at all. The caller writes files into path(), a folder named
-/// "<folder>.part". commit() renames that folder. Without commit() the destructor removes it. The constructor removes
-/// files that a killed process left in it.
+/// "<folder>.part". commit() renames that folder. Without commit() the destructor removes it. The constructor empties a
+/// "<folder>.part" that a killed process left.
 /// Example:  AtomicFolder out("models/new");  write_file_atomic(out.path() / "config.json", text);  out.commit();
 class AtomicFolder {
  public:
@@ -109,7 +111,8 @@ class AtomicFolder {
   /// Returns the folder to write into.
   const fs::path& path() const { return part_; }
   /// Renames the ".part" folder to its final name, and flushes its entries and those of its parent. Files are flushed
-  /// only if the caller wrote them by write_file_atomic() or AtomicFile::commit(). \throws kIo when the rename fails.
+  /// only if the caller wrote them by write_file_atomic() or AtomicFile::commit(). \throws kIo when the rename fails,
+  /// or when the parent cannot be flushed; in the second case the folder is already in place.
   void commit();
 
  private:
@@ -117,14 +120,15 @@ class AtomicFolder {
   int descriptor_ = -1;  // of the ".part" folder, locked by flock(2) until closed
 };
 
-/// Returns the SHA-256 of a file as 64 hex digits. Reads the file in blocks of 1 MiB. \throws kIo naming the file.
+/// Returns the SHA-256 of a file as 64 hex digits. Reads the file in blocks of 1 MiB. \throws kIo naming the file when
+/// it cannot be read or is not a regular file.
 std::string sha256_file(const fs::path& file);
 /// Returns the SHA-256 of bytes in memory as 64 hex digits.
 std::string sha256(std::string_view bytes);
 
-/// Returns the folder of the files that are shipped with the program (assets/, configs/): the first that exists of
-/// `share/evenkeel` of the installation, `_share` of the Python package, and the source tree of the build. \throws kIo
-/// when none exists.
+/// Returns the folder of the files that are shipped with the program (assets/, configs/): the first with a folder
+/// `configs` of `share/evenkeel` of the installation, `_share` of the Python package, and the source tree of the build.
+/// \throws kIo when none has it.
 fs::path shipped_folder();
 
 /// Returns the version of the program, e.g. "0.1.0".

@@ -3,7 +3,9 @@
 #include "base/plain/mapped_files.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,10 +109,35 @@ TEST_F(Files, AFailedWriteNamesTheFileAndKeepsTheOldOne) {
   EXPECT_THROW(write_file_atomic(folder_ / "missing" / "x", ""), Error);
 }
 
+TEST_F(Files, ATemporaryFileOfAKilledProcessWithTheSameIdIsNoObstacle) {
+  const auto file = folder_ / "a.txt";
+  unsigned serial = 0;
+  {
+    const AtomicFile open(file);
+    const auto name = entries_of(folder_).at(0).string();
+    serial = static_cast<unsigned>(std::stoul(name.substr(name.rfind('-') + 1)));
+  }
+  for (unsigned next = 1; next <= 3; ++next)
+    std::ofstream(concat(file.string(), ".part-", ::getpid(), "-", serial + next)) << "left";
+  write_file_atomic(file, "content");
+  EXPECT_EQ(read_file(file), "content");
+  EXPECT_EQ(entries(), 4u) << "somebody else's files must stay";
+}
+
 TEST_F(Files, AppendedLinesFollowEachOther) {
   append_line(folder_ / "log", "one");
   append_line(folder_ / "log", "two");
   EXPECT_EQ(read_file(folder_ / "log"), "one\ntwo\n");
+}
+
+TEST_F(Files, AnAppendedLineReplacesAnIncompleteOne) {
+  const auto file = folder_ / "log";
+  for (const size_t length : {1, 4095, 4096, 4097, 9000})
+    for (const std::string whole : {"", "\n", "one\n", "one\ntwo\n"}) {
+      write_file_atomic(file, whole + std::string(length, 'x'));
+      append_line(file, "next");
+      EXPECT_EQ(read_file(file), whole + "next\n") << length;
+    }
 }
 
 TEST_F(Files, ReadsFilesThatReportNoSize) { EXPECT_FALSE(read_file("/proc/self/status").empty()); }
@@ -120,6 +147,16 @@ TEST_F(Files, RejectsReadingFoldersAndMissingFiles) {
   EXPECT_THROW(read_file(folder_ / "missing"), Error);
   EXPECT_THROW(MappedFile{folder_}, Error);
   EXPECT_THROW(sha256_file(folder_ / "missing"), Error);
+}
+
+/// Opening a pipe for reading waits for a writer.
+TEST_F(Files, APipeIsRejectedWithoutWaiting) {
+  const auto pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ::alarm(20);
+  EXPECT_NE(testing::refusal([&] { MappedFile{pipe}; }).find("pipe: not a file"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { sha256_file(pipe); }).find("pipe: not a file"), std::string::npos);
+  ::alarm(0);
 }
 
 TEST_F(Files, ANewFolderMayExistIfItIsEmpty) {
@@ -207,6 +244,20 @@ TEST_F(Files, AtomicFolderHasOneWriterAndReplacesNothing) {
   refused(folder_ / "file", "exists and is not a folder");
   refused(folder_, "exists already and is not empty");
   refused("/proc", "exists already and is not empty");
+}
+
+TEST_F(Files, AFailedAtomicFolderReleasesItsLock) {
+  const auto target = folder_ / "new";
+  const int lowest = ::open("/dev/null", O_RDONLY);
+  ::close(lowest);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit one_more{static_cast<rlim_t>(lowest) + 1, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &one_more);  // the lock takes the last descriptor; listing the folder fails
+  const auto text = testing::refusal([&] { AtomicFolder out(target); });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_NE(text.find("new.part: cannot be listed"), std::string::npos) << text;
+  EXPECT_EQ(testing::refusal([&] { AtomicFolder out(target); }), "no error");
 }
 
 using FilesDeathTest = Files;

@@ -121,6 +121,7 @@ void File::open(const std::filesystem::path& file) {
   const std::lock_guard guard(screen().lock);
   auto& state = log_file();
   state.file.open(file, std::ios::app);
+  state.wanted = state.file.is_open();  // otherwise later lines would stay in memory
   state.file << state.pending << std::flush;
   state.pending.clear();
 }

@@ -33,7 +33,8 @@ void error(const Parts&... parts) {
 }
 
 /// Copies every log line, whatever its level, to a file with the UTC date and time. At most one File may exist at a
-/// time. A file that cannot be opened or written is ignored, because a run must not stop for its log.
+/// time. A file that cannot be opened or written is ignored, because a run must not stop for its log; the lines are
+/// then lost.
 class File {
  public:
   /// Starts to collect lines in memory until open() is called.
@@ -50,7 +51,8 @@ class File {
 
 /// Shows one line that is rewritten in place on a terminal. Log lines that are written meanwhile appear above it. When
 /// stderr is not a terminal, the line is written as a plain log line at most every `seconds_between_lines`. A File
-/// always receives such log lines.
+/// always receives such log lines. At most one Progress should exist at a time, because all share the line of the
+/// terminal.
 class Progress {
  public:
   /// \param label  text in front of every update

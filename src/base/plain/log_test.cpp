@@ -81,6 +81,20 @@ TEST(LogFile, ReopeningAppends) {
   EXPECT_EQ(after_the_time(read_file(file)), "info    first\ninfo    second\n");
 }
 
+TEST(LogFile, LinesAfterAFailureToOpenAreNotCollected) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "log.txt";
+  captured([&] {
+    File kept;
+    info("before");
+    kept.open(folder.path() / "missing" / "log.txt");
+    info("lost");
+    kept.open(file);
+    info("kept");
+  });
+  EXPECT_EQ(after_the_time(read_file(file)), "info    kept\n");
+}
+
 TEST(LogFile, WriteFailuresAreIgnored) {
   File kept;
   kept.open("/nowhere/log.txt");

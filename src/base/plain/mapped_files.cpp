@@ -106,7 +106,8 @@ void unregister_mapping(const void* address) {
 /// An open regular file. The destructor closes it.
 class FileToMap {
  public:
-  explicit FileToMap(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  /// O_NONBLOCK has no effect on a regular file. Without it, opening a pipe would wait for a writer.
+  explicit FileToMap(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
     const bool is_file = ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
     if (!is_file) ::close(descriptor_);

@@ -27,13 +27,15 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Checks that no mapped file was changed in place since it was mapped. Call it before a result that was computed from
-/// mapped files is stored, because such a result may mix old and new bytes.
+/// Checks that no mapped file was changed in place since it was mapped. A file that was removed, or replaced by
+/// renaming, counts as unchanged, because the mapping keeps its bytes. Call it before a result that was computed from
+/// mapped files is stored, because such a result may mix old and new bytes. Threads: any.
 /// \throws kIo naming the first mapped file whose length or modification time differs.
 void check_mapped_files();
 
 /// Removes the pages of all mapped files from this process' memory (MADV_DONTNEED). The next read loads them from the
 /// system's cache. Call it when large files are not needed for a while and the memory is needed for something else.
+/// Threads: any.
 void release_mapped_pages();
 
 /// Counts `bytes` of mapped files that were read and are not needed again. When the counts of all calls reach 64 MiB,

@@ -16,11 +16,15 @@ constexpr size_t kTail = kKey.size() + kDigits + kClosing.size();
 
 std::string tail_of(std::string_view body) { return concat(kKey, sha256(body).substr(0, kDigits), kClosing); }
 
-/// Returns whether `text` is a line that a process left incomplete when it died: a prefix of the line, or the line
-/// without its line break.
+/// Returns whether `text`, which follows the last line break of a file, is a line that a process left incomplete when
+/// it died: a prefix of the line, or the line without its line break. A whole line with something else after it is
+/// damaged.
 bool is_incomplete_line(std::string_view text) {
-  const size_t key = text.find(kKey);
-  return key == std::string_view::npos || text.size() <= key + kTail;
+  size_t key = text.find(kKey);
+  // A member of the object may have the same key, but does not match the bytes before it.
+  for (; key != std::string_view::npos && text.size() > key + kTail; key = text.find(kKey, key + 1))
+    if (text.substr(key, kTail) == tail_of(text.substr(0, key))) return false;
+  return true;
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ Json read_sealed(const std::filesystem::path& file);
 /// One object of a file of sealed lines.
 struct SealedLine {
   Json json;
-  std::string place;  ///< "rounds.jsonl, line 3", for messages
+  std::string place;  ///< "runs/a/rounds.jsonl, line 3", for messages
   /// Returns a view of the object, with kCheckpoint as the kind of errors. REQUIRES that this object outlives it.
   JsonView view() const { return {json, place, kCheckpoint}; }
   int64_t end = 0;  ///< offset of the byte after the line break, from the beginning of the file
@@ -56,7 +56,8 @@ struct SealedLines {
 /// Reads the lines of a file that append_sealed() wrote; returns none when the file does not exist. An incomplete last
 /// line is ignored, because another process may still write it or was killed while writing. \throws kIo.
 SealedLines read_sealed_lines(const std::filesystem::path& file);
-/// Appends one sealed line and flushes the file to disk. \throws kIo.
+/// Appends one sealed line and flushes the file to disk, as append_line(): an incomplete last line is removed first.
+/// \throws kIo.
 void append_sealed(const std::filesystem::path& file, const OrderedJson& object);
 
 /// Identifies a file and its last change by the metadata of the file system (stat).
@@ -81,7 +82,8 @@ struct FileSeal {
 
   /// Hashes a file. \throws kIo.
   static FileSeal of(const std::filesystem::path& file);
-  /// Hashes `bytes`, the content of a file that the caller has just written. Does not read the file.
+  /// Hashes `bytes`, the content of a file that the caller has just written. Reads only the metadata of the file.
+  /// \throws kIo when there is no such file.
   static FileSeal of(const std::filesystem::path& file, std::string_view bytes);
   /// Checks that the file in `folder` has the recorded content. \throws kCheckpoint when it differs, kIo when it is
   /// missing.

@@ -75,6 +75,32 @@ TEST_F(Sealed, IgnoresAnIncompleteLastLine) {
   }
 }
 
+TEST_F(Sealed, ALineAfterAnIncompleteOneIsReadBack) {
+  append_sealed(file_, {{"round", 1}});
+  const auto one = read_file(file_), next = sealed({{"round", 2}});
+  for (size_t length = 0; length <= next.size(); ++length) {
+    write_file_atomic(file_, one + next.substr(0, length));
+    append_sealed(file_, {{"round", 3}});
+    const auto lines = read_sealed_lines(file_).whole();
+    ASSERT_EQ(lines.lines.size(), 2u) << length;
+    EXPECT_EQ(lines.lines[1].json, Json({{"round", 3}}));
+  }
+}
+
+TEST_F(Sealed, AMemberNamedChecksumDoesNotMakeAnIncompleteLineDamaged) {
+  const OrderedJson object = {
+      {"checksum", "0123456789abcdef"}, {"of", {{"checksum", "of another text"}}}, {"round", 1}};
+  const auto line = sealed(object) + "\n";
+  for (size_t length = 0; length < line.size(); ++length) {
+    write_file_atomic(file_, line.substr(0, length));
+    EXPECT_EQ(testing::refusal([&] { read_sealed_lines(file_).whole(); }), "no error") << length;
+  }
+  for (size_t bit = 0; bit < 8 * line.size(); ++bit) {
+    write_file_atomic(file_, flipped(line, bit));
+    EXPECT_NE(testing::refusal([&] { read_sealed_lines(file_).whole(); }).find("line 1: damaged"), std::string::npos);
+  }
+}
+
 TEST_F(Sealed, LinesBeforeADamagedLineAreReturned) {
   for (int round : {1, 2, 3}) append_sealed(file_, {{"round", round}});
   auto text = read_file(file_);

@@ -216,8 +216,8 @@ at::Tensor StorageCopies::operator()(const at::Tensor& tensor) {
   if (known.to.defined()) return known.to;
   auto& bytes = storages_[tensor.storage().unsafeGetStorageImpl()];
   if (!bytes.from.defined()) {
-    bytes.from = bytes_of(tensor);
-    bytes.to = copy_(bytes.from);
+    auto from = bytes_of(tensor), to = copy_(from);  // both before either is stored, because copy_() may throw
+    bytes = {std::move(from), std::move(to)};
   }
   known.from = tensor;
   known.to = at::empty({0}, bytes.to.options().dtype(tensor.scalar_type()))

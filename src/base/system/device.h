@@ -21,8 +21,8 @@ bool names_gpu(std::string_view text);
 /// Returns the number of GPUs that this process can use; 0 when LibTorch was built without CUDA.
 int64_t gpu_count();
 
-/// Returns the device with this name. "auto" is the GPU of this process if there is a GPU, otherwise the CPU. "cuda" is
-/// the GPU of this process: the one with the index of its local rank if a launcher sets one, otherwise the first.
+/// Returns the device with this name. "cuda" is the GPU whose index is the local rank of this process if a launcher
+/// sets one, otherwise the first GPU. "auto" is the same GPU if there is a GPU, otherwise the CPU.
 /// \param key  the setting that holds the name, for errors, e.g. "model.device"
 /// \throws kConfig for any other name, for a GPU that does not exist, and when LibTorch was built without CUDA.
 c10::Device find_device(std::string_view name, std::string_view key);
@@ -35,8 +35,8 @@ std::string_view why_no_gpu();
 std::string device_text(c10::Device device);
 
 /// Prepares this process to compute on `device`. A GPU becomes the current device, and its results become reproducible:
-/// deterministic algorithms (an operator without one raises an error), no TF32, no 16-bit reductions. Does nothing for
-/// the CPU. Call it once, before the first tensor is created.
+/// deterministic algorithms (an operator without one raises an error), no TF32, no bfloat16 reductions in cuBLAS. Does
+/// nothing for the CPU. Call it once, before the first tensor is created.
 void settle_device(c10::Device device);
 
 /// Sets CUBLAS_WORKSPACE_CONFIG unless the environment has it, so that products of the same shape give the same bits.

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/plain/error.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -138,6 +139,18 @@ TEST(StorageCopies, KnownTensorsAreNotCopiedAgain) {
   EXPECT_EQ(copied, 2);
   common(own);  // tensors of one client are not shared
   EXPECT_EQ(copied, 3);
+}
+
+TEST(StorageCopies, AFailedCopyIsMadeAgain) {
+  bool is_full = true;
+  StorageCopies copy([&](const at::Tensor& bytes_N) {
+    EK_CHECK(!is_full, kInternal, "no memory");
+    return bytes_N.clone();
+  });
+  const auto tensor = at::randn({5});
+  EXPECT_EQ(testing::refusal([&] { copy(tensor); }), "[internal] no memory");
+  is_full = false;
+  EXPECT_TRUE(at::equal(copy(tensor), tensor));
 }
 
 /// Without ownership, a freed address could be reused by another tensor.

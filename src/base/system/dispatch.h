@@ -1,8 +1,8 @@
 /// \file  Runs a loop with the widest vector instructions of this processor. The loop is written once, in plain C++.
-/// The compiler makes one copy per instruction set and may not reorder its sums; vectorised() selects a copy at run
-/// time. The AVX2 and AVX-512 copies use fused multiply-add where the compiler finds one, unless the source is compiled
-/// with -ffp-contract=off; so their last bits may differ from those of the baseline. Loop::run() must be `static
-/// EK_INLINE`, or all copies may call one function that was compiled for the baseline.
+/// The compiler makes one copy per instruction set. It must keep the order of the loop's sums (no -ffast-math).
+/// vectorised() selects a copy at run time. The AVX2 and AVX-512 copies use fused multiply-add where the compiler finds
+/// one, unless the source is compiled with -ffp-contract=off; so their last bits may differ from those of the baseline.
+/// Loop::run() must be `static EK_INLINE`, or all copies may call one function that was compiled for the baseline.
 /// Example:  struct Scale { static EK_INLINE void run(float* x, int64_t n) { for (int64_t i = 0; i < n; ++i) x[i] *= 2;
 /// } };
 ///           vectorised<Scale>(x, n);

@@ -76,7 +76,7 @@ FolderLock::FolderLock(const fs::path& folder) : file_(folder / kFile) {
 }
 
 std::optional<std::string> FolderLock::holder(const fs::path& folder) {
-  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // it may be a pipe
   if (descriptor < 0) return std::nullopt;
   std::optional<std::string> who;
   if (!try_flock(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = holder_in(descriptor);

@@ -1,6 +1,7 @@
 #include "base/system/folder_lock.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,13 @@ TEST_F(Locked, ASecondLockFailsWithTheHolder) {
   lock.reset();
   EXPECT_EQ(refusal(), "no error");
   EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Locked, APipeInThePlaceOfTheLockIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo((folder_ / FolderLock::kFile).c_str(), 0600), 0);
+  ::alarm(20);
+  EXPECT_EQ(FolderLock::holder(folder_), std::nullopt);
+  ::alarm(0);
 }
 
 TEST_F(Locked, HolderReturnsTheHolderWithoutLocking) {

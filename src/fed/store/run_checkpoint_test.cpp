@@ -405,6 +405,19 @@ TEST_F(Records, AreTruncatedToTheLastCommit) {
   EXPECT_TRUE(fs::exists(path_ / "adapter.part-1-0.notes"));
 }
 
+TEST_F(Records, MissingScoresAreReadableAfterAKilledAppend) {
+  const auto file = path_ / "missing_scores.jsonl";
+  const MissingScore missing{.round = 1, .task = "alpha", .reason = "no answer"};
+  auto run = RunFolder::open(path_);
+  run.settle();
+  run.add_missing(missing);
+  const auto whole = read_file(file);
+  write_file_atomic(file, whole + whole.substr(0, whole.size() / 2));
+  run.add_missing(missing);
+  EXPECT_EQ(read_file(file), whole + whole);
+  EXPECT_EQ(read_sealed_lines(file).whole().lines.size(), 2u);
+}
+
 TEST_F(Records, DamagedRecordsAreNotChanged) {
   const auto whole = read_file(rounds_);
   for (size_t bit = 0; bit < 8 * whole.size(); bit += 5) {

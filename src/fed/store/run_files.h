@@ -9,10 +9,26 @@
 namespace evenkeel::fed {
 
 /// Names in a run folder (docs/run-folder.md). report.html is not among them, because it can be made again.
-inline constexpr auto kRunFiles = std::to_array<std::string_view>(
-    {".lock", ".unfinished", "config.toml", "manifest.json", "partition.json", "chat_template.jinja", "rounds.jsonl",
-     "evaluations.jsonl", "evaluating.jsonl", "items", "superseded.jsonl", "missing_scores.jsonl", "best.json", "best",
-     "checkpoint", "adapter", "tensorboard", "federation", "log.txt"});
+inline constexpr auto kRunFiles = std::to_array<std::string_view>({".lock",
+                                                                   ".unfinished",
+                                                                   "config.toml",
+                                                                   "manifest.json",
+                                                                   "partition.json",
+                                                                   "chat_template.jinja",
+                                                                   "rounds.jsonl",
+                                                                   "evaluations.jsonl",
+                                                                   "evaluating.jsonl",
+                                                                   "items",
+                                                                   "superseded.jsonl",
+                                                                   "missing_scores.jsonl",
+                                                                   "best.json",
+                                                                   "best",
+                                                                   "checkpoint",
+                                                                   "adapter",
+                                                                   "tensorboard",
+                                                                   "federation",
+                                                                   "cluster.jsonl",
+                                                                   "log.txt"});
 
 constexpr bool is_run_file(std::string_view name) {
   return std::find(kRunFiles.begin(), kRunFiles.end(), name) != kRunFiles.end();

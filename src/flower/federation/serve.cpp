@@ -54,14 +54,6 @@ fs::path sessions_to_write(const fs::path& folder) {
   return file;
 }
 
-/// Removes an incomplete last line, which a killed process left.
-void drop_torn_line(const fs::path& file) {
-  if (!path_exists(file)) return;
-  const auto text = read_file(file);
-  const size_t whole = text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1;
-  if (whole < text.size()) fs::resize_file(file, whole);
-}
-
 /// Checks that the method works with rows on nodes. \throws kConfig if it needs the rows of all clients in one place
 void require_rows_apart(const fed::Server& server) {
   if (!server.config.method.entry().asks_gradients) return;
@@ -109,7 +101,6 @@ class Serving {
         roster_(folder / kMembers),
         sessions_(sessions_to_write(folder)),
         fabric_(grid, roster_, folder / "arriving") {
-    drop_torn_line(sessions_);
     fabric_.report_to([this](const SessionReport& report) { on_reply(report); });
     fabric_.on_round([this](int64_t round) { on_round(round); });
   }

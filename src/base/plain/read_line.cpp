@@ -1,0 +1,20 @@
+#include "base/plain/read_line.h"
+
+#include "base/plain/error.h"
+
+namespace evenkeel {
+
+bool read_line(std::istream& input, std::string& line, size_t most) {
+  using Traits = std::istream::traits_type;
+  line.clear();
+  auto& buffer = *input.rdbuf();
+  for (auto next = buffer.sbumpc(); next != Traits::eof(); next = buffer.sbumpc()) {
+    const char byte = Traits::to_char_type(next);
+    if (byte == '\n') return true;
+    EK_CHECK(line.size() < most, kData, "the line is longer than ", most, " bytes, the most that is read of one");
+    line += byte;
+  }
+  return !line.empty();
+}
+
+}  // namespace evenkeel
