@@ -43,6 +43,7 @@ void AnswerJournal::finish() {
 void check_journal(const fs::path& file) {
   constexpr std::string_view kBegin = "{\"key\":\"";
   if (!path_exists(file)) return;
+  EK_CHECK(is_file(file), kIo, file.string(), ": not a file");
   std::string begin(kBegin.size(), '\0');
   std::ifstream in(file, std::ios::binary);
   EK_CHECK(in.good(), kIo, file.string(), ": cannot be read");

@@ -27,7 +27,8 @@ class BeamSearch {
   BeamSearch(int64_t width, std::vector<int64_t> ends, int64_t max_new_tokens);
 
   /// Takes one step.
-  /// \param logprobs_WV  [W, V] float32, log-probabilities of the running beams in order; W is 1 in the first step
+  /// \param logprobs_WV  [W, V] float32 on the CPU, log-probabilities of the running beams in order, finite or -inf; W
+  /// is 1 in the first step
   /// \return the beams that continue, best first, ties to the earlier beam and lower id; empty when the search is done
   std::vector<Continuation> advance(const at::Tensor& logprobs_WV);
 

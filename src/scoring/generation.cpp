@@ -223,7 +223,9 @@ std::vector<TokenIds> beam_search(const models::CausalLm& model, const models::F
     for (; row >= rows[static_cast<size_t>(b)]; ++b) row -= rows[static_cast<size_t>(b)];
     return b;
   };
-  for (size_t b = 0; b < prompts; ++b) run.cache.open(b, options.beams * options.max_new_tokens);
+  const int64_t new_tokens = options.beams * options.max_new_tokens;
+  check_memory(run.cache.shape(), std::ssize(searches), std::ssize(searches) * new_tokens);
+  for (size_t b = 0; b < prompts; ++b) run.cache.open(b, new_tokens);
   auto hidden_BD = run.last_BD;
   while (true) {
     const auto logits_BV =

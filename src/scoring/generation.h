@@ -1,7 +1,8 @@
 /// \file  Generates continuations of prompts with a key/value cache: greedily, by sampling or by beam search.
 /// Several prompts run together. The prompts are packed into forward passes of about kPassTokens tokens. After them,
-/// each pass adds one token to every sequence that has not ended. A common prefix of the prompts is computed once.
-/// scoring/continuations.h ranks given answers with the same cache.
+/// each pass adds one token to every sequence that has not ended. To compute a common prefix of the prompts once, call
+/// common_prefix() and run_prefix(), and pass the result as PromptOptions::prefix. scoring/continuations.h ranks given
+/// answers with the same cache.
 /// Dimension names: B sequences, T tokens, D hidden, V vocabulary.
 ///
 /// Example:  auto run = run_prompts(model, forward, prompts, {.max_new_tokens = 32});
@@ -35,8 +36,8 @@ struct GenerationOptions {
   std::vector<int64_t> stops{};   ///< further token ids that end a sequence (Prompts::stops)
   /// Options of random sampling; nullopt: the likeliest token is taken. Needs beams = 1.
   std::optional<Sampling> sampling = {};
-  /// Called with the new tokens of a prompt so far; returning true ends the sequence. Needs beams = 1. Empty: never
-  /// called.
+  /// Called with the index of a prompt in this call (from 0) and its new tokens so far; returning true ends the
+  /// sequence. A beam search does not call it. Empty: never called.
   std::function<bool(size_t prompt, const TokenIds& tokens)> is_enough{};
 };
 
@@ -81,7 +82,7 @@ struct KnownBeginning {
 /// Holds prompts after their forward pass, as input of generate() and continuation_logprobs().
 struct PromptRun {
   nn::KvCache cache;
-  at::Tensor last_BD;  ///< hidden state of each prompt's last token, float32
+  at::Tensor last_BD;  ///< hidden state of each prompt's last token, float32, or float64 if the base is float64
   PromptNames names{};
   std::vector<KnownBeginning> known{};  ///< one entry per prompt, or empty; continuation_logprobs() fills it
 };
@@ -95,8 +96,7 @@ void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prom
 /// Runs the prompts once and caches their keys and values. The cache needs KvShape::token_bytes() of memory for every
 /// token outside the prefix and for `max_new_tokens` tokens per prompt. All functions of this file ignore
 /// `forward.cache` and `forward.routing`.
-/// \throws kData as check_prompts() with options.max_new_tokens; kConfig when the cache does not fit into memory;
-/// kNumeric naming the first prompt whose logits are not finite, here and in the functions below
+/// \throws kData as check_prompts() with options.max_new_tokens; kConfig when the cache does not fit into memory
 PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOptions& forward,
                       std::span<const TokenIds> prompts, const PromptOptions& options);
 
@@ -104,21 +104,22 @@ PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOption
 /// the lowest id. A random draw depends only on the seed, the index of the prompt in this call (from 0, whatever
 /// PromptNames::first is) and the position of the token. Calls with the same seed therefore repeat the same draws.
 /// REQUIRES that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
-/// \throws kConfig when max_new_tokens, beams or sampling is out of range, and for sampling with more than one beam
+/// \throws kConfig when max_new_tokens, beams or sampling is out of range, for sampling with more than one beam, and
+/// when the caches of all beams do not fit into memory; kNumeric naming the first prompt whose logits are not finite
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward,
                                std::span<const TokenIds> prompts, const GenerationOptions& options);
 
-/// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. The sequences must
-/// have capacity for the pieces.
+/// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. REQUIRES at least
+/// one piece, one piece for each sequence, no empty piece, and capacity for the pieces (KvCache::open()).
 /// \param last_only  return the hidden state of each piece's last token only
 /// \return [T, D], or [B, D] with last_only
 at::Tensor extend(const models::CausalLm& model, const models::ForwardOptions& forward, nn::KvCache& cache,
                   std::span<const TokenIds> pieces, bool last_only = false);
 
-/// Returns the shape and type of the model's cached keys and values. \param compute  its `inner` is the type of kExact,
-/// unless the model is in float64
+/// Returns the shape and type of the model's cached keys and values. The type is float64 for a float64 model, bfloat16
+/// for KvType::kBFloat16, and otherwise `compute.inner` (nn/compute/compute.h).
 nn::KvShape kv_shape(const models::CausalLm& model, nn::KvType type, const nn::Compute& compute = {});
 
 }  // namespace evenkeel::scoring

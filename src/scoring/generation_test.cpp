@@ -70,6 +70,15 @@ TEST(Generate, BeamsOfABatchEqualBeamsOfSinglePrompts) {
     EXPECT_EQ(together[i], generate(*model, {}, std::span(kPrompts).subspan(i, 1), options).front());
 }
 
+TEST(Generate, BeamsThatDoNotFitIntoMemoryAreRefusedBeforeTheyAreAllocated) {
+  const auto model = testing::random_model(5);
+  auto run = run_prompts(*model, {}, kPrompts, {.max_new_tokens = 1});
+  const GenerationOptions options{.max_new_tokens = int64_t{1} << 28, .beams = 1024};
+  const auto text = testing::refusal([&] { generate(*model, {}, std::move(run), options); });
+  EXPECT_TRUE(text.starts_with("[config] ")) << text;
+  EXPECT_NE(text.find("caches of 4 prompts"), std::string::npos) << text;
+}
+
 TEST(Generate, WiderBeamsFindTextsThatAreAtLeastAsLikely) {
   const auto model = testing::random_model(6);
   const auto narrow = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 1, .eos = TokenIds{1000}});

@@ -1,5 +1,5 @@
-/// \file  Implements nn/moe/experts.h with LibTorch's operators, for any device. It uses sorted slots, grouped products
-/// and gathers, and no atomics.
+/// \file  Implements nn/moe/experts.h with LibTorch's operators, for any device. It sorts the T K token-choices (slots)
+/// by expert and uses grouped products and gathers. It uses no atomics, so that results are reproducible.
 /// Dimension names: T tokens, K selected, D hidden, F expert width, E experts.
 #pragma once
 
@@ -19,20 +19,24 @@ struct ProjectionFactors {
   LoraPair adapter, change;
 };
 
-/// The LoRA factors of a layer. The packed pairs hold their values; gradients are for the projections' adapters.
+/// The LoRA factors of a layer. experts() computes with the packed copies `gate_up` and `down`. Gradients go to
+/// `projections[i].adapter`; the copies and `projections[i].change` get none.
 struct LayerFactors {
   std::array<ProjectionFactors, 3> projections{};  ///< gate, up and down
   PackedFactors gate_up{}, down{};                 ///< set by pack_layers()
-  SlotNumbers numbers{};                           ///< optional
+  SlotNumbers numbers{};  ///< index tensors that all layers of a pass share; empty: each layer makes its own
 };
 
-/// Sets the packed factors of several layers. Layers of equal sizes are packed together, some at a time, because their
-/// scaled and converted copies are in memory meanwhile. \param type  of the products
+/// Sets the packed factors of several layers. The same operators pack up to four layers of equal sizes. The number is
+/// bounded, because the call needs memory for scaled and converted copies of their factors. \param type  of the
+/// products
 void pack_layers(std::span<LayerFactors> layers, at::ScalarType type);
 
 /// Computes nn::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
 /// \param gate_up  [E, 2 F, D], the rows of gate, then those of up; frozen \param down  [E, D, F]; frozen
-/// \param factors  packed \param type  of the products
+/// \param factors  packed by pack_layers() with the same `type` after the last change of the adapters. A layer that was
+/// not packed is computed without LoRA.
+/// \param type  of the products
 /// \return [T, D] in `type`
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
                    const LayerFactors& factors, at::ScalarType type);

@@ -15,9 +15,9 @@ AllPools& all_pools() {
 
 }  // namespace
 
-WorkspacePoolBase::WorkspacePoolBase() {
+void register_pool(WorkspacePoolBase& pool) {
   const std::scoped_lock lock(all_pools().mutex);
-  all_pools().pools.push_back(this);
+  all_pools().pools.push_back(&pool);
 }
 
 void release_workspaces() {

@@ -21,10 +21,10 @@ class WorkspacePoolBase {
   virtual ~WorkspacePoolBase() = default;
   /// Frees the workspaces that are not leased.
   virtual void release() = 0;
-
- protected:
-  WorkspacePoolBase();  // registers the pool
 };
+
+/// Adds a pool to those of release_workspaces(). REQUIRES that it is never destroyed. Threads: any.
+void register_pool(WorkspacePoolBase& pool);
 
 /// A pool of workspaces of type W. It grows to the largest number that was ever leased at the same time. Threads: any.
 template <typename W>
@@ -71,8 +71,12 @@ class WorkspacePool final : public WorkspacePoolBase {
 /// Returns the pool of type W, one per process.
 template <typename W>
 WorkspacePool<W>& workspace_pool() {
-  static WorkspacePool<W>& pool = *new WorkspacePool<W>;  // never destroyed: threads may outlive main()
-  return pool;
+  static WorkspacePool<W>* const pool = [] {
+    auto* made = new WorkspacePool<W>;  // never destroyed: threads may outlive main()
+    register_pool(*made);               // only now, because another thread may call release() at once
+    return made;
+  }();
+  return *pool;
 }
 template <typename W>
 using WorkspaceLease = typename WorkspacePool<W>::Lease;
