@@ -15,6 +15,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
+#include "base/plain/read_line.h"
 #include "data/conversations.h"
 #include "data/json_lines.h"
 #include "data/prompt.h"
@@ -121,8 +122,9 @@ void for_each_line(const std::string& name, Use&& use) {
   if (name != "-") file = opened(name);
   std::istream& input = name == "-" ? std::cin : file;
   std::string line;
-  for (int64_t number = 1; std::getline(input, line); ++number) {
+  for (int64_t number = 1;; ++number) {
     try {
+      if (!read_line(input, line, limits::kInput)) return;
       use(line);
     } catch (const Error& error) {
       std::cout.flush();
@@ -146,7 +148,7 @@ std::vector<std::string> training_texts(const TokenizeFlags& flags) {
   if (flags.jsonl)
     for_each_line(flags.input, [&](const std::string& line) { texts.push_back(text_of(line, true)); });
   else
-    texts.push_back(read_file(flags.input));
+    texts.push_back(read_file(flags.input == "-" ? "/dev/stdin" : flags.input));
   return texts;
 }
 

@@ -12,7 +12,7 @@ void add_train_command(CLI::App& program);
 void add_evaluate_command(CLI::App& program);
 void add_score_command(CLI::App& program);
 void add_bertscore_command(CLI::App& program);
-void add_pg_alignment_command(CLI::App& program);
+void add_pg_alignment_command(CLI::App& program);  ///< cosine of pseudo-gradients with true gradients
 void add_generate_command(CLI::App& program);
 void add_tokenize_command(CLI::App& program);
 void add_pretrain_command(CLI::App& program);

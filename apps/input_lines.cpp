@@ -2,7 +2,9 @@
 
 #include <iostream>
 
+#include "base/format/limits.h"
 #include "base/plain/files.h"
+#include "base/plain/read_line.h"
 #include "data/json_lines.h"
 
 namespace evenkeel::apps {
@@ -25,11 +27,20 @@ struct LineUse {
   }
 };
 
+/// Reads the next line of standard input. \param place  of the line, for errors \return false at the end
+bool read_stdin(std::string& line, const std::string& place) try {
+  return read_line(std::cin, line, limits::kInput);
+} catch (const Error& error) {
+  throw error.with_context(place);
+}
+
 void for_each_of_stdin(const LineUse& use_line) {
   std::string line;
-  for (int64_t number = 1; std::getline(std::cin, line); ++number)
-    if (line.find_first_not_of(" \t\r") != line.npos)
-      use_line({line, number, number}, concat("standard input line ", number));
+  for (int64_t number = 1;; ++number) {
+    const auto place = concat("standard input line ", number);
+    if (!read_stdin(line, place)) return;
+    if (line.find_first_not_of(" \t\r") != line.npos) use_line({line, number, number}, place);
+  }
 }
 
 }  // namespace
@@ -38,8 +49,7 @@ void for_each_json_line(const std::string& file, const std::function<void(const 
                         const std::function<void(const Error&)>& on_fault) {
   const LineUse use_line{use, on_fault};
   if (file == "-") return for_each_of_stdin(use_line);
-  constexpr size_t kMostBytes = size_t{1} << 30;
-  const std::string text = read_file(file, kMostBytes);
+  const std::string text = read_file(file, limits::kInput);
   data::check_is_json_text(text, file);
   data::JsonLines lines(text);
   auto line = lines.next();

@@ -10,10 +10,11 @@
 namespace evenkeel::apps {
 
 /// Calls `use` for each line that is not blank. "-" is standard input, whose lines are used as they arrive. Errors
-/// begin with "<file> line <number>".
-/// \param on_fault  receives each line that is not JSON or that `use` rejects (kData), before the next line is read;
-/// empty: such a line is an error
-/// \throws kIo when the file cannot be read or is longer than 1 GiB; kData when it has no lines
+/// begin with "<file> line <number>" or "standard input line <number>".
+/// \param on_fault  called with the error of each line that is not JSON or that `use` rejects (kData), before the next
+/// line is read; empty: the error is thrown
+/// \throws kIo when the file cannot be read or is longer than limits::kInput; kData when it has no lines. Standard
+/// input may be empty and of any length, but a line of it above limits::kInput throws kData.
 void for_each_json_line(const std::string& file, const std::function<void(const JsonView&)>& use,
                         const std::function<void(const Error&)>& on_fault = {});
 

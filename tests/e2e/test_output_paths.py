@@ -320,3 +320,5 @@ def test_an_invalid_tokenizer_path_is_rejected_before_training(tmp_path):
     succeed("tokenize", "--train", "300", "--input", tmp_path / "text.txt", "--model", tmp_path / "new/one")
     assert pathlib.Path(tmp_path / "new/one/tokenizer.json").exists()
     one_line(evenkeel("tokenize", "--train", "300", "--input", tmp_path / "text.txt", "--model", tmp_path / "new/one"), "exists already")
+    succeed("tokenize", "--train", "300", "--input", "-", "--model", tmp_path / "two", input="some words " * 50)
+    assert (tmp_path / "two/tokenizer.json").read_bytes() == (tmp_path / "new/one/tokenizer.json").read_bytes()
