@@ -22,12 +22,12 @@ namespace evenkeel::bench {
 struct CallSums {
   int64_t calls = 0;
   int64_t launches = 0;  ///< kernels, copies and fills that its calls started; inner operators count their own
-  double host_ms = 0;    ///< time on the CPU without inner operators and launches
+  double host_ms = 0;    ///< time on the CPU without the operators and the CUDA runtime calls inside
   double device_ms = 0;  ///< time of the started kernels on the device
 };
 
-/// Records from construction until finish(). One object at a time, on the thread that starts the work. Threads of
-/// autograd are recorded too.
+/// Records from construction until finish(), which must be called once. One object at a time, on the thread that starts
+/// the work. Threads of autograd are recorded too.
 class OperatorProfile {
  public:
   explicit OperatorProfile(c10::Device device) {
@@ -42,8 +42,10 @@ class OperatorProfile {
   OperatorProfile(const OperatorProfile&) = delete;
   OperatorProfile& operator=(const OperatorProfile&) = delete;
 
-  /// Ends the recording. REQUIRES that the device has finished. \param most  names that are listed of each kind, by
-  /// time
+  /// Ends the recording. REQUIRES that the device has finished.
+  /// \param most  largest number of entries in each list
+  /// \return the totals "launches", "host_ms" and "device_ms", and the lists "operators", "runtime" (calls of the CUDA
+  /// runtime) and "kernels". An entry has a name and the fields of CallSums; the longest time comes first.
   OrderedJson finish(size_t most) {
     const auto result = torch::autograd::profiler::disableProfiler();
     for (const auto& event : result->events()) take(event);

@@ -253,13 +253,13 @@ int main(int argc, char** argv) {
   program.add_option("--new", job.tokens);
   program.add_option("--top-k", job.top_k);
   program.add_option("--threads", job.threads);
-  program.add_option("--cache", job.cache, "float32 or bfloat16");
+  program.add_option("--cache", job.cache)->check(CLI::IsMember({"float32", "bfloat16"}));
   program.add_option("--prompts", job.prompts);
   program.add_flag("--read-prompts", job.read_prompts, "--prompts is read");
   program.add_option("--device", job.device, "cpu, cuda or cuda:N; another one than cpu needs --read-prompts");
   program.add_option("--runs", job.runs, "on a device: BATCHxK, as many as wanted");
   program.add_option("--tasks", job.tasks, "on a device: names of tasks, --rows of each, with --tokenizer and --data");
-  program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too");
+  program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too")->check(CLI::IsMember({"aten"}));
   program.add_flag("--alone", job.alone, "each prompt whole, without a shared beginning");
   program.add_flag("--evaluate", job.evaluate);
   CLI11_PARSE(program, argc, argv);

@@ -231,8 +231,7 @@ int main(int argc, char** argv) {
   program.add_option("--repeats", job.repeats, "passes of which the median is taken")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
-      ->capture_default_str();
+  program.add_option("--products", job.products, evenkeel::bench::kProductsHelp)->capture_default_str();
   CLI11_PARSE(program, argc, argv);
   try {
     std::cout << evenkeel::run(job).dump() << '\n';

@@ -229,9 +229,8 @@ int main(int argc, char** argv) {
   program.add_option("--shapes", job.shapes, "BATCHxLENGTHxK, as many as wanted, in the place of the three");
   program.add_option("--profile", job.profile, "steps that are recorded by operator after the timed ones");
   program.add_option("--device", job.device, "cpu, cuda or cuda:N")->capture_default_str();
-  program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too");
-  program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
-      ->capture_default_str();
+  program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too")->check(CLI::IsMember({"aten"}));
+  program.add_option("--products", job.products, evenkeel::bench::kProductsHelp)->capture_default_str();
   program.add_option("--data", job.data, "folder of the commonsense sets");
   program.add_option("--tokenizer", job.tokenizer, "OLMoE's tokenizer.json");
   program.add_option("--rows", job.rows);
