@@ -14,7 +14,7 @@ namespace evenkeel::tokenizer {
 class TokenDecoder {
  public:
   TokenDecoder() = default;  ///< joins by spaces
-  /// Reads a decoder. \throws kData with the position of an unsupported kind or key.
+  /// Reads a decoder. \throws the error kind of `json`, with the position of an unsupported kind or key.
   explicit TokenDecoder(const JsonView& json);
 
   /// Returns the text of `tokens`, valid UTF-8. \throws kData if it becomes more than about 1,000 times as long as the

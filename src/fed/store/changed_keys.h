@@ -9,12 +9,12 @@
 
 namespace evenkeel::fed {
 
-/// A key whose value differs between two configs.
+/// A key whose value differs between a requested config and another one, mostly that of a run.
 struct ChangedKey {
   std::string key;
-  std::optional<std::string> asked, run;  ///< values as TOML; empty: that config lacks the key
+  std::optional<std::string> asked, run;  ///< values in the two configs as TOML; empty: that config lacks the key
 };
-/// Lists the keys that differ. output.dir is not compared.
+/// Lists the keys that differ, those of `asked` first. output.dir is not compared.
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run);
 
 }  // namespace evenkeel::fed

@@ -12,11 +12,12 @@ namespace evenkeel::study {
 struct Cell {
   std::string text;
   std::string interval{};  ///< LaTeX shows it in a smaller size
-  bool best = false;       ///< the best of its column or budget: shown in bold, in plain text with an asterisk
-  bool is_number = true;   ///< LaTeX shows it in math mode
+  /// Set by the caller for the best cell of a comparison. The cell is shown in bold, in plain text with an asterisk.
+  bool best = false;
+  bool is_number = true;  ///< LaTeX shows text and interval in math mode, not escaped
 };
 
-/// A table. Every row has as many cells as the head.
+/// A table of two columns or more. Every row has as many cells as the head.
 struct ReportTable {
   std::string title;
   std::vector<std::string> head;
@@ -24,7 +25,7 @@ struct ReportTable {
   std::string note{};  ///< below the table; may be empty
 };
 
-using report::wrapped;
+using report::wrapped;  ///< breaks a paragraph into lines of at most 80 columns
 
 /// Formats a table with lines of at most 80 columns. Long names in the first column are wrapped. Columns that do not
 /// fit are shown in a further table.
