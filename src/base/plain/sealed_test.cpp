@@ -95,7 +95,7 @@ TEST_F(Sealed, AMemberNamedChecksumDoesNotMakeAnIncompleteLineDamaged) {
     write_file_atomic(file_, line.substr(0, length));
     EXPECT_EQ(testing::refusal([&] { read_sealed_lines(file_).whole(); }), "no error") << length;
   }
-  for (size_t bit = 0; bit < 8 * line.size(); ++bit) {
+  for (size_t bit = 0; bit < 8 * line.size(); bit += 7) {  // one of each byte at least
     write_file_atomic(file_, flipped(line, bit));
     EXPECT_NE(testing::refusal([&] { read_sealed_lines(file_).whole(); }).find("line 1: damaged"), std::string::npos);
   }
