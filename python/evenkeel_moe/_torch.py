@@ -54,6 +54,12 @@ def _check_version(torch: pathlib.Path) -> None:
         raise _refused(f"torch {has} is in {torch}, but the program needs torch {'.'.join(_minor(needs))}")
 
 
+def _check_path(torch: pathlib.Path) -> None:
+    """The dynamic linker splits LD_PRELOAD at blanks and colons, which it cannot quote."""
+    if re.search(r"[\s:]", str(torch)):
+        raise _refused(f"{torch} has a blank or a colon in its path; allowed: a path without")
+
+
 def _libraries(torch: pathlib.Path) -> List[str]:
     """Paths of its libraries, each loaded once here: what is missing is said now, and not by the dynamic linker."""
     if not (torch / "lib" / LIBRARIES[1]).is_file():
@@ -79,6 +85,7 @@ def environment(base: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     if not BUILT_WITH.is_file():
         raise _refused("only the program of the wheel can take another torch, and this package holds none")
     torch = _folder(named)
+    _check_path(torch)
     _check_version(torch)
     before = [variables["LD_PRELOAD"]] if variables.get("LD_PRELOAD") else []
     variables["LD_PRELOAD"] = ":".join(_libraries(torch) + before)

@@ -9,6 +9,7 @@ starts it, if both are of the same minor version.
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tomllib
 
@@ -124,3 +125,45 @@ def test_the_set_up_takes_a_cuda_build_of_the_same_version_only(tmp_path, librar
     done = set_up(tmp_path)
     assert done.returncode == 1 and done.stdout.startswith("setup: ") and done.stdout.count("\n") == 1, done.stdout + done.stderr
     assert says in done.stdout and str(tmp_path) in done.stdout
+
+
+@pytest.mark.parametrize("name", ["with blank", "with:colon", " torch"])
+def test_a_path_that_the_dynamic_linker_splits_is_refused(tmp_path, name):
+    """LD_PRELOAD would hold halves of paths. The program would start all the same, with its own libraries on the processor."""
+    torch = tmp_path / name
+    (torch / "lib").mkdir(parents=True)
+    (torch / "lib/libtorch_cuda.so").touch()
+    done = set_up(torch)
+    assert done.returncode == 1 and done.stdout.startswith("setup: ") and done.stdout.count("\n") == 1, done.stdout + done.stderr
+    assert f"{torch} has a blank or a colon in its path" in done.stdout
+
+
+def test_a_project_in_a_path_with_a_blank_is_refused_before_anything_is_installed(tmp_path):
+    project = tmp_path / "my project"
+    (project / "tools").mkdir(parents=True)
+    shutil.copy(ROOT / "tools/setup", project / "tools/setup")
+    done = subprocess.run([project / "tools/setup", "gpu"], capture_output=True, text=True, timeout=60,
+                          env={name: value for name, value in os.environ.items() if name != "EVENKEEL_CUDA_TORCH"})
+    assert done.returncode == 1 and f"setup: {project} has a blank or a colon in its path" in done.stdout, done.stdout + done.stderr
+    assert [entry.name for entry in project.iterdir()] == ["tools"]
+
+
+@pytest.mark.parametrize("name", ["plain", "it's", 'a"b', "a$HOME", "a`id`", "a\\b"])
+def test_the_launcher_quotes_paths_for_the_shell(tmp_path, name):
+    """A project and a torch below a folder of this name. The program prints what it was started with."""
+    project, torch = tmp_path / name / "project", tmp_path / name / "torch"
+    for folder in (project / "tools", project / "build", torch / "lib"):
+        folder.mkdir(parents=True)
+    shutil.copy(ROOT / "tools/setup", project / "tools/setup")
+    for library in ("libc10.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda.so"):
+        (torch / "lib" / library).touch()
+    (torch / "version.py").write_text("__version__ = '2.13.0+cu130'\n")
+    (project / "build/CMakeCache.txt").write_text(f"LIBTORCH_ROOT:PATH={torch}\n")
+    program = project / "build/evenkeel"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$LD_PRELOAD" "$@"\n')
+    program.chmod(0o755)
+    done = subprocess.run([project / "tools/setup", "gpu"], capture_output=True, text=True, timeout=60, env={**os.environ, "EVENKEEL_CUDA_TORCH": str(torch)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = subprocess.run([project / "build/evenkeel-gpu", "one word"], capture_output=True, text=True, timeout=60).stdout.splitlines()
+    assert said[0].split(":") == [f"{torch}/lib/{library}" for library in ("libc10.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda.so")]
+    assert said[1] == "one word"

@@ -256,6 +256,10 @@ def test_evenkeel_torch_is_checked_by_every_command(monkeypatch, tmp_path):
         ek.list_methods()
     with pytest.raises(SystemExit):
         _program.main(["list", "methods"])
+    monkeypatch.setenv("EVENKEEL_TORCH", str(tmp_path / "with blank"))
+    with pytest.raises(ek.EvenkeelError, match="has a blank or a colon in its path"):
+        ek.list_methods()
+    monkeypatch.setenv("EVENKEEL_TORCH", str(tmp_path))
     (tmp_path / "version.py").write_text("__version__ = '2.13.1+cpu'\n")
     with pytest.raises(ek.EvenkeelError, match="libtorch_cpu.so is missing"):
         ek.list_methods()
