@@ -5,14 +5,18 @@
     ... change, build ...
     tools/run_digests.py --program build/evenkeel --out after.json --compare before.json
 
-Each run gives three sha256 values: of the folder adapter/, and of rounds.jsonl and evaluations.jsonl without measured times.
+Each run gives sha256 values: of the folder adapter/, of rounds.jsonl and of evaluations.jsonl without measured times, and of
+two fields of the evaluations, log_likelihood and likelihood_rows. The digests of a file that is older than these fields have no
+value for them; the output says so. Both fields of each record are also compared with the scores of its single rows.
 The runs are the eleven methods on a sparse model (participation 0.6, unequal budgets), on a dense model with unequal ranks, with
-factors in bfloat16, killed and resumed, on two ranks, and one served federation of two nodes. Minutes in all.
-Exit 1 when a digest differs or a run fails.
+factors in bfloat16, killed and resumed, on two ranks, and one served federation of two nodes. A resumed run and a run on two
+ranks must have the digests of the plain run. Minutes in all.
+Exit 1 when a digest differs or is missing, a run fails, or no run was made.
 """
 import argparse
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -32,7 +36,11 @@ DENSE_SETTINGS = ["model.path='builtin:tiny-olmo'", "lora.rank=8", "lora.alpha=8
                   "clients.participation=1.0", "train.rounds=2", "evaluate.limit=1", "data.limit=40"]
 RENAMED = {"reading": "rank_eval_mode"}  # renamed fields of records
 BASE_MODEL = re.compile(rb'"base_model_name_or_path": "[^"]*"')  # a path
-UNCOMPARED = {"seconds", "checksum", "version", "format", "log_likelihood", "likelihood_rows"}  # the last two are newer than old digests
+UNCOMPARED = {"seconds", "checksum", "version", "format"}
+OF_ROWS = ("log_likelihood", "likelihood_rows")  # fields of evaluations with digests of their own, which old files lack
+POINT = ("round", "task", "budget", "reading", "served_by", "client", "rows_of")  # identifies a score
+PLAIN = {"resumed": "sparse", "ranks": "sparse"}  # runs that are made in another way, and the same runs made plainly
+ROUNDS = 3  # of configs/tiny/train.toml
 
 
 def settings(entries):
@@ -41,6 +49,11 @@ def settings(entries):
 
 def cases(model):
     """Returns name -> settings of a run. The prefix tells how it is run."""
+    for name, changes in settings_of_cases(model):
+        yield name, [*changes, "evaluate.items=true"]
+
+
+def settings_of_cases(model):
     sparse = [f"model.path='{model}'"]
     for method in SPARSE:
         own = [f"method.name='{method}'", *METHOD_SETTINGS.get(method, [])]
@@ -91,6 +104,9 @@ class Runner:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        rounds = (out / "rounds.jsonl").read_text().count("\n") if (out / "rounds.jsonl").exists() else 0
+        if process.returncode != -signal.SIGKILL or not 0 < rounds < ROUNDS:
+            raise RuntimeError(f"it was not killed between two rounds: exit code {process.returncode} after {rounds} rounds")
         self.succeed("train", CONFIG, "--out", out, "--resume")
 
     def served(self, out, train):
@@ -108,11 +124,37 @@ class Runner:
             raise RuntimeError(f"serve: {rest[-800:]}")
 
 
-def plain_record(value):
+def plain_record(value, without=UNCOMPARED):
     """Returns a record without measured values, with the newest names of its fields."""
     if isinstance(value, dict):
-        return {RENAMED.get(key, key): plain_record(entry) for key, entry in value.items() if key not in UNCOMPARED}
-    return [plain_record(entry) for entry in value] if isinstance(value, list) else value
+        return {RENAMED.get(key, key): plain_record(entry, without) for key, entry in value.items() if key not in without}
+    return [plain_record(entry, without) for entry in value] if isinstance(value, list) else value
+
+
+def lines_of(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def sha256_of(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def point_of(record):
+    return tuple(record.get(key, "run" if key == "served_by" else None) for key in POINT)
+
+
+def check_likelihoods(evaluations, items):
+    """Checks that every log-likelihood is the mean of those of its rows, and that likelihood_rows is their number."""
+    of_rows = {point_of(item): item["log_likelihood"] for item in items}
+    for record in evaluations:
+        values, mean, rows = of_rows.get(point_of(record), []), record.get("log_likelihood"), record.get("likelihood_rows")
+        who = f"the score {point_of(record)}"
+        if not values or mean is None:
+            raise RuntimeError(f"{who} has log_likelihood {mean} and {len(values)} rows")
+        if abs(mean - math.fsum(values) / len(values)) > 2e-6 or mean >= 0:  # those of rows are rounded to 1e-6
+            raise RuntimeError(f"{who} has log_likelihood {mean}, the mean of its rows is {math.fsum(values) / len(values)}")
+        if rows != len(values) or rows > record["rows"]:
+            raise RuntimeError(f"{who} has likelihood_rows {rows}, {len(values)} of its {record['rows']} rows have a likelihood")
 
 
 def digests(out):
@@ -122,9 +164,31 @@ def digests(out):
             adapter.update(file.name.encode() + BASE_MODEL.sub(b"", file.read_bytes()))
     values = {"adapter": adapter.hexdigest()}
     for name in ("rounds.jsonl", "evaluations.jsonl"):
-        records = [plain_record(json.loads(line)) for line in (out / name).read_text().splitlines()]
-        values[name] = hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
+        values[name] = sha256_of([plain_record(line, UNCOMPARED.union(OF_ROWS)) for line in lines_of(out / name)])
+    evaluations = lines_of(out / "evaluations.jsonl")
+    check_likelihoods(evaluations, [item for file in sorted((out / "items").iterdir()) for item in lines_of(file)])
+    for field in OF_ROWS:
+        values[field] = sha256_of([[point_of(record), record.get(field)] for record in evaluations])
     return values
+
+
+def differences(found, known):
+    """Returns what differs from the digests of an older file, and the fields that it has no digests of."""
+    differing, unknown = [], set()
+    for name, parts in found.items():
+        for part, value in parts.items():
+            if name in known and part in OF_ROWS and part not in known[name]:
+                unknown.add(part)
+            elif known.get(name, {}).get(part) != value:
+                differing.append(f"{name}: {part}" + ("" if part in known.get(name, {}) else " is not in the older file"))
+    return differing, sorted(unknown)
+
+
+def unlike_plain(found):
+    """Returns the digests in which a run that was resumed or ran on ranks differs from the same run made plainly."""
+    pairs = ((name, name.replace(way, plain, 1)) for name in found for way, plain in PLAIN.items() if name.startswith(f"{way}/"))
+    return [f"{name}: {part} is not that of {plain}" for name, plain in pairs if plain in found
+            for part in found[name] if found[name][part] != found[plain][part]]
 
 
 def main():
@@ -146,8 +210,11 @@ def main():
                     print(f"{name}: {error}")
                     failed += 1
     arguments.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    known = json.loads(arguments.compare.read_text()) if arguments.compare else {}
-    differing = [f"{name}: {part}" for name in found for part in found[name] if known.get(name, found[name])[part] != found[name][part]]
+    known = json.loads(arguments.compare.read_text()) if arguments.compare else found
+    differing, unknown = differences(found, known)
+    differing += unlike_plain(found)
+    if unknown:
+        print(f"{arguments.compare} has no digests of {', '.join(unknown)}: they are compared with the scores of single rows alone")
     print("\n".join(differing + [f"{len(found)} runs, {failed} failed, {len(differing)} digests differ"]))
     return 1 if failed or differing or not found else 0
 
