@@ -10,7 +10,7 @@ std::optional<double> ClientCost::token_flops() const {
 }
 
 std::optional<double> ClientCost::token_seconds() const {
-  return tokens > 0 && seconds > 0 ? std::optional(kCostTokens * seconds / tokens) : std::nullopt;
+  return timed_tokens > 0 ? std::optional(kCostTokens * seconds / timed_tokens) : std::nullopt;
 }
 
 std::vector<ClientCost> client_costs(const RunRecords& run) {
@@ -23,6 +23,7 @@ std::vector<ClientCost> client_costs(const RunRecords& run) {
       sum.tokens += static_cast<double>(client.tokens);
       sum.flops += client.flops;
       sum.seconds += client.seconds;
+      if (client.seconds > 0) sum.timed_tokens += static_cast<double>(client.tokens);
     }
   std::vector<ClientCost> costs;
   for (const auto& [key, sum] : sums) costs.push_back(sum);

@@ -17,11 +17,12 @@ struct ClientCost {
   double budget = 1;
   int64_t top_k = 0;  ///< K, experts per token; 0: a dense model
   double tokens = 0, flops = 0;
-  double seconds = 0;  ///< as each client measured them while it trained; 0: not recorded
+  double seconds = 0;       ///< as each client measured them while it trained; 0: not recorded
+  double timed_tokens = 0;  ///< tokens of the rounds whose seconds are recorded
 
   /// Returns the FLOPs of kCostTokens tokens; empty without tokens.
   std::optional<double> token_flops() const;
-  /// Returns the seconds of kCostTokens tokens; empty without tokens, or if no seconds were recorded.
+  /// Returns the seconds of kCostTokens tokens, from the rounds whose seconds are recorded; empty without any.
   std::optional<double> token_seconds() const;
 };
 

@@ -74,7 +74,8 @@ OrderedJson costs_json(const RunRecords& run) {
                      {"top_k", cost.top_k},
                      {"tokens", cost.tokens},
                      {"flops", cost.flops},
-                     {"seconds", cost.seconds}});
+                     {"seconds", cost.seconds},
+                     {"timed_tokens", cost.timed_tokens}});
   return costs;
 }
 

@@ -27,7 +27,8 @@ function tokenCostTable(parent) {
   const largest = last(topKs);
   const costOf = (run, k, key) => {
     const found = run.client_costs.filter((cost) => cost.top_k === k);
-    const tokens = sum(found.map((cost) => cost.tokens)), value = sum(found.map((cost) => cost[key]));
+    const counted = key === 'seconds' ? 'timed_tokens' : 'tokens';
+    const tokens = sum(found.map((cost) => cost[counted])), value = sum(found.map((cost) => cost[key]));
     return tokens && value ? 1000 * value / tokens : undefined;
   };
   const shareOf = (run, k, key) => {

@@ -24,6 +24,7 @@ RunCost run_cost(const ArmRun& run, int64_t top_k) {
       sum.tokens += cost.tokens;
       sum.flops += cost.flops;
       sum.seconds += cost.seconds;
+      sum.timed_tokens += cost.timed_tokens;
     }
   return {sum.token_flops(), sum.token_seconds()};
 }
@@ -50,6 +51,7 @@ CostOfK cost_of_k(const StudyRuns& study, const std::string& arm, int64_t top_k,
   return {.arm = arm,
           .top_k = top_k,
           .runs = static_cast<int64_t>(flops.size()),
+          .seconds_runs = static_cast<int64_t>(seconds.size()),
           .flops = mean_if_any(flops),
           .seconds = mean_if_any(seconds),
           .interval = t_interval(seconds),
@@ -81,6 +83,21 @@ Cell flops_cell(const CostOfK& cost) {
   return {.text = cost.flops ? report::compact(*cost.flops) : "no client", .is_number = false};
 }
 
+/// Returns the largest K of the clients of these arms; 0 without clients.
+int64_t largest_client_top_k(const StudyRuns& study, std::span<const std::string> arms) {
+  int64_t largest = 0;
+  for (const auto& run : study.runs)
+    if (run.records && std::find(arms.begin(), arms.end(), run.arm) != arms.end())
+      for (const auto& cost : report::client_costs(*run.records)) largest = std::max(largest, cost.top_k);
+  return largest;
+}
+
+/// Formats the number of runs, and of those with seconds if they are fewer.
+std::string runs_text(const CostOfK& cost) {
+  const bool some = cost.seconds_runs > 0 && cost.seconds_runs < cost.runs;
+  return concat(cost.runs, some ? concat(" (", cost.seconds_runs, ")") : "");
+}
+
 }  // namespace
 
 std::vector<int64_t> client_top_ks(const StudyRuns& study) {
@@ -103,21 +120,23 @@ std::vector<int64_t> all_top_ks(const StudyRuns& study) {
 std::vector<CostOfK> costs_by_k(const StudyRuns& study, std::span<const std::string> arms,
                                 std::span<const int64_t> top_ks) {
   std::vector<CostOfK> costs;
+  const int64_t largest = largest_client_top_k(study, arms);
   for (const auto& arm : arms)
-    for (const int64_t top_k : top_ks) costs.push_back(cost_of_k(study, arm, top_k, top_ks.back()));
+    for (const int64_t top_k : top_ks) costs.push_back(cost_of_k(study, arm, top_k, largest));
   return costs;
 }
 
 ReportTable cost_by_k_table(std::span<const CostOfK> costs) {
   int64_t largest = 0;
-  for (const auto& cost : costs) largest = std::max(largest, cost.top_k);
+  for (const auto& cost : costs)
+    if (cost.runs > 0) largest = std::max(largest, cost.top_k);
   const auto share = largest > 0 ? concat("% of K=", largest) : "%";
   ReportTable table{.title = "cost of 1,000 tokens of training by experts per token (K), mean over runs",
                     .head = {"arm", "K", "FLOPs", share, "seconds", share, "runs"},
                     .rows = {},
                     .note =
                         "FLOPs are counted, seconds measured by each client while it trains; +-: half of the 95 % "
-                        "interval (t). runs: with clients of that K."};
+                        "interval (t). runs: with clients of that K; in brackets: with seconds, where fewer."};
   for (size_t i = 0; i < costs.size(); ++i) {
     const auto& cost = costs[i];
     const bool is_first = i == 0 || costs[i - 1].arm != cost.arm;
@@ -127,7 +146,7 @@ ReportTable cost_by_k_table(std::span<const CostOfK> costs) {
                           share_cell(cost.flops_share),
                           seconds_cell(cost),
                           share_cell(cost.seconds_share),
-                          {.text = std::to_string(cost.runs)}});
+                          {.text = runs_text(cost)}});
   }
   return table;
 }

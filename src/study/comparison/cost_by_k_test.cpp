@@ -50,10 +50,11 @@ TEST(CostByK, TokensAreAddedUpWithinARunAndMeansAreOverRuns) {
   EXPECT_EQ(client_top_ks(study), (std::vector<int64_t>{2, 8}));
   const auto costs = costs_by_k(study, study.arms, client_top_ks(study));
   ASSERT_EQ(costs.size(), 4u);
-  const auto& [arm, top_k, runs, flops, seconds, interval, flops_share, seconds_share] = costs[0];
+  const auto& [arm, top_k, runs, seconds_runs, flops, seconds, interval, flops_share, seconds_share] = costs[0];
   EXPECT_EQ(arm, "a");
   EXPECT_EQ(top_k, 2);
   EXPECT_EQ(runs, 2);
+  EXPECT_EQ(seconds_runs, 2);
   EXPECT_DOUBLE_EQ(flops.value(), 2000);
   EXPECT_DOUBLE_EQ(seconds.value(), (1000 * 8.0 / 400 + 1000 * 1.0 / 100) / 2);
   EXPECT_DOUBLE_EQ(flops_share.value(), 0.25);
@@ -80,7 +81,8 @@ TEST(CostByK, AnArmWithoutClientsOfSomeKAndRecordsWithoutSecondsSaySo) {
             "b    2  no client         -              -         -     0\n"
             "     8    6.000 k     100.0              -         -     1\n"
             "FLOPs are counted, seconds measured by each client while it trains; +-: half of\n"
-            "  the 95 % interval (t). runs: with clients of that K.\n");
+            "  the 95 % interval (t). runs: with clients of that K; in brackets: with\n"
+            "  seconds, where fewer.\n");
 }
 
 TEST(CostByK, TheKOfEvaluationsCountWhereAllAreAskedFor) {
@@ -93,6 +95,44 @@ TEST(CostByK, TheKOfEvaluationsCountWhereAllAreAskedFor) {
   const auto costs = costs_by_k(study, std::vector<std::string>{"a"}, all_top_ks(study));
   EXPECT_EQ(costs[1].runs, 0);
   EXPECT_NE(text_of(cost_by_k_table(costs)).find("     4  no client"), std::string::npos);
+}
+
+TEST(CostByK, SharesAreOfTheLargestKThatAClientHas) {
+  auto study =
+      study_with({run_with_clients("a", 1, {{client_with(0.25, 2, 10, 20, 1), client_with(0.5, 4, 10, 40, 4)}}),
+                  run_with_clients("b", 1, {{client_with(1, 16, 10, 160, 9)}})});
+  fed::EvaluationRecord record;
+  record.score.top_k = 8;
+  study.runs[0].records->evaluations.push_back(record);
+  const auto costs = costs_by_k(study, std::vector<std::string>{"a"}, std::vector<int64_t>{2, 4, 8, 16});
+  EXPECT_DOUBLE_EQ(costs[0].flops_share.value(), 0.5);
+  EXPECT_DOUBLE_EQ(costs[0].seconds_share.value(), 0.25);
+  EXPECT_DOUBLE_EQ(costs[1].flops_share.value(), 1);
+  EXPECT_FALSE(costs[2].flops_share);
+  const auto text = text_of(cost_by_k_table(costs));
+  EXPECT_NE(text.find("% of K=4"), std::string::npos) << text;
+  EXPECT_EQ(text.find("% of K=8"), std::string::npos) << text;
+}
+
+TEST(CostByK, TheRunsWithSecondsAreNamedWhereTheyAreFewer) {
+  const auto study = study_with({run_with_clients("a", 1, {{client_with(1, 8, 10, 80, 0)}}),
+                                 run_with_clients("a", 2, {{client_with(1, 8, 10, 80, 2)}})});
+  const auto costs = costs_by_k(study, std::vector<std::string>{"a"}, client_top_ks(study));
+  EXPECT_EQ(costs[0].runs, 2);
+  EXPECT_EQ(costs[0].seconds_runs, 1);
+  EXPECT_DOUBLE_EQ(costs[0].seconds.value(), 200);
+  EXPECT_DOUBLE_EQ(costs[0].seconds_share.value(), 1);
+  EXPECT_NE(text_of(cost_by_k_table(costs)).find("200.0     100.0  2 (1)\n"), std::string::npos)
+      << text_of(cost_by_k_table(costs));
+}
+
+TEST(CostByK, RoundsWithoutSecondsDoNotMakeTheOthersFaster) {
+  const auto study =
+      study_with({run_with_clients("a", 1, {{client_with(1, 8, 10, 80, 0)}, {client_with(1, 8, 10, 80, 2)}})});
+  const auto costs = costs_by_k(study, std::vector<std::string>{"a"}, client_top_ks(study));
+  EXPECT_EQ(costs[0].seconds_runs, 1);
+  EXPECT_DOUBLE_EQ(costs[0].flops.value(), 8000);
+  EXPECT_DOUBLE_EQ(costs[0].seconds.value(), 200);
 }
 
 TEST(CostByK, ADenseModelHasNoK) {

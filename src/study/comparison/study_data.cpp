@@ -166,6 +166,7 @@ OrderedJson json_of(const ServedResult& result, const Comparison& comparison) {
 OrderedJson json_of(const CostOfK& cost) {
   return {{"top_k", cost.top_k},
           {"runs", cost.runs},
+          {"seconds_runs", cost.seconds_runs},
           {kTokenFlops, or_null(cost.flops)},
           {kTokenSeconds, or_null(cost.seconds)},
           {"interval_t", or_null(cost.interval)},
