@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/plain/clock.h"
 #include "base/plain/json.h"
 
 namespace evenkeel::bench {
@@ -26,8 +28,8 @@ struct CallSums {
   double device_ms = 0;  ///< time of the started kernels on the device
 };
 
-/// Records from construction until finish(), which must be called once. One object at a time, on the thread that starts
-/// the work. Threads of autograd are recorded too.
+/// Records from the end of the constructor, which starts the profiler, until finish(), which must be called once. One
+/// object at a time, on the thread that starts the work. Threads of autograd are recorded too.
 class OperatorProfile {
  public:
   explicit OperatorProfile(c10::Device device) {
@@ -38,15 +40,18 @@ class OperatorProfile {
     torch::autograd::profiler::prepareProfiler(config, activities);
     torch::autograd::profiler::enableProfiler(config, activities,
                                               {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
+    begin_ = std::chrono::steady_clock::now();
   }
   OperatorProfile(const OperatorProfile&) = delete;
   OperatorProfile& operator=(const OperatorProfile&) = delete;
 
   /// Ends the recording. REQUIRES that the device has finished.
   /// \param most  largest number of entries in each list
-  /// \return the totals "launches", "host_ms" and "device_ms", and the lists "operators", "runtime" (calls of the CUDA
-  /// runtime) and "kernels". An entry has a name and the fields of CallSums; the longest time comes first.
+  /// \return "wall_ms", the time since the constructor ended, the totals "launches", "host_ms" and "device_ms", and the
+  /// lists "operators", "runtime" (calls of the CUDA runtime) and "kernels". An entry has a name and the fields of
+  /// CallSums; the longest time comes first.
   OrderedJson finish(size_t most) {
+    const double wall_ms = 1e3 * seconds_since(begin_);
     const auto result = torch::autograd::profiler::disableProfiler();
     for (const auto& event : result->events()) take(event);
     add_own_times();
@@ -55,7 +60,8 @@ class OperatorProfile {
       if (const auto found = operators_by_id_.find(operation); found != operators_by_id_.end())
         add(operators_[found->second], ms);
     }
-    return {{"launches", static_cast<int64_t>(device_work_.size())},
+    return {{"wall_ms", wall_ms},
+            {"launches", static_cast<int64_t>(device_work_.size())},
             {"host_ms", sum(operators_, &CallSums::host_ms) + sum(runtime_, &CallSums::host_ms)},
             {"device_ms", sum(kernels_, &CallSums::device_ms)},
             {"operators", listed(operators_, most)},
@@ -137,6 +143,7 @@ class OperatorProfile {
     return list;
   }
 
+  std::chrono::steady_clock::time_point begin_;
   std::vector<HostCall> host_{};
   std::vector<DeviceWork> device_work_{};
   std::map<uint64_t, std::string> operators_by_id_{};

@@ -150,14 +150,11 @@ OrderedJson profiled(const Job& job, c10::Device device, const Step& step) {
   constexpr size_t kListed = 30;
   step();  // the recorded steps begin with the allocator's memory and the device's clock as in a long run
   synchronize(device);
-  const auto begin = std::chrono::steady_clock::now();
   bench::OperatorProfile profile(device);
   for (int64_t i = 0; i < job.profile; ++i) step();
   synchronize(device);
-  const double wall = seconds_since(begin);
   auto result = profile.finish(kListed);
   result["steps"] = job.profile;
-  result["wall_ms"] = 1e3 * wall;
   return result;
 }
 
