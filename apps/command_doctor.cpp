@@ -23,6 +23,7 @@
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
+#include "fed/run/product_speed.h"
 #include "fed/run/run_forecast.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
@@ -183,7 +184,7 @@ void print_fit(const ShapedModel& shaped) {
 
 /// Time of a run of a large model, computed without its weights.
 struct ComputedTime {
-  double seconds = 0;        ///< lower bound
+  double seconds = 0;
   double product_speed = 0;  ///< FLOP/s
 };
 
@@ -198,10 +199,12 @@ struct Foreseen {
 };
 
 /// Returns nothing if the run computes on a GPU and this machine has none.
-std::optional<ComputedTime> computed_time(fed::Experiment& experiment, bool may_round) {
-  const auto& name = experiment.server.config.model.device;
-  if (names_gpu(name) && find_device("auto", "model.device").is_cpu()) return std::nullopt;
-  const double product_speed = fed::product_speed(find_device(name, "model.device"), may_round);
+std::optional<ComputedTime> computed_time(fed::Experiment& experiment, fed::ComputeDtype compute_dtype) {
+  const auto& config = experiment.server.config;
+  if (names_gpu(config.model.device) && find_device("auto", "model.device").is_cpu()) return std::nullopt;
+  auto model = config.model;
+  model.compute_dtype = compute_dtype;
+  const double product_speed = fed::product_speed(model, config.threads * config.clients.parallel);
   const auto speeds = fed::computed_speeds(fed::run_flops(experiment), product_speed);
   return ComputedTime{fed::foreseen_seconds(fed::counted_work(experiment), speeds), product_speed};
 }
@@ -209,7 +212,7 @@ std::optional<ComputedTime> computed_time(fed::Experiment& experiment, bool may_
 /// Estimates the memory of a run, and the time if its model is large, without reading the weights.
 Foreseen foreseen(const DoctorFlags& flags) {
   auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
-  const bool may_round = config.model.compute_dtype != fed::ComputeDtype::kFloat32;
+  const auto compute_dtype = config.model.compute_dtype;
   config.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
   config.settle(fed::machine_choices(config));
   const bool on_gpu = names_gpu(config.model.device);
@@ -219,7 +222,7 @@ Foreseen foreseen(const DoctorFlags& flags) {
                  .folder = experiment.server.config.folder()};
   if (on_gpu) plans.device = fed::device_memory_plan(experiment);
   plans.is_large = fed::is_large(experiment.server.model_folder);
-  if (plans.is_large) plans.computed = computed_time(experiment, may_round);
+  if (plans.is_large) plans.computed = computed_time(experiment, compute_dtype);
   return plans;
 }
 
@@ -266,8 +269,7 @@ double measured_seconds(const DoctorFlags& flags) {
 /// Returns the time of a run as text, with its source.
 std::string time_of(const DoctorFlags& flags, const Foreseen& plan) {
   if (plan.computed)
-    return concat("at least ", study::time_text(plan.computed->seconds), ", ",
-                  study::basis_of_flops(plan.computed->product_speed));
+    return concat(study::time_text(plan.computed->seconds), ", ", study::basis_of_flops(plan.computed->product_speed));
   if (plan.is_large) return "not computed: there is no GPU here";
   if (!fits(plan)) return "not measured: the run does not fit";
   return concat("about ", study::time_text(measured_seconds(flags)), ", measured here");

@@ -2,6 +2,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 #include "base/plain/json.h"
 #include "base/system/device.h"
 #include "data/tasks.h"
-#include "fed/run/computed_speed.h"
+#include "fed/run/product_speed.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
 
@@ -113,13 +114,42 @@ void print_json(const std::vector<Line>& lines) {
   for (const auto& line : lines) std::cout << line.json.dump() << '\n';
 }
 
-/// Lists the tables of the paper. It takes half a second to measure how fast this machine is.
+/// Describes the products of a run: their type, the number of threads and the device.
+std::string products_of(const fed::ExperimentConfig& config, c10::Device device) {
+  const auto threads = config.threads * config.clients.parallel;
+  const auto of_threads =
+      device.is_cpu() && threads > 0 ? concat(threads, threads > 1 ? " threads, " : " thread, ") : "";
+  return concat(config::name_of(config.model.compute_dtype), ", ", of_threads, device_text(device));
+}
+
+/// Measures each kind of product once.
+class ProductSpeeds {
+ public:
+  /// Returns nothing if the run's device is not here.
+  std::optional<double> of(const fed::ExperimentConfig& config) {
+    try {
+      return measured(config, products_of(config, find_device(config.model.device, "model.device")));
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+  const std::vector<ProductSpeed>& all() const { return all_; }
+
+ private:
+  double measured(const fed::ExperimentConfig& config, const std::string& how) {
+    for (const auto& known : all_)
+      if (known.how == how) return known.flops;
+    return all_.emplace_back(ProductSpeed{fed::product_speed(config), how}).flops;
+  }
+  std::vector<ProductSpeed> all_{};
+};
+
+/// Lists the tables of the paper. It takes half a second to measure how fast this machine is for one kind of products.
 void list_tables(bool as_json) {
-  const auto device = find_device("auto", "--device");
-  const ProductSpeed speed{fed::product_speed(device, false), device_text(device)};
+  ProductSpeeds speeds;
   const auto tables = study::paper_tables();
-  const auto studies = study::paper_studies(speed.flops);
-  if (!as_json) std::cout << paper_list_text(tables, studies, speed);
+  const auto studies = study::paper_studies([&](const auto& config) { return speeds.of(config); });
+  if (!as_json) std::cout << paper_list_text(tables, studies, speeds.all());
   for (const auto& table : tables)
     if (as_json) std::cout << paper_table_json(table, studies).dump() << '\n';
 }

@@ -50,7 +50,8 @@ std::string tables_text(std::span<const study::PaperTable> tables) {
 
 std::string left_text(const study::PaperStudy& one) {
   if (!one.seconds_left || one.done == one.runs) return "-";
-  return concat(one.is_least ? "at least " : "about ", study::time_text(*one.seconds_left));
+  const auto time = study::time_text(*one.seconds_left);
+  return one.by_flops ? concat(time, " by FLOPs") : concat("about ", time);
 }
 
 std::string studies_text(std::span<const study::PaperStudy> studies) {
@@ -62,6 +63,15 @@ std::string studies_text(std::span<const study::PaperStudy> studies) {
 }
 
 /// Returns a line for each model or data set that is not here, with the studies that need it.
+std::string other_studies_text(std::span<const study::PaperStudy> studies) {
+  std::string text;
+  for (const auto& one : studies)
+    if (one.is_other)
+      text += report::wrapped(
+          concat(one.folder.string(), " holds another study than ", one.name, ": its runs are not counted here"));
+  return text;
+}
+
 std::string missing_text(std::span<const study::PaperStudy> studies) {
   std::map<std::string, std::vector<std::string>> needed;
   for (const auto& one : studies)
@@ -71,6 +81,13 @@ std::string missing_text(std::span<const study::PaperStudy> studies) {
   return text;
 }
 
+/// Returns the speeds as a part of a sentence.
+std::string speeds_text(std::span<const ProductSpeed> speeds) {
+  std::vector<std::string> texts;
+  for (const auto& speed : speeds) texts.push_back(concat(report::compact(speed.flops), "FLOP/s (", speed.how, ")"));
+  return texts.empty() ? "" : concat(" at the speed of large products here, ", join(texts, " or "));
+}
+
 OrderedJson state_json(const study::PaperStudy& one) {
   return {{"study", one.name},
           {"file", one.file.string()},
@@ -78,22 +95,23 @@ OrderedJson state_json(const study::PaperStudy& one) {
           {"runs", one.runs},
           {"done", one.done},
           {"failed", one.failed},
+          {"is_other", one.is_other},
           {"seconds_taken", one.seconds_taken},
           {"seconds_left", one.seconds_left ? OrderedJson(*one.seconds_left) : OrderedJson()},
-          {"is_least", one.is_least},
+          {"by_flops", one.by_flops},
           {"missing", one.missing}};
 }
 
 }  // namespace
 
 std::string paper_list_text(std::span<const study::PaperTable> tables, std::span<const study::PaperStudy> studies,
-                            const ProductSpeed& speed) {
+                            std::span<const ProductSpeed> speeds) {
   const auto note = concat(
       "took: time of the runs that are done, in runs/ and runs/paper-small/. The others, one at a time: about the mean "
-      "of those; before the first, at least their FLOPs (configs/paper/work.toml) at the ",
-      report::compact(speed.flops), "FLOP/s of a matrix product on ", speed.device,
-      " here. `evenkeel study FILE --dry-run` measures more.");
-  return concat(tables_text(tables), '\n', studies_text(studies), missing_text(studies), report::wrapped(note));
+      "of those; before the first, their FLOPs (configs/paper/work.toml)",
+      speeds_text(speeds), ", no bound. `evenkeel study FILE --dry-run` measures more.");
+  return concat(tables_text(tables), '\n', studies_text(studies), other_studies_text(studies), missing_text(studies),
+                report::wrapped(note));
 }
 
 OrderedJson paper_table_json(const study::PaperTable& table, std::span<const study::PaperStudy> studies) {

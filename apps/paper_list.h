@@ -10,15 +10,15 @@
 
 namespace evenkeel::apps {
 
-/// How fast this machine multiplies, from which times are foreseen.
+/// How fast this machine multiplies for some studies, from which times are foreseen.
 struct ProductSpeed {
-  double flops = 0;    ///< per second
-  std::string device;  ///< "cpu", or the GPU
+  double flops = 0;  ///< per second
+  std::string how;   ///< arithmetic, threads and device: "float32, 2 threads, cpu"
 };
 
 /// Formats the tables, then the studies, as text of at most 80 columns.
 std::string paper_list_text(std::span<const study::PaperTable> tables, std::span<const study::PaperStudy> studies,
-                            const ProductSpeed& speed);
+                            std::span<const ProductSpeed> speeds);
 
 /// Returns a table as JSON, with the state and cost of its studies at full size and of their small counterparts.
 OrderedJson paper_table_json(const study::PaperTable& table, std::span<const study::PaperStudy> studies);

@@ -3,13 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <span>
 #include <utility>
 
-#include "base/plain/clock.h"
-#include "base/system/device.h"
-#include "base/system/machine.h"
 #include "fed/round/round.h"
 #include "fed/run/machine_speed.h"
 #include "models/cost.h"
@@ -18,28 +15,7 @@ namespace evenkeel::fed {
 namespace {
 
 constexpr int64_t kLargeModel = int64_t{2} << 30;  // bytes; more would be read for minutes
-constexpr double kProductSeconds = 0.3;
-constexpr int64_t kProductWidth = 2048, kProductRows = 256;
-constexpr int64_t kSampledRows = 32;  // of each task, for the mean length of a prompt
-
-double speed_of_product(c10::Device device, at::ScalarType dtype) {
-  const auto options = at::TensorOptions().device(device).dtype(dtype);
-  const auto x_TI = at::ones({kProductRows, kProductWidth}, options);
-  const auto w_IO = at::ones({kProductWidth, kProductWidth}, options);
-  const auto one_product = [&] { at::mm(x_TI, w_IO).sum().to(at::kFloat).item<float>(); };  // waits for the device
-  one_product();
-  const auto begin = std::chrono::steady_clock::now();
-  double count = 0;
-  for (; count < 1 || seconds_since(begin) < kProductSeconds; ++count) one_product();
-  return 2 * count * kProductRows * kProductWidth * kProductWidth / seconds_since(begin);
-}
-
-/// Returns true if the device has instructions for products of bfloat16.
-bool multiplies_bfloat16(c10::Device device) {
-  if (!device.is_cpu()) return true;
-  const auto flags = machine::processor_field("flags") + machine::processor_field("Features");
-  return flags.find("bf16") != flags.npos;
-}
+constexpr int64_t kSampledRows = 32;               // of each task, for its mean length
 
 /// Returns the sites with one input and one output each.
 lora::Sites smallest(lora::Sites sites) {
@@ -47,25 +23,28 @@ lora::Sites smallest(lora::Sites sites) {
   return sites;
 }
 
+double mean_length(std::span<const data::Example> rows) {
+  double tokens = 0;
+  for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
+  return rows.empty() ? 1 : tokens / static_cast<double>(rows.size());
+}
+
 double mean_row_length(const Shards& shards) {
   double tokens = 0, rows = 0;
-  for (const auto& shard : shards.examples)
-    for (const auto& row : shard) tokens += static_cast<double>(row.ids.size()), ++rows;
+  for (const auto& shard : shards.examples) {
+    tokens += mean_length(shard) * static_cast<double>(shard.size());
+    rows += static_cast<double>(shard.size());
+  }
   return rows > 0 ? tokens / rows : 1;
 }
 
-/// Returns the mean number of tokens of a test row, prompt and answer, over tasks.
-double mean_scored_length(const ClientContext& context) {
-  const auto& evaluate = context.config.evaluate;
-  const int64_t limit = evaluate.limit > 0 ? std::min(kSampledRows, evaluate.limit) : kSampledRows;
-  double tokens = 0, rows = 0;
-  for (const auto& task : context.config.tasks_here()) {
-    const auto prepared = context.test_rows({.task = task, .limit = limit});
-    if (prepared->task().scoring == data::Scoring::kNll) continue;
-    for (size_t row = 0; row < prepared->rows().size(); ++row, ++rows)
-      tokens += static_cast<double>(prepared->prompt(row).size()) + static_cast<double>(evaluate.max_new_tokens);
-  }
-  return rows > 0 ? tokens / rows : static_cast<double>(context.config.data.cutoff);
+/// Returns the mean number of tokens of a scored row: of its prompt, or of the whole row where its likelihood is the
+/// score. Generated tokens do not count, because an answer may end after the first.
+double mean_scored_length(const scoring::PreparedTask& prepared) {
+  if (prepared.task().scoring == data::Scoring::kNll) return mean_length(prepared.examples().examples);
+  double tokens = 0;
+  for (size_t row = 0; row < prepared.rows().size(); ++row) tokens += static_cast<double>(prepared.prompt(row).size());
+  return tokens / static_cast<double>(std::max<size_t>(1, prepared.rows().size()));
 }
 
 /// Returns the multiply-adds of a forward pass over a sequence, per token.
@@ -74,8 +53,8 @@ models::ForwardCost cost_of_token(const Server& server, double length, int64_t t
   return models::forward_cost(server.model, shape, server.sites, server.max_rank());
 }
 
-double flops_of_scored_row(const Experiment& e) {
-  const double length = mean_scored_length(e.fabric.context);
+/// Returns the mean FLOPs of a row of this length over evaluate.budgets.
+double flops_of_length(const Experiment& e, double length) {
   const auto& budgets = e.server.config.evaluate.budgets;
   double flops = 0;
   for (const double budget : budgets) {
@@ -83,6 +62,20 @@ double flops_of_scored_row(const Experiment& e) {
     flops += 2 * length * models::total(cost_of_token(e.server, length, top_k));
   }
   return flops / static_cast<double>(std::max<size_t>(1, budgets.size()));
+}
+
+/// Returns the mean over all rows of all tasks. The lengths are those of the first rows of each task.
+double flops_of_scored_row(const Experiment& e) {
+  const auto& context = e.fabric.context;
+  const int64_t most = context.config.evaluate.limit;
+  const int64_t limit = most > 0 ? std::min(kSampledRows, most) : kSampledRows;
+  double flops = 0, rows = 0;
+  for (const auto& [task, count] : test_row_counts(context.config)) {
+    const auto prepared = context.test_rows({.task = task, .limit = limit});
+    flops += count * flops_of_length(e, mean_scored_length(*prepared));
+    rows += count;
+  }
+  return rows > 0 ? flops / rows : 0;
 }
 
 }  // namespace
@@ -117,15 +110,6 @@ double foreseen_flops(const RunWork& work, const RunFlops& flops) {
   double sum = work.scored_rows * flops.of_row;
   for (const auto& [top_k, tokens] : work.tokens) sum += tokens * at_top_k(flops.of_token, top_k);
   return sum;
-}
-
-double product_speed(c10::Device device, bool may_round) {
-  const double exact = speed_of_product(device, at::kFloat);
-  return may_round && multiplies_bfloat16(device) ? std::max(exact, speed_of_product(device, at::kBFloat16)) : exact;
-}
-
-double product_speed(const ModelSection& model) {
-  return product_speed(find_device(model.device, "model.device"), model.compute_dtype != ComputeDtype::kFloat32);
 }
 
 RunSpeeds computed_speeds(const RunFlops& flops, double product_speed) {

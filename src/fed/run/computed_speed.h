@@ -2,8 +2,6 @@
 /// (models/cost.h) divided by the speed of a matrix product. For models that are too large to be loaded and measured.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <filesystem>
 #include <map>
 
@@ -21,7 +19,7 @@ RunWork counted_work(Experiment& dry_run);
 /// FLOPs of a unit of work.
 struct RunFlops {
   std::map<int64_t, double> of_token;  ///< that is trained on, by K; forward and backward
-  double of_row = 0;                   ///< that is scored, mean over tasks and budgets
+  double of_row = 0;  ///< that is scored, mean over rows and budgets; its prompt, or the row where that is the score
 };
 /// Computes the FLOPs from the shapes of the model and the lengths of the rows.
 /// \param dry_run  an experiment without weights, with rows
@@ -29,14 +27,10 @@ RunFlops run_flops(const Experiment& dry_run);
 /// Returns the FLOPs of all training and scoring.
 double foreseen_flops(const RunWork& work, const RunFlops& flops);
 
-/// Measures the speed of a matrix product in FLOP/s, for half a second. A product of float32, or one of bfloat16 where
-/// it is faster and the run may compute so.
-double product_speed(c10::Device device, bool may_round);
-/// Measures the speed of a product with the device and the arithmetic of a run.
-double product_speed(const ModelSection& model);
-
-/// Returns the speeds of a run that does nothing but products. Real runs are slower: memory, small products and the
-/// start are not counted.
+/// Returns the speeds of a run whose FLOPs are all as fast as a large product. They are an estimate and no limit.
+/// Memory, small products and the start make a real run slower. It may be faster too, because FLOPs are counted by a
+/// convention (models/cost.h): beginnings that prompts share are computed once, and half of the square of attention.
+/// \param product_speed  FLOP/s (fed/run/product_speed.h)
 RunSpeeds computed_speeds(const RunFlops& flops, double product_speed);
 
 }  // namespace evenkeel::fed

@@ -48,9 +48,7 @@ std::map<int64_t, double> trained_tokens(const Experiment& e) {
 
 double test_row_count(const ExperimentConfig& config) {
   double rows = 0;
-  const auto options = config.rows_to_score(std::nullopt, config.evaluate.limit);
-  for (const auto& task : config.tasks_here())
-    rows += static_cast<double>(data::test_rows(data::find_task(task, options), options).rows.size());
+  for (const auto& [task, count] : test_row_counts(config)) rows += count;
   return rows;
 }
 
@@ -93,6 +91,14 @@ DiskNeeds disk_needs(const Experiment& e) {
   const int64_t adapter = 4 * models::lora_parameters(e.server.sites, e.server.max_rank());
   const int64_t copies = e.server.config.evaluate.keep_best ? 6 : 3;  // of the best: its adapter and two states
   return {.kept = copies * adapter, .passing = adapter + 2 * upload_bytes(e)};
+}
+
+std::map<std::string, double> test_row_counts(const ExperimentConfig& config) {
+  std::map<std::string, double> counts;
+  const auto options = config.rows_to_score(std::nullopt, config.evaluate.limit);
+  for (const auto& task : config.tasks_here())
+    counts[task] = static_cast<double>(data::test_rows(data::find_task(task, options), options).rows.size());
+  return counts;
 }
 
 RunWork work_of(const Experiment& e, const methods::ServerState& state) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "fed/run/experiment.h"
 #include "methods/protocol.h"
@@ -18,6 +19,9 @@ struct DiskNeeds {
 /// Estimates the disk space from the factors only. The larger state of some methods, records and the page are not
 /// counted. The model may be without weights.
 DiskNeeds disk_needs(const Experiment& experiment);
+
+/// Returns the number of rows that an evaluation scores, by task.
+std::map<std::string, double> test_row_counts(const ExperimentConfig& config);
 
 /// The work of a run.
 struct RunWork {

@@ -22,13 +22,6 @@ constexpr std::array<std::string_view, 6> kPinned = {
 constexpr std::array<std::string_view, 4> kFree = {"method", "train", "name", "output"};
 constexpr std::string_view kEqualInTrain = "train.rounds";
 
-/// Returns true for "data.limit" in "data" and in "data.limit", not in "data.lim"; for "clients.client[0].budget" in
-/// "clients.client".
-bool lies_in(std::string_view key, std::string_view section) {
-  if (!key.starts_with(section)) return false;
-  return key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[';
-}
-
 template <typename Sections>
 bool lies_in_any(std::string_view key, const Sections& sections) {
   return std::any_of(sections.begin(), sections.end(), [&](const auto& section) { return lies_in(key, section); });
@@ -150,6 +143,11 @@ bool decides_items(const StudyRequest& request) {
 }
 
 }  // namespace
+
+bool lies_in(std::string_view key, std::string_view section) {
+  if (!key.starts_with(section)) return false;
+  return key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[';
+}
 
 fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
   auto table = config::Table::load(base);

@@ -1,14 +1,17 @@
 #include "study/paper/paper_studies.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 
 #include "base/format/config_table.h"
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "fed/run/run_forecast.h"
+#include "fed/store/changed_keys.h"
 #include "models/causal_lm.h"
-#include "study/definition/study_file.h"
+#include "study/definition/study_plan.h"
 #include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
@@ -66,50 +69,126 @@ std::vector<std::string> missing_inputs(const fs::path& base) {
   return missing;
 }
 
-/// Reads how far the runs are. Runs of the study that the folder does not know yet are not done.
-void add_state(PaperStudy& study) {
-  if (!holds_study(study.folder)) return;
-  const auto state = read_state(study.folder);
+/// Returns the last name of a path: OLMoE-1B-7B-0924 of models/OLMoE-1B-7B-0924 and of allenai/OLMoE-1B-7B-0924.
+std::string last_name(const std::string& path) {
+  const fs::path normal = fs::path(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
+}
+
+/// Returns true if a study of the paper may differ in this key: it changes neither the work of its runs nor what the
+/// tables say of them. Table 15 is printed with other values of the last two.
+bool may_differ(std::string_view key) {
+  constexpr std::array<std::string_view, 20> kKeys = {"name",
+                                                      "output",
+                                                      "report",
+                                                      "threads",
+                                                      "model.path",
+                                                      "model.device",
+                                                      "model.engine",
+                                                      "model.products",
+                                                      "model.base_cache",
+                                                      "model.compute_dtype",
+                                                      "data.path",
+                                                      "clients.parallel",
+                                                      "train.merge_tokens",
+                                                      "evaluate.items",
+                                                      "evaluate.batch_size",
+                                                      "evaluate.cache",
+                                                      "evaluate.cache_gib",
+                                                      "evaluate.bert_score",
+                                                      "train.transport_dtype",
+                                                      "lora.router_lora"};
+  return std::any_of(kKeys.begin(), kKeys.end(), [&](std::string_view section) { return lies_in(key, section); });
+}
+
+/// Returns true if a config of a study, without arm and seed, is that of the paper's study.
+bool is_config_of_paper(const fed::ExperimentConfig& config, const fed::ExperimentConfig& paper) {
+  const auto changed = fed::changed_keys(config, paper);
+  return last_name(config.model.path) == last_name(paper.model.path) &&
+         std::all_of(changed.begin(), changed.end(), [](const auto& one) { return may_differ(one.key); });
+}
+
+/// Returns the config of a study's folder; nothing if this program cannot read it.
+std::optional<fed::ExperimentConfig> config_in(const fs::path& folder, const std::vector<std::string>& settings) {
+  try {
+    return read_config(folder / kBaseFile, settings);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool is_run_of_paper(const StudyRun& run, const StudyState& state, const StudyFile& file) {
+  const auto has_name = [&](const Arm& arm) { return arm.name == run.arm; };
+  const auto arms = file.arms();
+  const auto paper = std::find_if(arms.begin(), arms.end(), has_name);
+  const auto here = std::find_if(state.arms.begin(), state.arms.end(), has_name);
+  const auto& seeds = file.study.seeds;
+  return paper != arms.end() && here != state.arms.end() && *paper == *here &&
+         std::find(seeds.begin(), seeds.end(), run.seed) != seeds.end();
+}
+
+/// Reads how far the runs of the paper's study are. Runs that the folder does not know yet are not done.
+void add_state(PaperStudy& study, const StudyFile& file, StudyState state) {
+  const auto config = config_in(study.folder, state.common);
+  std::erase_if(state.runs, [&](const StudyRun& run) { return !is_run_of_paper(run, state, file); });
+  study.is_other = !config || state.runs.empty() || !is_config_of_paper(*config, read_config(file.base, {}));
+  if (study.is_other) return;
   study.done = state.count(RunState::kDone);
   study.failed = state.count(RunState::kFailed);
   for (const auto& run : state.runs)
     if (run.state == RunState::kDone) study.seconds_taken += run.seconds.value_or(0);
 }
 
+/// Returns the config by which the runs that are left compute.
+fed::ExperimentConfig config_of_runs(const PaperStudy& study, const StudyFile& file) {
+  if (!study.is_other && holds_study(study.folder)) {
+    const auto state = read_state(study.folder);
+    auto settings = state.common;
+    settings.insert(settings.end(), state.pinned.begin(), state.pinned.end());
+    if (const auto config = config_in(study.folder, settings)) return *config;
+  }
+  const bool names_device = config::Table::load(file.base).table("model").contains("device");
+  return read_config(file.base,
+                     names_device ? std::vector<std::string>() : std::vector<std::string>{"model.device=auto"});
+}
+
 /// Foresees the time of the runs that are left: from those that are done, otherwise from FLOPs.
-void add_time_left(PaperStudy& study, std::optional<double> flops, double product_speed) {
-  const auto left = static_cast<double>(std::max<int64_t>(0, study.runs - study.done));
+void add_time_left(PaperStudy& study, const StudyFile& file, std::optional<double> flops, const SpeedOfRun& speed) {
+  const auto left = static_cast<double>(study.runs - study.done);
   if (study.done > 0) {
     study.seconds_left = left * study.seconds_taken / static_cast<double>(study.done);
   } else if (flops) {
     const fed::RunWork nothing{.tokens = {}, .scored_rows = 0};
-    study.is_least = true;
-    study.seconds_left = *flops / product_speed + left * fed::foreseen_seconds(nothing, {});
+    study.by_flops = true;
+    if (const auto of_products = speed(config_of_runs(study, file)))
+      study.seconds_left = *flops / *of_products + left * fed::foreseen_seconds(nothing, {});
   }
 }
 
-PaperStudy study_of_paper(const std::string& name, const fs::path& folder) {
+PaperStudy study_of_paper(const std::string& name, const fs::path& folder, std::optional<double> flops,
+                          const SpeedOfRun& speed) {
   PaperStudy study{.name = name, .file = shipped_folder() / "configs/paper" / (name + ".toml"), .folder = folder};
   const auto file = StudyFile::load(study.file);
   study.runs = static_cast<int64_t>(file.study.arm.size() * file.study.seeds.size());
   study.missing = missing_inputs(file.base);
-  add_state(study);
+  if (holds_study(folder)) add_state(study, file, read_state(folder));
+  add_time_left(study, file, flops, speed);
   return study;
 }
 
 }  // namespace
 
-std::vector<PaperStudy> paper_studies(double product_speed) {
+std::vector<PaperStudy> paper_studies(const SpeedOfRun& speed) {
   const auto names = study_names();
-  std::vector<PaperStudy> studies;
-  for (const auto& name : names) studies.push_back(study_of_paper(name, fs::path("runs") / name));
-  for (const auto& name : names)
-    studies.push_back(study_of_paper("small/" + name, fs::path("runs/paper-small") / name));
   const auto flops = flops_by_study();
-  for (auto& study : studies) {
-    const auto found = flops.find(study.name);
-    add_time_left(study, found == flops.end() ? std::nullopt : std::optional(found->second), product_speed);
-  }
+  std::vector<PaperStudy> studies;
+  const auto add = [&](const std::string& name, const fs::path& folder) {
+    const auto found = flops.find(name);
+    studies.push_back(
+        study_of_paper(name, folder, found == flops.end() ? std::nullopt : std::optional(found->second), speed));
+  };
+  for (const auto& name : names) add(name, fs::path("runs") / name);
+  for (const auto& name : names) add("small/" + name, fs::path("runs/paper-small") / name);
   return studies;
 }
 

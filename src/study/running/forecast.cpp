@@ -15,6 +15,7 @@
 #include "fed/round/progress.h"
 #include "fed/run/computed_speed.h"
 #include "fed/run/memory_estimate.h"
+#include "fed/run/product_speed.h"
 #include "fed/run/run_forecast.h"
 #include "report/text_grid.h"
 
@@ -53,7 +54,7 @@ size_t reference_run(const StudyTask& task) {
 /// Speeds of this machine on the model of a study.
 struct Speeds {
   fed::RunSpeeds speeds;
-  bool are_upper_bounds = false;  // real runs are slower
+  bool by_flops = false;  // computed, not measured
   std::string basis;
 };
 
@@ -64,7 +65,7 @@ std::optional<Speeds> speeds_of(const StudyTask& task, size_t run, const fed::Ru
   if (!fed::is_large(models::resolve_model_path(config.model.path)))
     return Speeds{fed::foresee_run(config_of_run(task, run)).speeds, false,
                   concat("measured with arm ", task.study.state.reference)};
-  const double product = fed::product_speed(config.model);
+  const double product = fed::product_speed(config);
   return Speeds{fed::computed_speeds(flops, product), true, basis_of_flops(product)};
 }
 
@@ -88,20 +89,20 @@ void add_time(const StudyTask& task, const std::vector<size_t>& left, const std:
     longest = std::max(longest, seconds);
   }
   forecast.seconds = std::max(longest, sum / static_cast<double>(task.slots.count()));
-  forecast.is_least = speeds->are_upper_bounds;
+  forecast.by_flops = speeds->by_flops;
   forecast.basis = speeds->basis;
 }
 
 std::string time_line(const StudyCommand& command, const Forecast& forecast) {
   if (!forecast.seconds) return "not computed: there is no GPU here";
-  return concat(forecast.is_least ? "at least " : "about ", time_text(*forecast.seconds), " with --jobs ", command.jobs,
-                ", ", forecast.basis);
+  return concat(forecast.by_flops ? "" : "about ", time_text(*forecast.seconds), " with --jobs ", command.jobs, ", ",
+                forecast.basis);
 }
 
 }  // namespace
 
 std::string basis_of_flops(double product_speed) {
-  return concat("from FLOPs and products of ", report::compact(product_speed), "FLOP/s here");
+  return concat("by FLOPs, at ", report::compact(product_speed), "FLOP/s of a large product here");
 }
 
 std::string time_text(double seconds) {

@@ -17,7 +17,7 @@ struct Forecast {
   int64_t memory = 0;     ///< bytes of the largest run (fed/run/memory_estimate.h)
   int64_t disk = 0;       ///< bytes of the files of all of them, and the temporary files of those at the same time
   int64_t threads = 1;    ///< processor threads of a run
-  bool is_least = false;  ///< `seconds` is a lower bound
+  bool by_flops = false;  ///< `seconds` is computed from FLOPs (fed/run/computed_speed.h), not measured
   std::string basis{};    ///< source of `seconds`, as in "measured with arm fedit"
   double flops = 0;       ///< of training and scoring, all of them (docs/methods.md)
 };
@@ -31,7 +31,7 @@ Forecast foresee(const StudyTask& task, DryRuns& dry_runs);
 /// Formats the forecast as text lines, with the command that submits a job array to Slurm.
 std::string forecast_text(const StudyCommand& command, const StudyTask& task, const Forecast& forecast);
 
-/// Returns the source of a time that was computed from FLOPs. \param product_speed  FLOP/s
+/// Returns how a time was computed from FLOPs, to follow it. \param product_speed  FLOP/s
 std::string basis_of_flops(double product_speed);
 /// Formats a time. Times of more than two days are given in days.
 std::string time_text(double seconds);

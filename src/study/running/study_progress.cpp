@@ -109,9 +109,8 @@ std::string StudyProgress::text() const {
   for (const auto& [run, work] : at_work_)
     runs.push_back(concat(labels_[run], " round ", work.done, "/", rounds_[run]));
   const auto left = seconds_left();
-  const auto* how = finished_.empty() ? "at least " : "about ";
   return concat(join(runs), runs.empty() ? "" : "; ", done_, " of ", all_, " runs done",
-                left ? concat(", ", how, fed::readable_duration(*left), " left") : "");
+                left ? concat(", about ", fed::readable_duration(*left), " left") : "");
 }
 
 }  // namespace evenkeel::study
