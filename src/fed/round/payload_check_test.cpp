@@ -1,0 +1,122 @@
+#include "fed/round/payload_check.h"
+
+#include "fed/testing.h"
+
+namespace evenkeel::fed {
+namespace {
+
+using testing::refusal;
+
+class PayloadCheck : public testing::SmallRun {
+ protected:
+  /// The reply of client 1 to the first round, as a node sends it.
+  static Reply reply_of(Experiment& e, const methods::ServerState& state) {
+    const auto round = e.server.draw(state);
+    std::optional<Reply> reply;
+    e.fabric.exchange(std::span(&e.server.clients[1], 1),
+                      {.task_of = [&](const auto& client) { return e.server.training_task(state, client, round); },
+                       .on_reply = [&](Reply made) { reply = std::move(made); }});
+    return reply.value();
+  }
+};
+
+struct Change {
+  std::string_view said;
+  std::function<void(train::LocalReport&)> change;
+};
+
+const std::vector<Change>& changes() {
+  using Report = train::LocalReport;
+  static const std::vector<Change> all = {
+      {"a loss of 1.7e+308", [](Report& r) { r.loss_sum = 1.7e308; }},
+      {"a loss of 1e+101", [](Report& r) { r.first_loss = 1e101; }},
+      {"a loss of 1.7e+308", [](Report& r) { r.last_loss = 1.7e308; }},
+      {"a loss of -1", [](Report& r) { r.last_loss = -1; }},
+      {"a loss of nan", [](Report& r) { r.last_loss = NAN; }},
+      {"a time of 1.7e+308", [](Report& r) { r.seconds = 1.7e308; }},
+      {"a time of 4.94066e-324", [](Report& r) { r.seconds = 5e-324, r.step_seconds = 0; }},
+      {"a time of -1", [](Report& r) { r.step_seconds = -1; }},
+      {"a time of 1e+308", [](Report& r) { r.move_seconds = 1e308; }},
+      {"s of training", [](Report& r) { r.step_seconds = r.seconds + 1; }},
+      {"s of training", [](Report& r) { r.move_seconds = r.seconds; }},
+      {"idle_share is 1.7e+308", [](Report& r) { r.metrics["idle_share"] = 1.7e308; }},
+      {"x is -inf", [](Report& r) { r.metrics["x"] = -HUGE_VAL; }},
+      {"a name of up to 200 bytes", [](Report& r) { r.metrics[std::string(201, 'x')] = 1; }},
+      {"metrics, allowed: up to 1000",
+       [](Report& r) {
+         for (int i = 0; i < 1001; ++i) r.metrics[std::to_string(i)] = 1;
+       }},
+      {"are of 0 tokens", [](Report& r) { r.counts.begin()->second.tokens = 0; }},
+      {"are of 9223372036854775807 tokens", [](Report& r) { r.counts.begin()->second.tokens = INT64_MAX; }},
+      {"are not 7 numbers of 0 to", [](Report& r) { r.counts.begin()->second.counts.fill_(INT64_MAX); }},
+      {"are not 7 numbers of 0 to", [](Report& r) { r.counts.begin()->second.counts = at::ones({6}, at::kLong); }},
+  };
+  return all;
+}
+
+TEST_F(PayloadCheck, NumbersWhoseSumsWouldOverflowAreRefused) {
+  auto e = experiment("ub-smoe");
+  const auto begun = beginning(e);
+  const auto good = reply_of(e, begun.state);
+  const auto said = [&](const Reply& reply) {
+    return refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], reply); });
+  };
+  EXPECT_EQ(said(good), "no error");
+  for (const auto& [words, change] : changes()) {
+    auto bad = good;
+    auto& report = std::get<train::LocalReport>(bad.report);
+    for (auto& [layer, stats] : report.counts) stats.counts = stats.counts.clone();
+    change(report);
+    EXPECT_NE(said(bad).find(words), std::string::npos) << words << " in: " << said(bad);
+  }
+}
+
+TEST_F(PayloadCheck, BytesByContentAddUpToTheUpload) {
+  auto e = experiment("ub-smoe");
+  const auto begun = beginning(e);
+  const auto good = reply_of(e, begun.state);
+  const auto said = [&](const std::function<void(std::map<std::string, int64_t>&)>& change) {
+    auto bad = good;
+    change(std::get<lora::EncodedPayload>(bad.upload).parts);
+    return refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], bad); });
+  };
+  EXPECT_EQ(said([](auto&) {}), "no error");
+  EXPECT_NE(said([](auto& parts) { parts["adapters"] = INT64_MAX; }).find("9223372036854775807 bytes of adapters"),
+            std::string::npos);
+  EXPECT_NE(said([](auto& parts) { parts["adapters"] -= 1; }).find("leave out 1 "), std::string::npos);
+  EXPECT_NE(said([](auto& parts) { parts["mine"] = 0; }).find("bytes of mine"), std::string::npos);
+  EXPECT_NE(said([](auto& parts) { parts.clear(); }).find("leave out"), std::string::npos);
+}
+
+TEST_F(PayloadCheck, UploadsOfValuesWhoseProductsWouldOverflowAreRefused) {
+  auto e = experiment("ub-smoe");
+  const auto begun = beginning(e);
+  const auto good = reply_of(e, begun.state);
+  const auto said = [&](const std::function<void(lora::Payload&)>& change) {
+    auto bad = good;
+    auto& upload = std::get<lora::EncodedPayload>(bad.upload);
+    auto payload = lora::received(lora::decode(upload.bytes, "a test"));
+    for (auto& [name, f] : payload.adapters) f.a = f.a.clone();
+    change(payload);
+    upload = lora::encode(payload, lora::TransportDtype::kAsTheyAre, e.server.sites);
+    return refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], bad); });
+  };
+  const auto first = [](lora::Payload& payload) -> lora::LoraFactors& { return payload.adapters.begin()->second; };
+  EXPECT_EQ(said([](auto&) {}), "no error");
+  EXPECT_EQ(said([&](auto& payload) { first(payload).a.fill_(9e5); }), "no error");
+  EXPECT_NE(said([&](auto& payload) { first(payload).a.fill_(-3e38); }).find("of magnitude 3e+38"), std::string::npos);
+  EXPECT_NE(said([&](auto& payload) {
+              first(payload).a = first(payload).a.to(at::kDouble).fill_(1e300);
+            }).find("of magnitude 1e+300"),
+            std::string::npos);
+  EXPECT_NE(said([&](auto& payload) { first(payload).a.fill_(NAN); }).find("not finite"), std::string::npos);
+  EXPECT_NE(said([&](auto& payload) { first(payload).scaling = 1e300; }).find("scaling"), std::string::npos);
+  const auto none_chosen = [](auto& payload) {
+    for (auto& [name, tensor] : payload.extras)
+      if (name.ends_with(".counts") || name.ends_with(".tokens")) tensor = at::zeros_like(tensor);
+  };
+  EXPECT_NE(said(none_chosen).find("by 0 tokens"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace evenkeel::fed
