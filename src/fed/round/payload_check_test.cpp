@@ -20,6 +20,21 @@ class PayloadCheck : public testing::SmallRun {
   }
 };
 
+TEST_F(PayloadCheck, RepliesOfEveryMethodAreAccepted) {
+  std::vector<std::pair<std::string_view, std::string_view>> runs = {
+      {"a3smoe", "method.a3smoe.rescaler=learn"}, {"ub-smoe", "method.ub-smoe.phi_train=local_fedavg"}};
+  for (const auto& entry : methods::methods())
+    for (const auto* transport : {"train.transport_dtype=float32", "train.transport_dtype=bfloat16"})
+      runs.emplace_back(entry.name, transport);
+  for (const auto& [method, setting] : runs) {
+    auto e = experiment(method, Purpose::kTrain, setting);
+    const auto begun = beginning(e);
+    const auto reply = reply_of(e, begun.state);
+    EXPECT_EQ(refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], reply); }), "no error")
+        << method << ' ' << setting;
+  }
+}
+
 struct Change {
   std::string_view said;
   std::function<void(train::LocalReport&)> change;
