@@ -133,5 +133,45 @@ TEST_F(PayloadCheck, UploadsOfValuesWhoseProductsWouldOverflowAreRefused) {
   EXPECT_NE(said(none_chosen).find("by 0 tokens"), std::string::npos);
 }
 
+/// Asks the server's check about replies whose gradients all have one value.
+class OfOneValue : public Fabric {
+ public:
+  OfOneValue(Fabric& fabric, double value) : fabric_(fabric), value_(value) {}
+  void announce(std::span<const methods::ClientProfile> to, const StateUpdate& news) override {
+    fabric_.announce(to, news);
+  }
+  void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override {
+    auto changed = exchange;
+    changed.on_reply = [&](const Reply& reply) {
+      auto payload = lora::decode(encoded_payload(reply.upload)->bytes, "a test");
+      for (auto& [name, tensor] : payload.extras) tensor = at::full_like(tensor, value_);
+      Reply bad = reply;
+      bad.upload = lora::encode(payload, lora::TransportDtype::kAsTheyAre, {});
+      said = refusal([&] { exchange.check({.id = reply.client}, bad); });
+      exchange.on_reply(reply);
+    };
+    fabric_.exchange(to, changed);
+  }
+  std::string said{};
+
+ private:
+  Fabric& fabric_;
+  double value_;
+};
+
+TEST_F(PayloadCheck, GradientsWhoseSumWouldOverflowAreRefused) {
+  auto e = experiment("fed-sb");
+  const auto said = [&](double value) {
+    OfOneValue fabric(e.fabric, value);
+    int64_t bytes_up = 0;
+    e.server.gradient_sums(fabric, bytes_up)("model.layers.0.self_attn.q_proj",
+                                             {.rows = 2, .from = methods::SampleFrom::kClients});
+    return fabric.said;
+  };
+  for (const double value : {0.0, -9e17, 9e17}) EXPECT_EQ(said(value), "no error");
+  for (const double value : {2e18, -3e38, double{HUGE_VAL}, double{NAN}})
+    EXPECT_NE(said(value).find("expected finite numbers up to 1e+18"), std::string::npos) << said(value);
+}
+
 }  // namespace
 }  // namespace evenkeel::fed
