@@ -214,6 +214,7 @@ void check_formats(const ExportFlags& flags, std::span<const report::ExportForma
 }
 
 void write_export(const ExportFlags& flags, report::ExportFormat format) {
+  check_not_kept("--out", flags.out);
   const auto trained = read_for(format, flags);
   const auto facts = facts_of(trained);
   const NewFolders folders(flags.out);

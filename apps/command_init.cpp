@@ -19,6 +19,7 @@ void run_init(const InitFlags& flags) {
   EK_CHECK(dtype != models::BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
   EK_CHECK(flags.seed >= 0, kConfig, "--seed is ", flags.seed, ", allowed: 0 or more");
   const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
+  check_not_kept("--out", flags.out);
   const NewFolders folders(flags.out);
   models::write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed), models::kShardBytes,
                              experts);

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "flower/format/keys.h"
@@ -15,6 +16,7 @@ struct KeygenFlags {
 
 void run_keygen(const KeygenFlags& flags) {
   check_path_text(flags.file, "FILE");
+  check_not_kept("FILE", flags.file);
   const auto comment = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
   flower::check_key_name(comment);
   const auto line = flower::openssh_line(flower::make_key(flags.file).public_key(), comment);

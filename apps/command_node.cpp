@@ -82,6 +82,7 @@ void check_brought(const NodeFlags& flags) {
   if (!flags.ca.empty()) check_file(flags.ca);
   for (const auto& path : flags.data) check_rows(path, "--data");
   for (const auto& path : flags.test) check_rows(path, "--test");
+  if (!flags.socket.empty()) check_not_kept("--socket", flags.socket);
   const KeptFolders kept(flags);
   check_output_folder("--memory", kept.memory);
   check_output_folder("--adapters", kept.adapters);

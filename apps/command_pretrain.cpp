@@ -34,6 +34,7 @@ void run_pretrain(const PretrainFlags& flags) {
   const auto config = config::read<train::PretrainConfig>(table);
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
+  check_not_kept("--out", out);
   const NewFolders folders(out);
   if (!train::pretrain(config, out, flags.resume, interrupt_requested, experts))
     throw Interrupted(resume_line(flags, out));

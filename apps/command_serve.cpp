@@ -119,6 +119,8 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
 void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
   auto network = flags.grid.empty() ? network_of(flags) : flower::CoordinatorOptions{.folder = {}};
+  check_not_kept("--out", folder_of(flags));
+  if (!flags.grid.empty()) check_not_kept("--grid", flags.grid);
   watch_interrupts();
   const NewFolders folders(folder_of(flags));
   StatusPage page;

@@ -72,6 +72,7 @@ void run_study_command(const StudyFlags& flags) {
   const auto command = study_command_of(flags);
   watch_interrupts();
   auto task = study::plan_study(command);
+  check_not_kept("--out", task.study.folder);
   check(command, task, flags.dry_run);
   if (flags.dry_run) return;
   const auto folder = task.study.folder;

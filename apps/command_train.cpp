@@ -111,6 +111,7 @@ void run_train(const TrainFlags& flags) {
     events::leave_off();
     return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
   }
+  check_not_kept("--out", folder_of(flags));
   const NewFolders folders(folder_of(flags));
   events::start({{"run", folder_of(flags)}});
   try {

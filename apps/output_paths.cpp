@@ -54,17 +54,17 @@ std::string_view keeper(const fs::path& folder, const std::string& name) {
   return of_study && study::holds_study(folder) ? "study" : "";
 }
 
-/// Checks that the place of the file is none where a run or study keeps one, whether or not it is there already.
-void check_not_kept(std::string_view flag, const fs::path& file) {
-  auto path = destination(file);
+}  // namespace
+
+void check_not_kept(std::string_view flag, const fs::path& output) {
+  auto path = destination(output);
+  if (!path.has_filename()) path = path.parent_path();  // of "folder/"
   for (auto folder = path.parent_path(); folder != path; path = folder, folder = path.parent_path()) {
     const auto whose = keeper(folder, path.filename().string());
-    EK_CHECK(whose.empty(), kIo, flag, " is ", file.string(), ", which the ", whose, " in ", folder.string(),
-             " reads or keeps: choose another file");
+    EK_CHECK(whose.empty(), kIo, flag, " is ", output.string(), ", which the ", whose, " in ", folder.string(),
+             " reads or keeps: choose another path");
   }
 }
-
-}  // namespace
 
 void check_output_file(std::string_view flag, const fs::path& file) {
   check_place(flag, file);
@@ -90,6 +90,7 @@ void check_output_folder(std::string_view flag, const fs::path& folder) {
   EK_CHECK(is_folder(first), kIo, flag, " is ", folder.string(), ", which cannot be written: ", first.string(),
            " is not a folder");
   check_writable(flag, folder, first, concat(first.string(), ": "));
+  check_not_kept(flag, folder);
 }
 
 void check_apart(std::string_view flag, const fs::path& file, std::span<const fs::path> inputs) {

@@ -9,6 +9,12 @@
 
 namespace evenkeel::apps {
 
+/// Checks that the place of a file or folder is none where a run (fed/store/run_files.h) or study keeps one, whether or
+/// not it is there. The other checks of single outputs include this one.
+/// \param flag  the flag that names it, for messages
+/// \throws kIo naming the run or study
+void check_not_kept(std::string_view flag, const std::filesystem::path& output);
+
 /// Checks a file that a command will open and write to. It may exist, also as a device or a pipe.
 /// \param flag  the flag that names it, for messages
 /// \throws kIo when the file's folder does not exist, the file is a folder, cannot be written, or has the place of a
@@ -20,8 +26,8 @@ void check_output_file(std::string_view flag, const std::filesystem::path& file)
 void check_replaced_file(std::string_view flag, const std::filesystem::path& file);
 
 /// Checks a folder that a command will write into, and create if it does not exist.
-/// \throws kIo when it is a file, or when it, or its nearest existing parent folder, cannot be written to; kConfig as
-/// check_path_text()
+/// \throws kIo when it is a file, or when it, or its nearest existing parent folder, cannot be written to; kIo as
+/// check_not_kept(); kConfig as check_path_text()
 void check_output_folder(std::string_view flag, const std::filesystem::path& folder);
 
 /// Checks that an output is none of the files that the command reads. Files are compared by device and inode, so a link

@@ -94,6 +94,7 @@ void check_routing_counts(const lora::Payload& upload, const ClientProfile& clie
     const auto layer = name.substr(0, name.size() - kCounts.size());
     const auto chosen = counts_E.sum().item<int64_t>();
     const auto tokens = upload.extras.at(layer + ".tokens").sum().item<int64_t>();
+    EK_CHECK(tokens >= 1, kData, "the experts of ", layer, " were chosen by ", tokens, " tokens, allowed: 1 or more");
     EK_CHECK(chosen == tokens * client.top_k, kData, "the experts of ", layer, " were chosen ", chosen, " times by ",
              tokens, " tokens of ", client.top_k, " choices each");
   }

@@ -91,7 +91,7 @@ std::vector<scoring::TaskScore> RunRecords::scores(int64_t round) const {
 }
 
 RunRecords load_run(const fs::path& folder) {
-  EK_CHECK(fed::RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  EK_CHECK(fed::RunFolder::holds_run(folder), kIo, fed::why_no_run(folder));
   RunRecords run;
   run.folder = folder;
   run.label = folder_name(folder);

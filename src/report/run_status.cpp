@@ -70,7 +70,7 @@ std::string arrived_line(const fs::path& folder, size_t rounds_done) {
 std::string run_status(const fs::path& folder) {
   const auto holder = FolderLock::holder(folder);
   if (!fed::RunFolder::holds_run(folder)) {
-    EK_CHECK(holder, kIo, folder.string(), " holds no run: manifest.json is missing");
+    EK_CHECK(holder, kIo, fed::why_no_run(folder));
     return concat("no round yet; ", *holder, " works on it\n");
   }
   const auto run = load_run(folder);

@@ -132,7 +132,7 @@ def test_an_output_folder_with_a_run_is_not_changed(tmp_path, run):
 
 def test_a_run_does_not_overwrite_another_run(tmp_path):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/manifest.json").write_text("{}")
+    (tmp_path / "run/manifest.json").write_text('{"version": 1, "libraries": 2, "machine": 3, "files": 4}')
     refused("train", CONFIG, "--out", tmp_path / "run", says=["[io]", tmp_path / "run", "--resume"], untouched=tmp_path)
 
 

@@ -170,6 +170,67 @@ def test_a_folder_with_names_of_a_run_may_hold_outputs(place, tiny_model):
         assert len(lines(file)) == 3
 
 
+FOREIGN = ["{}", "[]", "{", "\x00", '{"name": "web", "icons": [], "version": "1.0"}', '{"version": 3, "files": ["a.js"], "libraries": {}}',
+           '{"format": 2, "config": "x"}', json.dumps({"files": ["x" * 100] * 1000})]
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_a_manifest_of_another_program_is_no_run(text, place):
+    web = place / "web"
+    (web / "items").mkdir(parents=True)
+    for name in ("manifest.json", "study.json"):
+        (web / name).write_text(text)
+    for name in ("log.txt", "config.toml", "best", "adapter", "items/a.jsonl", "study.toml"):
+        succeed("keygen", web / name)
+    before = content(place)
+    for command in ("status", "report"):
+        refused(command, web, says=[web, "holds no run: manifest.json is not that of a run"], untouched=place)
+    refused("train", CONFIG, "--out", web, says=[web, "not empty"], untouched=place)
+    refused("train", CONFIG, "--out", web, "--resume", says=[web, "holds no run"], untouched=place)
+    assert content(place) == before
+
+
+@pytest.mark.parametrize("text", ["{}", "{", "[]"])
+def test_a_run_with_a_damaged_manifest_keeps_its_files(text, small_run, place):
+    run = place / "run"
+    shutil.copytree(small_run, run)
+    (run / "manifest.json").write_text(text)
+    refused("keygen", run / "evaluating.jsonl", says=[f"which the run in {run} reads or keeps"], untouched=place)
+
+
+def writers(place, run, model, out):
+    """Returns the commands that make a file or folder at `out`, by the flag that names it."""
+    node = ["node", "--superlink", "127.0.0.1:1", "--insecure", "--key", place / "key.pem", "--model", model]
+    serve = ["serve", CONFIG, *settings(model__path=model), "--open", "--insecure", "--listen", "127.0.0.1:0"]
+    return [("FILE", ["keygen", out]), ("--out", ["export", "--run", run, "--out", out]),
+            ("--out", ["init", ROOT / "configs/tiny/model.json", "--out", out]),
+            ("--out", ["pretrain", ROOT / "configs/pretrain/tiny-olmoe.toml", "--out", out]),
+            ("--out", ["train", CONFIG, *settings(model__path=model), "--out", out]), ("--out", [*serve, "--out", out]),
+            ("--grid", [*serve[:-2], "--grid", out, "--out", place / "new"]), ("--out", [*study_without_a_model(place), out]),
+            ("--memory", [*node, "--memory", out]), ("--adapters", [*node, "--adapters", out]),
+            ("--socket", ["node", "--socket", out, "--model", model]), ("--out", ["demo", "--out", out]),
+            ("--model", ["tokenize", "--train", "300", "--input", place / "rows.jsonl", "--model", out / "tokenizer.json"])]
+
+
+@pytest.mark.parametrize("name", ["best", "items/new", "evaluating.jsonl", "link/checkpoint/a/b", "federation/"])
+def test_no_command_makes_a_file_or_folder_where_a_run_keeps_its_own(name, small_run, place, tiny_model):
+    run = place / "run"
+    shutil.copytree(small_run, run)
+    (place / "link").symlink_to(run)
+    succeed("keygen", place / "key.pem")
+    out = place / name if name.startswith("link") else f"{run}/{name}" if name.endswith("/") else run / name
+    for flag, command in writers(place, run, tiny_model, out if not name.endswith("/") else pathlib.Path(out)):
+        command = [out if word == pathlib.Path(out) else word for word in command]
+        refused(*command, says=[flag, f"which the run in {run} reads or keeps: choose another path"], untouched=place)
+
+
+def test_a_new_name_in_the_folder_of_a_run_may_be_an_output(small_run, place):
+    run = place / "run"
+    shutil.copytree(small_run, run)
+    succeed("export", "--run", run, "--out", run / "exported")
+    succeed("keygen", run / "key.pem")
+
+
 @pytest.mark.parametrize("what", ["study.json", "study.toml", "base.toml", "b/seed-1/rounds.jsonl"])
 def test_no_file_of_a_study_is_overwritten(what, small_run, place):
     folder = place / "study"

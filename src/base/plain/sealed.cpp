@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "base/plain/files.h"
@@ -15,6 +16,19 @@ constexpr size_t kDigits = 16;
 constexpr size_t kTail = kKey.size() + kDigits + kClosing.size();
 
 std::string tail_of(std::string_view body) { return concat(kKey, sha256(body).substr(0, kDigits), kClosing); }
+
+/// Checks that all numbers of a record are finite. For others dump() would write null, which no reader takes for a
+/// number. \param key  the path of the value, for the message
+void check_finite(const OrderedJson& value, const std::string& key) {
+  if (value.is_number_float())
+    EK_CHECK(std::isfinite(value.get<double>()), kNumeric, "a record cannot hold ", key, ": it is ",
+             value.get<double>());
+  else if (value.is_object())
+    for (const auto& [name, member] : value.items()) check_finite(member, key.empty() ? name : concat(key, '.', name));
+  else if (value.is_array())
+    for (size_t i = 0; i < value.size(); ++i)
+      if (value[i].is_structured() || value[i].is_number_float()) check_finite(value[i], concat(key, '[', i, ']'));
+}
 
 /// Returns whether `text`, which follows the last line break of a file, is a line that a process left incomplete when
 /// it died: a prefix of the line, or the line without its line break. A whole line with something else after it is
@@ -31,6 +45,7 @@ bool is_incomplete_line(std::string_view text) {
 
 std::string sealed(const OrderedJson& object, int indent) {
   EK_CHECK(object.is_object() && !object.empty(), kInternal, "sealed: not an object with members");
+  check_finite(object, {});
   std::string text = object.dump(indent);
   text.resize(text.size() - (indent < 0 ? 1 : 2));  // removes the closing brace and the line break before it
   text += indent < 0 ? "," : concat(",\n", std::string(static_cast<size_t>(indent), ' '));

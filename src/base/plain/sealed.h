@@ -22,7 +22,7 @@
 namespace evenkeel {
 
 /// Returns the text of `object` with its checksum: one line, or several with `indent` spaces per level if `indent` is 0
-/// or more. REQUIRES an object with at least one member.
+/// or more. REQUIRES an object with at least one member. \throws kNumeric naming a number that is not finite.
 std::string sealed(const OrderedJson& object, int indent = -1);
 /// Returns the object in `text` without its checksum. \throws kCheckpoint naming `place`, the source of the text, when
 /// the checksum does not match.

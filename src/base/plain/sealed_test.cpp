@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <map>
+
 #include "base/plain/files.h"
 #include "base/testing.h"
 
@@ -30,6 +34,28 @@ TEST_F(Sealed, AnObjectRoundTripsAndIsValidJson) {
     EXPECT_EQ(Json::parse(text).at("checksum").get<std::string>().size(), 16u);
   }
   EXPECT_EQ(sealed({{"a", 1}}), R"({"a":1,"checksum":")" + sha256(R"({"a":1,)").substr(0, 16) + "\"}");
+}
+
+TEST_F(Sealed, ANumberThatIsNotFiniteIsRefusedBeforeAnythingIsWritten) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  append_sealed(file_, {{"round", 1}});
+  const auto before = read_file(file_);
+  std::map<std::string, OrderedJson> records;  // by what is said
+  records["loss: it is"]["loss"] = std::nan("");
+  records["seconds.train: it is inf"]["seconds"] = {{"broadcast", 1.5}, {"train", infinity}};
+  records["clients[1].loss: it is -inf"]["clients"] = {{{"loss", 1.0}}, {{"loss", -infinity}}};
+  records["lists[1][1]: it is inf"]["lists"] = {{1.0, 2.0}, {3.0, infinity}};
+  for (const auto& [said, record] : records) {
+    EXPECT_NE(refusal([&, &one = record] { append_sealed(file_, one); }).find(said), std::string::npos) << said;
+    EXPECT_NE(refusal([&, &one = record] { write_sealed(file_, one, 2); }).find(said), std::string::npos) << said;
+    EXPECT_EQ(read_file(file_), before);
+  }
+}
+
+TEST_F(Sealed, ARecordMayHoldNoneAndTheLargestNumbers) {
+  const double most = std::numeric_limits<double>::max();
+  EXPECT_TRUE(sealed({{"name", nullptr}, {"list", {nullptr, 1.5}}, {"most", most}, {"least", -most}})
+                  .starts_with(R"({"name":null,"list":[null,1.5],"most":1.7976931348623157e+308,)"));
 }
 
 TEST_F(Sealed, DetectsEveryFlippedBit) {

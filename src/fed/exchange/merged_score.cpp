@@ -5,6 +5,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
+#include "fed/exchange/reported_numbers.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -134,8 +135,9 @@ std::optional<scoring::ItemScores> items(Parts parts) {
   return all;
 }
 
-bool are_finite(std::span<const double> values) {
-  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+/// Returns true if all values are scores of a single row: 0 or more, up to 1.
+bool are_shares(const auto& values) {
+  return std::all_of(values.begin(), values.end(), [](auto value) { return value >= 0 && value <= 1; });
 }
 
 void check_items(const scoring::ItemScores& items, const scoring::TaskScore& score) {
@@ -144,16 +146,40 @@ void check_items(const scoring::ItemScores& items, const scoring::TaskScore& sco
   EK_CHECK(!score.likelihood_rows || std::ssize(items.log_likelihood) == *score.likelihood_rows, kData,
            "log-likelihoods of ", items.log_likelihood.size(), " single rows, their mean is of ",
            score.likelihood_rows.value_or(0));
-  EK_CHECK(are_finite(items.log_likelihood) && are_finite(items.f1), kData, "a score of a row that is not finite");
+  const auto& likelihoods = items.log_likelihood;
+  EK_CHECK(std::all_of(likelihoods.begin(), likelihoods.end(), is_measure), kData, "a log-likelihood of a row beyond ",
+           kMostMeasure);
+  EK_CHECK(are_shares(items.correct) && are_shares(items.f1), kData, "a score of a row that is not in 0 to 1");
 }
 
 void check_log_likelihood(const scoring::TaskScore& score) {
-  EK_CHECK(std::isfinite(score.log_likelihood.value_or(0)), kData, "a log-likelihood that is not finite");
+  const double mean = score.log_likelihood.value_or(0);
+  EK_CHECK(is_measure(mean), kData, "a log-likelihood of ", mean, ", allowed: magnitudes up to ", kMostMeasure);
   if (!score.likelihood_rows) return;  // an older node
   EK_CHECK(*score.likelihood_rows <= score.rows, kData, "a log-likelihood of ", *score.likelihood_rows, " rows in ",
            score.rows);
   EK_CHECK((*score.likelihood_rows > 0) == score.log_likelihood.has_value(), kData, "a score of ",
            *score.likelihood_rows, " rows with a likelihood ", score.log_likelihood ? "has" : "lacks", " their mean");
+}
+
+/// Checks the measures of a likelihood score. Those of other kinds have the default 0.
+void check_perplexity(const scoring::TaskScore& score) {
+  EK_CHECK(std::abs(score.nll) <= kMostNll, kData, "a negative log-likelihood of ", score.nll,
+           " per token, allowed: magnitudes up to ", kMostNll);
+  if (score.kind != scoring::AnswerKind::kLikelihood) return;
+  constexpr double kRounding = 1e-6;
+  EK_CHECK(std::abs(score.perplexity / std::exp(score.nll) - 1) <= kRounding, kData, "a perplexity of ",
+           score.perplexity, " beside a negative log-likelihood of ", score.nll);
+  EK_CHECK(score.answer_tokens >= 1 && score.answer_tokens <= kMostAnswerTokens, kData, "a likelihood of ",
+           score.answer_tokens, " tokens, allowed: 1 to ", kMostAnswerTokens);
+}
+
+/// Checks the numbers of rows, which are at most the score's, and what only the server adds to a score.
+void check_rows(const scoring::TaskScore& score) {
+  for (const int64_t part : {score.questions, score.context_cut, score.cut})
+    EK_CHECK(part <= score.rows, kData, "a score counts ", part, " questions or cut rows in ", score.rows, " rows");
+  EK_CHECK(score.missing_clients.empty() && !score.bert_score, kData,
+           "a score names missing clients or holds a BERTScore, which a client does not compute");
 }
 
 /// Checks the counts of right answers, which scores of choices in clients' own rows have to hold.
@@ -193,16 +219,18 @@ void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind ki
   const auto& score = scored.score;
   check_point(score, asked, kind);
   EK_CHECK(score.rows == rows, kData, "a score of ", score.rows, " rows, asked: ", rows);
-  EK_CHECK(score.questions <= rows, kData, "a score of ", score.questions, " questions in ", rows, " rows");
+  check_rows(score);
   for (const double share : {score.accuracy, score.accuracy_cased, score.accuracy_lowercase, score.invalid_rate,
                              score.accuracy_valid, score.accuracy_likelihood, score.chance, score.majority})
     check_share(share, "a share of rows");
   for (const double mean : {score.exact_match, score.f1, score.empty_rate}) check_share(mean, "a mean over rows");
-  EK_CHECK(std::isfinite(score.nll) && std::isfinite(score.seconds), kData, "a score that is not finite");
-  EK_CHECK(score.kind != scoring::AnswerKind::kLikelihood || score.answer_tokens > 0, kData,
-           "a likelihood of no tokens");
+  EK_CHECK(is_duration(score.seconds), kData, "a score that took ", score.seconds, " s, allowed: 0, or ", kLeastSeconds,
+           " to ", kMostSeconds);
+  check_perplexity(score);
   check_log_likelihood(score);
   if (scored.items) check_items(*scored.items, score);
+  EK_CHECK(scored.predictions.empty() || std::get<Score>(asked.ask).predictions, kData, "answers to ",
+           scored.predictions.size(), " rows, which were not asked for");
   check_right_answers(scored, std::get<Score>(asked.ask));
 }
 

@@ -18,7 +18,8 @@ namespace evenkeel::fed {
 Scored merged(std::span<const Scored> parts);
 
 /// Checks that a score from an untrusted client is a possible answer to `asked`. The score must be of the same task and
-/// evaluation point, and of `rows` rows. Its counts must be consistent, its shares in [0, 1], and its means finite.
+/// evaluation point, and of `rows` rows. Its counts must be consistent, its shares in [0, 1], and its measures and
+/// seconds in the bounds of fed/exchange/reported_numbers.h.
 /// \param asked  a task that holds a Score
 /// \throws kData naming the value that is not possible
 void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind kind, int64_t rows);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/format/record.h"
@@ -176,6 +177,52 @@ TEST(MergedScore, AStrangersSingleRowsHaveToBePossible) {
   auto infinite = good;
   infinite.items->log_likelihood[1] = -std::numeric_limits<double>::infinity();
   EXPECT_THROW(check_score(infinite, asked, scoring::AnswerKind::kChoice, 3), Error);
+}
+
+/// A score of likelihoods as a node computes it.
+Scored likelihood(double nll) {
+  Scored scored;
+  auto& score = scored.score;
+  score.task = "files";
+  score.kind = scoring::AnswerKind::kLikelihood;
+  score.rows = score.questions = 3;
+  score.nll = nll, score.perplexity = std::exp(nll);
+  score.answer_tokens = 10, score.likelihood_rows = 3;
+  score.log_likelihood = -nll * 10 / 3;
+  return scored;
+}
+
+TEST(MergedScore, AStrangersMeasuresKeepTheRecordReadable) {
+  const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files", .own_rows = true}};
+  const auto refused = [&](const std::function<void(Scored&)>& change, double nll = 2) {
+    auto bad = likelihood(nll);
+    change(bad);
+    return testing::refusal([&] { check_score(bad, asked, scoring::AnswerKind::kLikelihood, 3); });
+  };
+  const auto keep = [](Scored&) {};
+  EXPECT_EQ(refused(keep), "no error");
+  EXPECT_EQ(refused(keep, 0), "no error");
+  EXPECT_EQ(refused(keep, 699), "no error");
+  for (const double nll : {701.0, 1e4, -1e4, 1e308})
+    EXPECT_NE(refused(keep, nll).find("log-likelihood"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.perplexity = 1e308; }).find("a perplexity of"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.log_likelihood = -1e308; }).find("a log-likelihood of"),
+            std::string::npos);
+  for (const int64_t tokens : {int64_t{0}, INT64_MAX})
+    EXPECT_NE(refused([&](Scored& bad) { bad.score.answer_tokens = tokens; }).find("tokens"), std::string::npos);
+  for (const auto count : {&scoring::TaskScore::cut, &scoring::TaskScore::context_cut, &scoring::TaskScore::questions})
+    EXPECT_NE(refused([&](Scored& bad) { bad.score.*count = INT64_MAX; }).find("in 3 rows"), std::string::npos);
+  for (const double seconds : {-1.0, 1e308, 5e-324, std::nan("")})
+    EXPECT_NE(refused([&](Scored& bad) { bad.score.seconds = seconds; }).find("a score that took"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.missing_clients = {7}; }).find("missing clients"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.bert_score = 1e308; }).find("BERTScore"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.predictions.resize(1); }).find("not asked for"), std::string::npos);
+  for (const auto& items : {scoring::ItemScores{.log_likelihood = {-1, -2, -1e308}, .correct = {}, .f1 = {}},
+                            scoring::ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {INT64_MAX}, .f1 = {}},
+                            scoring::ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {}, .f1 = {1e308}}})
+    EXPECT_NE(refused([&](Scored& bad) { bad.items = items; }).find("of a row"), std::string::npos);
+  const std::vector parts(1000, likelihood(699));
+  EXPECT_TRUE(std::isfinite(merged(parts).score.perplexity));
 }
 
 TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {

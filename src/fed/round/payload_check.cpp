@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/plain/text.h"
+#include "fed/exchange/reported_numbers.h"
 #include "lora/algebra.h"
 
 namespace evenkeel::fed {
@@ -31,6 +32,15 @@ std::vector<int64_t> shape_of(const lora::Site& site, const Factor& factor, int6
 void require_finite(const at::Tensor& tensor, const std::string& name, const std::string& source) {
   const bool finite = !tensor.is_floating_point() || at::isfinite(tensor).all().item<bool>();
   EK_CHECK(finite, kData, source, ": ", name, " holds a value that is not finite");
+}
+
+/// Checks that products of an upload's values stay finite in float32.
+void require_bounded(const at::Tensor& tensor, const std::string& name, const std::string& source) {
+  require_finite(tensor, name, source);
+  if (!tensor.is_floating_point() || tensor.numel() == 0) return;
+  const auto most = tensor.abs().max().item<double>();
+  EK_CHECK(most <= kMostValue, kData, source, ": ", name, " holds a value of magnitude ", most, ", allowed: up to ",
+           kMostValue);
 }
 
 void check_factors(const lora::LoraFactors& factors, const lora::Site& site, int64_t most, const std::string& name,
@@ -113,7 +123,8 @@ std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, i
 
 void check_upload(const lora::LoraFactors& sent, const lora::LoraFactors& expected, std::optional<int64_t> up_to,
                   const std::string& name, const std::string& source) {
-  EK_CHECK(std::isfinite(sent.scaling), kData, source, ": the scaling of ", name, " is not finite");
+  EK_CHECK(std::abs(sent.scaling) <= kMostValue, kData, source, ": the scaling of ", name, " is ", sent.scaling,
+           ", allowed: up to ", kMostValue);
   EK_CHECK(!sent.ranks.defined(), kData, source, ": the experts of ", name, " differ in rank");
   for (const auto& factor : kFactors) {
     const auto &one = sent.*factor.tensor, &other = expected.*factor.tensor;
@@ -128,7 +139,7 @@ void check_upload(const lora::LoraFactors& sent, const lora::LoraFactors& expect
     EK_CHECK(one.is_floating_point() && one.sizes() == at::IntArrayRef(shape), kData, source, ": ", full, " is ",
              c10::toString(one.scalar_type()), " [", join(one.sizes().vec()), "], expected numbers of shape [",
              join(shape), "]");
-    require_finite(one, full, source);
+    require_bounded(one, full, source);
   }
 }
 
@@ -137,9 +148,36 @@ void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std:
   EK_CHECK(sent.scalar_type() == expected.scalar_type() && sent.sizes() == expected.sizes(), kData, source, ": ", name,
            " is ", c10::toString(sent.scalar_type()), " [", join(sent.sizes().vec()), "], expected ",
            c10::toString(expected.scalar_type()), " [", join(expected.sizes().vec()), "]");
-  require_finite(sent, name, source);
+  require_bounded(sent, name, source);
   const bool counts = !sent.is_floating_point() && sent.numel() > 0;
   EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, source, ": ", name, " counts less than nothing");
+}
+
+/// Checks losses, times and metrics against the bounds of fed/exchange/reported_numbers.h.
+void check_measures(const train::LocalReport& report, const std::string& source) {
+  for (const double loss : {report.loss_sum, report.first_loss, report.last_loss})
+    EK_CHECK(loss >= 0 && is_measure(loss), kData, source, ": a loss of ", loss, ", allowed: 0 to ", kMostMeasure);
+  const double steps = report.step_seconds.value_or(0), move = report.move_seconds.value_or(0);
+  for (const double time : {report.seconds, steps, move})
+    EK_CHECK(is_duration(time), kData, source, ": a time of ", time, " s, allowed: 0, or ", kLeastSeconds, " to ",
+             kMostSeconds);
+  constexpr double kRounding = 1e-6;
+  EK_CHECK(steps + move <= report.seconds * (1 + kRounding), kData, source, ": ", steps, " s of steps and ", move,
+           " s of copies in ", report.seconds, " s of training");
+  EK_CHECK(report.metrics.size() <= kMostMetrics, kData, source, ": ", report.metrics.size(),
+           " metrics, allowed: up to ", kMostMetrics);
+  for (const auto& [name, value] : report.metrics)
+    EK_CHECK(name.size() <= kLongestMetric && is_measure(value), kData, source, ": ", shown(name), " is ", value,
+             ", allowed: a name of up to ", kLongestMetric, " bytes and a magnitude up to ", kMostMeasure);
+}
+
+/// Checks the expert counts of a layer. A token chooses an expert once at most.
+void check_counts(const nn::RoutingStats& stats, int64_t experts, int64_t most_tokens, const std::string& source) {
+  EK_CHECK(stats.tokens >= 1 && stats.tokens <= most_tokens, kData, source, " are of ", stats.tokens,
+           " tokens, allowed: 1 to ", most_tokens);
+  const bool fits = stats.counts.numel() == experts && stats.counts.min().item<int64_t>() >= 0 &&
+                    stats.counts.max().item<int64_t>() <= stats.tokens;
+  EK_CHECK(fits, kData, source, " are not ", experts, " numbers of 0 to ", stats.tokens);
 }
 
 /// Checks that a report is possible for the client's agreed number of rows.
@@ -151,19 +189,27 @@ void check_report(const Server& server, const methods::ClientProfile& client, co
   EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
   EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
            " targets in ", report.tokens, " tokens, allowed: up to ", most);
-  for (const double loss : {report.loss_sum, report.first_loss, report.last_loss, report.seconds})
-    EK_CHECK(std::isfinite(loss) && loss >= 0, kData, source, ": a loss or time of ", loss);
-  for (const auto& [name, value] : report.metrics)
-    EK_CHECK(std::isfinite(value), kData, source, ": ", shown(name), " is ", value);
+  check_measures(report, source);
   EK_CHECK(report.counts.size() == server.model.moe_layers.size(), kData, source, ": expert counts of ",
            report.counts.size(), " layers, expected ", server.model.moe_layers.size());
   for (const auto& layer : server.model.moe_layers) {
     const auto counts = report.counts.find(layer);
-    const bool fits = counts != report.counts.end() && counts->second.counts.numel() == server.model.num_experts &&
-                      counts->second.counts.min().item<int64_t>() >= 0;
-    EK_CHECK(fits, kData, source, ": the expert counts of ", layer, " are not ", server.model.num_experts,
-             " numbers of 0 or more");
+    const auto named = concat(source, ": the expert counts of ", layer);
+    EK_CHECK(counts != report.counts.end(), kData, named, " are missing");
+    check_counts(counts->second, server.model.num_experts, most, named);
   }
+}
+
+/// Checks that the bytes by content add up to the size of the upload, and that the contents are those of the method.
+void check_parts(const lora::EncodedPayload& sent, const std::map<std::string, int64_t>& expected,
+                 const std::string& source) {
+  int64_t left = sent.size();
+  for (const auto& [content, bytes] : sent.parts) {
+    EK_CHECK(expected.contains(content), kData, source, ": bytes of ", shown(content), ", which was not to be sent");
+    EK_CHECK(bytes <= left, kData, source, ": ", bytes, " bytes of ", content, " in an upload of ", sent.size());
+    left -= bytes;
+  }
+  EK_CHECK(left == 0, kData, source, ": the bytes by content leave out ", left, " of the upload's ", sent.size());
 }
 
 template <typename Map>
@@ -243,10 +289,12 @@ double check_training_reply(const Server& server, const methods::ServerState& st
   const auto sent = lora::decode(payload->bytes, source);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
   const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
-  check_upload(sent, expected_upload(server, state, client, download), up_to, source);
+  const auto expected = expected_upload(server, state, client, download);
+  check_upload(sent, expected, up_to, source);
   server.method->check_upload(sent, client);
   const double moved = update_norm(sent, download), most = server.config.clients.update_norm;
   EK_CHECK(most == 0 || moved <= most, kData, source, " moves by ", moved, ", clients.update_norm allows ", most);
+  check_parts(*payload, lora::payload_parts(expected, server.config.train.transport_dtype, server.sites), source);
   return moved;
 }
 

@@ -37,12 +37,13 @@ lora::Payload expected_upload(const Server& server, const methods::ServerState& 
 /// \param expected  the result of expected_upload()
 /// \param up_to     the highest rank allowed, for methods that take unequal ranks; nothing: the expected rank only
 /// \param source    the sender, for error messages
-/// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, or a negative
-/// count
+/// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, above
+/// kMostValue (fed/exchange/reported_numbers.h), or a negative count
 void check_upload(const lora::Payload& sent, const lora::Payload& expected, std::optional<int64_t> up_to,
                   const std::string& source);
 
-/// Checks the reply to a training task: its report, its upload, and the method's own check of the upload.
+/// Checks the reply to a training task: its report, its upload, and the method's own check of the upload. All numbers
+/// have to be in the bounds of fed/exchange/reported_numbers.h.
 /// \return update_norm() of the upload against the client's download
 /// \throws kData, kCheckpoint when the reply is not valid; kData when its norm exceeds clients.update_norm
 double check_training_reply(const Server& server, const methods::ServerState& state,

@@ -207,7 +207,7 @@ void RunFolder::abandon(const fs::path& folder, FolderLock lock) {
   fs::remove(folder, not_empty);
 }
 
-bool RunFolder::holds_run(const fs::path& folder) { return path_exists(folder / kManifestFile); }
+bool RunFolder::holds_run(const fs::path& folder) { return holds_manifest(folder); }
 
 bool RunFolder::nothing_began(const fs::path& folder) {
   return !holds_run(folder) && (!path_exists(folder) || only_began(folder));
@@ -234,7 +234,7 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
 }
 
 RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_round) {
-  EK_CHECK(holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  EK_CHECK(holds_run(folder), kIo, why_no_run(folder));
   check_unused(folder);
   RunFolder run(folder, FolderLock(folder));
   run.config_ = run_config(folder);
@@ -422,7 +422,7 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
 }
 
 ExperimentConfig run_config(const fs::path& folder) {
-  EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  EK_CHECK(RunFolder::holds_run(folder), kIo, why_no_run(folder));
   const auto manifest = read_manifest(folder);
   auto config = checked_config(folder, manifest);
   if (!config.data.chat_template.empty()) config.data.chat_template = own_template(folder, manifest);

@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "base/format/command_line.h"
@@ -19,7 +20,9 @@
 namespace evenkeel::fed {
 namespace {
 
-constexpr int64_t kFormat = 2;  // format 1 has no checksums
+constexpr int64_t kFormat = 2;                                                     // format 1 has no checksums
+constexpr std::array kOfEveryVersion{"version", "machine", "libraries", "files"};  // keys of all formats
+constexpr size_t kMostManifest = size_t{64} << 20;  // bytes of a manifest, to read a foreign one no further
 
 /// Describes the GPU that the run is computed on.
 OrderedJson gpu_record(const std::string& device) {
@@ -218,6 +221,24 @@ std::string resume_command(const fs::path& folder, const std::vector<std::string
   std::vector<std::string> words{served ? "serve" : "train", config.string(), "--out", folder.string(), "--resume"};
   words.insert(words.end(), more.begin(), more.end());
   return command_line(words) + (served ? ", with the flags of its network" : "");
+}
+
+bool holds_manifest(const fs::path& folder) {
+  const auto file = folder / kManifestFile;
+  if (!path_exists(file)) return false;
+  if (path_exists(folder / run_file("config.toml")) && is_folder(folder / run_file("checkpoint"))) return true;
+  try {
+    const Json json = load_json(file, kCheckpoint, {.bytes = kMostManifest});
+    return json.is_object() && std::all_of(kOfEveryVersion.begin(), kOfEveryVersion.end(),
+                                           [&](const char* key) { return json.contains(key); });
+  } catch (const Error&) {
+    return false;  // not JSON, and nothing of a run beside it
+  }
+}
+
+std::string why_no_run(const fs::path& folder) {
+  const bool is_there = path_exists(folder / kManifestFile);
+  return concat(folder.string(), " holds no run: manifest.json is ", is_there ? "not that of a run" : "missing");
 }
 
 bool is_unsealed_run(const fs::path& folder) {

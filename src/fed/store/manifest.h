@@ -43,6 +43,11 @@ Json read_manifest(const std::filesystem::path& folder);
 std::vector<std::string> begun_settings(const std::filesystem::path& folder);
 /// Returns the shell command that resumes the run in `folder`. \param more  words to append
 std::string resume_command(const std::filesystem::path& folder, const std::vector<std::string>& more = {});
+/// Returns true if the folder has the manifest.json of a run, whole or damaged. Other programs have files of this name
+/// too: one is taken for a run's if it has the keys of a run's, or if config.toml and checkpoint/ are beside it.
+bool holds_manifest(const std::filesystem::path& folder);
+/// Returns the message about a folder for which holds_manifest() is false.
+std::string why_no_run(const std::filesystem::path& folder);
 /// Returns true if the run was made by a version without checksums.
 bool is_unsealed_run(const std::filesystem::path& folder);
 

@@ -192,6 +192,14 @@ void change_upload(Envelope& envelope, const std::function<void(lora::Payload&)>
   envelope.payload_N = lora::encode(payload, lora::TransportDtype::kFloat32, {}).bytes;
 }
 
+/// Changes the report of a reply to a training task.
+void change_report(Envelope& envelope, const std::function<void(OrderedJson& report)>& change) {
+  if (envelope.kind != kReplyEnvelope) return;
+  auto json = OrderedJson::parse(envelope.header);
+  change(json["report"]);
+  envelope.header = json.dump();
+}
+
 struct Lie {
   const char* name;
   Edit edit;
@@ -244,13 +252,24 @@ const std::vector<Lie>& lies() {
        },
        "clients.update_norm allows 1000", "clients.update_norm=1000"},
       {"MoreSteps",
+       [](Envelope& envelope) { change_report(envelope, [](OrderedJson& report) { report["steps"] = 1000; }); },
+       "1000 steps"},
+      {"ATimeWhoseSumIsInfinite",
+       [](Envelope& envelope) { change_report(envelope, [](OrderedJson& report) { report["seconds"] = 1.7e308; }); },
+       "a time of 1.7e+308 s"},
+      {"ExpertsThatNoTokenChose",
+       [](Envelope& envelope) {
+         change_report(envelope, [](OrderedJson& report) { report["counts"].begin().value()["tokens"] = 0; });
+       },
+       "are of 0 tokens"},
+      {"MoreBytesThanItSends",
        [](Envelope& envelope) {
          if (envelope.kind != kReplyEnvelope) return;
          auto json = OrderedJson::parse(envelope.header);
-         json["report"]["steps"] = 1000;
+         json["parts"]["adapters"] = INT64_MAX;
          envelope.header = json.dump();
        },
-       "1000 steps"},
+       "bytes of adapters"},
       {"AnotherClientsReply",
        [](Envelope& envelope) {
          if (envelope.kind != kReplyEnvelope) return;
@@ -292,6 +311,22 @@ TEST_F(Federation, WhoSaysToHaveMoreExamplesThanAreAllowedIsNotLetIn) {
   local(request("fedit", here, bounded));
   admitted_ = [&] { return offers > 0; };
   served(request("fedit", apart, bounded), {{0, boast}}, 4);
+  expect_same_runs(here, apart);
+}
+
+TEST_F(Federation, WhoseBudgetUsesNoExpertIsNotLetIn) {
+  const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
+  std::atomic<int> offers = 0;
+  const auto starve = [&](Envelope& envelope) {
+    if (envelope.kind != kAcceptanceEnvelope) return;
+    auto json = OrderedJson::parse(envelope.header);
+    json["budget"] = 0.01;
+    envelope.header = json.dump();
+    ++offers;
+  };
+  local(request("ub-smoe", here));
+  admitted_ = [&] { return offers > 0; };
+  served(request("ub-smoe", apart), {{0, starve}}, 4);
   expect_same_runs(here, apart);
 }
 

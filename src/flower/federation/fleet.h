@@ -31,6 +31,8 @@ struct Joining {
   std::function<Offer(int64_t client)> offer;
   /// Returns the client that a new node becomes, not one of `taken`; nothing if the node gets no client.
   std::function<std::optional<int64_t>(const NodeInfo& node, const std::set<int64_t>& taken)> client_of;
+  /// Throws kConfig for a budget with which a client uses no expert of the model.
+  std::function<void(double budget)> check_budget{};
   std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
   std::map<std::string, scoring::AnswerKind> client_tasks{};

@@ -92,6 +92,7 @@ class Gathering {
   void add(const Asked& asked, const Envelope& envelope) {
     const auto acceptance = acceptance_in(envelope);
     check(acceptance, asked.client, terms_);
+    if (joining_.check_budget) joining_.check_budget(acceptance.budget);
     roster_.add({.client = asked.client,
                  .key = roster_key(asked.node),
                  .name = asked.node.name,

@@ -33,6 +33,14 @@ NodeMemory::NodeMemory(fs::path folder, std::string run) : folder_(std::move(fol
 
 fs::path NodeMemory::file(int64_t rounds) const { return folder_ / concat(run_, "-", rounds, ".safetensors"); }
 
+/// Checks the files of a state. \param seal  its file with the lengths and SHA-256
+void NodeMemory::check(const fs::path& seal) const try {
+  const Json json = read_sealed(seal);
+  record::read<Seals>({json, seal.string(), kCheckpoint}).check(folder_);
+} catch (const Error& error) {
+  throw error.with_advice(concat("to go on without this state, remove ", seal.string()));
+}
+
 /// Loads copies of the tensors, because training may write to them.
 void NodeMemory::load() {
   const auto prefix = run_ + "-";
@@ -42,8 +50,7 @@ void NodeMemory::load() {
     const auto number = parse_number<int64_t>(entry.path().stem().string().substr(prefix.size()));
     if (!number) continue;  // of another run, whose name begins with this one's
     const int64_t rounds = *number;
-    const Json json = read_sealed(entry.path());
-    record::read<Seals>({json, entry.path().string(), kCheckpoint}).check(folder_);
+    check(entry.path());
     for (const auto& [key, tensor] : load_safetensors(file(rounds)).tensors) known_[rounds][key] = tensor.clone();
   }
 }
@@ -62,16 +69,15 @@ void NodeMemory::delivered() {
   if (!proposed_) return;
   auto [rounds, memory] = std::move(*proposed_);
   proposed_.reset();
-  if (!memory.empty())
-    store(rounds, std::move(memory));
-  else if (const auto undone = known_.find(rounds); undone != known_.end())
-    forget(undone);
-  // The server resumed from an earlier round.
-  while (!known_.empty() && known_.rbegin()->first > rounds) forget(std::prev(known_.end()));
+  // The server resumed from an earlier round. Undone states are removed first, so that a node that is killed here never
+  // starts with one of them.
+  while (!known_.empty() && known_.rbegin()->first >= rounds) forget(std::prev(known_.end()));
+  if (!memory.empty()) store(rounds, std::move(memory));
   constexpr size_t kKept = 2;
   while (known_.size() > kKept) forget(known_.begin());
 }
 
+/// REQUIRES that no state of so many rounds is stored: new tensors beside an old seal would look damaged.
 void NodeMemory::store(int64_t rounds, TensorMap memory) {
   if (!folder_.empty()) {
     save_safetensors(file(rounds), memory);

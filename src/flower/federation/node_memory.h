@@ -4,7 +4,7 @@
 ///
 ///   <run>-<rounds>.safetensors   the state after so many rounds; the last two are kept
 ///   <run>-<rounds>.json          its length and SHA-256, sealed (base/plain/sealed.h). It is written last; without it
-///                                the state is ignored
+///                                the state is ignored. It is removed first, so a killed process leaves whole states
 #pragma once
 
 #include <filesystem>
@@ -36,6 +36,7 @@ class NodeMemory {
  private:
   std::filesystem::path file(int64_t rounds) const;
   void load();
+  void check(const std::filesystem::path& seal) const;
   void store(int64_t rounds, TensorMap memory);
   void forget(std::map<int64_t, TensorMap>::iterator known);
 

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -67,6 +70,51 @@ TEST(NodeMemory, ARoundThatLeavesNoMemoryDropsThatOfUndoneRounds) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+/// Limits the length of files for as long as it exists, as a disk that is full does.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+/// The server has resumed after round 1, and the node stops while it stores that round again: before the tensors are
+/// written, or between them and their seal, which is longer.
+TEST(NodeMemory, ANodeThatStopsWhileItReplacesARoundStartsAgain) {
+  for (const rlim_t most : {8, 130}) {
+    const testing::TemporaryFolder folder;
+    const auto small = [](int64_t value) { return TensorMap{{"x", at::full({1}, value, at::kByte)}}; };
+    {
+      NodeMemory memory(folder.path(), "run");
+      for (int64_t round = 0; round < 3; ++round) {
+        memory.propose(round, small(round + 1));
+        memory.delivered();
+      }
+      memory.propose(1, small(20));
+      const FullDisk full(most);
+      EXPECT_THROW(memory.delivered(), Error);
+    }
+    EXPECT_EQ(path_exists(folder.path() / "run-2.safetensors"), most > 8) << "where the node stopped";
+    EXPECT_TRUE(NodeMemory(folder.path(), "run").before(9).empty()) << "states that are undone";
+    NodeMemory again(folder.path(), "run");
+    again.propose(1, small(20));
+    again.delivered();
+    EXPECT_EQ(NodeMemory(folder.path(), "run").before(9).at("x").item<int64_t>(), 20);
+  }
+}
+
 TEST(NodeMemory, AFileOfARunWithALongerNameIsNotRead) {
   const testing::TemporaryFolder folder;
   for (const auto* run : {"run-a", "run"}) {
@@ -89,7 +137,8 @@ TEST(NodeMemory, AFlippedBitIsFound) {
     auto changed = whole;
     changed[changed.size() - 3] ^= 1;
     write_file_atomic(file, changed);
-    EXPECT_THROW(NodeMemory(folder.path(), "run"), Error) << name;
+    const auto said = testing::refusal([&] { NodeMemory(folder.path(), "run"); });
+    EXPECT_NE(said.find(concat("remove ", (folder.path() / "run-1.json").string())), std::string::npos) << said;
     write_file_atomic(file, whole);
   }
 }

@@ -209,6 +209,10 @@ class Serving {
                 },
             .client_of = [this, clients = config.clients](
                              const NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
+            .check_budget =
+                [model = server.model, &entry = config.method.entry()](double budget) {
+                  if (entry.top_k(budget, model.top_k) == 0) fed::active_experts(model, budget, "its budget");
+                },
             .tick =
                 [this](int64_t members) {
                   if (std::exchange(status_.members, members) != members) tell();

@@ -180,7 +180,7 @@ void Sessions::on_reply(const Arrival& arrival) {
   try {
     on_reply(*session, session->incoming->envelope(), arrival);
   } catch (const Unfit& unfit) {
-    lose(*session, unfit.what());
+    lose(*session, shown(unfit.what(), kMostReason));
   }
 }
 

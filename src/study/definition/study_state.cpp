@@ -14,6 +14,7 @@ namespace evenkeel::study {
 namespace {
 
 constexpr size_t kLongestName = 80;
+constexpr size_t kMostState = size_t{64} << 20;  // bytes of study.json, to read a foreign one no further
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -82,11 +83,22 @@ bool is_arm_name(std::string_view name) {
   return name[0] != '-';
 }
 
-bool holds_study(const fs::path& folder) { return path_exists(folder / kStateFile); }
+bool holds_study(const fs::path& folder) {
+  const auto file = folder / kStateFile;
+  if (!path_exists(file)) return false;
+  if (path_exists(folder / kBaseFile)) return true;
+  try {
+    const Json json = load_json(file, kCheckpoint, {.bytes = kMostState});
+    return json.is_object() && json.contains("arms") && json.contains("runs");
+  } catch (const Error&) {
+    return false;  // not JSON, and nothing of a study beside it
+  }
+}
 
 StudyState read_state(const fs::path& folder) {
-  EK_CHECK(holds_study(folder), kIo, folder.string(), " holds no study: ", kStateFile, " is missing");
   const auto file = folder / kStateFile;
+  EK_CHECK(holds_study(folder), kIo, folder.string(), " holds no study: ", kStateFile,
+           path_exists(file) ? " is not that of a study" : " is missing");
   const Json json = read_sealed(file);
   const JsonView view(json, file.string(), kCheckpoint);
   const auto version = view.at("version").integer();

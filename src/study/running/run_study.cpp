@@ -57,12 +57,13 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
   return extended(request, open_study(folder));
 }
 
-void warn_of_threads(const Study& study, int64_t jobs) {
+void warn_of_threads(const Study& study, int64_t at_once, int64_t jobs) {
   const auto& config = study.runs.front().config;
-  const int64_t threads = jobs * config.threads * config.clients.parallel, processors = machine::processors();
-  if (jobs > 1 && threads > processors)
-    log::warning("[study] --jobs ", jobs, " x threads ", config.threads, " = ", threads, " threads, this machine has ",
-                 processors, " processors; threads are pinned since the study was made");
+  const int64_t threads = at_once * config.threads * config.clients.parallel, processors = machine::processors();
+  if (at_once > 1 && threads > processors)
+    log::warning("[study] --jobs ", jobs, ": ", at_once, " runs at once x threads ",
+                 config.threads * config.clients.parallel, " = ", threads, " threads, this machine has ", processors,
+                 " processors; threads are pinned since the study was made");
 }
 
 /// Creates the study or writes what the request adds. If another process was first, its study is joined.
@@ -137,7 +138,7 @@ StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequ
   keep(task);
   const auto claims = claimed(task);
   refresh(command, task);
-  warn_of_threads(task.study, task.slots.count());
+  warn_of_threads(task.study, task.slots.count(), command.jobs);
   if (const auto notice = task.slots.notice(); !notice.empty()) log::info("[study] ", notice);
   const auto folder = task.study.folder;
   RunQueue queue(std::move(task.study), std::move(task.mine), std::move(task.slots));

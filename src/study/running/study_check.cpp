@@ -29,21 +29,12 @@ std::vector<size_t> runs_to_check(const StudyTask& task) {
   return chosen;
 }
 
-/// Checks that several runs fit into memory together. A single run is checked by itself.
-void check_memory(const fed::Experiment& e, int64_t jobs) {
-  const auto memory = machine::memory();
-  const int64_t each = fed::memory_plan(e).needed();
-  EK_CHECK(jobs == 1 || each * jobs <= memory.available, kConfig, "--jobs is ", jobs, ", each run needs ",
-           machine::bytes_text(each), ", available are ", machine::bytes_text(memory.available), ", allowed: up to ",
-           std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
-}
-
 void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t jobs) {
   try {
     const auto [experiment, has_known_rows] = dry_runs.make(run);
     fed::check_start(experiment.server);
     if (!has_known_rows) fed::check_evaluation(experiment);
-    check_memory(experiment, jobs);
+    check_runs_fit(fed::memory_plan(experiment).needed(), machine::memory().available, task.slots.count(), jobs);
   } catch (const Error& error) {
     throw error.with_context(task.study.state.runs[run].label());
   }
@@ -51,10 +42,16 @@ void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t 
 
 }  // namespace
 
+void check_runs_fit(int64_t each, int64_t available, int64_t at_once, int64_t jobs) {
+  EK_CHECK(at_once == 1 || each <= available / at_once, kConfig, "--jobs ", jobs, ": ", at_once,
+           " runs at once, each needs ", machine::bytes_text(each), ", available are ", machine::bytes_text(available),
+           ", allowed: up to ", std::max<int64_t>(1, available / std::max<int64_t>(1, each)));
+}
+
 void check_study(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs) {
   if (!task.is_new)
     for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
-  for (const size_t run : runs_to_check(task)) check_inputs(dry_runs, task, run, task.slots.count());
+  for (const size_t run : runs_to_check(task)) check_inputs(dry_runs, task, run, command.jobs);
   give_back_freed_memory();
 }
 

@@ -5,6 +5,12 @@
 
 namespace evenkeel::study {
 
+/// Checks that runs at the same time fit into memory together. A single run is checked by itself.
+/// \param each     bytes that a run needs
+/// \param at_once  number of runs at the same time; on GPUs it may be less than `jobs`, the value of --jobs
+/// \throws kConfig naming both numbers
+void check_runs_fit(int64_t each, int64_t available, int64_t at_once, int64_t jobs);
+
 /// Checks the folders, the rows and the memory of the runs that are left. Changes nothing.
 /// \param dry_runs  of `task`
 /// \throws kIo, kConfig, kData, kCheckpoint naming the run or the arm
