@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "base/format/config_table.h"
-#include "base/format/fingerprint.h"
 #include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "report/run_settings.h"
 #include "report/text_grid.h"
 
 namespace evenkeel::report {
@@ -114,32 +114,12 @@ void add(std::vector<Difference>& all, std::string what, std::span<const RunReco
   if (found.sides.size() > 1) all.push_back(std::move(found));
 }
 
-/// Maps file names to the fingerprints of the input files of that name, in the manifest's order.
-using Fingerprints = std::map<std::string, std::string>;
-
-/// Returns the digest of a manifest entry, of either kind (base/format/fingerprint.h).
-std::string digest_of(const Json& file) {
-  return file.is_object() && file.contains(kTreeDigest) ? text_at(file, {kTreeDigest.data()})
-                                                        : text_at(file, {kWholeDigest.data()});
-}
-
-Fingerprints files_of(const RunRecords& run, bool of_models) {
-  Fingerprints found;
-  if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
-  for (const auto& file : run.manifest.at("files")) {
-    const auto name = std::filesystem::path(text_at(file, {"path"})).filename().string();
-    const bool of_model = name.ends_with(".safetensors") || name == "config.json" || name == "tokenizer.json";
-    if (of_model == of_models) found[name] += concat(found[name].empty() ? "" : "+", digest_of(file).substr(0, 12));
-  }
-  return found;
-}
-
 /// Returns the names of files that differ or are missing in some run.
 std::set<std::string> unlike_files(std::span<const RunRecords> runs, bool of_models) {
   std::map<std::string, std::set<std::string>> fingerprints;
   std::map<std::string, size_t> holders;
   for (const auto& run : runs)
-    for (const auto& [name, fingerprint] : files_of(run, of_models)) {
+    for (const auto& [name, fingerprint] : input_files(run, of_models)) {
       fingerprints[name].insert(fingerprint);
       ++holders[name];
     }
@@ -152,11 +132,63 @@ std::set<std::string> unlike_files(std::span<const RunRecords> runs, bool of_mod
 void add_files(std::vector<Difference>& all, const char* what, std::span<const RunRecords> runs, bool of_models) {
   const auto names = unlike_files(runs, of_models);
   add(all, what, runs, [&](const RunRecords& run) {
-    const auto own = files_of(run, of_models);
+    const auto own = input_files(run, of_models);
     std::vector<std::string> texts;
     for (const auto& name : names) texts.push_back(concat(name, ' ', own.contains(name) ? own.at(name) : "not there"));
     return join(texts);
   });
+}
+
+/// Returns the keys that differ between runs. A key that only some runs have counts if all configs can be compared in
+/// the form of this version.
+std::set<std::string> unlike_keys(std::span<const RunSettings> settings) {
+  const bool complete = std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.complete; });
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, size_t> holders;
+  for (const auto& one : settings)
+    for (const auto& [key, value] : one.values) {
+      values[key].insert(value);
+      ++holders[key];
+    }
+  std::set<std::string> keys;
+  for (const auto& [key, different] : values) {
+    const bool everywhere = holders.at(key) == settings.size();
+    if (everywhere ? different.size() > 1 : complete) keys.insert(key);
+  }
+  return keys;
+}
+
+/// Returns the settings of all runs in one form: as written if this version cannot read some config.
+std::vector<RunSettings> settings_of_all(std::span<const RunRecords> runs) {
+  std::vector<RunSettings> settings;
+  for (const auto& run : runs) settings.push_back(settings_of(run));
+  if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.complete; })) return settings;
+  settings.clear();
+  for (const auto& run : runs) settings.push_back(settings_of(run, true));
+  return settings;
+}
+
+/// Adds one difference per key of the config, without the keys and sections in `free`.
+void add_keys(std::vector<Difference>& all, std::span<const RunRecords> runs, std::span<const std::string> free) {
+  const auto settings = settings_of_all(runs);
+  for (const auto& key : unlike_keys(settings)) {
+    if (std::any_of(free.begin(), free.end(), [&](const auto& section) { return is_in_section(key, section); }))
+      continue;
+    add(all, key, runs, [&](const RunRecords& run) {
+      const auto& values = settings[static_cast<size_t>(&run - runs.data())].values;
+      const auto found = values.find(key);
+      return found == values.end() ? "not there" : shown(found->second);
+    });
+  }
+}
+
+/// Returns after which round the run was scored: "all rounds", "round 2 of 6".
+std::string scored_after(const RunRecords& run) {
+  const auto last = run.last_evaluated();
+  if (last < 0) return "nothing is evaluated";
+  if (run.is_unfinished()) return concat("round ", last, " of ", run.rounds_to_do, ", unfinished");
+  if (run.stopped_early) return concat("round ", last, ", stopped early");
+  return run.rounds_to_do > 0 ? "all rounds" : concat("round ", last);
 }
 
 /// Returns the settled config without what differs between repeats of an experiment arm: name, seed and folder.
@@ -181,8 +213,11 @@ std::string seeds_of(std::span<const RunRecords> runs, const RunRecords& run) {
 
 }  // namespace
 
-std::vector<Difference> differences(std::span<const RunRecords> runs) {
+std::vector<Difference> differences(std::span<const RunRecords> runs, std::span<const std::string> free) {
   std::vector<Difference> all;
+  if (runs.size() < 2) return all;
+  add(all, "scored after", runs, scored_after);
+  add_keys(all, runs, free);
   add(all, "compute_dtype", runs, arithmetic_of);
   add(all, "dtype of the base", runs, [](const auto& run) { return config_text(run, "model", "dtype"); });
   add(all, "threads", runs, threads_of);

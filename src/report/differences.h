@@ -1,5 +1,5 @@
 /// \file  Finds differences between compared runs other than their methods: arithmetic, threads, machine, files,
-/// gating, rows. Each difference can change results, so a comparison lists differences first.
+/// gating, rows, and other settings. Each difference can change results, so a comparison lists differences first.
 #pragma once
 
 #include <span>
@@ -21,10 +21,12 @@ struct Difference {
   std::vector<Side> sides;
 };
 
-/// Compares compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating,
+/// Compares the last evaluated round, every key of the config that settings_of() (report/run_settings.h) returns,
+/// compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating,
 /// simulated client profiles and scored rows. Runs with configs that differ only in name, seed and folder form a group;
 /// the groups' sets of seeds are compared too. Returns nothing for one run.
-std::vector<Difference> differences(std::span<const RunRecords> runs);
+/// \param free  keys and sections of the config in which the runs may differ
+std::vector<Difference> differences(std::span<const RunRecords> runs, std::span<const std::string> free = {});
 
 /// Formats the differences as a title and one line each; empty if there are none.
 std::string differences_text(std::span<const RunRecords> runs);

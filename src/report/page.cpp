@@ -96,9 +96,9 @@ OrderedJson run_json(const RunRecords& run) {
           {"evaluations", evaluations}};
 }
 
-OrderedJson differences_json(std::span<const RunRecords> runs) {
+OrderedJson differences_json(std::span<const RunRecords> runs, std::span<const std::string> free) {
   OrderedJson all = OrderedJson::array();
-  for (const auto& difference : differences(runs)) {
+  for (const auto& difference : differences(runs, free)) {
     OrderedJson sides = OrderedJson::array();
     for (const auto& side : difference.sides) sides.push_back({{"value", side.value}, {"runs", side.runs}});
     all.push_back({{"what", difference.what}, {"sides", sides}});
@@ -129,7 +129,8 @@ void replace(std::string& page, std::string_view mark, std::string_view text) {
 }  // namespace
 
 std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study) {
-  OrderedJson data = {{"runs", OrderedJson::array()}, {"differences", differences_json(runs)}};
+  const auto free = study ? study->free : std::vector<std::string>();
+  OrderedJson data = {{"runs", OrderedJson::array()}, {"differences", differences_json(runs, free)}};
   for (const auto& run : runs) data["runs"].push_back(run_json(run));
   if (study) data["study"] = {{"name", study->name}, {"reference", study->reference}};
   std::string page(assets::page_html());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "report/run_records.h"
 
@@ -12,7 +13,8 @@ namespace evenkeel::report {
 
 /// The study that the runs of a page belong to.
 struct StudyOfPage {
-  std::string name, reference;  ///< reference: the arm that others are compared with
+  std::string name, reference;      ///< reference: the arm that others are compared with
+  std::vector<std::string> free{};  ///< keys and sections of the config in which arms may differ
 };
 
 /// Makes the page. It groups runs by method, one run per seed, or by arm if the runs belong to a study. Its sections

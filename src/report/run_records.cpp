@@ -6,6 +6,7 @@
 #include "base/format/config_table.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "fed/run/best_round.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 
@@ -42,6 +43,9 @@ void read_config(RunRecords& run) {
   run.seed = table.integer("seed").value_or(0);
   run.model = table.table("model").string("path").value_or("");
   run.method = table.table("method").string("name").value_or("");
+  const auto rounds = table.table("train").integer("rounds").value_or(0);
+  run.rounds_to_do = rounds > 0 ? fed::rounds_to_do(run.folder, rounds) : 0;
+  run.stopped_early = run.rounds_to_do < rounds;
 }
 
 std::string folder_name(const fs::path& folder) {
@@ -81,6 +85,11 @@ int64_t RunRecords::last_evaluated() const {
   int64_t last = -1;
   for (const auto& evaluation : evaluations) last = std::max(last, evaluation.round);
   return last;
+}
+
+bool RunRecords::is_unfinished() const {
+  const auto last = last_evaluated();
+  return last >= 0 && last < rounds_to_do;
 }
 
 std::vector<scoring::TaskScore> RunRecords::scores(int64_t round) const {

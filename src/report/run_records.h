@@ -23,10 +23,14 @@ struct RunRecords {
   std::string config;  ///< the settled config as TOML
   Json manifest;
   std::vector<fed::RoundRecord> rounds;            ///< in round order
+  int64_t rounds_to_do = 0;                        ///< rounds after which the run is complete; 0: not known
+  bool stopped_early = false;                      ///< train.stop ended the run before train.rounds
   std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
 
   /// Returns the highest round that has a score. 0 is the state before the first round, -1 means no scores.
   int64_t last_evaluated() const;
+  /// Returns true if the run has scores, but none after its last round.
+  bool is_unfinished() const;
   /// Returns the scores of one round in the order of `evaluations`, without scores of single clients
   /// (report/client_scores.h). A run computes scores by budget, then rank evaluation mode, then task.
   std::vector<scoring::TaskScore> scores(int64_t round) const;

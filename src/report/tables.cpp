@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "report/client_scores.h"
 #include "report/score_table.h"
@@ -237,30 +238,82 @@ double sum_of(const RunRecords& run, T fed::RoundMeasures::*member) {
   return sum;
 }
 
-/// Returns the mean over all tasks of a kind and all budgets, for a run's first reading.
-std::string overall(std::span<const Scored> all, const RunRecords& run, Measure measured) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Scored& s) { return s.run == &run; });
-  if (found == all.end()) return "-";
-  double sum = 0;
-  for (const auto& score : found->scores) sum += measured(score).value_or(0);
-  return percent(sum / static_cast<double>(found->scores.size()));
+/// The scores of one kind that the runs themselves have, and what is common to all: tasks and budgets.
+struct Overall {
+  std::vector<Scored> scored;  ///< one per run and rank evaluation mode
+  std::set<std::pair<std::string, double>> common;
+  bool alike = true;  ///< all have the same tasks and budgets
+};
+
+std::set<std::pair<std::string, double>> points_of(const Scored& run) {
+  std::set<std::pair<std::string, double>> points;
+  for (const auto& score : run.scores) points.emplace(score.task, score.budget);
+  return points;
+}
+
+Overall overall_scores(std::span<const RunRecords> runs, scoring::AnswerKind kind) {
+  Overall all{.scored = scored(runs, kind), .common = {}};
+  std::erase_if(all.scored, [](const Scored& run) { return run.scores[0].served_by != scoring::ServedBy::kRun; });
+  if (all.scored.empty()) return all;
+  all.common = points_of(all.scored[0]);
+  for (const auto& run : all.scored) {
+    const auto points = points_of(run);
+    all.alike = all.alike && points == all.common;
+    std::erase_if(all.common, [&](const auto& point) { return !points.contains(point); });
+  }
+  return all;
+}
+
+/// Returns the mean over the tasks and budgets that all runs have, in a rank evaluation mode of a run; "-" if there are
+/// none.
+std::string mean_of_common(const Overall& all, const RunRecords& run, const std::string& reading, Measure measured) {
+  double sum = 0, count = 0;
+  for (const auto& one : all.scored)
+    for (const auto& score : one.scores)
+      if (one.run == &run && score.reading == reading && all.common.contains({score.task, score.budget}))
+        sum += measured(score).value_or(0), ++count;
+  return count > 0 ? percent(sum / count) : "-";
+}
+
+/// Returns the rank evaluation modes of a run; {""} if it has none.
+std::vector<std::string> readings_of(const RunRecords& run) {
+  auto scores = run.scores(run.last_evaluated());
+  std::erase_if(scores, [](const auto& score) { return score.served_by != scoring::ServedBy::kRun; });
+  auto readings = distinct(scores, &scoring::TaskScore::reading);
+  if (readings.empty()) readings.emplace_back();
+  return readings;
+}
+
+/// Returns the columns of a run that do not depend on its rank evaluation mode, without its label.
+std::vector<std::string> run_cells(const RunRecords& run) {
+  const bool trained = !run.rounds.empty();
+  return {run.method,
+          std::to_string(run.seed),
+          std::to_string(run.rounds.size()),
+          trained ? fixed(run.rounds.back().loss, 4) : "-",
+          compact(sum_of(run, &fed::RoundMeasures::tokens)),
+          compact(sum_of(run, &fed::RoundMeasures::bytes_up)),
+          compact(sum_of(run, &fed::RoundMeasures::bytes_down)),
+          compact(sum_of(run, &fed::RoundMeasures::flops)),
+          trained ? fixed(run.rounds.back().experts_per_token, 2) : "-"};
 }
 
 std::string runs_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "method", "seed", "rounds", "last loss", "tokens", "bytes up", "bytes down", "FLOPs",
                  "experts/token", "acc", "F1"});
-  const auto choices = scored(runs, scoring::AnswerKind::kChoice), texts = scored(runs, scoring::AnswerKind::kText);
-  for (const auto& run : runs) {
-    const bool trained = !run.rounds.empty();
-    grid.add({run.label, run.method, std::to_string(run.seed), std::to_string(run.rounds.size()),
-              trained ? fixed(run.rounds.back().loss, 4) : "-", compact(sum_of(run, &fed::RoundMeasures::tokens)),
-              compact(sum_of(run, &fed::RoundMeasures::bytes_up)),
-              compact(sum_of(run, &fed::RoundMeasures::bytes_down)), compact(sum_of(run, &fed::RoundMeasures::flops)),
-              trained ? fixed(run.rounds.back().experts_per_token, 2) : "-",
-              overall(choices, run, measure<&scoring::TaskScore::accuracy>),
-              overall(texts, run, measure<&scoring::TaskScore::f1>)});
-  }
-  return wrapped("runs; acc: accuracy, F1: of words in free text, means over tasks and budgets, percent") + grid.text();
+  const auto choices = overall_scores(runs, scoring::AnswerKind::kChoice),
+             texts = overall_scores(runs, scoring::AnswerKind::kText);
+  for (const auto& run : runs)
+    for (const auto& reading : readings_of(run)) {
+      auto cells = run_cells(run);
+      cells.insert(cells.begin(), label_of(run, reading, scoring::ServedBy::kRun));
+      cells.push_back(mean_of_common(choices, run, reading, measure<&scoring::TaskScore::accuracy>));
+      cells.push_back(mean_of_common(texts, run, reading, measure<&scoring::TaskScore::f1>));
+      grid.add(cells);
+    }
+  const auto over = choices.alike && texts.alike ? "tasks and budgets" : "the tasks and budgets that all runs have";
+  return wrapped(concat("runs; acc: accuracy, F1: of words in free text, means over ", over, ", percent")) +
+         grid.text();
 }
 
 double dead_experts(const fed::ExpertUse& use) {

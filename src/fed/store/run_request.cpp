@@ -17,28 +17,6 @@ namespace {
 
 constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
 
-using Values = std::vector<std::pair<std::string, std::string>>;
-
-/// Returns the TOML value of every key of a config, by full key. The text has only "[section]", "[[list]]" (the first
-/// is "list[0]") and "key = value" lines.
-Values values_of(const ExperimentConfig& config) {
-  Values values;
-  std::istringstream text(config.text());
-  std::string section;
-  std::map<std::string, size_t> entries;
-  const auto entry_of = [&](const std::string& list) { return concat(list, "[", entries[list]++, "]."); };
-  for (std::string line; std::getline(text, line);) {
-    const size_t equals = line.find(" = ");
-    if (line.starts_with("[["))
-      section = entry_of(line.substr(2, line.size() - 4));
-    else if (line.starts_with('['))
-      section = concat(line.substr(1, line.size() - 2), ".");
-    else if (equals != std::string::npos)
-      values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
-  }
-  return values;
-}
-
 /// Replaces `asked` by the run's path if both are the same path below the data folder, which may have moved.
 void leave_to_run(std::string& asked, const std::string& run) {
   if (!asked.starts_with(kDataVariable)) return;
@@ -105,11 +83,29 @@ std::optional<int64_t> RunRequest::rounds(std::span<const std::string> before) c
   return says("train.rounds=") ? std::optional(config(before).train.rounds) : std::nullopt;
 }
 
+std::vector<std::pair<std::string, std::string>> config_values(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> values;
+  std::istringstream lines(text);
+  std::string section;
+  std::map<std::string, size_t> entries;
+  const auto entry_of = [&](const std::string& list) { return concat(list, "[", entries[list]++, "]."); };
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with("[["))
+      section = entry_of(line.substr(2, line.size() - 4));
+    else if (line.starts_with('['))
+      section = concat(line.substr(1, line.size() - 2), ".");
+    else if (equals != std::string::npos)
+      values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
+  }
+  return values;
+}
+
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run) {
-  auto known_values = values_of(run);
+  auto known_values = config_values(run.text());
   std::map<std::string, std::string> known(known_values.begin(), known_values.end());
   std::vector<ChangedKey> result;
-  for (const auto& [key, value] : values_of(asked)) {
+  for (const auto& [key, value] : config_values(asked.text())) {
     const auto found = known.extract(key);
     if (key == "output.dir" || (found && found.mapped() == value)) continue;
     result.push_back({key, value, found ? std::optional(found.mapped()) : std::nullopt});
