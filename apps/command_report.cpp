@@ -79,7 +79,8 @@ Reported read_runs(const ReportFlags& flags) {
 
 std::string page_of(const Reported& reported) {
   if (!reported.is_study) return report::report_page(reported.runs);
-  return report::report_page(reported.runs, report::StudyOfPage{reported.arms.name, reported.arms.reference});
+  return report::report_page(reported.runs,
+                             report::StudyOfPage{reported.arms.name, reported.arms.reference, reported.arms.free});
 }
 
 std::string tables_of(const Reported& reported, const ReportFlags& flags) {

@@ -49,6 +49,7 @@ struct ArmResult {
   std::string arm,
       reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   bool is_reference = false;
+  std::string reference{};  ///< label of the ArmResult that this one is compared with; empty for the reference
   std::vector<BudgetMean> budgets;
   std::vector<PairedDifference> differences;  ///< by budget; empty for the reference
   std::vector<TaskRecord> tasks;              ///< empty for the reference

@@ -1,6 +1,7 @@
 #include "study/comparison/comparison.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -89,10 +90,11 @@ BudgetMean budget_mean(const Inputs& in, const Aspect& aspect, double budget, co
 }
 
 /// Returns the differences of single rows of each task; nothing if a task has no rows, or the arms have different
-/// numbers.
+/// rows.
 ItemsOfSeed item_differences(const Inputs& in, const Aspect& arm, const Aspect& reference, int64_t seed, double budget,
                              const std::vector<std::string>& tasks) {
   ItemsOfSeed all;
+  if (in.scores.unlike_rows(arm.arm, reference.arm, seed)) return {};
   for (const auto& task : tasks) {
     auto mine = in.scores.items(arm, seed, budget, task, in.endpoint);
     const auto other = in.scores.items(reference, seed, budget, task, in.endpoint);
@@ -169,6 +171,7 @@ TaskRecord task_record(const Inputs& in, const Aspect& arm, const Aspect& refere
 Aspect aspect_of(const ArmResult& arm, scoring::ServedBy served_by) { return {arm.arm, arm.reading, served_by}; }
 
 void compare_arm(const Inputs& in, const ServedResult& result, const ArmResult& reference, ArmResult& arm) {
+  arm.reference = reference.label;
   const auto mine = aspect_of(arm, result.served_by), other = aspect_of(reference, result.served_by);
   for (size_t i = 0; i < result.budgets.size(); ++i)
     arm.differences.push_back(paired(in, mine, other, arm.budgets[i], reference.budgets[i], result.tasks));
@@ -229,7 +232,7 @@ ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {
   }
   correct(result);
   for (const auto& arm : result.arms)
-    if (!arm.differences.empty()) result.conclusions.push_back(conclusion(arm, in.study.reference, in.endpoint));
+    if (!arm.differences.empty()) result.conclusions.push_back(conclusion(arm, in.endpoint));
   return result;
 }
 
@@ -294,14 +297,59 @@ void check_endpoint(const StudyRuns& study, const ScoreLookup& scores, const Mea
            "\": no task of the runs has it (older versions did not record it), there are: ", join(measures_in(all)));
 }
 
-std::vector<std::string> notes_of(const StudyRuns& study, const ServedResult& result) {
+/// Returns after which rounds the runs of an arm were scored, such as "fedit 4 (stopped early), 6".
+std::string rounds_of(const StudyRuns& study, const std::string& arm) {
+  std::vector<std::string> rounds;
+  for (const auto& run : study.runs) {
+    if (run.arm != arm || !run.missing.empty() || !run.records) continue;
+    const auto& records = *run.records;
+    auto text = concat(records.last_evaluated(), records.stopped_early ? " (stopped early)" : "",
+                       records.is_unfinished() ? concat(" of ", records.rounds_to_do) : "");
+    if (std::find(rounds.begin(), rounds.end(), text) == rounds.end()) rounds.push_back(std::move(text));
+  }
+  return rounds.empty() ? "" : concat(arm, ' ', join(rounds));
+}
+
+/// Returns the rounds of each arm, unless all runs were scored after the same round and it is their last as planned.
+std::string rounds_note(const StudyRuns& study) {
+  std::set<int64_t> rounds;
+  bool as_planned = true;
+  for (const auto& run : study.records()) {
+    if (run.last_evaluated() < 0) continue;
+    rounds.insert(run.last_evaluated());
+    as_planned = as_planned && !run.stopped_early && !run.is_unfinished();
+  }
+  if (rounds.size() < 2 && as_planned) return {};
+  std::vector<std::string> arms;
+  for (const auto& arm : study.arms)
+    if (auto rounds = rounds_of(study, arm); !rounds.empty()) arms.push_back(std::move(rounds));
+  return concat("scored after round: ", join(arms, "; "));
+}
+
+/// Returns why the bootstrap of an arm does not draw rows.
+std::string why_seeds_only(const Inputs& in, const ServedResult& result, const ArmResult& arm) {
+  if (in.endpoint.items == nullptr) return "single rows are not recorded for this measure";
+  const auto& reference = reference_for(result, in.study.reference, arm)->arm;
+  for (const int64_t seed : in.study.seeds)
+    if (const auto key = in.scores.unlike_rows(arm.arm, reference, seed))
+      return concat("the test rows of ", arm.arm, " and ", reference, " differ by ", *key);
+  return "evaluate.items = true records single rows";
+}
+
+std::vector<std::string> notes_of(const Inputs& in, const ServedResult& result) {
+  const auto& study = in.study;
   std::vector<std::string> notes;
   if (study.seeds.size() < 2) notes.emplace_back("one seed: there is no interval and no test");
   if (!result.without.empty()) notes.push_back(concat("tasks without this endpoint: ", join(result.without)));
-  bool seeds_only = false;
-  for (const auto& arm : result.arms)
-    for (const auto& difference : arm.differences) seeds_only |= difference.bca && !difference.items;
-  if (seeds_only) notes.emplace_back("the bootstrap draws seeds only: evaluate.items = true records single rows");
+  if (auto rounds = rounds_note(study); !rounds.empty()) notes.push_back(std::move(rounds));
+  std::vector<std::string> reasons;
+  for (const auto& arm : result.arms) {
+    const auto& all = arm.differences;
+    if (std::none_of(all.begin(), all.end(), [](const auto& one) { return one.bca && !one.items; })) continue;
+    auto reason = why_seeds_only(in, result, arm);
+    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) reasons.push_back(std::move(reason));
+  }
+  for (const auto& reason : reasons) notes.push_back("the bootstrap draws seeds only: " + reason);
   return notes;
 }
 
@@ -320,7 +368,7 @@ Comparison compare(const StudyRuns& study) {
   std::sort(served.begin(), served.end());
   for (const auto by : served) result.served.push_back(served_result(in, by));
   result.missing = missing_lines(in, result.served.front());
-  result.notes = notes_of(study, result.served.front());
+  result.notes = notes_of(in, result.served.front());
   for (const auto& arm : study.arms) result.costs.push_back(arm_cost(study, arm));
   return result;
 }

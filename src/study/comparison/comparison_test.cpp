@@ -4,9 +4,13 @@
 
 #include <sstream>
 
+#include "base/plain/files.h"
+#include "base/plain/sealed.h"
 #include "base/testing.h"
+#include "fed/run/best_round.h"
 #include "study/comparison/conclusion.h"
 #include "study/comparison/study_report.h"
+#include "study/definition/study_state.h"
 
 namespace evenkeel::study {
 namespace {
@@ -263,6 +267,172 @@ TEST(Comparison, RunsThatDifferInTheirSeedsAloneAreOneArm) {
   EXPECT_EQ(compare(study).served[0].arms[1].differences[0].seeds, std::vector<int64_t>{1});
   runs.push_back(runs[1]);
   EXPECT_THROW(arms_of(runs), Error);
+}
+
+/// Gives every score of a run a reading, and adds the scores of a second one.
+void give_modes(ArmRun& run, double second_gain) {
+  auto second = run.records->evaluations;
+  for (auto& evaluation : run.records->evaluations) evaluation.score.reading = "a";
+  for (auto& evaluation : second) {
+    evaluation.score.reading = "b";
+    *evaluation.score.log_likelihood += second_gain;
+    run.records->evaluations.push_back(evaluation);
+  }
+}
+
+TEST(Comparison, TheReferenceOfARankMethodIsNamedWithItsMode) {
+  auto study = study_of({{"flora", kReference}, {"fedit", kReference}});
+  for (auto& run : study.runs)
+    if (run.arm == "flora") give_modes(run, 0.25);
+  auto compared = compare(study);
+  EXPECT_EQ(compared.served[0].conclusions[0], "Difference of fedit to flora (a) is 0 in every pair.");
+  auto text = text_report(study, compared) + markdown_report(study, compared);
+  for (const auto* part : {"fedit less flora (a), paired by seed", "wins-losses-ties against flora (a), over",
+                           "**Differences to flora (a), paired by seed**"})
+    EXPECT_NE(text.find(part), text.npos) << part << '\n' << text;
+  study = study_of({{"flora", kReference}, {"hetlora", kReference}, {"fedit", kReference}});
+  for (auto& run : study.runs)
+    if (run.arm != "fedit") give_modes(run, 0.25);
+  compared = compare(study);
+  EXPECT_EQ(compared.served[0].conclusions[1], "Difference of hetlora (b) to flora (b) is 0 in every pair.");
+  text = markdown_report(study, compared);
+  for (const auto* part : {"| hetlora (b) less flora (b) |", "| fedit less flora (a) |"})
+    EXPECT_NE(text.find(part), text.npos) << part << '\n' << text;
+}
+
+TEST(Comparison, NoMeanIsTheBestOverUnequalSeeds) {
+  auto study = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
+  const auto whole = markdown_report(study, compare(study));
+  EXPECT_NE(whole.find("| **-1.5750** ["), whole.npos) << whole;
+  EXPECT_EQ(whole.find("n="), whole.npos) << "every arm has every seed";
+  EXPECT_NE(text_report(study, compare(study)).find("-1.5750*"), std::string::npos);
+  auto& lost = changed_run(study, "ub-smoe", 1);
+  lost.records.reset();
+  lost.missing = "failed: out of memory";
+  const auto compared = compare(study);
+  const auto text = text_report(study, compared), markdown = markdown_report(study, compared),
+             latex = latex_report(study, compared);
+  EXPECT_EQ(text.find("-1.6000*"), text.npos) << text;
+  EXPECT_NE(text.find("if all arms have the same seeds"), text.npos) << text;
+  EXPECT_EQ(markdown.find("| **-"), markdown.npos) << markdown;
+  EXPECT_EQ(latex.find("mathbf"), latex.npos) << latex;
+  for (const auto* part : {"] n=4 |", "] n=3 |"}) EXPECT_NE(markdown.find(part), markdown.npos) << part << markdown;
+  for (const auto* part : {"] n=4$}", "] n=3$}"}) EXPECT_NE(latex.find(part), latex.npos) << part << latex;
+}
+
+TEST(Comparison, TheRoundsOfEachArmAreNamedIfSomeStoppedEarly) {
+  auto study = study_of({{"fedit", kReference}, {"ub-smoe", kReference}});
+  EXPECT_EQ(text_report(study, compare(study)).find("scored after"), std::string::npos);
+  auto& run = *changed_run(study, "ub-smoe", 2).records;
+  for (auto& evaluation : run.evaluations) evaluation.round = 1;
+  run.rounds_to_do = 1;
+  run.stopped_early = true;
+  const auto text = text_report(study, compare(study));
+  EXPECT_NE(text.find("note: scored after round: fedit 2; ub-smoe 2, 1 (stopped early)"), text.npos) << text;
+  EXPECT_EQ(text.find("NOT ALIKE"), text.npos) << text;
+  for (auto& one : study.runs) {
+    for (auto& evaluation : one.records->evaluations) evaluation.round = 1;
+    one.records->rounds_to_do = 1;
+    one.records->stopped_early = true;
+  }
+  EXPECT_EQ(compare(study).notes.at(0), "scored after round: fedit 1 (stopped early); ub-smoe 1 (stopped early)");
+}
+
+TEST(Comparison, RunFoldersThatHaveNotEndedAreNotAlike) {
+  auto study = study_of({{"fedit", kReference}, {"ub-smoe", kReference}});
+  for (auto& run : study.runs) run.records->rounds_to_do = run.arm == "ub-smoe" && run.seed == 2 ? 6 : 2;
+  const auto text = text_report(study, compare(study));
+  EXPECT_NE(text.find("note: scored after round: fedit 2; ub-smoe 2, 2 of 6"), text.npos) << text;
+  EXPECT_NE(text.find("NOT ALIKE: the runs differ in scored after;"), text.npos) << text;
+  for (auto& run : study.runs) run.records->rounds_to_do = 6;
+  const auto both = text_report(study, compare(study));
+  EXPECT_NE(both.find("note: scored after round: fedit 2 of 6; ub-smoe 2 of 6"), both.npos) << both;
+  EXPECT_EQ(both.find("NOT ALIKE"), both.npos) << both;
+}
+
+/// Runs with folders that hold the scores of single rows, two per task.
+class ComparisonOfRows : public ::testing::Test {
+ protected:
+  ComparisonOfRows() {
+    for (auto& run : study_.runs) {
+      run.records->folder = temporary_.path() / concat(run.arm, '-', run.seed);
+      fs::create_directories(run.records->folder / "items");
+      run.records->config = "[data.files]\nsplit_seed = 42\n";
+      std::string lines;
+      for (const auto& [round, method, score] : run.records->evaluations) {
+        fed::ItemRecord record{.round = 2, .task = score.task, .budget = score.budget};
+        record.items.log_likelihood = {*score.log_likelihood - 0.5, *score.log_likelihood + 0.5};
+        lines += sealed(record::write(record)) + '\n';
+      }
+      write_file_atomic(run.records->folder / "items/round-2.jsonl", lines);
+    }
+  }
+  std::vector<std::string> notes() const { return compare(study_).notes; }
+  bool draws_rows() const { return compare(study_).served[0].arms[1].differences[0].items; }
+
+  const testing::TemporaryFolder temporary_;
+  StudyRuns study_ = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
+};
+
+TEST_F(ComparisonOfRows, TheBootstrapPairsRowsThatAreTheSame) {
+  EXPECT_TRUE(draws_rows());
+  EXPECT_EQ(notes(), std::vector<std::string>{});
+}
+
+TEST_F(ComparisonOfRows, TheBootstrapDoesNotPairOtherRows) {
+  for (auto& run : study_.runs)
+    if (run.arm == "ub-smoe") run.records->config = "[data.files]\nsplit_seed = 7\n";
+  EXPECT_FALSE(draws_rows());
+  EXPECT_EQ(notes(),
+            std::vector<std::string>{"the bootstrap draws seeds only: the test rows of ub-smoe and fedit differ "
+                                     "by data.files.split_seed"});
+  const auto text = text_report(study_, compare(study_));
+  EXPECT_NE(text.find("NOT ALIKE: the runs differ in data.files.split_seed;"), text.npos) << text;
+  study_.free = {"data.files"};
+  EXPECT_FALSE(draws_rows()) << "the arms may differ, their rows are still other rows";
+  EXPECT_EQ(text_report(study_, compare(study_)).find("NOT ALIKE"), std::string::npos);
+}
+
+TEST_F(ComparisonOfRows, TheBootstrapDoesNotPairRowsOfOtherFiles) {
+  for (auto& run : study_.runs) run.records->manifest = {{"files", {{{"path", "/d/test.jsonl"}, {"sha256", run.arm}}}}};
+  EXPECT_FALSE(draws_rows());
+  EXPECT_NE(notes().at(0).find("differ by file test.jsonl"), std::string::npos) << notes().at(0);
+}
+
+TEST_F(ComparisonOfRows, ANoteOnTheBootstrapNamesARemedyThatHelps) {
+  study_.endpoint = "invalid_rate";
+  EXPECT_EQ(notes(),
+            std::vector<std::string>{"the bootstrap draws seeds only: single rows are not recorded for this measure"});
+  study_.endpoint = "log_likelihood";
+  for (const auto& run : study_.runs) fs::remove_all(run.records->folder / "items");
+  EXPECT_EQ(notes(),
+            std::vector<std::string>{"the bootstrap draws seeds only: evaluate.items = true records single rows"});
+}
+
+TEST(StudyRuns, ARunThatWasNotScoredAfterItsLastRoundIsMissing) {
+  const testing::TemporaryFolder temporary;
+  const auto folder = temporary.path();
+  StudyState state{.name = "s", .reference = "a", .seeds = {1}, .arms = {{"a", {}}, {"b", {}}, {"c", {}}}};
+  for (const auto& [arm, round] : {std::pair{"a", 6}, {"b", 2}, {"c", 2}}) {
+    const auto run = folder / run_folder_name(arm, 1);
+    fs::create_directories(run);
+    write_file_atomic(run / "config.toml", "seed = 1\n[train]\nrounds = 6\n[method]\nname = \"fedit\"\n");
+    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
+    fed::EvaluationRecord record{round, "fedit", score_of("t", 1, -1, 0.5)};
+    write_file_atomic(run / "evaluations.jsonl", record::write(record).dump() + '\n');
+    state.runs.push_back(
+        {.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .state = RunState::kDone, .config = "c"});
+  }
+  fed::BestRound best{.tasks = {"t"}, .round = 2, .evaluated = {{2, -1}}, .stopped = {}};
+  best.stopped = fed::EarlyStop{.round = 2, .rounds = 6, .patience = 1};
+  write_sealed(folder / run_folder_name("c", 1) / "best.json", record::write(best));
+  write_state(folder, state);
+  const auto study = load_study(folder);
+  EXPECT_EQ(study.find("a", 1)->missing, "");
+  EXPECT_EQ(study.find("b", 1)->missing, "round 2 of 6");
+  EXPECT_FALSE(study.find("b", 1)->records);
+  EXPECT_EQ(study.find("c", 1)->missing, "") << "train.stop ended it";
+  EXPECT_TRUE(study.find("c", 1)->records->stopped_early);
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ std::string size_text(double value, const Measure& measure) {
   return report::fixed(scaled, std::clamp(digits, 0, 6)) + (measure.is_share ? " points" : "");
 }
 
-std::string conclusion(const ArmResult& arm, const std::string& reference, const Measure& measure) {
-  const auto pair = concat("difference of ", arm.label, " to ", reference);
+std::string conclusion(const ArmResult& arm, const Measure& measure) {
+  const auto pair = concat("difference of ", arm.label, " to ", arm.reference);
   const auto shown = chosen(arm.differences, true, true), open = chosen(arm.differences, true, false),
              untested = chosen(arm.differences, false, false);
   std::vector<std::string> parts;

@@ -18,6 +18,6 @@ std::string size_text(double value, const Measure& measure);
 /// differences that could not have been detected (80 % power, two-sided 5 %).
 /// Example: "No difference of ub-smoe to fedit was shown at any budget; differences below 0.031 could not have been
 /// detected."
-std::string conclusion(const ArmResult& arm, const std::string& reference, const Measure& measure);
+std::string conclusion(const ArmResult& arm, const Measure& measure);
 
 }  // namespace evenkeel::study

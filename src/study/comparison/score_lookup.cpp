@@ -18,7 +18,9 @@ bool is_at(const auto& score, const Aspect& aspect, scoring::ServedBy served_by,
 ScoreLookup::ScoreLookup(const StudyRuns& study) {
   for (const auto& run : study.runs) {
     if (!run.missing.empty() || !run.records) continue;
-    runs_.push_back({&run, run.scores(), fed::read_items(run.records->folder, run.records->last_evaluated())});
+    auto items = fed::read_items(run.records->folder, run.records->last_evaluated());
+    auto rows = items.empty() ? report::Settings() : report::test_rows_of(*run.records);
+    runs_.push_back({&run, run.scores(), std::move(items), std::move(rows)});
   }
 }
 
@@ -64,6 +66,13 @@ std::vector<double> ScoreLookup::items(const Aspect& aspect, int64_t seed, doubl
   for (const auto& record : run->items)
     if (is_at(record, aspect, served, budget, task)) return measure.items(record.items);
   return {};
+}
+
+std::optional<std::string> ScoreLookup::unlike_rows(const std::string& arm, const std::string& other,
+                                                    int64_t seed) const {
+  const auto *one = find(arm, seed), *two = find(other, seed);
+  if (one == nullptr || two == nullptr || one->items.empty() || two->items.empty()) return std::nullopt;
+  return report::differing_key(one->test_rows, two->test_rows);
 }
 
 const ScoreLookup::Run* ScoreLookup::find(const std::string& arm, int64_t seed) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fed/store/round_records.h"
+#include "report/run_settings.h"
 #include "study/comparison/measures.h"
 #include "study/comparison/study_runs.h"
 
@@ -37,12 +38,16 @@ class ScoreLookup {
   /// Returns the values of the single rows of a task; none if they are not recorded.
   std::vector<double> items(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
                             const Measure& measure) const;
+  /// Returns a setting or a file by which the runs of two arms score different test rows; nothing if they score the
+  /// same rows or a run is missing.
+  std::optional<std::string> unlike_rows(const std::string& arm, const std::string& other, int64_t seed) const;
 
  private:
   struct Run {
     const ArmRun* run;
     std::vector<scoring::TaskScore> scores;
     std::vector<fed::ItemRecord> items;
+    report::Settings test_rows;  ///< read if there are items
   };
   const Run* find(const std::string& arm, int64_t seed) const;
   static scoring::ServedBy served_in(const Run& run, const Aspect& aspect);

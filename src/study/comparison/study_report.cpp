@@ -1,5 +1,7 @@
 #include "study/comparison/study_report.h"
 
+#include <algorithm>
+
 #include "base/plain/error.h"
 #include "report/differences.h"
 #include "study/comparison/cost_by_k.h"
@@ -16,9 +18,13 @@ std::string design(const StudyRuns& study) {
 
 /// Returns the differences between runs other than their settings, because they may affect figures; empty if none.
 std::string unlike_runs(const StudyRuns& study) {
-  std::vector<std::string> names;
-  for (const auto& difference : report::differences(study.records()))
-    if (difference.what != "seeds" && difference.what != "gating") names.push_back(difference.what);
+  std::vector<std::string> names, left_out{"seeds", "gating"};
+  const auto records = study.records();
+  const auto unfinished = [](const report::RunRecords& run) { return run.is_unfinished(); };
+  if (std::none_of(records.begin(), records.end(), unfinished)) left_out.emplace_back("scored after");
+  for (const auto& difference : report::differences(records, study.free))
+    if (std::find(left_out.begin(), left_out.end(), difference.what) == left_out.end())
+      names.push_back(difference.what);
   if (names.empty()) return {};
   return concat("NOT ALIKE: the runs differ in ", join(names), "; `evenkeel report` of two run folders shows how");
 }
@@ -41,8 +47,8 @@ std::string text_of_served(const StudyRuns& study, const Comparison& comparison,
   for (const auto& sentence : result.conclusions) text += wrapped(served_prefix(result) + sentence);
   text += '\n' + text_of(means_by_line(comparison, result));
   for (const auto& arm : result.arms)
-    if (!arm.differences.empty()) text += '\n' + text_of(differences_of(comparison, arm, study.reference));
-  if (result.comparisons > 0) text += wrapped(all_differences(comparison, result, study.reference).note);
+    if (!arm.differences.empty()) text += '\n' + text_of(differences_of(comparison, arm));
+  if (result.comparisons > 0) text += wrapped(differences_note(result));
   const auto wins = wins_and_losses(result, study.reference);
   return text + (wins.head.size() > 1 ? '\n' + text_of(wins) : "") + '\n';
 }

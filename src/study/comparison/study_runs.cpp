@@ -34,7 +34,9 @@ void read_records(const fs::path& folder, ArmRun& run) try {
     return;
   }
   run.records = report::load_run(folder);
-  if (run.records->last_evaluated() < 0) run.missing = concat(folder.string(), " holds no score");
+  const auto last = run.records->last_evaluated();
+  if (last < 0) run.missing = concat(folder.string(), " holds no score");
+  if (run.records->is_unfinished()) run.missing = concat("round ", last, " of ", run.records->rounds_to_do);
 } catch (const Error& error) {
   run.missing = error.what();
 }
@@ -125,7 +127,8 @@ StudyRuns load_study(const fs::path& folder) {
                   .endpoint = std::string(config::name_of(state.endpoint)),
                   .arms = {},
                   .seeds = state.seeds,
-                  .runs = {}};
+                  .runs = {},
+                  .free = state.free};
   for (const auto& arm : state.arms) study.arms.push_back(arm.name);
   for (const auto& arm : study.arms)
     for (const int64_t seed : study.seeds) study.runs.push_back(loaded(folder, *state.find(arm, seed)));

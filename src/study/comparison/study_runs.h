@@ -28,7 +28,8 @@ struct StudyRuns {
   std::string name, reference, endpoint;  ///< name of the study; arm and measure for comparisons
   std::vector<std::string> arms;
   std::vector<int64_t> seeds;
-  std::vector<ArmRun> runs;  ///< arm by arm, then by seed
+  std::vector<ArmRun> runs;         ///< arm by arm, then by seed
+  std::vector<std::string> free{};  ///< keys and sections of the config in which the study lets its arms differ
 
   /// Returns the run of an arm and a seed, or null. The pointer refers into `runs`.
   const ArmRun* find(const std::string& arm, int64_t seed) const;
@@ -37,7 +38,7 @@ struct StudyRuns {
 };
 
 /// Reads the runs of a study's folder. A run is missing if study.json says that it is not done, or if its folder holds
-/// no run, a damaged one or no score.
+/// no run, a damaged one, or no score after the last round.
 /// \throws kIo, kCheckpoint as read_state(); kData if a folder holds a run of another seed or config
 StudyRuns load_study(const std::filesystem::path& folder);
 

@@ -80,10 +80,28 @@ bool is_better(double one, double other, const Measure& measure) {
   return measure.higher_is_better ? one > other : one < other;
 }
 
-/// Returns the best mean of a budget; nothing if fewer than two arms have one.
+/// Returns true if the same seeds are complete in all arms at a budget.
+bool has_equal_seeds(const ServedResult& result, size_t budget) {
+  const auto has = [](const std::optional<double>& value) { return value.has_value(); };
+  const auto& first = result.arms.front().budgets[budget].by_seed;
+  return std::all_of(result.arms.begin(), result.arms.end(), [&](const ArmResult& arm) {
+    const auto& other = arm.budgets[budget].by_seed;
+    return std::equal(first.begin(), first.end(), other.begin(), other.end(),
+                      [&](const auto& one, const auto& two) { return has(one) == has(two); });
+  });
+}
+
+bool has_equal_seeds(const ServedResult& result) {
+  for (size_t i = 0; i < result.budgets.size(); ++i)
+    if (!has_equal_seeds(result, i)) return false;
+  return true;
+}
+
+/// Returns the best mean of a budget; nothing if fewer than two arms have one, or if the arms have different seeds.
 std::optional<double> best_mean(const ServedResult& result, size_t budget, const Measure& measure) {
   std::optional<double> best;
   int64_t count = 0;
+  if (!has_equal_seeds(result, budget)) return best;
   for (const auto& arm : result.arms) {
     const auto mean = arm.budgets[budget].mean;
     count += mean.has_value();
@@ -119,9 +137,31 @@ std::vector<std::string> difference_head() {
   return {"budget", "n", "diff.", "95 % t", "95 % BCa", "p Holm", "detect."};
 }
 
-std::string difference_note(int64_t comparisons) {
-  return concat("n: seeds complete in both arms. BCa: bootstrap. p Holm: paired t-test, corrected over ", comparisons,
-                " comparisons. detect.: smallest difference found with 80 % power at 5 %.");
+/// Returns the labels of the references that arms are compared with: one per rank evaluation mode of the reference.
+std::vector<std::string> references_of(const ServedResult& result) {
+  std::vector<std::string> labels;
+  for (const auto& arm : result.arms)
+    if (!arm.reference.empty() && std::find(labels.begin(), labels.end(), arm.reference) == labels.end())
+      labels.push_back(arm.reference);
+  return labels;
+}
+
+/// Returns the name of the references for a title.
+std::string reference_title(const ServedResult& result, const std::string& reference) {
+  const auto labels = references_of(result);
+  return labels.size() == 1 ? labels[0] : reference;
+}
+
+/// Returns an arm's label, with that of its reference if the arms have several: "hetlora (b) less flora (b)".
+std::string pair_label(const ServedResult& result, const ArmResult& arm) {
+  return references_of(result).size() > 1 ? concat(arm.label, " less ", arm.reference) : arm.label;
+}
+
+/// Returns the interval of a mean, with the number of seeds if the arms have different ones: "[0.1, 0.3] n=4".
+std::string interval_with_n(const BudgetMean& budget, const Form& form, bool equal_seeds) {
+  const auto interval = budget.interval ? form(budget.interval) : "";
+  if (equal_seeds) return interval;
+  return concat(interval, interval.empty() ? "" : " ", "n=", budget.complete);
 }
 
 }  // namespace
@@ -130,7 +170,10 @@ std::string served_title(scoring::ServedBy served_by) { return report::served_na
 
 ReportTable means_by_line(const Comparison& comparison, const ServedResult& result) {
   const auto form = form_of_means(comparison);
-  ReportTable table{title_of(comparison, result), {"arm", "budget", "n", "mean", "95 % t"}, {}, "*: best mean"};
+  ReportTable table{title_of(comparison, result),
+                    {"arm", "budget", "n", "mean", "95 % t"},
+                    {},
+                    has_equal_seeds(result) ? "*: best mean" : "*: best mean, if all arms have the same seeds"};
   for (const auto* measure : comparison.beside) table.head.push_back(short_title(*measure));
   for (size_t i = 0; i < result.budgets.size(); ++i) {
     const auto best = best_mean(result, i, *comparison.endpoint);
@@ -152,6 +195,7 @@ ReportTable means_by_line(const Comparison& comparison, const ServedResult& resu
 ReportTable means_by_budget(const Comparison& comparison, const ServedResult& result) {
   const auto form = form_of_means(comparison);
   ReportTable table{title_of(comparison, result), {"arm"}, {}, "Brackets: 95 % interval by t over seeds."};
+  if (!has_equal_seeds(result)) table.note += " n: complete seeds; no best mean is marked where arms differ in them.";
   for (const double budget : result.budgets) table.head.push_back(concat("budget ", budget));
   for (const auto& arm : result.arms) {
     auto& row = table.rows.emplace_back();
@@ -160,7 +204,7 @@ ReportTable means_by_budget(const Comparison& comparison, const ServedResult& re
       const auto& budget = arm.budgets[i];
       const auto best = best_mean(result, i, *comparison.endpoint);
       row.push_back({.text = form(budget.mean),
-                     .interval = budget.interval ? form(budget.interval) : "",
+                     .interval = interval_with_n(budget, form, has_equal_seeds(result, i)),
                      .best = best && budget.mean == best});
     }
   }
@@ -181,33 +225,40 @@ ReportTable measures_beside_endpoint(const Comparison& comparison, const ServedR
   return table;
 }
 
-ReportTable differences_of(const Comparison& comparison, const ArmResult& arm, const std::string& reference) {
-  ReportTable table{concat(arm.label, " less ", reference, ", paired by seed"), difference_head(), {}};
+ReportTable differences_of(const Comparison& comparison, const ArmResult& arm) {
+  ReportTable table{concat(arm.label, " less ", arm.reference, ", paired by seed"), difference_head(), {}};
   for (const auto& difference : arm.differences)
     table.rows.push_back(difference_cells(difference, form_of_differences(comparison)));
   return table;
 }
 
+std::string differences_note(const ServedResult& result) {
+  return concat("n: seeds complete in both arms. BCa: bootstrap. p Holm: paired t-test, corrected over ",
+                result.comparisons, " comparisons. detect.: smallest difference found with 80 % power at 5 %.");
+}
+
 ReportTable all_differences(const Comparison& comparison, const ServedResult& result, const std::string& reference) {
-  ReportTable table{concat("Differences to ", reference, ", paired by seed"), {"arm"}, {}, ""};
-  table.note = difference_note(result.comparisons);
+  ReportTable table{concat("Differences to ", reference_title(result, reference), ", paired by seed"), {"arm"}, {}, ""};
+  table.note = differences_note(result);
   const auto head = difference_head();
   table.head.insert(table.head.end(), head.begin(), head.end());
   for (const auto& arm : result.arms)
     for (const auto& difference : arm.differences) {
       auto row = difference_cells(difference, form_of_differences(comparison));
-      row.insert(row.begin(), name(arm.label));
+      row.insert(row.begin(), name(pair_label(result, arm)));
       table.rows.push_back(std::move(row));
     }
   return table;
 }
 
 ReportTable wins_and_losses(const ServedResult& result, const std::string& reference) {
-  ReportTable table{concat("wins-losses-ties against ", reference, ", over seeds and budgets"), {"task"}, {}};
+  ReportTable table{concat("wins-losses-ties against ", reference_title(result, reference), ", over seeds and budgets"),
+                    {"task"},
+                    {}};
   for (const auto& task : result.tasks) table.rows.push_back({name(task)});
   for (const auto& arm : result.arms) {
     if (arm.tasks.empty()) continue;
-    table.head.push_back(arm.label);
+    table.head.push_back(pair_label(result, arm));
     for (size_t i = 0; i < arm.tasks.size(); ++i) {
       const auto& record = arm.tasks[i];
       table.rows[i].push_back({.text = concat(record.wins, '-', record.losses, '-', record.ties), .is_number = false});

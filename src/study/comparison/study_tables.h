@@ -18,7 +18,9 @@ ReportTable means_by_budget(const Comparison& comparison, const ServedResult& re
 /// Makes the table of the other measures with one line per arm and budget. It has no rows if there are no others.
 ReportTable measures_beside_endpoint(const Comparison& comparison, const ServedResult& result);
 /// Makes the table of paired differences of one arm, one line per budget.
-ReportTable differences_of(const Comparison& comparison, const ArmResult& arm, const std::string& reference);
+ReportTable differences_of(const Comparison& comparison, const ArmResult& arm);
+/// Explains the columns of the paired differences.
+std::string differences_note(const ServedResult& result);
 /// Makes the table of paired differences of all arms, one line per arm and budget.
 ReportTable all_differences(const Comparison& comparison, const ServedResult& result, const std::string& reference);
 /// Makes the table of wins, losses and ties, one line per task and one column per arm. It has no columns if the

@@ -285,6 +285,15 @@ std::optional<double> best_of(const PaperTable& table, const PaperResult& result
   return best;
 }
 
+/// Returns true if all arms of a row have values of the same seeds.
+bool cells_share_seeds(const PaperResult& result) {
+  const auto is_unlike = [](const PaperCell& one, const PaperCell& other) {
+    return !std::equal(one.by_seed.begin(), one.by_seed.end(), other.by_seed.begin(), other.by_seed.end(),
+                       [](const auto& a, const auto& b) { return a.has_value() == b.has_value(); });
+  };
+  return std::adjacent_find(result.cells.begin(), result.cells.end(), is_unlike) == result.cells.end();
+}
+
 /// Returns the arms from best to worst.
 std::string order_of(const PaperTable& table, const PaperResult& result,
                      const std::function<std::optional<double>(const PaperCell&)>& value) {
@@ -427,7 +436,9 @@ ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> r
                      .note = "ours: mean over seeds, +- half of its 95 % interval (t)"};
   for (const auto& result : results) {
     const auto best_paper = best_of(table, result, [](const PaperCell& cell) { return cell.paper; });
-    const auto best_ours = best_of(table, result, [](const PaperCell& cell) { return cell.mean(); });
+    const auto best_ours = cells_share_seeds(result)
+                               ? best_of(table, result, [](const PaperCell& cell) { return cell.mean(); })
+                               : std::nullopt;
     for (size_t i = 0; i < table.arms.size(); ++i) {
       const auto& cell = result.cells[i];
       const std::string paper = cell.paper ? concat(number(table, *cell.paper), cell.marked ? " !" : "") : "-";

@@ -168,6 +168,17 @@ TEST(PaperComparison, MarksCellsWithANoteAndSaysWhatWasFound) {
   EXPECT_EQ(sentences[2], "About the table.");
 }
 
+TEST(PaperComparison, NoMeanOfOursIsTheBestOverUnequalSeeds) {
+  const auto table = table_of(PaperRows::kMean, {{"average", {0.3, 0.2, 0.1}}});
+  const auto study = study_of("s", {{"a", {0.5, 0.5}}, {"b", {0.6, 0.7}}, {"c", {0.1, 0.1}}}, {"t0"}, {1.0});
+  auto results = paper_results(table, {{study}});
+  const auto is_marked = [&] { return paper_report(table, results).rows[1][3].best; };
+  EXPECT_TRUE(is_marked());
+  results[0].cells[1].by_seed[0].reset();
+  EXPECT_FALSE(is_marked());
+  EXPECT_TRUE(paper_report(table, results).rows[0][2].best) << "the printed values have no seeds";
+}
+
 TEST(PaperComparison, AStudyWithoutOneOfTheArmsIsRefused) {
   const auto study = study_of("s", {{"z", {0.5}}}, {"t0"}, {1.0});
   EXPECT_THROW(paper_results(table_of(PaperRows::kMean, {{"average", {1, 2, 3}}}), {{study}}), Error);
