@@ -5,10 +5,8 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
-#include "fed/config/experiment_config.h"
 #include "report/differences.h"
 #include "report/page.h"
-#include "report/run_settings.h"
 #include "report/tables.h"
 #include "report/text_grid.h"
 #include "report/time_table.h"
@@ -79,7 +77,7 @@ class Report : public ::testing::Test {
     write_file_atomic(
         run / "config.toml",
         "name = \"" + name + "\"\nseed = 7\n[model]\npath = \"</script><b>\"\n[method]\nname = \"fedit\"\n");
-    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
+    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0","machine":{},"libraries":{},"files":[]})");
     for (int64_t round : {1, 2}) append_line(run / "rounds.jsonl", round_line(round, 2.0 / round).dump());
     for (const auto* task : {"alpha", "beta"})
       for (const double budget : {1.0, 0.125}) {
@@ -384,102 +382,6 @@ TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
   EXPECT_EQ(found[0].sides[1].value, "alpha 37 in 40, beta 38 in 40");
 }
 
-/// Runs with whole configs, with settings that differ.
-class RunsOfOtherSettings : public Report {
- protected:
-  void make_whole(const std::string& name, const std::vector<std::string>& settings) const {
-    make_run(name, 0.5);
-    auto table = config::Table::parse("[method]\nname = \"fedit\"\n", "test");
-    table.set("train.rounds=2");
-    for (const auto& setting : settings) table.set(setting);
-    auto config = fed::ExperimentConfig::read(table);
-    config.output.dir = name;
-    config.settle({.threads = 1, .products = {}});
-    write_file_atomic(folder_ / name / "config.toml", config.text());
-  }
-  std::vector<std::string> unlike(const std::vector<std::string>& names, std::vector<std::string> free = {}) const {
-    std::vector<std::string> found;
-    for (const auto& difference : differences(runs(names), free)) {
-      std::string line = difference.what;
-      for (const auto& side : difference.sides) line += concat(" | ", side.value);
-      found.push_back(std::move(line));
-    }
-    return found;
-  }
-  using Lines = std::vector<std::string>;
-};
-
-TEST_F(RunsOfOtherSettings, AreNamedKeyByKey) {
-  make_whole("a", {});
-  make_whole("b", {"data.files.split_seed=7", "lora.rank=16", "data.limit=20", "evaluate.limit=5"});
-  EXPECT_EQ(unlike({"a", "b"}), (Lines{"data.files.split_seed | 42 | 7", "data.limit | 0 | 20",
-                                       "evaluate.limit | 0 | 5", "lora.rank | 20 | 16"}));
-  EXPECT_EQ(unlike({"a", "b"}, {"data", "lora.rank", "evaluate.limit"}), Lines{});
-  EXPECT_NE(report_page(runs({"a", "b"})).find(R"({"what":"lora.rank")"), std::string::npos);
-  EXPECT_EQ(report_page(runs({"a", "b"}), StudyOfPage{"s", "a", {"lora"}}).find(R"({"what":"lora.rank")"),
-            std::string::npos);
-}
-
-TEST_F(RunsOfOtherSettings, AreNamedForBudgetsAndPerClientKeys) {
-  make_whole("a", {"clients.count=2", "clients.budgets=[0.5,1.0]", "evaluate.budgets=[0.5,1.0]"});
-  make_whole("b", {"clients.count=2", "clients.budgets=[1.0,1.0]", "evaluate.budgets=[1.0]"});
-  EXPECT_EQ(unlike({"a", "b"}),
-            (Lines{"clients.budgets | [0.5, 1.0] | [1.0, 1.0]", "evaluate.budgets | [0.5, 1.0] | [1.0]"}));
-}
-
-TEST_F(RunsOfOtherSettings, AreNotThoseOfAnotherMethodAndItsRanks) {
-  const std::vector<std::string> clients{"clients.count=2", "clients.budgets=[0.125,1.0]"};
-  auto flora = clients, trained = clients, ranked = clients;
-  flora.emplace_back("method.name=flora");
-  trained.emplace_back("train.optimizer.lr=0.5");
-  ranked.emplace_back("clients.ranks=[3,5]");
-  make_whole("a", clients);
-  make_whole("flora", flora);
-  make_whole("trained", trained);
-  make_whole("ranked", ranked);
-  EXPECT_EQ(unlike({"a", "flora", "trained"}), Lines{});
-  EXPECT_EQ(unlike({"a", "ranked"}).size(), 1u) << "ranks that do not follow from the method";
-}
-
-TEST_F(RunsOfOtherSettings, AreNamedForTheirRoundsAndIfTheyHaveNotEnded) {
-  make_whole("a", {});
-  make_whole("six", {"train.rounds=6"});
-  EXPECT_EQ(unlike({"a", "six"}),
-            (Lines{"scored after | all rounds | round 2 of 6, unfinished", "train.rounds | 2 | 6"}));
-  make_whole("also-six", {"train.rounds=6"});
-  append_line(folder_ / "also-six/evaluations.jsonl", evaluation_line(6, "alpha", 1, 0.5).dump());
-  EXPECT_EQ(unlike({"six", "also-six"})[0], "scored after | round 2 of 6, unfinished | all rounds");
-  auto stopped = runs({"also-six", "six"});
-  stopped[1].rounds_to_do = 2;
-  stopped[1].stopped_early = true;
-  EXPECT_EQ(differences(stopped)[0].sides[1].value, "round 2, stopped early");
-}
-
-TEST_F(RunsOfOtherSettings, AreComparedAsWrittenWhereThisVersionCannotReadThem) {
-  make_whole("a", {});
-  make_whole("b", {"lora.rank=16"});
-  write_file_atomic(folder_ / "b/config.toml", read_file(folder_ / "b/config.toml") + "\n[later]\nkey = 1\n");
-  const auto found = unlike({"a", "b"});
-  ASSERT_EQ(found.size(), 2u) << "the ranks of the clients as written, and lora.rank";
-  EXPECT_EQ(found[1], "lora.rank | 20 | 16");
-}
-
-TEST_F(RunsOfOtherSettings, ScoreOtherTestRowsIfAKeyOrAFileOfRowsDiffers) {
-  make_whole("a", {});
-  make_whole("training", {"data.limit=20", "data.partition.kind=iid", "lora.rank=16"});
-  make_whole("split", {"data.files.split_seed=7"});
-  make_whole("limit", {"evaluate.limit=7"});
-  const auto unlike_row = [&](const std::string& name) {
-    return differing_key(test_rows_of(runs({"a"})[0]), test_rows_of(runs({name})[0]));
-  };
-  EXPECT_FALSE(unlike_row("a"));
-  EXPECT_FALSE(unlike_row("training"));
-  EXPECT_EQ(unlike_row("split"), "data.files.split_seed");
-  EXPECT_EQ(unlike_row("limit"), "evaluate.limit");
-  write_file_atomic(folder_ / "training/manifest.json", R"({"files":[{"path":"/d/test.jsonl","sha256":"ab"}]})");
-  EXPECT_EQ(unlike_row("training"), "file test.jsonl");
-}
-
 TEST_F(Report, TheRunsTableHasARowPerModeAndMeansOverCommonBudgets) {
   make_run("modes", 0.5);
   const auto add = [&](const std::string& run, const std::string& reading, double budget, double accuracy) {
@@ -517,7 +419,7 @@ class TimedReport : public UnlikeRuns {
     fs::create_directories(run);
     write_file_atomic(run / "config.toml", concat("name = \"", name, "\"\n[clients]\ndeadline = ", deadline,
                                                   "\n[client_profiles.box]\ntokens_per_second = [9.0]\n"));
-    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
+    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0","machine":{},"libraries":{},"files":[]})");
     for (int64_t round : {1, 2, 3}) {
       auto line = round_line(round, 2.0 / static_cast<double>(round));
       const double end = static_cast<double>(round) * seconds;

@@ -27,6 +27,8 @@ constexpr std::array<std::string_view, 3> kOfTestRows = {"evaluate.limit", "eval
 constexpr std::array<std::string_view, 6> kNotOfTestRows = {"data.limit",         "data.cutoff", "data.mask_prompt",
                                                             "data.chat_template", "data.date",   "data.partition"};
 
+constexpr std::string_view kFile = "file ";  // before the name of a data file, as a key of test_rows_of()
+
 bool is_in_any(std::string_view key, std::span<const std::string_view> sections) {
   return std::any_of(sections.begin(), sections.end(), [&](auto section) { return is_in_section(key, section); });
 }
@@ -80,6 +82,29 @@ bool selects_test_rows(std::string_view key) {
   return of_client || is_in_any(key, kOfTestRows) || (is_in_section(key, "data") && !is_in_any(key, kNotOfTestRows));
 }
 
+/// Returns true if a list of paths holds a file of that name.
+bool lists_file(const std::string& list, const std::string& name) {
+  return list.find(concat('/', name, '"')) != list.npos || list.find(concat('"', name, '"')) != list.npos;
+}
+
+/// Removes what does not select test rows because a set has test files of its own: its training files and their split.
+void leave_out_training(Settings& rows) {
+  std::string trained;
+  for (const auto& [key, value] : Settings(rows)) {
+    if (!key.starts_with("data.files.") || !key.ends_with(".test") || value == "[]") continue;
+    const auto set = key.substr(0, key.size() - std::string_view("test").size());
+    if (const auto train = rows.find(set + "train"); train != rows.end()) trained += train->second;
+    for (const auto* name : {"train", "held_out", "split_seed"}) rows.erase(set + name);
+  }
+  for (const auto& [key, digest] : Settings(rows)) {
+    if (!key.starts_with(kFile)) continue;
+    const auto name = key.substr(kFile.size());
+    const bool is_named =
+        std::any_of(rows.begin(), rows.end(), [&](const auto& entry) { return lists_file(entry.second, name); });
+    if (!is_named && lists_file(trained, name)) rows.erase(key);
+  }
+}
+
 }  // namespace
 
 bool is_in_section(std::string_view key, std::string_view section) {
@@ -112,7 +137,8 @@ Fingerprints input_files(const RunRecords& run, bool of_models) {
 Settings test_rows_of(const RunRecords& run) {
   auto rows = settings_of(run).values;
   std::erase_if(rows, [](const auto& entry) { return !selects_test_rows(entry.first); });
-  for (const auto& [name, digest] : input_files(run, false)) rows["file " + name] = digest;
+  for (const auto& [name, digest] : input_files(run, false)) rows[std::string(kFile) + name] = digest;
+  leave_out_training(rows);
   return rows;
 }
 

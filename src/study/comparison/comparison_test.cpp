@@ -417,7 +417,7 @@ TEST(StudyRuns, ARunThatWasNotScoredAfterItsLastRoundIsMissing) {
     const auto run = folder / run_folder_name(arm, 1);
     fs::create_directories(run);
     write_file_atomic(run / "config.toml", "seed = 1\n[train]\nrounds = 6\n[method]\nname = \"fedit\"\n");
-    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
+    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0","machine":{},"libraries":{},"files":[]})");
     fed::EvaluationRecord record{round, "fedit", score_of("t", 1, -1, 0.5)};
     write_file_atomic(run / "evaluations.jsonl", record::write(record).dump() + '\n');
     state.runs.push_back(
