@@ -316,8 +316,8 @@ TEST(Comparison, NoMeanIsTheBestOverUnequalSeeds) {
   EXPECT_NE(text.find("if all arms have the same seeds"), text.npos) << text;
   EXPECT_EQ(markdown.find("| **-"), markdown.npos) << markdown;
   EXPECT_EQ(latex.find("mathbf"), latex.npos) << latex;
-  for (const auto* part : {"] n=4 |", "] n=3 |"}) EXPECT_NE(markdown.find(part), markdown.npos) << part << markdown;
-  for (const auto* part : {"] n=4$}", "] n=3$}"}) EXPECT_NE(latex.find(part), latex.npos) << part << latex;
+  for (const auto* part : {"], n=4 |", "], n=3 |"}) EXPECT_NE(markdown.find(part), markdown.npos) << part << markdown;
+  for (const auto* part : {"], n=4$}", "], n=3$}"}) EXPECT_NE(latex.find(part), latex.npos) << part << latex;
 }
 
 TEST(Comparison, TheRoundsOfEachArmAreNamedIfSomeStoppedEarly) {

@@ -157,11 +157,11 @@ std::string pair_label(const ServedResult& result, const ArmResult& arm) {
   return references_of(result).size() > 1 ? concat(arm.label, " less ", arm.reference) : arm.label;
 }
 
-/// Returns the interval of a mean, with the number of seeds if the arms have different ones: "[0.1, 0.3] n=4".
+/// Returns the interval of a mean, with the number of seeds if the arms have different ones: "[0.1, 0.3], n=4".
 std::string interval_with_n(const BudgetMean& budget, const Form& form, bool equal_seeds) {
   const auto interval = budget.interval ? form(budget.interval) : "";
   if (equal_seeds) return interval;
-  return concat(interval, interval.empty() ? "" : " ", "n=", budget.complete);
+  return concat(interval, interval.empty() ? "" : ", ", "n=", budget.complete);
 }
 
 }  // namespace
