@@ -173,7 +173,7 @@ def test_latex_tables_compile_with_booktabs(study, tmp_path):
         rows = [row for row in body.replace("\\midrule", "").split("\\\\") if row.strip()]
         assert all(len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1 for row in rows)
     assert "\\mathbf{" not in text and text.count(", n=2$}") == 4
-    assert "\\footnotesize $[" in text and "95 \\% t" in text
+    assert "\\scriptsize $[" in text and "95 \\% t" in text
     typeset(text, tmp_path)
 
 
