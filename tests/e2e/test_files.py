@@ -186,6 +186,15 @@ def test_invalid_rows_are_skipped_and_counted_if_configured(tiny_model, tmp_path
     assert len(sum(json.loads((tmp_path / "run/partition.json").read_text())["clients"], [])) == 27
 
 
+SHORT = [{"prompt": question(i), "completion": "fox" if i % 2 else "owl"} for i in range(6)]
+
+
+def test_a_file_that_no_task_reads_is_refused(trained, tmp_path):
+    file = write_lines(tmp_path / "rows.jsonl", SHORT)
+    for words, task in [([], "files:alpaca"), (["--tasks", "builtin:tools"], "builtin:tools"), (["--tasks", "builtin"], "builtin:facts")]:
+        one_line(evenkeel("evaluate", "--run", trained[0], "--data", file, *words), "--data is", "no evaluated task reads", task, "--tasks files")
+
+
 def test_missing_files_are_named(tiny_model, tmp_path):
     for pattern, says in {"gone.jsonl": ["gone.jsonl", "is not there"], "*.jsonl": ["*.jsonl", "matches no file"]}.items():
         refused("train", CONFIG, "--out", tmp_path / "run", *settings(
