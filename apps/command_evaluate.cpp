@@ -45,14 +45,14 @@ struct EvaluateFlags {
   bool json = false, in_the_run_only = false, strict = false, best = false;
 };
 
-/// Counts the rows of --data that could not be read, over all tasks.
+/// Counts the rows of --data that could not be read or asked, over all tasks.
 struct LeftOut {
   int64_t rows = 0;
   std::string note{};
 
-  void add(const data::TaskRows& set) {
-    rows += set.left_out;
-    if (set.left_out > 0 && note.empty()) note = set.note;
+  void add(int64_t count, const std::string& why) {
+    rows += count;
+    if (count > 0 && note.empty()) note = why;
   }
   void finish() const { EK_CHECK(rows == 0, kData, note, "; --strict refuses them before anything is scored"); }
 };
@@ -352,7 +352,7 @@ std::vector<TokenizedTask> tokenized(const EvaluateFlags& flags, std::vector<Loa
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& left_out) {
   const scoring::EvaluationOptions defaults;
   auto loaded = load_tasks(flags);
-  for (const auto& one : loaded) left_out.add(one.set);
+  for (const auto& one : loaded) left_out.add(one.set.left_out, one.set.note);
   std::optional<scoring::BertScorer> scorer;
   if (!flags.bert_score.encoder.empty())
     scorer = scoring::BertScorer::load(flags.bert_score.encoder, flags.bert_score, storage_on(flags.model.device));
@@ -362,6 +362,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
                                      .batch_size = flags.batch_size.value_or(defaults.batch_size),
                                      .bert_scorer = scorer ? &*scorer : nullptr};
   const auto tasks = tokenized(flags, std::move(loaded), models::resolve_model_path(flags.model.model), options);
+  for (const auto& [task, key] : tasks) left_out.add(task.left_out(), task.note());
   const auto opened = open_model(flags.model);
   const auto tokenizer = tokenizer_of(flags, opened.folder, opened.model->spec());
   std::optional<scoring::AnswerJournal> journal;
@@ -404,8 +405,10 @@ void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
 void count_left_out(const EvaluateFlags& flags, const fed::ExperimentConfig& config, LeftOut& left_out) {
   if (!asks_for_files(flags.tasks) || flags.data.empty()) return;
   for (const auto& name : data::expand_tasks(flags.tasks, config.data.rows()))
-    if (const auto task = data::find_task(name, config.data.rows()); task.family == "files")
-      left_out.add(data::test_rows(task, config.data.rows()));
+    if (const auto task = data::find_task(name, config.data.rows()); task.family == "files") {
+      const auto set = data::test_rows(task, config.data.rows());
+      left_out.add(set.left_out, set.note);
+    }
 }
 
 fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& left_out) {
@@ -417,6 +420,8 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   changes.journal = flags.journal;
   changes.predictions = !flags.predictions.empty();
   changes.on_inputs = [&flags](std::vector<fs::path> files) { check_outputs_apart(flags, std::move(files)); };
+  if (asks_for_files(flags.tasks))
+    changes.on_left_out = [&left_out](int64_t count, const std::string& note) { left_out.add(count, note); };
   const auto decode = decode_of(flags);
   const auto form = form_of(flags);
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", flags.model.dtype);
