@@ -155,7 +155,8 @@ BAD = {
         "--no-special": [("yes", ["yes"])],
         "--chat": [("yes", ["yes"])],
         "--chat-template": [(NOWHERE, [NOWHERE])],
-        "--date": [("yesterday", ["--date", "yesterday", "YYYY-MM-DD"]), ("2025-13-01", ["--date", "2025-13-01", "no moment"])],
+        "--date": [("yesterday", ["--date", "yesterday", "YYYY-MM-DD"]), ("2025-13-01", ["--date", "2025-13-01", "no moment"]),
+                   ("2025-03-01", ["--date", "--chat"])],
         "--train": [("500", ["exists already"]), ("many", ["--train", "many"])],
     },
     "pretrain": {

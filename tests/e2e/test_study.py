@@ -460,24 +460,25 @@ def test_a_study_does_not_go_on_with_changed_rows(own_rows, change):
     one_line(study(file, out, "--resume"), "[data] fedit:1", "rows.jsonl has changed")
 
 
-def first_run(process):
-    """Returns the id of the study's first run as soon as its program is loaded."""
+def first_run(process, is_loaded):
+    """Returns the id of the study's first run as soon as it exists or, with `is_loaded`, as soon as its program is loaded."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
             for child in children.read().split():
                 with open(f"/proc/{child}/cmdline", "rb") as words:
-                    if b"train" in words.read().split(b"\0"):
+                    if not is_loaded or b"train" in words.read().split(b"\0"):
                         return int(child)
     raise AssertionError("the study starts no run")
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_stopped_before_it_can_save_anything_has_not_failed(file, tmp_path, which):
+def test_a_run_that_is_stopped_before_it_can_save_anything_has_not_failed(file, tmp_path, which, is_loaded):
     out = tmp_path / "out"
     words = [PROGRAM, "study", file, "--out", out]
     with subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        child = first_run(process)
+        child = first_run(process, is_loaded)
         os.kill(child, signal.SIGSTOP)  # before it has prepared for signals
         process.send_signal(which)
         time.sleep(0.2)
