@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/text.h"
 #include "base/system/events.h"
 #include "base/system/interrupt.h"
 #include "fed/config/arithmetic.h"
@@ -43,14 +45,14 @@ struct EvaluateFlags {
   bool json = false, in_the_run_only = false, strict = false, best = false;
 };
 
-/// Counts the rows of --data that could not be read, over all tasks.
+/// Counts the rows of --data that could not be read or asked, over all tasks.
 struct LeftOut {
   int64_t rows = 0;
   std::string note{};
 
-  void add(const data::TaskRows& set) {
-    rows += set.left_out;
-    if (set.left_out > 0 && note.empty()) note = set.note;
+  void add(int64_t count, const std::string& why) {
+    rows += count;
+    if (count > 0 && note.empty()) note = why;
   }
   void finish() const { EK_CHECK(rows == 0, kData, note, "; --strict refuses them before anything is scored"); }
 };
@@ -154,6 +156,25 @@ bool asks_for_files(std::span<const std::string> tasks) {
                      [](const auto& name) { return name == "files" || name.starts_with("files:"); });
 }
 
+/// Checks that a flag that only says what --data FILE is goes with it.
+void check_row_flags(const EvaluateFlags& flags) {
+  const bool of_files = flags.format || flags.score || flags.strict || !flags.options.empty();
+  EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
+           "--format, --score, --options and --strict say what --data FILE is: they go with --tasks files");
+  std::set<std::string_view> options;
+  for (const auto& option : flags.options)
+    EK_CHECK(options.insert(option).second, kConfig, "--options holds \"", shown(option),
+             "\" twice, allowed: every answer once");
+}
+
+void check_budgets(std::span<const double> budgets) {
+  std::set<double> known;
+  for (const double budget : budgets) {
+    EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
+    EK_CHECK(known.insert(budget).second, kConfig, "--budget holds ", budget, " twice, allowed: every budget once");
+  }
+}
+
 void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.run.empty() != flags.model.model.empty(), kConfig, "evaluate needs either --run or --model");
   EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
@@ -165,11 +186,9 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(!bert.encoder.empty() || (bert.layer < 0 && bert.baseline.empty()), kConfig,
            "--bert-layer and --bert-baseline go with --bert-encoder");
   EK_CHECK(flags.model.top_k == 0 || flags.budgets.empty(), kConfig, "--top-k and --budget exclude each other");
-  for (const double budget : flags.budgets)
-    EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
-  const bool of_files = flags.format || flags.score || !flags.options.empty();
-  EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
-           "--format, --score and --options say what --data FILE is: they go with --tasks files");
+  EK_CHECK(!flags.in_the_run_only || !flags.run.empty(), kConfig, "--in-the-run-only goes with --run");
+  check_budgets(flags.budgets);
+  check_row_flags(flags);
   limits::check_integer("--limit", flags.limit.value_or(0), 0, limits::kRows);
   EK_CHECK(!flags.chat_template || !flags.form || *flags.form == "chat", kConfig,
            "--chat-template goes with --template chat");
@@ -210,6 +229,18 @@ data::FilesConfig files_of(const EvaluateFlags& flags) {
   return files;
 }
 
+/// Checks that one of the tasks reads --data: as the file of --tasks files, or as the folder of its rows.
+void check_data_is_read(const EvaluateFlags& flags, const std::vector<data::TaskInfo>& tasks) {
+  if (flags.data.empty() || asks_for_files(flags.tasks)) return;
+  std::vector<std::string> names;
+  for (const auto& task : tasks) {
+    if (data::find_task_family(task.family).in_folder) return;
+    names.push_back(task.name);
+  }
+  fail(kConfig, "--data is ", shown(flags.data), ", which no evaluated task reads: ", join(names),
+       "; --tasks files scores a file of rows");
+}
+
 /// Sets `path` to the folder of a task's rows: --data, or $EVENKEEL_DATA if no folder is given.
 void lead_to_rows(const EvaluateFlags& flags, const data::TaskInfo& task, fs::path& path) {
   if (!data::find_task_family(task.family).in_folder) return;
@@ -245,14 +276,21 @@ struct TokenizedTask {
   std::string key;
 };
 
+std::vector<data::TaskInfo> tasks_of(const std::vector<std::string>& names, const data::RowOptions& from) {
+  std::vector<data::TaskInfo> tasks;
+  for (const auto& name : data::expand_tasks(names, from)) tasks.push_back(data::find_task(name, from));
+  return tasks;
+}
+
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   data::RowOptions from{.limit = flags.limit.value_or(0),
                         .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
                         .form = form_of(flags).value_or(data::PromptTemplate::kPaper)};
   if (asks_for_files(flags.tasks) && !flags.data.empty()) from.files = files_of(flags);
   std::vector<LoadedTask> loaded;
-  for (const auto& name : data::expand_tasks(flags.tasks, from)) {
-    const auto task = data::find_task(name, from);
+  const auto tasks = tasks_of(flags.tasks, from);
+  check_data_is_read(flags, tasks);
+  for (const auto& task : tasks) {
     lead_to_rows(flags, task, from.path);
     loaded.push_back({task, data::test_rows(task, from), data::test_files(task, from)});
     warn_of_rebuilt(task, from);
@@ -314,7 +352,7 @@ std::vector<TokenizedTask> tokenized(const EvaluateFlags& flags, std::vector<Loa
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& left_out) {
   const scoring::EvaluationOptions defaults;
   auto loaded = load_tasks(flags);
-  for (const auto& one : loaded) left_out.add(one.set);
+  for (const auto& one : loaded) left_out.add(one.set.left_out, one.set.note);
   std::optional<scoring::BertScorer> scorer;
   if (!flags.bert_score.encoder.empty())
     scorer = scoring::BertScorer::load(flags.bert_score.encoder, flags.bert_score, storage_on(flags.model.device));
@@ -324,6 +362,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
                                      .batch_size = flags.batch_size.value_or(defaults.batch_size),
                                      .bert_scorer = scorer ? &*scorer : nullptr};
   const auto tasks = tokenized(flags, std::move(loaded), models::resolve_model_path(flags.model.model), options);
+  for (const auto& [task, key] : tasks) left_out.add(task.left_out(), task.note());
   const auto opened = open_model(flags.model);
   const auto tokenizer = tokenizer_of(flags, opened.folder, opened.model->spec());
   std::optional<scoring::AnswerJournal> journal;
@@ -353,8 +392,9 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
 /// Sets the folder of a run's rows: --data, otherwise the run's own folder, otherwise $EVENKEEL_DATA.
 void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
   fs::path path = config.data.path;
-  for (const auto& name : data::expand_tasks(config.evaluate.tasks, config.data.rows())) {
-    const auto task = data::find_task(name, config.data.rows());
+  const auto tasks = tasks_of(config.evaluate.tasks, config.data.rows());
+  check_data_is_read(flags, tasks);
+  for (const auto& task : tasks) {
     lead_to_rows(flags, task, path);
     config.data.path = path.string();
     warn_of_rebuilt(task, config.data.rows());
@@ -365,8 +405,10 @@ void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
 void count_left_out(const EvaluateFlags& flags, const fed::ExperimentConfig& config, LeftOut& left_out) {
   if (!asks_for_files(flags.tasks) || flags.data.empty()) return;
   for (const auto& name : data::expand_tasks(flags.tasks, config.data.rows()))
-    if (const auto task = data::find_task(name, config.data.rows()); task.family == "files")
-      left_out.add(data::test_rows(task, config.data.rows()));
+    if (const auto task = data::find_task(name, config.data.rows()); task.family == "files") {
+      const auto set = data::test_rows(task, config.data.rows());
+      left_out.add(set.left_out, set.note);
+    }
 }
 
 fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& left_out) {
@@ -378,6 +420,8 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   changes.journal = flags.journal;
   changes.predictions = !flags.predictions.empty();
   changes.on_inputs = [&flags](std::vector<fs::path> files) { check_outputs_apart(flags, std::move(files)); };
+  if (asks_for_files(flags.tasks))
+    changes.on_left_out = [&left_out](int64_t count, const std::string& note) { left_out.add(count, note); };
   const auto decode = decode_of(flags);
   const auto form = form_of(flags);
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", flags.model.dtype);
@@ -401,7 +445,9 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   return changes;
 }
 
-void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
+void run_evaluate(const EvaluateFlags& flags, const CLI::App& command) {
+  EK_CHECK(flags.run.empty() || command.count("--gate-norm") == 0, kConfig,
+           "--run brings its own: --gate-norm goes with --model");
   if (wants_events(flags.progress)) events::begin("evaluate");
   check(flags);
   watch_interrupts();
@@ -412,7 +458,7 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
     evaluate_model(flags, writer, left_out);
   else
     fed::evaluate_run(
-        flags.run, changes_of(flags, dtype_given, left_out),
+        flags.run, changes_of(flags, command.count("--dtype") > 0, left_out),
         [&](const std::string& task, double budget, int64_t done, int64_t rows) {
           writer.progress(task, budget, done, rows);
         },
@@ -482,7 +528,7 @@ void add_evaluate_command(CLI::App& program) {
                     "--run: do not also score the exported adapter as other programs route it");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");
   add_progress_flag(*command, flags->progress);
-  command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });
+  command->callback([flags, command] { run_evaluate(*flags, *command); });
 }
 
 }  // namespace evenkeel::apps

@@ -139,6 +139,8 @@ void run_tokenize(const TokenizeFlags& flags) {
   auto tokenizer = tokenizer_at(models::resolve_model_path(flags.model));
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
   if (!flags.date.empty()) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(flags.date), "--date"));
+  EK_CHECK(flags.chat || (flags.chat_template.empty() && flags.date.empty()), kConfig,
+           "--chat-template and --date go with --chat");
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
 }
 

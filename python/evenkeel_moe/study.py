@@ -83,7 +83,7 @@ class Study:
         return report
 
     def values_list(self) -> Records:
-        """A record per arm, seed, budget, task and measure, of the runs that are done."""
+        """A record per arm, seed, budget, task and measure, of the runs that are done. The costs of a whole run have no budget and no top_k: None."""
         return Records(self.report()["values"])
 
     @property

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <span>
 
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "data/text_metrics.h"
 
 namespace evenkeel::data {
 namespace {
@@ -46,8 +49,12 @@ void FileSet::resolve(const config::Table& table) const {
   table.check_integer("split_seed", split_seed, 0, limits::kAny);
   for (const auto& pattern : train) check_path_text(pattern, table.full_key("train"));
   for (const auto& pattern : test) check_path_text(pattern, table.full_key("test"));
-  for (const auto& option : options)
+  std::set<std::string> known;
+  for (const auto& option : options) {
     table.check_entry(!option.empty(), "options", "\"\"", "answers that say something");
+    table.check_entry(known.insert(strip(option)).second, "options", concat('"', shown(option), "\" twice"),
+                      "every answer once");
+  }
   table.check(options.empty() || score == Scoring::kChoice, "options", "given", "with score = \"choice\" only");
 }
 

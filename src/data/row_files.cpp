@@ -122,6 +122,8 @@ class RowReader {
                  ": its answer has no text to compare with; score = \"nll\" asks how likely it is");
     if (what_.choices) add_options(json, row);
     row.label = label_of(json);
+    row.is_required = what_.strict;
+    if (what_.compared) row.origin = json.place();
     return row;
   }
 

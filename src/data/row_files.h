@@ -67,7 +67,8 @@ struct FileRows {
   /// Paths or globs (*, ?, [...]). The matches of a glob are sorted by name.
   std::vector<std::string> patterns{};
   RowFormat format = RowFormat::kAuto;
-  /// True: a row that cannot be read is an error. False: it is left out, counted and mentioned in TaskRows::note.
+  /// True: a row that cannot be read is an error. False: it is left out, counted and mentioned in TaskRows::note. Also
+  /// Row::is_required of all rows.
   bool strict = true;
   std::string label{};  ///< Row::label of all rows, unless label_field is set
   /// Key of a row that holds its label, a string or an integer. Empty: `label` is used.

@@ -84,6 +84,17 @@ data::Row fitted_row(const data::Prompts& prompts, const data::Row& row, int64_t
   return prompts.fit_context(row, cutoff > 0 ? std::min(cutoff, most) : most);
 }
 
+/// Returns where the row is from: file and line, or its index.
+std::string place_of(const data::Row& row, size_t index) {
+  return row.origin.empty() ? concat("row ", index) : row.origin;
+}
+
+/// Returns the message without the kind "[data]" in front.
+std::string without_kind(const Error& error) {
+  const std::string_view text = error.what();
+  return std::string(text.substr(text.find("] ") + 2));
+}
+
 bool is_blank_text(std::string_view text) { return data::strip(text).empty(); }
 
 /// Returns why a row cannot be scored; empty if it can.
@@ -123,7 +134,7 @@ size_t bytes_of(std::span<const std::string> texts) {
 void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto fault = fault_of(task, rows[i]);
-    EK_CHECK(fault.empty(), kData, "task ", task.name, ": row ", i, " ", fault);
+    EK_CHECK(fault.empty(), kData, "task ", task.name, ": ", place_of(rows[i], i), " ", fault);
   }
 }
 
@@ -144,32 +155,48 @@ PreparedTask::PreparedTask(data::TaskInfo task, data::TaskRows set, const tokeni
   EK_CHECK(!set.rows.empty(), kData, "task ", task_.name, " has no rows to evaluate");
   check_test_rows(task_, set.rows);
   warn_once(set.note);
+  if (task_.scoring == data::Scoring::kNll)
+    add_examples(set.rows, tokenizer, model);
+  else
+    add_prompts(set.rows, tokenizer, model.max_positions);
   questions_ = distinct_questions(set.rows);
   chance_ = data::chance_rate(task_, set.rows);
-  if (task_.scoring == data::Scoring::kNll) {
-    add_examples(set.rows, tokenizer, model);
-  } else {
-    const data::Prompts prompts(tokenizer, options.form);
-    stops_ = prompts.stops();
-    for (size_t i = 0; i < set.rows.size(); ++i) try {
-        add_prompt(prompts, set.rows[i], model.max_positions);
-      } catch (const Error& error) {
-        throw error.with_context(concat("task ", task_.name, ": row ", i));
-      }
-  }
   for (auto& row : set.rows) rows_.push_back(scored_part(std::move(row)));
+}
+
+/// Removes the rows that are left out.
+void PreparedTask::add_prompts(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer, int64_t positions) {
+  const data::Prompts prompts(tokenizer, options_.form);
+  stops_ = prompts.stops();
+  const size_t count = rows.size();
+  std::string first_fault;
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i) try {
+      add_prompt(prompts, rows[i], positions);
+      std::swap(rows[kept++], rows[i]);
+    } catch (const Error& error) {
+      const auto located = error.with_context(concat("task ", task_.name, ": ", place_of(rows[i], i)));
+      if (rows[i].is_required || error.kind() != kData) throw located;
+      if (first_fault.empty()) first_fault = without_kind(located);
+    }
+  EK_CHECK(kept > 0, kData, "none of the ", count, " rows can be asked; the first: ", first_fault);
+  rows.resize(kept);
+  left_out_ = static_cast<int64_t>(count - kept);
+  if (left_out_ == 0) return;
+  note_ = concat(left_out_, " of ", count, " rows cannot be asked and are left out; the first: ", first_fault);
+  warn_once(note_);
 }
 
 void PreparedTask::add_prompt(const data::Prompts& prompts, const data::Row& row, int64_t positions) {
   const int64_t most = positions - options_.max_new_tokens;
   const auto fitted = fitted_row(prompts, row, options_.cutoff, most);
-  is_context_cut_.push_back(fitted.input.size() < row.input.size());
   auto prompt = prompts.evaluation_prompt(fitted);
   auto ids = prompts.encode(prompt);
   check_length(ids, most);
   const auto gap = take_gap(prompt, options_.form);
   if (!gap.empty()) ids = prompts.encode(prompt);
   EK_CHECK(!ids.empty(), kData, "the prompt has no tokens");
+  is_context_cut_.push_back(fitted.input.size() < row.input.size());
   prompts_.add(ids);
   if (options_.likelihood) add_answers(prompts, row, prompt, gap);
 }

@@ -18,8 +18,8 @@
 namespace evenkeel::scoring {
 
 /// Checks that every row has a question and an answer.
-/// \throws kData naming task and row (0 = the first) when a row has no question, an empty answer, a choice that is not
-/// in data::row_answers(), or only blank references
+/// \throws kData naming task and row (file and line, or its index) when a row has no question, an empty answer, a
+/// choice that is not in data::row_answers(), or only blank references
 void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows);
 
 /// Lists of token ids in one array of 32-bit numbers.
@@ -40,11 +40,12 @@ class TokenLists {
 /// A task with its test rows, ready for evaluate_task(). Immutable and thread-safe.
 class PreparedTask {
  public:
-  /// Checks and tokenises the rows. `set.note` is logged once per process.
+  /// Checks and tokenises the rows. `set.note` is logged once per process. A row whose prompt cannot be made is left
+  /// out if it is not required (Row::is_required).
   /// \param model  only its number of positions and its end-of-text token are used
-  /// \throws kData naming task and row (0 = the first): as check_test_rows(), and for a prompt that is empty or so long
-  /// that `max_new_tokens` do not fit into the model's positions after it. Also \throws kData without rows, and for
-  /// Scoring::kNll when truncation removes the answers of all rows.
+  /// \throws kData naming task and row (file and line, or its index): as check_test_rows(), and for a prompt that is
+  /// empty or so long that `max_new_tokens` do not fit into the model's positions after it. Also \throws kData without
+  /// rows, and for Scoring::kNll when truncation removes the answers of all rows.
   PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
                const models::ModelSpec& model, const EvaluationOptions& options);
 
@@ -53,7 +54,9 @@ class PreparedTask {
   std::span<const data::Row> rows() const { return rows_; }
   /// Returns the number of distinct questions. Rows with the same question and context count once.
   int64_t questions() const { return questions_; }
-  double chance() const { return chance_; }  ///< chance_rate() of the rows
+  int64_t left_out() const { return left_out_; }     ///< rows that were left out
+  const std::string& note() const { return note_; }  ///< says which; empty if there are none
+  double chance() const { return chance_; }          ///< chance_rate() of the rows
   /// Returns true if `options` has the form, cutoff, max_new_tokens and likelihood that the rows were prepared for.
   bool fits(const EvaluationOptions& options) const;
   /// Returns about how much memory the object holds, in bytes.
@@ -81,6 +84,7 @@ class PreparedTask {
   const data::TokenizedRows& examples() const { return examples_; }
 
  private:
+  void add_prompts(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer, int64_t positions);
   void add_prompt(const data::Prompts& prompts, const data::Row& row, int64_t positions);
   void add_answers(const data::Prompts& prompts, const data::Row& row, const std::string& prompt,
                    const std::string& gap);
@@ -90,7 +94,8 @@ class PreparedTask {
   data::TaskInfo task_;
   EvaluationOptions options_;
   std::vector<data::Row> rows_;
-  int64_t questions_ = 0;
+  int64_t questions_ = 0, left_out_ = 0;
+  std::string note_;
   double chance_ = 0;
   TokenLists prompts_, answer_tokens_;
   std::vector<bool> is_context_cut_;

@@ -99,5 +99,6 @@ def test_pg_alignment_needs_a_run_with_pseudo_gradients(tiny_model, tmp_path):
     done = evenkeel("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, method__name='"fedit"'))
     assert done.returncode == 0, done.stderr
     refused("pg-alignment", "--run", tmp_path / "run", says=["fedit", "no pseudo-gradients"])
+    refused("pg-alignment", "--run", tmp_path / "run", "--data", tmp_path, says=["--data", "no evaluated task reads", "builtin:facts"])
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, without_seconds
 
 SCORES = {"alpaca": "f1", "talk": "exact", "choice": "choice", "notes": "nll"}
 
@@ -184,6 +184,58 @@ def test_invalid_rows_are_skipped_and_counted_if_configured(tiny_model, tmp_path
     assert len(said) == 2, done.stderr  # once for training, once for evaluation
     assert all(re.search(r"2 of 32 rows of \S+rows.jsonl cannot be read and are left out; the first: \S+rows.jsonl:17: ", line) for line in said)
     assert len(sum(json.loads((tmp_path / "run/partition.json").read_text())["clients"], [])) == 27
+
+
+LONG = {"prompt": "Which animal is it? " * 400, "completion": "fox"}
+SHORT = [{"prompt": question(i), "completion": "fox" if i % 2 else "owl"} for i in range(6)]
+
+
+@pytest.fixture(params=["lines", "list"])
+def overlong(request, tmp_path):
+    """Writes a file whose third and last rows ask more than the model's positions hold. Returns it and the place of the third row."""
+    rows = [*SHORT[:2], LONG, *SHORT[2:], LONG]
+    if request.param == "lines":
+        return write_lines(tmp_path / "rows.jsonl", rows), "rows.jsonl:3"
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(rows))
+    return file, "rows.json: row 2"
+
+
+@pytest.mark.parametrize("score", ["f1", "exact", "choice"])
+def test_questions_that_are_too_long_are_skipped_and_counted_or_named(tiny_model, tmp_path, overlong, score):
+    file, place = overlong
+    words = ["--model", tiny_model, "--tasks", "files", "--score", score, "--max-new-tokens", "4"] + ["--options", "fox,owl"] * (score == "choice")
+    done = evenkeel("evaluate", *words, "--data", file, "--json")
+    scored = json.loads(done.stdout)
+    assert done.returncode == 1 and scored["rows"] == 6
+    assert re.search(rf"2 of 8 rows cannot be asked and are left out; the first: task files: \S+{place}: the prompt has \d+ tokens", done.stderr)
+    one_line(evenkeel("evaluate", *words, "--data", file, "--strict"), place, "the prompt has")
+    alone = json.loads(succeed("evaluate", *words, "--data", write_lines(tmp_path / "short.jsonl", SHORT), "--json").stdout)
+    assert without_seconds([scored]) == without_seconds([alone])  # scores, chance and majority are of the rows that are left
+
+
+def test_a_run_skips_questions_that_are_too_long_only_if_configured(tiny_model, trained, tmp_path, overlong):
+    file, place = overlong
+    words = settings(model__path=tiny_model, train__rounds=1, method__name="fedit", data__files__test=f"['{file}']", evaluate__tasks="['files']",
+                     evaluate__budgets="[1.0]", evaluate__limit=0)
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "strict", *words), place, "the prompt has")
+    done = succeed("train", CONFIG, "--out", tmp_path / "run", *words, "--set", "data.files.strict=false")
+    assert [one["rows"] for one in lines(tmp_path / "run/evaluations.jsonl")] == [6]
+    assert done.stderr.count("2 of 8 rows cannot be asked and are left out") == 1
+    again = evenkeel("evaluate", "--run", trained[0], "--tasks", "files", "--data", file, "--budget", "1", "--limit", "0")
+    assert again.returncode == 1 and "2 of 8 rows cannot be asked" in again.stderr.splitlines()[-1]
+    one_line(evenkeel("evaluate", "--run", trained[0], "--tasks", "files", "--data", file, "--strict"), place, "the prompt has")
+
+
+def test_a_file_of_questions_that_are_all_too_long_is_rejected(tiny_model, tmp_path):
+    file = write_lines(tmp_path / "rows.jsonl", [LONG, LONG])
+    one_line(evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", file), "none of the 2 rows", "rows.jsonl:1: the prompt has")
+
+
+def test_a_file_that_no_task_reads_is_refused(trained, tmp_path):
+    file = write_lines(tmp_path / "rows.jsonl", SHORT)
+    for words, task in [([], "files:alpaca"), (["--tasks", "builtin:tools"], "builtin:tools"), (["--tasks", "builtin"], "builtin:facts")]:
+        one_line(evenkeel("evaluate", "--run", trained[0], "--data", file, *words), "--data is", "no evaluated task reads", task, "--tasks files")
 
 
 def test_missing_files_are_named(tiny_model, tmp_path):

@@ -3,6 +3,7 @@
 A study that is stopped at any point and resumed gives the same bits as one that was not.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -393,6 +394,10 @@ BAD_FILES = [
     ("an arm with other threads", {"arms": {**ARMS, "x": ["threads=2"]}, "free": ["data"]}, ["arm x: threads is 2, in arm fedit 1"]),
     ("an arm with its own seed", {"arms": {**ARMS, "x": ["seed=7"]}}, ["arm x sets seed=7", "[study] seeds"]),
     ("an arm whose method does not fit", {"arms": {**ARMS, "x": ["method.name=fedit", "method.gate_norm=soft"]}}, ["arm x", "gate_norm"]),
+    ("an endpoint that no task has", {"arms": ARMS, "endpoint": "f1"}, ['study.endpoint is "f1"', "builtin:facts", "allowed: log_likelihood, accuracy"]),
+    ("likelihoods that are not computed", {"arms": ARMS, "base_says": ("[evaluate]\n", "[evaluate]\nlikelihood = false\n")},
+     ['study.endpoint is "log_likelihood"', "allowed: accuracy"]),
+    ("an endpoint of free text", {"arms": ARMS, "endpoint": "exact_match"}, ['study.endpoint is "exact_match"', "no task of arm fedit"]),
     ("missing rows", {"arms": ARMS, "base_says": ("task = \"builtin\"", "task = \"commonsense\"\npath = \"nowhere\"")}, ["nowhere"]),
 ]
 
@@ -405,6 +410,83 @@ def test_an_invalid_study_file_is_reported_in_one_line_before_any_work(file, tmp
     write(file, **{key: value for key, value in keys.items() if key != "base_says"})
     one_line(study(file, tmp_path / "out"), *says)
     assert not (tmp_path / "out").exists()
+
+
+ROWS = [{"prompt": f"Which animal is number {i}?", "completion": f"the fox {i}"} for i in range(30)]
+
+
+@pytest.fixture
+def own_rows(file, tmp_path):
+    """Writes a study of one arm with two seeds on rows of a file, whose first run is done. Returns its file, its folder and that of the rows."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    base = file.parent / "base.toml"
+    base.write_text(base.read_text().replace('task = "builtin"', 'task = "files"') + f'\n[data.files]\ntrain = ["{rows}"]\n')
+    write(file, arms={"fedit": []}, endpoint="f1")
+    done = study(file, tmp_path / "out", "--only", "fedit:1")
+    assert done.returncode == 0, done.stderr
+    return file, tmp_path / "out", rows
+
+
+def cut(rows):
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:20]))
+
+
+def change_a_letter(rows):
+    rows.write_text(rows.read_text().replace("the fox 3", "the fog 3"))
+
+
+def append_a_row(rows):
+    rows.write_text(rows.read_text() + json.dumps(ROWS[0] | {"completion": "the owl"}) + "\n")
+
+
+@pytest.mark.parametrize("change", [cut, change_a_letter, append_a_row])
+def test_a_study_does_not_go_on_with_changed_rows(own_rows, change):
+    file, out, rows = own_rows
+    before = rows.read_text()
+    change(rows)
+    one_line(study(file, out, "--resume"), "[data] fedit:1", "rows.jsonl has changed since the run was made", "runs of the study were made with it")
+    assert states(out) == {"fedit/seed-1": "done", "fedit/seed-2": "planned"}
+    if change is not cut:
+        return
+    rows.rename(rows.with_name("elsewhere"))
+    one_line(study(file, out, "--resume"), "rows.jsonl is")
+    rows.write_text(before)
+    done = study(file, out, "--resume")
+    assert done.returncode == 0, done.stderr
+    cut(rows)
+    assert study(file, out, "--resume").returncode == 0  # nothing is left to do
+    write(file, arms={"fedit": []}, seeds=[1, 2, 3], endpoint="f1")
+    one_line(study(file, out, "--resume"), "[data] fedit:1", "rows.jsonl has changed")
+
+
+def first_run(process, is_loaded):
+    """Returns the id of the study's first run as soon as it exists or, with `is_loaded`, as soon as its program is loaded."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+            for child in children.read().split():
+                with open(f"/proc/{child}/cmdline", "rb") as words:
+                    if not is_loaded or b"train" in words.read().split(b"\0"):
+                        return int(child)
+    raise AssertionError("the study starts no run")
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_before_it_can_save_anything_has_not_failed(file, tmp_path, which, is_loaded):
+    out = tmp_path / "out"
+    words = [PROGRAM, "study", file, "--out", out]
+    with subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        child = first_run(process, is_loaded)
+        os.kill(child, signal.SIGSTOP)  # before it has prepared for signals
+        process.send_signal(which)
+        time.sleep(0.2)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended at once
+            os.kill(child, signal.SIGCONT)
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130 and "failed" not in said, said
+    assert set(states(out).values()) == {"planned"} and "resume with" in said
 
 
 def remove(*names):

@@ -3,6 +3,7 @@
 The folder has the layout that `evenkeel study` writes.
 """
 
+import csv
 import io
 import json
 import math
@@ -153,6 +154,18 @@ def test_csv_has_one_line_per_value(study):
     for measure in ("bytes_up", "bytes_down", "flops", "tokens"):
         assert of_run[measure] == sum(one[measure] for one in rounds) > 0
     assert of_run["seconds"] == pytest.approx(sum(one["seconds"]["round"] for one in rounds))
+
+
+def test_values_of_json_are_numbers_or_null(study):
+    values = json.loads(succeed("report", study, "--format", "json").stdout)["values"]
+    scores_of = [one for one in values if one["task"]]
+    of_runs = [one for one in values if not one["task"] and not one["measure"].endswith("_per_1000_tokens")]
+    assert {one["budget"] for one in scores_of} == {0.25, 1.0} and scores_of and of_runs
+    assert all(type(one["budget"]) is float and type(one["top_k"]) is int for one in scores_of)
+    assert all(one["budget"] is None and one["top_k"] is None for one in of_runs)
+    table = list(csv.DictReader(io.StringIO(succeed("report", study, "--format", "csv").stdout)))
+    text = ["" if one["budget"] is None else f"{one['budget']:g}" for one in values]
+    assert [one["budget"] for one in table] == text and [one["top_k"] for one in table] == [str(one["top_k"] or "") for one in values]
 
 
 def test_every_line_of_a_markdown_table_has_the_same_number_of_cells(study):

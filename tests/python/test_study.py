@@ -55,6 +55,8 @@ def test_the_arms_of_a_study_are_compared(folder):
     report = study.report()
     assert (report["version"], report["reference"]) == (1, "fedit") and report["missing"]
     values = study.values
+    assert values["budget"].dtype == values["top_k"].dtype == float  # numbers; those of a whole run are missing
+    assert set(values["budget"].isna() == values["top_k"].isna()) == {True} and values["budget"].isna().any()
     scores = ek.Run(folder / "fedit/seed-5").evaluations
     accuracy = values[values["measure"] == "accuracy"].set_index("task")["value"]
     assert accuracy.to_dict() == scores.set_index("task")["accuracy"].to_dict()

@@ -19,6 +19,14 @@ void check_shares(const config::Table& table, std::string_view key, std::span<co
   for (const double share : shares) table.check_share(key, share);
 }
 
+/// Checks that no value is there twice. \param values  a copy, which is sorted
+template <typename T>
+void check_each_once(const config::Table& table, std::string_view key, std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  const auto twice = std::adjacent_find(values.begin(), values.end());
+  if (twice != values.end()) table.check_entry(false, key, concat(*twice, " twice"), "every value once");
+}
+
 /// Checks that a list has one value per client.
 template <typename T>
 void check_length(const config::Table& table, std::string_view key, const PerClient<T>& numbers, int64_t clients) {
@@ -220,6 +228,8 @@ void EvaluateSection::resolve(const config::Table& table) const {
   scoring::EvaluationOptions::resolve(table);
   table.check(!budgets.empty(), "budgets", "empty", "one budget or more");
   check_shares(table, "budgets", budgets);
+  check_each_once(table, "budgets", std::vector<double>(budgets));
+  check_each_once(table, "rank_eval_modes", std::vector<std::string>(rank_eval_modes));
   table.check(!rank_eval_modes.empty(), "rank_eval_modes", "empty", "a, b");
   for (const auto& mode : rank_eval_modes)
     table.check_entry(mode == "a" || mode == "b", "rank_eval_modes", in_quotes(mode), "a, b");

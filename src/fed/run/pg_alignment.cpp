@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/plain/files.h"
+#include "base/plain/text.h"
 #include "fed/config/arithmetic.h"
 #include "fed/exchange/client.h"
 #include "fed/run/make_experiment.h"
@@ -79,10 +80,26 @@ std::vector<train::GradientAlignment> pg_alignment(const Experiment& e, const me
   return train::gradient_alignment(layers, e.server.seed());
 }
 
+namespace {
+
+/// \throws kConfig when no evaluated task is read from a folder
+void set_data_folder(const std::string& folder, ExperimentConfig& config) {
+  const auto& tasks = config.evaluate.tasks;
+  const auto from = config.data.rows();
+  EK_CHECK(std::any_of(tasks.begin(), tasks.end(),
+                       [&](const std::string& task) {
+                         return data::find_task_family(data::find_task(task, from).family).in_folder;
+                       }),
+           kConfig, "--data is ", shown(folder), ", which no evaluated task reads: ", join(tasks));
+  config.data.path = folder;
+}
+
+}  // namespace
+
 std::vector<train::GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
                                                        const std::string& data, const std::string& device) {
   auto config = run_config(folder);
-  if (!data.empty()) config.data.path = data;
+  if (!data.empty()) set_data_folder(data, config);
   compute_on(config.model, device);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate);
   const auto state = state_at(e, Checkpoint(folder / "checkpoint").read());

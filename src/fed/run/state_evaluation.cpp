@@ -102,6 +102,16 @@ struct Evaluation {
   }
 };
 
+/// Calls changes.on_left_out() for every task. The rows are prepared already.
+void tell_left_out(const Experiment& e, const RunEvaluation& changes) {
+  const auto& context = e.fabric.context;
+  if (!changes.on_left_out) return;
+  for (const auto& task : context.config.tasks_here()) {
+    const auto rows = context.test_rows({.task = task, .limit = context.config.evaluate.limit});
+    changes.on_left_out(rows->left_out(), rows->note());
+  }
+}
+
 }  // namespace
 
 OrderedJson evaluation_progress(const std::string& task, double budget, int64_t done, int64_t rows) {
@@ -202,6 +212,7 @@ std::vector<scoring::TaskScore> evaluate_run(const fs::path& folder, const RunEv
   apply(changes, config);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
     check_evaluation(made);
+    tell_left_out(made, changes);
     warn_of_training_on(made.server.config, folder);
     if (changes.on_inputs)
       changes.on_inputs(joined(files_of_run(folder), input_files(made.server.config, made.server.model_folder, {})));

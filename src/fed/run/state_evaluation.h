@@ -90,6 +90,8 @@ struct RunEvaluation {
   bool best = false;                ///< true: score the best round (fed/run/best_round.h), false: the last one
   bool predictions = true;          ///< true: on_score receives predictions
   std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
+  /// Receives the number of rows that each task leaves out because they cannot be asked, and which. May be empty.
+  std::function<void(int64_t count, const std::string& note)> on_left_out{};
   /// Receives the files that the evaluation reads and those of the run's folder, before the weights are loaded. It may
   /// throw. May be empty.
   std::function<void(std::vector<std::filesystem::path> files)> on_inputs{};

@@ -250,8 +250,8 @@ bool is_unsealed_run(const fs::path& folder) {
   }
 }
 
-std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifest,
-                                     const std::function<std::string(const fs::path& file)>& why_fixed) {
+std::vector<fs::path> check_input_files(const fs::path& folder, const Json& manifest,
+                                        const std::function<std::string(const fs::path& file)>& why_fixed) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   std::vector<JsonView> changed;
   for (const auto& entry : view.at("files").items())
@@ -264,6 +264,13 @@ std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifes
              " bytes then, ", evenkeel::file_size(file), " now): ", why);
     free.push_back(file);
   }
+  return free;
+}
+
+std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifest,
+                                     const std::function<std::string(const fs::path& file)>& why_fixed) {
+  auto free = check_input_files(folder, manifest, why_fixed);
+  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   check_machine(folder, view);
   const auto made_by = view.at("version").string();
   if (made_by != version())

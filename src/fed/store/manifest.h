@@ -57,10 +57,14 @@ OrderedJson manifest_entry(const std::filesystem::path& file);
 /// Returns true if the file has the length and fingerprint of a manifest's entry.
 bool has_content(const std::filesystem::path& file, const JsonView& entry);
 
-/// Compares the input files with the manifest. Warns if the program's version or the processor differs.
+/// Compares the input files with the manifest.
 /// \param why_fixed  returns why the run must not go on with a changed file; empty if it may
 /// \return the changed files with which the run may go on
 /// \throws kIo or kData naming the first input file that is missing, or that has changed and must not
+std::vector<std::filesystem::path> check_input_files(
+    const std::filesystem::path& folder, const Json& manifest,
+    const std::function<std::string(const std::filesystem::path& file)>& why_fixed);
+/// As check_input_files(). Warns if the program's version or the processor differs.
 std::vector<std::filesystem::path> check_manifest(
     const std::filesystem::path& folder, const Json& manifest,
     const std::function<std::string(const std::filesystem::path& file)>& why_fixed);

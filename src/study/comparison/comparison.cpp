@@ -293,8 +293,9 @@ void check_endpoint(const StudyRuns& study, const ScoreLookup& scores, const Mea
   const auto all = scores.all();
   EK_CHECK(!all.empty(), kData, study.name,
            ": no run is done and evaluated: ", study.runs.empty() ? "there is none" : study.runs.front().missing);
-  EK_CHECK(!tasks_with(all, endpoint).empty(), kConfig, "endpoint \"", endpoint.name,
-           "\": no task of the runs has it (older versions did not record it), there are: ", join(measures_in(all)));
+  EK_CHECK(!tasks_with(all, endpoint).empty(), kConfig, "endpoint \"", endpoint.name, "\": no task of the runs has it",
+           endpoint.name == measures().front().name ? " (older versions did not record it)" : "",
+           ", there are: ", join(measures_in(all)));
 }
 
 /// Returns after which rounds the runs of an arm were scored, such as "fedit 4 (stopped early), 6".

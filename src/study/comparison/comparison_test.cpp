@@ -127,6 +127,26 @@ TEST(Comparison, ASeedThatLacksATaskIsNotAveragedOverTheOthers) {
                                                         "ub-smoe, seed 1: no score of a at budget 0.5"}));
 }
 
+TEST(Comparison, ASeedWithoutAReadableAnswerHasNoAccuracyAmongThem) {
+  auto study = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
+  study.endpoint = "accuracy_valid";
+  for (auto& run : study.runs)
+    for (auto& record : run.records->evaluations) record.score.accuracy_valid = 0.5;
+  auto& unread = changed_run(study, "ub-smoe", 3).records->evaluations[0].score;  // task a at budget 0.5
+  unread.invalid_rate = 1;
+  unread.accuracy = unread.accuracy_valid = 0;
+  auto& wrong = changed_run(study, "ub-smoe", 4).records->evaluations[0].score;  // readable, but wrong
+  wrong.accuracy = wrong.accuracy_valid = 0;
+  const auto compared = compare(study);
+  const auto& arm = compared.served[0].arms[1];
+  EXPECT_EQ(arm.budgets[0].complete, 3);
+  EXPECT_EQ(arm.budgets[0].mean, (0.5 + 0.5 + 0.25) / 3);
+  EXPECT_EQ(arm.differences[0].seeds, (std::vector<int64_t>{1, 2, 4}));
+  EXPECT_EQ(arm.budgets[1].complete, 4);
+  EXPECT_EQ(csv_report(study).find("ub-smoe,3,2,run,,0.5,0,a,accuracy_valid"), std::string::npos);
+  EXPECT_NE(csv_report(study).find("ub-smoe,4,2,run,,0.5,0,a,accuracy_valid,0\n"), std::string::npos);
+}
+
 TEST(Comparison, OneSeedHasNoIntervalAndItIsSaid) {
   const auto study = study_of({{"fedit", {-1}}, {"ub-smoe", {-0.5}}});
   const auto compared = compare(study);
@@ -225,6 +245,7 @@ TEST(Comparison, AnEndpointThatNoTaskHasIsRefusedWithThoseThereAre) {
     FAIL() << "f1 of choices";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("log_likelihood, accuracy"), std::string::npos) << error.what();
+    EXPECT_EQ(std::string(error.what()).find("older versions"), std::string::npos) << error.what();
   }
   study.endpoint = "beauty";
   EXPECT_THROW(compare(study), Error);

@@ -20,6 +20,12 @@ std::optional<double> of_kind(const scoring::TaskScore& score) {
 /// Returns the log-likelihood of the correct answer.
 std::optional<double> log_likelihood(const scoring::TaskScore& score) { return score.log_likelihood; }
 
+/// Returns nothing if no answer was readable. The record then holds 0.
+std::optional<double> accuracy_valid(const scoring::TaskScore& score) {
+  if (score.kind != scoring::AnswerKind::kChoice || score.invalid_rate >= 1) return std::nullopt;
+  return score.accuracy_valid;
+}
+
 template <auto kMember>
 std::vector<double> items_in(const scoring::ItemScores& items) {
   return {(items.*kMember).begin(), (items.*kMember).end()};
@@ -34,8 +40,7 @@ constexpr std::array kMeasures{
             items_in<&scoring::ItemScores::correct>},
     Measure{"invalid_rate", "answers that cannot be read, percent of rows", false, true,
             of_kind<kChoice, &scoring::TaskScore::invalid_rate>},
-    Measure{"accuracy_valid", "accuracy among readable answers, percent", true, true,
-            of_kind<kChoice, &scoring::TaskScore::accuracy_valid>},
+    Measure{"accuracy_valid", "accuracy among readable answers, percent", true, true, accuracy_valid},
     Measure{"accuracy_likelihood", "accuracy by likelihood of the allowed answers, percent", true, true,
             of_kind<kChoice, &scoring::TaskScore::accuracy_likelihood>},
     Measure{"f1", "F1 of words, percent", true, true, of_kind<kText, &scoring::TaskScore::f1>,

@@ -18,7 +18,10 @@ struct Value {
   std::string arm;
   int64_t seed = 0;
   int64_t round = 0;
-  std::string served_by{}, reading{}, budget{}, top_k{}, task{}, measure{};
+  std::string served_by{}, reading{};
+  std::optional<double> budget{};  ///< absent, as top_k: the value is of the whole run
+  std::optional<int64_t> top_k{};
+  std::string task{}, measure{};
   double value = 0;
 };
 
@@ -56,8 +59,8 @@ void add_scores(const ArmRun& run, std::vector<Value>& values) {
                run.records->last_evaluated(),
                std::string(config::name_of(score.served_by)),
                score.reading,
-               exact(score.budget),
-               std::to_string(score.top_k),
+               score.budget,
+               score.top_k,
                score.task};
     for (const auto& [name, number] : numbers_of(score)) {
       line.measure = name;
@@ -82,8 +85,8 @@ void add_costs(const ArmRun& run, std::vector<Value>& values) {
 void add_client_costs(const ArmRun& run, std::vector<Value>& values) {
   for (const auto& cost : report::client_costs(*run.records)) {
     Value line{run.arm, run.seed, static_cast<int64_t>(run.records->rounds.size())};
-    line.budget = exact(cost.budget);
-    line.top_k = std::to_string(cost.top_k);
+    line.budget = cost.budget;
+    line.top_k = cost.top_k;
     for (const auto& [name, value] :
          {std::pair{kTokenFlops, cost.token_flops()}, {kTokenSeconds, cost.token_seconds()}})
       if (value) {
@@ -105,7 +108,7 @@ std::vector<Value> values_of(const StudyRuns& study) {
   return values;
 }
 
-OrderedJson or_null(const std::optional<double>& value) { return value ? OrderedJson(*value) : OrderedJson(); }
+OrderedJson or_null(const auto& value) { return value ? OrderedJson(*value) : OrderedJson(); }
 
 OrderedJson or_null(const std::optional<Interval>& interval) {
   return interval ? OrderedJson::array({interval->low, interval->high}) : OrderedJson();
@@ -184,9 +187,16 @@ OrderedJson json_of(const ArmCost& cost, const StudyRuns& study) {
 }
 
 OrderedJson json_of(const Value& value) {
-  return {{"arm", value.arm},         {"seed", value.seed},     {"round", value.round}, {"served_by", value.served_by},
-          {"reading", value.reading}, {"budget", value.budget}, {"top_k", value.top_k}, {"task", value.task},
-          {"measure", value.measure}, {"value", value.value}};
+  return {{"arm", value.arm},
+          {"seed", value.seed},
+          {"round", value.round},
+          {"served_by", value.served_by},
+          {"reading", value.reading},
+          {"budget", or_null(value.budget)},
+          {"top_k", or_null(value.top_k)},
+          {"task", value.task},
+          {"measure", value.measure},
+          {"value", value.value}};
 }
 
 }  // namespace
@@ -200,8 +210,8 @@ std::string csv_report(const StudyRuns& study) {
                                          std::to_string(line.round),
                                          line.served_by,
                                          line.reading,
-                                         line.budget,
-                                         line.top_k,
+                                         line.budget ? exact(*line.budget) : "",
+                                         line.top_k ? std::to_string(*line.top_k) : "",
                                          quoted(line.task),
                                          line.measure,
                                          exact(line.value)};

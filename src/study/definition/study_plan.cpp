@@ -68,6 +68,30 @@ void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const 
   }
 }
 
+/// Returns true if tasks with this scoring are scored by the endpoint.
+/// \param likelihood  evaluate.likelihood, without which only Scoring::kNll has a log-likelihood
+bool has_endpoint(data::Scoring scoring, bool likelihood, Endpoint endpoint) {
+  if (endpoint == Endpoint::kLogLikelihood) return likelihood || scoring == data::Scoring::kNll;
+  if (endpoint == Endpoint::kAccuracy) return scoring == data::Scoring::kChoice;
+  return scoring == data::Scoring::kF1 || scoring == data::Scoring::kExact;
+}
+
+bool has_endpoint(const fed::ExperimentConfig& config, Endpoint endpoint) {
+  const auto from = config.data.rows();
+  const auto& tasks = config.evaluate.tasks;
+  return std::any_of(tasks.begin(), tasks.end(), [&](const std::string& task) {
+    return has_endpoint(data::find_task(task, from).scoring, config.evaluate.likelihood, endpoint);
+  });
+}
+
+/// Returns the names of the endpoints that some task of the config is scored by.
+std::vector<std::string_view> endpoints_of(const fed::ExperimentConfig& config) {
+  std::vector<std::string_view> all;
+  for (const auto& entry : names(Endpoint{}))
+    if (has_endpoint(config, entry.value)) all.push_back(entry.name);
+  return all;
+}
+
 /// Returns the table "a.b" of a table; an empty one if it does not exist.
 config::Table table_at(config::Table table, std::string_view path) {
   for (size_t dot = 0; dot != path.npos; path.remove_prefix(dot == path.npos ? 0 : dot + 1)) {
@@ -193,6 +217,13 @@ std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector
   for (const int64_t seed : request.file.study.seeds)
     for (const auto& arm : request.file.study.arm) runs.push_back(planned_run(request, pinned, arm, seed));
   return runs;
+}
+
+void check_endpoint(Endpoint endpoint, std::span<const PlannedRun> runs) {
+  for (const auto& [arm, seed, settings, config] : runs)
+    EK_CHECK(has_endpoint(config, endpoint), kConfig, "study.endpoint is \"", config::name_of(endpoint),
+             "\", which no task of ", who(arm), " is scored by (", join(config.evaluate.tasks),
+             "), allowed: ", join(endpoints_of(config)));
 }
 
 std::string config_digest(fed::ExperimentConfig config) {

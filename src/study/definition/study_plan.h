@@ -61,6 +61,10 @@ void check_arms(const StudyRequest& request);
 /// \throws kConfig naming the arm, the key and the allowed values; as check_arms()
 std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned);
 
+/// Checks that every run has a task that is scored by the endpoint.
+/// \throws kConfig naming arm, tasks and the endpoints that they have
+void check_endpoint(Endpoint endpoint, std::span<const PlannedRun> runs);
+
 /// Returns the sha256 of the config's text without output.dir.
 std::string config_digest(fed::ExperimentConfig config);
 

@@ -31,9 +31,22 @@ Pipe open_pipe() {
   return {ends[0], ends[1]};
 }
 
+constexpr std::array kStopSignals{SIGTERM, SIGINT};
+
+/// Blocks the signals that stop a run. \return the mask before
+sigset_t block_stop_signals() {
+  sigset_t blocked, before;
+  ::sigemptyset(&blocked);
+  for (const int signal : kStopSignals) ::sigaddset(&blocked, signal);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  return before;
+}
+
 /// Runs in the child between fork and exec, with system calls only. The child dies with its parent, and gets signals
-/// from the parent only.
-[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent, int errors) {
+/// from the parent only. Signals that arrive before exec must not reach the parent's handlers, which would lose them.
+/// \param mask  signal mask of the program
+[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent, int errors,
+                         const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
@@ -41,6 +54,8 @@ Pipe open_pipe() {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
+  for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }
@@ -76,9 +91,11 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
   const auto word_pointers = pointers_to(words), variable_pointers = pointers_to(variables);
   const auto pipe = open_pipe();
   const pid_t parent = ::getpid();
+  const auto mask = block_stop_signals();
   process_ = ::fork();
-  if (process_ == 0) become(word_pointers.data(), variable_pointers.data(), parent, pipe.write);
+  if (process_ == 0) become(word_pointers.data(), variable_pointers.data(), parent, pipe.write, mask);
   const int reason = errno;
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   ::close(pipe.write);
   errors_ = pipe.read;
   if (process_ > 0) return;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <utility>
 
 #include "base/plain/clock.h"
@@ -14,6 +15,10 @@ namespace evenkeel::study {
 namespace {
 
 constexpr int kInterrupted = 130;
+
+/// Returns true for the exit code of a run that was asked to stop, also before it could save anything.
+bool is_stopped(int code) { return code == kInterrupted || code == 128 + SIGTERM || code == 128 + SIGINT; }
+
 constexpr std::string_view kErrorLine = "evenkeel: ", kWarning = "warning";
 constexpr size_t kTimeOfLine = 9;  // "12:34:56 "
 
@@ -80,7 +85,7 @@ void RunQueue::record(size_t run, RunState state, double seconds, const std::str
 
 void RunQueue::ended(size_t run, const Worker& worker, int code) {
   const double seconds = seconds_since(worker.since);
-  const bool stopped = code == kInterrupted && stopping_;
+  const bool stopped = stopping_ && is_stopped(code);
   auto error = worker.error;
   if (code == 0 || stopped) error.clear();
   if (error.empty() && code != 0 && !stopped)

@@ -118,6 +118,7 @@ StudyTask plan_study(const StudyCommand& command) {
   const auto folder = folder_of(command, task.request.file);
   task.is_new = !holds_study(folder);
   task.study = opened_study(command, task.request, folder);
+  check_endpoint(task.study.state.endpoint, task.study.runs);
   task.mine = chosen_runs(command, task.study.state);
   task.slots = job_slots(task.study.runs.front().config.model.device, command.jobs);
   return task;

@@ -8,7 +8,9 @@
 #include "base/system/process.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/memory_estimate.h"
+#include "fed/run/run_folder.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/store/manifest.h"
 #include "study/running/run_check.h"
 
 namespace evenkeel::study {
@@ -27,6 +29,21 @@ std::vector<size_t> runs_to_check(const StudyTask& task) {
     if (new_arm || new_seed) chosen.push_back(i);
   }
   return chosen;
+}
+
+/// Checks that the input files of all runs that have begun are unchanged: further runs would be compared with them.
+void check_inputs_of_begun(const StudyTask& task) {
+  const auto why_fixed = [](const std::filesystem::path&) {
+    return std::string("runs of the study were made with it; put the file back, or choose another --out");
+  };
+  for (const auto& run : task.study.state.runs) {
+    const auto folder = task.study.folder / run.folder;
+    if (fed::RunFolder::holds_run(folder)) try {
+        fed::check_input_files(folder, fed::read_manifest(folder), why_fixed);
+      } catch (const Error& error) {
+        throw error.with_context(run.label());
+      }
+  }
 }
 
 void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t jobs) {
@@ -51,7 +68,9 @@ void check_runs_fit(int64_t each, int64_t available, int64_t at_once, int64_t jo
 void check_study(const StudyCommand& command, const StudyTask& task, DryRuns& dry_runs) {
   if (!task.is_new)
     for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
-  for (const size_t run : runs_to_check(task)) check_inputs(dry_runs, task, run, command.jobs);
+  const auto runs = runs_to_check(task);
+  if (!task.is_new && !runs.empty()) check_inputs_of_begun(task);
+  for (const size_t run : runs) check_inputs(dry_runs, task, run, command.jobs);
   give_back_freed_memory();
 }
 
