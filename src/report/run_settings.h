@@ -25,7 +25,8 @@ struct RunSettings {
 /// \param as_written  take the keys as they are in the run folder, with all ranks
 RunSettings settings_of(const RunRecords& run, bool as_written = false);
 
-/// Returns true if a key of a config is a section or lies in it, also in a list of tables.
+/// Returns true if a key of a config is a section or lies in it: "data.limit" is in "data" and in "data.limit", not in
+/// "data.lim"; "clients.client[0].budget" is in "clients.client".
 bool is_in_section(std::string_view key, std::string_view section);
 
 /// Fingerprints of a run's input files by file name.

@@ -10,6 +10,7 @@
 #include "base/plain/text.h"
 #include "fed/config/arithmetic.h"
 #include "fed/store/changed_keys.h"
+#include "report/run_settings.h"
 #include "study/definition/job_slots.h"
 
 namespace evenkeel::study {
@@ -24,7 +25,8 @@ constexpr std::string_view kEqualInTrain = "train.rounds";
 
 template <typename Sections>
 bool lies_in_any(std::string_view key, const Sections& sections) {
-  return std::any_of(sections.begin(), sections.end(), [&](const auto& section) { return lies_in(key, section); });
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const auto& section) { return report::is_in_section(key, section); });
 }
 
 /// Returns the key of a setting, "a . b = 1" as "a.b".
@@ -167,11 +169,6 @@ bool decides_items(const StudyRequest& request) {
 }
 
 }  // namespace
-
-bool lies_in(std::string_view key, std::string_view section) {
-  if (!key.starts_with(section)) return false;
-  return key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[';
-}
 
 fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
   auto table = config::Table::load(base);

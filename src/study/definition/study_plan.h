@@ -30,10 +30,6 @@ struct PlannedRun {
   fed::ExperimentConfig config;       ///< settled, with the files that match its patterns now; output.dir is empty
 };
 
-/// Returns true if a key of a config is a section or lies in it: "data.limit" lies in "data" and in "data.limit", not
-/// in "data.lim"; "clients.client[0].budget" lies in "clients.client".
-bool lies_in(std::string_view key, std::string_view section);
-
 /// Loads the base config with settings. Unlike ExperimentConfig::load() it does not warn about keys with earlier names,
 /// because the warning would be repeated for every run. \throws kIo, kConfig
 fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
