@@ -49,11 +49,12 @@ int bind_to(int descriptor, const sockaddr_un& address) {
   return why;
 }
 
-/// Removes a socket at which nobody listens, as a killed process leaves it behind. \return true if it is removed
+/// Removes a socket that no process holds, as a killed one leaves it behind. The probe is of another type, so that it
+/// never becomes a connection of a living listener. \return true if it is removed
 bool remove_abandoned(const sockaddr_un& address) {
   struct stat file {};
   if (::lstat(address.sun_path, &file) != 0 || !S_ISSOCK(file.st_mode)) return false;
-  const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int probe = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (probe < 0) return false;
   const bool refused =
       ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == ECONNREFUSED;
