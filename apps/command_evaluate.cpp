@@ -12,6 +12,7 @@
 #include "apps/answers_of.h"
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output.h"
 #include "apps/output_paths.h"
 #include "apps/progress_flag.h"
 #include "base/format/limits.h"
@@ -65,9 +66,7 @@ class ScoreWriter {
 
   void progress(const std::string& task, double budget, int64_t done, int64_t rows) {
     open_predictions();
-    if (interrupt_requested())
-      throw Interrupted(is_journalled_ ? "interrupted; the same command goes on with it"
-                                       : "interrupted; the evaluation has to be started again");
+    if (interrupt_requested()) stop("interrupted");
     progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
     if (events::take_progress_turn()) events::write("progress", fed::evaluation_progress(task, budget, done, rows));
   }
@@ -81,6 +80,12 @@ class ScoreWriter {
       predictions_ << line(score, row, predictions[row]) << '\n';
     predictions_.flush();
     check_predictions();
+  }
+
+  /// \throws Interrupted with the way to go on
+  [[noreturn]] void stop(std::string_view why) const {
+    throw Interrupted(concat(
+        why, is_journalled_ ? "; the same command goes on with it" : "; the evaluation has to be started again"));
   }
 
   void finish() const {
@@ -445,24 +450,29 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   return changes;
 }
 
+void score_all(const EvaluateFlags& flags, bool dtype_given, ScoreWriter& writer, LeftOut& left_out) try {
+  events::start();
+  if (flags.run.empty()) return evaluate_model(flags, writer, left_out);
+  fed::evaluate_run(
+      flags.run, changes_of(flags, dtype_given, left_out),
+      [&](const std::string& task, double budget, int64_t done, int64_t rows) {
+        writer.progress(task, budget, done, rows);
+      },
+      [&](const fed::Scored& scored) { writer.score(scored.score, scored.predictions); });
+} catch (const std::ios_base::failure&) {
+  if (!reader_gone()) throw;
+  writer.stop("nobody reads standard output any more");
+}
+
 void run_evaluate(const EvaluateFlags& flags, const CLI::App& command) {
   EK_CHECK(flags.run.empty() || command.count("--gate-norm") == 0, kConfig,
            "--run brings its own: --gate-norm goes with --model");
   if (wants_events(flags.progress)) events::begin("evaluate");
   check(flags);
   watch_interrupts();
-  events::start();
   ScoreWriter writer(flags);
   LeftOut left_out;
-  if (flags.run.empty())
-    evaluate_model(flags, writer, left_out);
-  else
-    fed::evaluate_run(
-        flags.run, changes_of(flags, command.count("--dtype") > 0, left_out),
-        [&](const std::string& task, double budget, int64_t done, int64_t rows) {
-          writer.progress(task, budget, done, rows);
-        },
-        [&](const fed::Scored& scored) { writer.score(scored.score, scored.predictions); });
+  score_all(flags, command.count("--dtype") > 0, writer, left_out);
   writer.finish();
   left_out.finish();
   events::write("done", {{"exit_code", 0}});

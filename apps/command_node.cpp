@@ -17,6 +17,7 @@
 #include "data/row_files.h"
 #include "flower/federation/node.h"
 #include "flower/federation/resident_node.h"
+#include "flower/http/certificates.h"
 #include "tokenizer/tokenizer.h"
 
 namespace evenkeel::apps {
@@ -80,6 +81,7 @@ void check_brought(const NodeFlags& flags) {
   if (!flags.key.empty()) check_file(flags.key);
   if (!flags.key.empty()) check_replaced_file("--key", concat(flags.key, ".node"));  // the node's own state
   if (!flags.ca.empty()) check_file(flags.ca);
+  if (!flags.ca.empty()) flower::check_authority(flags.ca);
   for (const auto& path : flags.data) check_rows(path, "--data");
   for (const auto& path : flags.test) check_rows(path, "--test");
   if (!flags.socket.empty()) check_not_kept("--socket", flags.socket);

@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output.h"
 #include "apps/output_paths.h"
 #include "apps/progress_flag.h"
 #include "apps/resume_flags.h"
@@ -28,7 +29,7 @@ namespace {
 struct TrainFlags {
   std::string config, out, device, progress = "text";
   std::vector<std::string> settings;
-  int64_t threads = 0, ranks = 0;
+  int64_t threads = 0, ranks = 1;
   std::optional<int64_t> from_round;
   bool resume = false, print_config = false;
 };
@@ -42,7 +43,7 @@ fed::RunRequest request_of(const TrainFlags& flags) {
 
 void check(const TrainFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
-  limits::check_integer("--ranks", flags.ranks, 0, limits::kThreads);
+  limits::check_integer("--ranks", flags.ranks, 1, limits::kThreads);
   check_from_round(flags.from_round, flags.resume);
 }
 
@@ -78,7 +79,7 @@ std::string next_command(const TrainFlags& flags) {
   for (const auto& setting : flags.settings)
     if (!began || (flags.resume && is_arithmetic(setting))) words.insert(words.end(), {"--set", setting});
   if (flags.threads > 0 && !began) words.insert(words.end(), {"--threads", std::to_string(flags.threads)});
-  if (flags.ranks > 0) words.insert(words.end(), {"--ranks", std::to_string(flags.ranks)});
+  if (flags.ranks > 1) words.insert(words.end(), {"--ranks", std::to_string(flags.ranks)});
   words.insert(words.end(), {"--out", folder_of(flags)});
   if (began) words.emplace_back("--resume");
   return command_line(words);
@@ -97,6 +98,41 @@ void conclude(const fed::Run& run, const std::vector<scoring::TaskScore>& scores
             << '\n';
 }
 
+void start_events(const TrainFlags& flags) try {
+  events::start({{"run", folder_of(flags)}});
+} catch (const std::ios_base::failure&) {
+  if (!reader_gone()) throw;
+  throw Interrupted(concat("nobody reads standard output; begin with: ", next_command(flags)));
+}
+
+/// Trains and concludes. An interruption, a reader of stdout that goes away before the run is done, and a full disk are
+/// reported with the command that resumes the run.
+void train_and_conclude(const TrainFlags& flags, const cluster::Launch& launch,
+                        const cluster::ClusterOptions& options) {
+  bool done = false;
+  const auto finish = [&](const fed::Run& run, const std::vector<scoring::TaskScore>& scores) {
+    done = true;
+    conclude(run, scores);
+  };
+  const auto resume = [&] { return concat(", the state is saved; resume with: ", next_command(flags)); };
+  try {
+    if (launch.size > 1)
+      return cluster::lead(
+          launch, options, [&](const fed::RunHooks& hooks) { return open_run(flags, hooks); }, interrupt_requested,
+          finish);
+    auto run = open_run(flags);
+    finish(run, fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
+  } catch (const Interrupted& interrupted) {
+    throw Interrupted(concat(interrupted.what(), resume()));
+  } catch (const std::ios_base::failure&) {
+    if (done || !reader_gone()) throw;
+    throw Interrupted(concat("nobody reads standard output any more", resume()));
+  } catch (const Error& error) {
+    if (!is_full_disk(error)) throw;
+    throw error.with_advice(concat("what is committed stays; make room, then: ", next_command(flags)));
+  }
+}
+
 void run_train(const TrainFlags& flags) {
   if (wants_events(flags.progress)) events::begin("train");
   check(flags);
@@ -105,6 +141,7 @@ void run_train(const TrainFlags& flags) {
     std::cout << request_of(flags).config().text(true) << '\n' << options.text();
     return;
   }
+  if (flags.ranks > 1) start_events(flags);  // once: the ranks write to the same stdout
   const auto launch = launched(flags, options);
   watch_interrupts();
   if (launch.rank > 0) {
@@ -113,20 +150,8 @@ void run_train(const TrainFlags& flags) {
   }
   check_not_kept("--out", folder_of(flags));
   const NewFolders folders(folder_of(flags));
-  events::start({{"run", folder_of(flags)}});
-  try {
-    if (launch.size > 1)
-      return cluster::lead(
-          launch, options, [&](const fed::RunHooks& hooks) { return open_run(flags, hooks); }, interrupt_requested,
-          conclude);
-    auto run = open_run(flags);
-    conclude(run, fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
-  } catch (const Interrupted& interrupted) {
-    throw Interrupted(concat(interrupted.what(), ", the state is saved; resume with: ", next_command(flags)));
-  } catch (const Error& error) {
-    if (!is_full_disk(error)) throw;
-    throw error.with_advice(concat("what is committed stays; make room, then: ", next_command(flags)));
-  }
+  start_events(flags);
+  train_and_conclude(flags, launch, options);
 }
 
 }  // namespace

@@ -48,6 +48,8 @@ int Output::finish(int code) {
   return 1;
 }
 
+bool Output::reader_gone() const { return error_ == EPIPE; }
+
 Output::int_type Output::overflow(int_type next) {
   write_out();
   const char one = traits_type::to_char_type(next);
@@ -82,6 +84,11 @@ void Output::write(std::string_view text) {
       error_ = errno;
   }
   if (error_ != 0) throw OutputLost();
+}
+
+bool reader_gone() {
+  const auto* output = dynamic_cast<const Output*>(std::cout.rdbuf());
+  return output && output->reader_gone();
 }
 
 void print(const char* format, ...) {

@@ -52,7 +52,8 @@ std::string server_status(const ServerAddress& address) {
   EK_CHECK(address.insecure != endpoint.ca_file.has_value(), kConfig,
            "--server goes with one of --ca FILE and --insecure");
   const auto answer = flower::HttpClient(endpoint, 10, size_t{16} << 20).get("/metrics");
-  EK_CHECK(answer.ok(), kIo, endpoint.text(), ": no figures: ", answer.status, " ", answer.detail);
+  EK_CHECK(answer.ok(), kIo, endpoint.text(),
+           ": no figures: ", answer.status ? concat(answer.status, " ", answer.detail) : answer.detail);
   std::istringstream lines(answer.body);
   std::string text;
   for (std::string line; std::getline(lines, line);)

@@ -1,5 +1,7 @@
 #include "cluster/ranks.h"
 
+#include <ios>
+
 #include "base/plain/log.h"
 #include "base/system/machine.h"
 #include "cluster/cluster_fabric.h"
@@ -20,6 +22,9 @@ void telling(ProcessGroup& member, const Work& work) {
     work();
   } catch (const Interrupted& interrupted) {
     member.tell_stop(interrupted.what());
+    throw;
+  } catch (const std::ios_base::failure&) {  // of rank 0, which alone writes to stdout
+    member.tell_stop("nobody reads standard output any more");
     throw;
   } catch (const std::exception& error) {
     member.tell(concat("rank ", member.rank(), ": ", error.what()));

@@ -59,6 +59,8 @@ class Ranks {
   explicit Ranks(bool others_go_on) : others_go_on_(others_go_on) {}
   void add(pid_t process, int rank) { running_[process] = rank; }
 
+  /// Returns the code of rank 0, or 1 if another rank failed. \throws kIo if rank 0 was killed, which then has said
+  /// nothing itself
   int wait_for_all() {
     while (!running_.empty()) {
       int status = 0;
@@ -67,6 +69,7 @@ class Ranks {
       if (failed_ && Clock::now() > deadline_) kill_all();
       if (process <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
+    EK_CHECK(leader_signal_ == 0, kIo, "rank 0 was killed by signal ", leader_signal_, ": the others are ended");
     return code_;
   }
 
@@ -74,17 +77,18 @@ class Ranks {
   void ended(std::map<pid_t, int>::iterator process, int status) {
     const int rank = process->second;
     const bool killed = WIFSIGNALED(status);
-    const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    const int code = killed ? 1 : WEXITSTATUS(status);
     running_.erase(process);
+    if (rank == 0 && killed) leader_signal_ = WTERMSIG(status);
     if (code == 0 && rank != 0) return;
     if (rank != 0 && others_go_on_) {
       log::warning("[cluster] rank ", rank, " has ended, the other ranks continue");
       return;
     }
-    if (!failed_ && killed && !running_.empty())
+    if (!failed_ && killed && rank != 0)
       log::error("[cluster] rank ", rank, " was killed by signal ", WTERMSIG(status), ": the others are ended");
     if (!failed_ && (code != 0 || !running_.empty())) begin_end();
-    if (code_ == 0) code_ = code;
+    if (code_ == 0 || (rank == 0 && code != 0)) code_ = code;
   }
 
   void begin_end() {
@@ -100,7 +104,7 @@ class Ranks {
   std::map<pid_t, int> running_;
   bool failed_ = false;
   Clock::time_point deadline_;
-  int code_ = 0;
+  int code_ = 0, leader_signal_ = 0;
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ BAD = {
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
         "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
-        "--ranks": [("-1", ["--ranks", "-1"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"])],
+        "--ranks": [("-1", ["--ranks", "-1"]), ("0", ["--ranks is 0", "1 or more"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"])],
         "--device": DEVICES,
         "--print-config": [("yes", ["yes"])],
     },

@@ -72,11 +72,29 @@ fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, 
   auto budgets = config.client_budgets();
   auto ranks = config.client_ranks();
   const auto& entry = config.method.entry();
-  budgets.at(static_cast<size_t>(client)) = budget;
-  if (entry.takes_unequal_ranks()) ranks.at(static_cast<size_t>(client)) = entry.rank(budget, config.lora.rank);
+  const auto index = static_cast<size_t>(client);
+  budgets.at(index) = budget;
+  if (entry.takes_unequal_ranks()) ranks.at(index) = entry.rank(budget, config.lora.rank);
+  if (index < config.clients.client.size()) {  // its own values override the lists when the text is read
+    auto& own = config.clients.client[index];
+    if (own.budget) own.budget = budget;
+    if (own.rank) own.rank = ranks[index];
+  }
   config.clients.budgets = {.list = std::move(budgets)};
   config.clients.ranks = {.list = std::move(ranks)};
   return config;
+}
+
+void keep_overridden(fed::ExperimentConfig& config, const std::vector<fed::ClientSection>& asked,
+                     const fed::ExperimentConfig& stored) {
+  const auto& clients = stored.clients.client;
+  const auto budgets = stored.client_budgets();
+  const auto ranks = stored.client_ranks();
+  for (size_t i = 0; i < std::min({clients.size(), asked.size(), config.clients.client.size()}); ++i) {
+    auto& own = config.clients.client[i];
+    if (clients[i].budget && clients[i].budget != budgets.at(i)) own.budget = asked[i].budget;
+    if (clients[i].rank && clients[i].rank != ranks.at(i)) own.rank = asked[i].rank;
+  }
 }
 
 std::string offered_text(fed::ExperimentConfig config) {

@@ -78,8 +78,13 @@ fed::ExperimentConfig without_rows(fed::ExperimentConfig config);
 bool scores_clients_rows(const fed::ExperimentConfig& config);
 
 /// Returns `config` with this budget for the client. A method with unequal ranks also gets the rank that belongs to the
-/// budget. `config` must be settled.
+/// budget. Values in the client's own section are replaced too. `config` must be settled.
 fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget);
+
+/// Makes `config` comparable with the stored config of a run of an earlier version, whose clients' sections kept the
+/// asked budgets and ranks beside the accepted ones: gives these clients of `config` the values of `asked` again.
+void keep_overridden(fed::ExperimentConfig& config, const std::vector<fed::ClientSection>& asked,
+                     const fed::ExperimentConfig& stored);
 
 /// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
 /// of any client's files. A server of an older version includes some of these paths; a node ignores them.

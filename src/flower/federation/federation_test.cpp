@@ -8,7 +8,9 @@
 
 #include "base/format/safetensors.h"
 #include "fed/run/training_run.h"
+#include "fed/store/run_request.h"
 #include "fed/testing.h"
+#include "flower/federation/agreement.h"
 #include "flower/federation/coordinator_grid.h"
 #include "flower/federation/node.h"
 #include "flower/federation/serve.h"
@@ -154,6 +156,53 @@ TEST(Offer, NamesNoFileOfTheServer) {
   EXPECT_EQ(read.data.path, kRowsAtServer);
   EXPECT_EQ(read.data.files.train, std::vector<std::string>{std::string(kRowsAtServer)});
   EXPECT_EQ(read.data.files.test, std::vector<std::string>{std::string(kRowsAtServer)});
+}
+
+/// A settled config of three clients: the first two have a budget of their own, the second a rank too.
+fed::ExperimentConfig own_budgets(std::string_view method) {
+  const std::string clients = concat("[method]\nname = \"", method, R"("
+[lora]
+rank = 8
+[clients]
+count = 3
+[[clients.client]]
+budget = 0.25
+[[clients.client]]
+budget = 0.5
+rank = 3
+[[clients.client]]
+)");
+  auto config = fed::ExperimentConfig::read(config::Table::parse(clients, "unit.toml"));
+  config.settle({});
+  return config;
+}
+
+TEST(Budget, OfANodeReplacesThatOfTheClientsSection) {
+  for (const int64_t client : {0, 1, 2}) {
+    const auto config = with_budget(own_budgets("hetlora"), client, 1.0);
+    const auto again = fed::ExperimentConfig::read(config::Table::parse(config.text(), "config.toml"));
+    auto settled = again;
+    settled.settle({});
+    EXPECT_EQ(settled.client_budgets(), config.client_budgets()) << client;
+    EXPECT_EQ(settled.client_ranks(), config.client_ranks()) << client;
+    EXPECT_EQ(settled.client_budgets().at(static_cast<size_t>(client)), 1.0);
+    EXPECT_EQ(settled.client_ranks().at(static_cast<size_t>(client)), 8);
+    EXPECT_EQ(config.clients.client[2].budget, std::nullopt);
+  }
+}
+
+TEST(Budget, OfARunOfAnEarlierVersionStaysBesideTheListInItsClientsSection) {
+  const auto asked = own_budgets("hetlora");
+  auto stored = with_budget(asked, 1, 1.0);
+  stored.clients.client = asked.clients.client;  // as the earlier version left it
+  auto now = with_budget(asked, 1, 1.0);
+  EXPECT_FALSE(fed::differences(now, stored).empty());
+  keep_overridden(now, asked.clients.client, stored);
+  EXPECT_TRUE(fed::differences(now, stored).empty());
+  const auto own = with_budget(asked, 1, 1.0);
+  now = own;
+  keep_overridden(now, asked.clients.client, own);
+  EXPECT_TRUE(fed::differences(now, own).empty());
 }
 
 TEST(Offer, NamesNoFileOfTheServersSets) {

@@ -284,8 +284,12 @@ fed::ExperimentConfig served_config(const fed::RunRequest& request) {
 }
 
 /// Returns the config as a resumed run has stored it: without clients' rows, with the budgets that the nodes accepted.
-fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fs::path& federation) {
-  return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
+fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fed::ExperimentConfig& stored,
+                                const fs::path& federation) {
+  const auto asked = config.clients.client;
+  config = with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
+  keep_overridden(config, asked, stored);
+  return config;
 }
 
 using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
@@ -308,8 +312,9 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   auto log = std::make_unique<log::File>();
   auto folder = fed::RunFolder::open(path, options.from_round);
   if (const auto rounds = options.request.rounds(fed::begun_settings(path))) folder.extend(*rounds);
-  fed::refuse_changes(options.request, folder,
-                      [&](fed::ExperimentConfig config) { return as_served(std::move(config), federation); });
+  fed::refuse_changes(options.request, folder, [&](fed::ExperimentConfig config) {
+    return as_served(std::move(config), folder.config(), federation);
+  });
   folder.check_files();
   auto experiment = prepared(options, folder.config());
   folder.check(experiment.server, nullptr);

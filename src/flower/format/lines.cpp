@@ -40,6 +40,28 @@ sockaddr_un address_of(const std::filesystem::path& path) {
   return address;
 }
 
+/// Binds to a path, for the owner alone. \return 0, or errno
+int bind_to(int descriptor, const sockaddr_un& address) {
+  const auto mask = ::umask(0177);
+  const bool bound = ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const int why = bound ? 0 : errno;
+  ::umask(mask);
+  return why;
+}
+
+/// Removes a socket that no process holds, as a killed one leaves it behind. The probe is of another type, so that it
+/// never becomes a connection of a living listener. \return true if it is removed
+bool remove_abandoned(const sockaddr_un& address) {
+  struct stat file {};
+  if (::lstat(address.sun_path, &file) != 0 || !S_ISSOCK(file.st_mode)) return false;
+  const int probe = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (probe < 0) return false;
+  const bool refused =
+      ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == ECONNREFUSED;
+  ::close(probe);
+  return refused && ::unlink(address.sun_path) == 0;
+}
+
 }  // namespace
 
 std::shared_ptr<SharedMemory> SharedMemory::make(size_t bytes) {
@@ -158,12 +180,10 @@ LineListener::LineListener(std::filesystem::path path) : path_(std::move(path)) 
   const auto address = address_of(path_);
   descriptor_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   EK_CHECK(descriptor_ >= 0, kIo, path_.string(), ": ", std::strerror(errno));
-  const auto mask = ::umask(0177);
-  const bool bound = ::bind(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  const int why = errno;
-  ::umask(mask);
-  if (!bound) ::close(descriptor_);
-  EK_CHECK(bound, kIo, path_.string(), ": ", std::strerror(why));
+  int why = bind_to(descriptor_, address);
+  if (why == EADDRINUSE && remove_abandoned(address)) why = bind_to(descriptor_, address);
+  if (why != 0) ::close(descriptor_);
+  EK_CHECK(why == 0, kIo, path_.string(), ": ", std::strerror(why));
   ::listen(descriptor_, 16);
 }
 

@@ -6,9 +6,11 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "flower/format/npy.h"
 #include "flower/testing.h"
@@ -172,6 +174,21 @@ TEST(Lines, AListenersSocketIsPrivateAndRemovedAtTheEnd) {
     EXPECT_FALSE(door.accept([] { return true; }));
   }
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(Lines, AListenerReplacesASocketWithoutAListenerAndNoOtherFile) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "node.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path.c_str());
+  const int killed = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(killed, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ::close(killed);
+  EXPECT_EQ(refusal_of([&] { LineListener door(path); }), "accepted");
+  write_file_atomic(path, "mine");
+  EXPECT_NE(refusal_of([&] { LineListener door(path); }), "accepted");
+  EXPECT_EQ(read_file(path), "mine");
 }
 
 }  // namespace

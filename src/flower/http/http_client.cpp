@@ -8,6 +8,7 @@
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/text.h"
+#include "flower/http/certificates.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -35,12 +36,10 @@ void read_error(Answer& answer) {
 
 std::string transport_word(httplib::Error error) {
   switch (error) {
-    case httplib::Error::SSLServerVerification:
-      return "the server's certificate is not of the given authority, or not for this address";
     case httplib::Error::Connection:
       return "no server answers at this address";
     case httplib::Error::SSLConnection:
-      return "no TLS connection";
+      return "no TLS connection: the server may be without TLS";
     case httplib::Error::SSLLoadingCerts:
       return "the authority's certificate cannot be read";
     case httplib::Error::Canceled:
@@ -50,12 +49,20 @@ std::string transport_word(httplib::Error error) {
   }
 }
 
+/// Returns why no answer arrived.
+std::string reason_of(httplib::Error error, const httplib::Client& client, bool tls) {
+  if (error == httplib::Error::SSLServerVerification) return refusal_of_certificate(client.get_openssl_verify_result());
+  if (error != httplib::Error::Read && error != httplib::Error::Write) return transport_word(error);
+  return concat("the connection ended before the answer", tls ? "" : "; a server with TLS needs --ca FILE here");
+}
+
 }  // namespace
 
 std::string Endpoint::text() const { return concat(ca_file ? "https://" : "http://", host, ":", port); }
 
 struct HttpClient::Parts {
-  Parts(const Endpoint& server, double timeout_s, size_t most_bytes) : client(server.text()), most(most_bytes) {
+  Parts(const Endpoint& server, double timeout_s, size_t most_bytes)
+      : client(server.text()), most(most_bytes), tls(server.ca_file.has_value()) {
     std::signal(SIGPIPE, SIG_IGN);  // otherwise a connection closed by the server would end the process
     const auto whole = static_cast<time_t>(std::ceil(timeout_s));
     client.set_keep_alive(true);
@@ -64,7 +71,15 @@ struct HttpClient::Parts {
     client.set_read_timeout(whole);
     client.set_write_timeout(whole);
     client.set_decompress(false);  // we do not ask for compression, and decompressed data could be large
-    if (server.ca_file) client.set_ca_cert_path(server.ca_file->string());
+    EK_CHECK(client.is_valid(), kConfig, "no address of a server: ", shown(server.text()));
+    if (tls) verify(server);
+  }
+
+  /// Makes connections verify the server.
+  void verify(const Endpoint& server) {
+    check_authority(*server.ca_file);
+    client.set_ca_cert_path(server.ca_file->string());
+    require_host(client.ssl_context(), server.host);
   }
 
   Answer send(httplib::Request& request) {
@@ -78,7 +93,7 @@ struct HttpClient::Parts {
     httplib::Response response;
     httplib::Error error = httplib::Error::Success;
     if (!client.send(request, response, error)) {
-      answer.detail = transport_word(error);
+      answer.detail = reason_of(error, client, tls);
       return answer;
     }
     answer.status = response.status;
@@ -92,13 +107,11 @@ struct HttpClient::Parts {
 
   httplib::Client client;
   size_t most;
+  bool tls;
 };
 
 HttpClient::HttpClient(const Endpoint& server, double timeout_s, size_t most)
-    : parts_(std::make_unique<Parts>(server, timeout_s, most)) {
-  EK_CHECK(parts_->client.is_valid(), kConfig, "no address of a server: ", shown(server.text()),
-           server.ca_file ? concat(", with ", server.ca_file->string()) : "");
-}
+    : parts_(std::make_unique<Parts>(server, timeout_s, most)) {}
 HttpClient::~HttpClient() = default;
 HttpClient::HttpClient(HttpClient&&) noexcept = default;
 

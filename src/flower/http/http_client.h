@@ -38,7 +38,7 @@ class HttpClient {
  public:
   /// \param timeout_s  seconds for connecting, reading and writing
   /// \param most       largest body of an answer in bytes; a larger one fails the call
-  /// \throws kConfig for an invalid address
+  /// \throws kConfig for an invalid address, or an authority's file without certificates
   HttpClient(const Endpoint& server, double timeout_s, size_t most);
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;

@@ -11,6 +11,7 @@
 #include "base/plain/json.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "flower/http/certificates.h"
 #include "flower/http/connection.h"
 #include "flower/http/http_client.h"
 #include "flower/http/idle_connections.h"
@@ -115,6 +116,8 @@ std::shared_ptr<SSL_CTX> tls_context(const TlsFiles& files) {
                     SSL_CTX_check_private_key(context.get()) == 1;
   ERR_clear_error();
   EK_CHECK(fits, kConfig, key, " is no private key in PEM that belongs to ", certificate);
+  if (const auto fault = fault_of_dates(SSL_CTX_get0_certificate(context.get())); !fault.empty())
+    log::warning("[serve] the certificate ", certificate, " ", fault, ": nodes will refuse it");
   return context;
 }
 
