@@ -2,7 +2,9 @@
 
 #include <atomic>
 
+#include "flower/format/calls.h"
 #include "flower/format/objects.h"
+#include "flower/http/http_server.h"
 #include "flower/testing.h"
 
 namespace evenkeel::flower {
@@ -231,6 +233,64 @@ TEST(Link, NodesContinueWithARestartedCoordinator) {
   EXPECT_TRUE(testing::is_online(*coordinator, id));
   coordinator->send(id, Content(), {});
   testing::next_instruction(link);
+}
+
+/// Answers a node's calls. The first `refusals` of the calls of `path` are refused because of their time stamp.
+Answering wrong_clock(std::string_view path, int refusals) {
+  return [path, left = std::make_shared<std::atomic<int>>(refusals)](const HttpRequest& request) -> HttpReply {
+    request.body(1 << 20);
+    if (request.path == path && (*left)-- > 0)
+      throw Refusal{.status = 401, .detail = "a time stamp of 2026-01-01, 405 s old, allowed: -5 to 305"};
+    if (request.path == path::kRegister || request.path == path::kActivate) return {.body = encode(NodeId{7})};
+    return {};
+  };
+}
+
+TEST(Link, AServersClockThatIsSetRightAgainIsWaitedForAfterJoining) {
+  const testing::Keys keys(1);
+  const HttpServer server({.host = "127.0.0.1", .threads = 4}, wrong_clock(path::kPullMessages, 3));
+  NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
+  link.join();
+  EXPECT_FALSE(link.poll()) << "there is no instruction, after three refusals";
+}
+
+TEST(Link, ANodeWhoseClockIsWrongDoesNotJoin) {
+  const testing::Keys keys(1);
+  const HttpServer server({.host = "127.0.0.1", .threads = 4}, wrong_clock(path::kRegister, 1));
+  NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
+  EXPECT_NE(testing::refusal([&] { link.join(); }).find("the clocks differ by more than 5 s"), std::string::npos);
+}
+
+/// Returns what a node is told when the server's buffers fail, and the outcome of the message.
+std::pair<std::string, Arrival> outcome_of(const BufferAllocator& failing) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {.place = failing});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  const auto arrays = some_arrays();
+  auto told = testing::refusal([&] { link.reply(instruction, some_content(arrays)); });
+  return {std::move(told), coordinator.wait(testing::in(5)).value()};
+}
+
+TEST(Link, FailuresOfTheServersMachineAreNotBlamedOnTheNode) {
+  const auto full = [](const Content&) -> ReceiveBuffers { fail(kIo, "/srv/run/arriving-1: No space left"); };
+  const auto defect = [](const Content&) -> ReceiveBuffers {
+    throw std::runtime_error("unable to write /srv/run\nframe #33");
+  };
+  const auto [of_full, first] = outcome_of(full);
+  const auto [of_defect, second] = outcome_of(defect);
+  for (const auto& told : {of_full, of_defect}) {
+    EXPECT_NE(told.find("the server could not store it"), std::string::npos) << told;
+    EXPECT_EQ(told.find("/srv"), std::string::npos) << told;
+    EXPECT_EQ(told.find("frame"), std::string::npos) << told;
+  }
+  EXPECT_EQ(first.kind, Kind::kFailed);
+  EXPECT_STREQ(first.failure.value().what(), "[io] /srv/run/arriving-1: No space left");
+  EXPECT_EQ(second.kind, Kind::kRefused) << "a node that finds a defect does not end the server";
+  EXPECT_EQ(second.reason, "[internal] unable to write /srv/run");
 }
 
 TEST(Link, StoppingANodeEndsItsWaitForAServer) {

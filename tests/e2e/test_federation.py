@@ -314,6 +314,8 @@ def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, 
                             log=tmp_path / f"site-{i}.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
     same_scores(tmp_path / "local", tmp_path / "run")
+    progress = [line for line in (tmp_path / "run/log.txt").read_text().splitlines() if "] evaluate" in line or " evaluate " in line]
+    assert progress and all(re.search(r"files at budget \S+, scores of \d/2 clients", line) for line in progress), progress
     scores = lines(tmp_path / "run/evaluations.jsonl")
     assert len([line for line in scores if line.get("rows_of") == "own"]) == 4
     counted = [line["likelihood_rows"] for line in scores if "client" not in line]

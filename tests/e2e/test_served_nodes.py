@@ -125,6 +125,25 @@ def test_a_score_that_one_node_cannot_give_is_computed_without_that_node(tiny_mo
     assert "rounds" not in missing[0] and missing[0]["round"] == 1
 
 
+def test_a_node_without_room_for_the_final_adapter_ends_with_an_error(tiny_model, tmp_path):  # noqa: F811
+    """The node may write no file of more than 16 KiB."""
+    keys, address = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}"
+    few = ["sh", "-c", "trap '' XFSZ; ulimit -f 32; exec \"$@\"", "sh"]
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *settings(model__path=f'"{tiny_model}"', clients__count=2,
+                                 clients__budgets="[0.5, 1.0]", train__rounds=1, data__limit=20, evaluate__limit=1, method__name='"fedit"'),
+                                 "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", "--out", tmp_path / "run",
+                                 log=tmp_path / "serve.log")
+        logs = [tmp_path / f"site-{i}.log" for i in range(2)]
+        nodes = [processes.start(*node_arguments(key, tiny_model, address, "--adapters", tmp_path / f"adapters-{i}"), log=logs[i],
+                                 inside=few if i == 0 else []) for i, key in enumerate(keys)]
+        assert wait_for(server, tmp_path / "serve.log") == 0
+        assert [wait_for(node, log) for node, log in zip(nodes, logs)] == [1, 0], logs[0].read_text()
+    assert "evenkeel: [io]" in logs[0].read_text() and "adapter" in logs[0].read_text().splitlines()[-1]
+    assert not (tmp_path / "adapters-0").exists() and (tmp_path / "adapters-1").exists()
+    assert "has not taken the final adapter" in (tmp_path / "serve.log").read_text()
+
+
 @pytest.mark.parametrize("name", ["same", "link", "copy"])
 def test_a_client_that_trains_on_anothers_test_file_is_reported(name, tiny_model, tmp_path):  # noqa: F811
     (tmp_path / "own.jinja").write_text(TEMPLATE)

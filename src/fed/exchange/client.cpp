@@ -23,10 +23,11 @@ TestRowsKey rows_to_score(const ExperimentConfig& config, const Task& task, cons
   return key;
 }
 
+/// Answers are text of rows, which stay here: they are told apart by their SHA-256.
 std::map<std::string, int64_t> right_answers(const Score& ask, const scoring::PreparedTask& task) {
   std::map<std::string, int64_t> counts;
   if (ask.own_rows && task.task().scoring == data::Scoring::kChoice)
-    for (const auto& row : task.rows()) ++counts[row.answer];
+    for (const auto& row : task.rows()) ++counts[sha256(row.answer)];
   return counts;
 }
 

@@ -20,6 +20,8 @@ struct ClientProgress {
   std::string task{};               ///< Score: name of the task
   double budget = 0;                ///< Score: budget of the evaluation
   int64_t rows_done = 0, rows = 0;  ///< Score: rows answered, rows in all
+  /// Score, by nodes, which report no rows: clients whose scores have arrived, clients in all. `task` is empty.
+  int64_t clients_done = 0, clients = 0;
 };
 
 /// Inputs of the training tasks of a round: the task of a client is server.training_task(state, client, round). A

@@ -97,8 +97,8 @@ struct Task {
 struct Scored {
   scoring::TaskScore score;
   std::vector<scoring::Prediction> predictions;  ///< one per row when they were asked for
-  /// Used with own_rows on multiple-choice tasks: how often each answer is the right one. merged() computes the
-  /// majority rate of several clients from these counts (fed/exchange/merged_score.h).
+  /// Used with own_rows on multiple-choice tasks: how often each answer, by its SHA-256, is the right one. merged()
+  /// computes the majority rate of several clients from these counts (fed/exchange/merged_score.h).
   std::map<std::string, int64_t> right_answers{};
   std::optional<scoring::ItemScores> items{};  ///< set if evaluate.items is true
 

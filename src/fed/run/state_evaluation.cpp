@@ -97,8 +97,9 @@ struct Evaluation {
     LossCallback on_loss;
     if (hooks.on_missing)
       on_loss = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
-    return score(server, fabric, state, point,
-                 {{.task = task, .predictions = hooks.predictions}, hooks.on_progress, std::move(on_loss)});
+    return score(
+        server, fabric, state, point,
+        {{.task = task, .predictions = hooks.predictions}, hooks.on_progress, hooks.on_clients, std::move(on_loss)});
   }
 };
 
@@ -181,7 +182,10 @@ std::optional<Scored> score(const Server& server, Fabric& fabric, const methods:
        .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
        .on_progress =
            [&](const ClientProgress& done) {
-             if (request.on_progress) request.on_progress(done.task, done.budget, done.rows_done, done.rows);
+             if (!done.task.empty() && request.on_progress)
+               request.on_progress(done.task, done.budget, done.rows_done, done.rows);
+             if (done.task.empty() && request.on_clients)
+               request.on_clients(request.ask.task, point.budget, done.clients_done, done.clients);
            },
        .full_sync = [&] { return server.full_sync(state); },
        .on_loss = request.on_loss});

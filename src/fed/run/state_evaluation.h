@@ -47,7 +47,8 @@ using LossCallback = std::function<void(int64_t client, const std::string& why)>
 struct ScoreRequest {
   Score ask;  ///< the task and options; its rank evaluation mode is replaced by the point's
   EvaluationProgress on_progress{};
-  LossCallback on_loss{};  ///< empty: a lost client is an error
+  EvaluationProgress on_clients{};  ///< as EvaluationHooks::on_clients
+  LossCallback on_loss{};           ///< empty: a lost client is an error
 };
 
 /// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.
@@ -63,6 +64,8 @@ struct EvaluationHooks {
   /// Returns a score that already exists, so that it is not computed again.
   std::function<std::optional<scoring::TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
   EvaluationProgress on_progress{};
+  /// Receives progress when nodes score, which report no rows: clients done of all clients.
+  EvaluationProgress on_clients{};
   /// Receives computed scores; with predictions if `predictions` is true, with items if evaluate.items is.
   ScoreCallback on_score{};
   /// Reports that a score, or `client`'s part of it, is missing. If empty, a missing score is an error.

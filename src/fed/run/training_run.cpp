@@ -77,13 +77,22 @@ std::optional<scoring::TaskScore> known_score(std::span<const scoring::TaskScore
 class EvaluationLine {
  public:
   explicit EvaluationLine(const StopRequest& stop) : stop_(stop) {}
-  void operator()(const std::string& task, double budget, int64_t done, int64_t rows) {
-    line_.update(concat(task, " at budget ", budget, ", ", done, "/", rows, " rows"));
-    if (events::take_progress_turn()) events::write("progress", evaluation_progress(task, budget, done, rows));
-    if (stop_ && stop_()) throw Interrupted(concat("stopped while evaluating ", task));
+  void show_rows(const std::string& task, double budget, int64_t done, int64_t rows) {
+    show(task, concat(task, " at budget ", budget, ", ", done, "/", rows, " rows"),
+         evaluation_progress(task, budget, done, rows));
+  }
+  void show_clients(const std::string& task, double budget, int64_t done, int64_t clients) {
+    show(task, concat(task, " at budget ", budget, ", scores of ", done, "/", clients, " clients"),
+         {{"phase", "evaluate"}, {"task", task}, {"budget", budget}, {"clients_done", done}, {"clients", clients}});
   }
 
  private:
+  void show(const std::string& task, const std::string& line, OrderedJson event) {
+    line_.update(line);
+    if (events::take_progress_turn()) events::write("progress", std::move(event));
+    if (stop_ && stop_()) throw Interrupted(concat("stopped while evaluating ", task));
+  }
+
   const StopRequest& stop_;
   log::Progress line_{"evaluate"};
 };
@@ -109,7 +118,8 @@ std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods:
   auto scores = evaluate_state(
       server, run.fabric, state,
       {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
-       .on_progress = std::ref(progress),
+       .on_progress = [&](const auto&... done) { progress.show_rows(done...); },
+       .on_clients = [&](const auto&... done) { progress.show_clients(done...); },
        .on_score =
            [&](const Scored& scored) {
              if (scored.items) run.folder.add_items(item_record(state.round, scored));

@@ -22,6 +22,9 @@ struct Offer {
   /// model's own or that of data.chat_template. Both are empty if the run renders none, or if the server is of an older
   /// version.
   std::string chat_template{}, named_tokens{};
+  /// The budget and the number of rows with which the client has joined this run; 0 if it has not joined yet.
+  double budget = 0;
+  int64_t examples = 0;
 
   void visit(auto& field) {  // see base/format/record.h; so are the other visit() here
     field("run", run);
@@ -31,6 +34,8 @@ struct Offer {
     field("sites", sites);
     field.optional("chat_template", chat_template);
     field.optional("named_tokens", named_tokens);
+    field.optional("budget", budget);
+    field.optional("examples", examples);
   }
 };
 

@@ -117,6 +117,7 @@ std::optional<Arrival> AppGrid::wait(Clock::time_point deadline) {
     arrival.content = read_records(view.at("records"), line.memory.get(), sent.mapped().place);
     arrival.bytes = line.memory ? line.memory->bytes().size() : 0;
   } catch (const Error& error) {
+    if (error.kind() == kIo) throw;  // of this machine, not of the reply
     arrival.kind = Arrival::Kind::kRefused;
     arrival.reason = error.what();
   }

@@ -13,6 +13,7 @@
 #include "flower/federation/agreement.h"
 #include "flower/federation/coordinator_grid.h"
 #include "flower/federation/node.h"
+#include "flower/federation/rows_error.h"
 #include "flower/federation/serve.h"
 
 namespace evenkeel::flower {
@@ -50,14 +51,17 @@ class Federation : public testing::SmallRun {
   }
 
   NodeClientOptions client(int64_t node) {
-    return {.model = (root() / "model").string(), .folder = folder_.path() / concat("memory-", node)};
+    NodeClientOptions options{.model = (root() / "model").string(), .folder = folder_.path() / concat("memory-", node)};
+    if (change_) change_(node, options);
+    return options;
   }
 
   /// A node that takes part as it should, but for what `edit` does to its replies.
   void play(int64_t node, int port, const Edit& edit) {
-    if (!edit) return run_node({.link = link(node, port), .client = client(node), .once = true});
     auto options = link(node, port);
+    if (!edit && node != patient_) return run_node({.link = options, .client = client(node), .once = true});
     options.stop = [this] { return stop_ || over_; };
+    if (!edit) return run_node({.link = options, .client = client(node)});
     NodeLink wire(options);
     NodeClient own(client(node));
     wire.join();
@@ -85,6 +89,7 @@ class Federation : public testing::SmallRun {
     const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
       auto grid = std::make_unique<CoordinatorGrid>(
           CoordinatorOptions{.port = 0, .insecure = true, .open = true, .folder = folder});
+      if (prepare_) prepare_(folder);
       for (int64_t node = 0; node < count; ++node)
         nodes.emplace_back([this, node, port = grid->port(), edit = edits.contains(node) ? edits.at(node) : Edit{}] {
           try {
@@ -93,13 +98,16 @@ class Federation : public testing::SmallRun {
           } catch (const Stopped&) {
             EXPECT_TRUE(over_) << "node " << node;
           } catch (const std::exception& error) {
-            ADD_FAILURE() << "node " << node << ": " << error.what();
+            if (node == failing_)
+              failure_ = error.what();
+            else
+              ADD_FAILURE() << "node " << node << ": " << error.what();
           }
         });
       return grid;
     };
     try {
-      auto run = serve({.request = request}, listen);
+      auto run = serve({.request = request, .resume = resume_}, listen);
       over_ = true;
       return run;
     } catch (...) {
@@ -131,6 +139,12 @@ class Federation : public testing::SmallRun {
   testing::TemporaryFolder folder_;
   std::atomic<bool> stop_ = false;
   std::function<bool()> admitted_ = [] { return true; };  // whether nodes that do as they should may begin
+  std::function<void(int64_t node, NodeClientOptions& options)> change_{};
+  bool resume_ = false;
+  std::function<void(const fs::path& folder)> prepare_{};  // changes the folder of the federation
+  int64_t patient_ = -1;                                   // the node that stays after its run, or -1
+  int64_t failing_ = -1;                                   // the node that ends with an error, or -1
+  std::string failure_{};                                  // its error
   std::atomic<bool> over_ = false;  // the run: nobody says farewell to a node that was never let in
 };
 
@@ -377,6 +391,98 @@ TEST_F(Federation, WhoseBudgetUsesNoExpertIsNotLetIn) {
   admitted_ = [&] { return offers > 0; };
   served(request("ub-smoe", apart), {{0, starve}}, 4);
   expect_same_runs(here, apart);
+}
+
+TEST_F(Federation, WhoComesBackWithAnotherBudgetIsToldWhy) {
+  const auto out = folder_.path() / "run";
+  served(request("ub-smoe", out, {"train.rounds=1"}));
+  change_ = [](int64_t node, NodeClientOptions& options) {
+    if (node == 1) options.budget = 0.75;
+  };
+  resume_ = true;
+  over_ = false;
+  patient_ = 1;
+  served(request("ub-smoe", out, {"train.rounds=2"}));
+  const auto record = rounds(out).at(1);
+  ASSERT_TRUE(record.lost && record.lost->size() == 1u);
+  const auto& reason = record.lost->at(0).reason;  // in the words of the node
+  EXPECT_NE(reason.find("this node comes back with budget 0.75 and "), std::string::npos) << reason;
+  EXPECT_NE(reason.find(" examples, agreed on: "), std::string::npos) << reason;
+}
+
+TEST_F(Federation, WhoCannotStoreTheFinalAdapterEndsWithAnError) {
+  write_file_atomic(folder_.path() / "file", "no folder");
+  change_ = [this](int64_t node, NodeClientOptions& options) {
+    options.adapters = folder_.path() / (node == 2 ? "file" : "adapters");
+  };
+  failing_ = 2;
+  served(request("fedit", folder_.path() / "run", {"train.rounds=1"}));
+  EXPECT_NE(failure_.find((folder_.path() / "file").string()), std::string::npos) << failure_;
+  EXPECT_TRUE(is_folder(folder_.path() / "adapters")) << "of the others";
+}
+
+TEST_F(Federation, AServerThatCannotStoreUploadsEndsAndBlamesNoClient) {
+  prepare_ = [](const fs::path& folder) { write_file_atomic(folder / "arriving", "no folder"); };
+  try {
+    served(request("fedit", folder_.path() / "run", {"train.rounds=1"}));
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kIo) << error.what();
+    EXPECT_NE(std::string_view(error.what()).find("arriving"), std::string_view::npos) << error.what();
+  }
+}
+
+/// The reason that a node gives the server for refusing an offer, with these rows as its own.
+class OfferOfOwnRows : public Federation {
+ protected:
+  std::string refused(const std::string& train, const std::string& test = "") {
+    const auto write = [&](const char* name, const std::string& text) {
+      const auto file = (folder_.path() / name).string();
+      write_file_atomic(file, text);
+      return std::vector{file};
+    };
+    auto options = client(0);
+    options.data = write("bad.jsonl", train);
+    if (!test.empty()) options.test = write("bad-test.jsonl", test);
+    auto request = Federation::request("fedit", folder_.path() / "run");
+    for (const auto* setting :
+         {"data.task=files", "data.limit=0", "clients.budgets=[]", "clients.count=1", "evaluate.tasks=[\"files\"]",
+          "evaluate.per_client=true",
+          R"(data.files={ score = "choice", held_out = 0.5, options = ["hardware", "account"] })",
+          R"(clients.client=[{ name = "a", budget = 0.25, data = ["own.jsonl"], test = ["own.jsonl"] }])"})
+      request.settings.emplace_back(setting);
+    auto config = without_rows(request.config());
+    config.settle({});
+    const Offer offer{.run = "abc", .config = offered_text(config), .base = {}, .sites = sites()};
+    NodeClient node(options);
+    try {
+      node.answer({.run = "abc", .kind = kOfferEnvelope, .header = record::write(offer).dump()});
+    } catch (const Error& error) {
+      whole_ = error.what();
+      return reason_for_server(error);
+    }
+    return "accepted";
+  }
+
+  static std::string sites() { return sites_digest(experiment("fedit").server.sites); }
+
+  std::string whole_;
+};
+
+constexpr const char* kGood = "{\"prompt\": \"a secret question\", \"completion\": \"account\"}\n";
+
+TEST_F(OfferOfOwnRows, NoValueOfARowIsToldToTheServer) {
+  EXPECT_EQ(refused(kGood, kGood), "accepted") << whole_;
+  const std::string rest = ": this row or file cannot be used; the node's log says why";
+  for (const std::string row :
+       {R"({"prompt": "a secret question", "completion": "kidney"})",
+        R"({"prompt": ["kidney"], "completion": "account"})", R"({"kidney": "a secret question"})",
+        R"({"prompt": "a secret question", "completion": {"kidney": 1}})", R"({"prompt": "kidney", "comple)"}) {
+    EXPECT_EQ(refused(row + "\n" + kGood), "[data] bad.jsonl:1" + rest) << whole_;
+    EXPECT_EQ(refused(kGood, kGood + row + "\n"), "[data] bad-test.jsonl:2" + rest) << whole_;
+  }
+  refused(concat(R"({"prompt": "a secret question", "completion": "kidney"})", "\n"));
+  EXPECT_NE(whole_.find("kidney"), std::string::npos) << "the node's own log has the value";
 }
 
 class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};

@@ -51,6 +51,7 @@ class Gathering {
     auto found = asked_.extract(arrival.message_id);
     if (found.empty()) return;
     const auto& asked = found.mapped();
+    if (arrival.failure) throw *arrival.failure;
     if (arrival.kind != Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
     try {
       add(asked, asked.incoming.envelope());

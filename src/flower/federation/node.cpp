@@ -5,6 +5,7 @@
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"
+#include "flower/federation/rows_error.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -56,24 +57,20 @@ class Node {
     try {
       return client_.answer(envelope);
     } catch (const Error& error) {
-      link_.refuse(instruction, ErrorCode::kRaised, error.what());
+      link_.refuse(instruction, ErrorCode::kRaised, reason_for_server(error));
       const bool offered = envelope.kind == kOfferEnvelope;
-      if (offered && once_) return end_by_refusal();
+      if (once_ && (offered || envelope.kind == kAdapterEnvelope)) refusal_ = std::current_exception();
+      over_ = offered && once_;
+      if (over_) return std::nullopt;
       log::warning("[node] ", error.what(), offered ? kWaits : "");
       return std::nullopt;
     }
   }
 
-  /// Ends the node with the exception that is being handled.
-  std::nullopt_t end_by_refusal() {
-    refusal_ = std::current_exception();
-    over_ = true;
-    return std::nullopt;
-  }
-
   NodeLink link_;
   NodeClient client_;
   bool once_, over_ = false;
+  // With `once`, the node ends with the error for which it refused a run or could not store the final adapter.
   std::exception_ptr refusal_;
 };
 

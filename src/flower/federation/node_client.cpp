@@ -14,6 +14,7 @@
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/store/run_request.h"
+#include "flower/federation/rows_error.h"
 #include "lora/peft.h"
 
 namespace evenkeel::flower {
@@ -58,6 +59,28 @@ void put_rows(fed::ExperimentConfig& config, int64_t client, const NodeClientOpt
   auto& own = clients.at(static_cast<size_t>(client));
   own.data = data::with_files_of_folders(options.data);
   own.test = data::with_files_of_folders(options.test);
+}
+
+/// Returns the files of rows that the node's options name; none of a list that names a missing one.
+std::vector<std::string> own_files(const NodeClientOptions& options) {
+  std::vector<std::string> files;
+  for (const auto* paths : {&options.data, &options.test}) try {
+      for (auto& file : data::found_files(data::with_files_of_folders(*paths))) files.push_back(std::move(file));
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the error that is being reported tells it
+    }
+  return files;
+}
+
+/// Calls `work`, which reads the node's rows or computes with them. Errors of data, of which some quote rows, and
+/// internal ones become RowsError.
+template <typename Work>
+auto on_own_rows(const NodeClientOptions& options, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.kind() != kData && error.kind() != kInternal) throw;
+    throw RowsError(error, own_files(options));
+  }
 }
 
 /// Returns true if the model's own template is `text`.
@@ -173,6 +196,26 @@ void require_same_base(const Offer& offer, const fed::Experiment& e) {
            " is not the server's: weights, config.json or tokenizer.json differ");
 }
 
+/// Checks that a node which comes back has the budget and the rows that the run agreed on with its client.
+void require_as_joined(const Offer& offer, const methods::ClientProfile& self) {
+  const auto examples = static_cast<int64_t>(self.examples);
+  EK_CHECK(offer.budget == 0 || (offer.budget == self.budget && offer.examples == examples), kConfig,
+           "this node comes back with budget ", self.budget, " and ", examples, " examples, agreed on: ", offer.budget,
+           " and ", offer.examples);
+}
+
+/// Calls `write`. If it throws, those of `folders` that it made and left empty are removed.
+void without_empty_folders(std::vector<fs::path> folders, const std::function<void()>& write) {
+  std::erase_if(folders, [](const auto& folder) { return path_exists(folder); });
+  try {
+    write();
+  } catch (...) {
+    std::error_code ignored;
+    for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) fs::remove(*folder, ignored);
+    throw;
+  }
+}
+
 struct OwnExperiment {
   fed::Experiment experiment;
   int64_t test_rows;
@@ -258,7 +301,9 @@ Envelope NodeClient::keep(const Envelope& envelope) {
   if (!options_.adapters.empty()) {
     const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
     const auto factors = lora::received(std::move(adapter)).adapters;
-    lora::save_joined_peft_adapter(folder, lora::Joined({}, factors), server.sites, server.model_folder.string());
+    without_empty_folders({options_.adapters, folder}, [&] {
+      lora::save_joined_peft_adapter(folder, lora::Joined({}, factors), server.sites, server.model_folder.string());
+    });
     log::info("[node] the final adapter is in ", folder.string());
   }
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
@@ -281,9 +326,11 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   require_same(options_.agreed, config);
   fed::compute_on(config.model, options_.device);
   agreement_.reset();  // its base goes before another comes
-  auto [experiment, test_rows] = experiment_for(offer, std::move(config));
-  if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);
+  auto [experiment, test_rows] = on_own_rows(options_, [&] { return experiment_for(offer, std::move(config)); });
+  const bool joined_before = offer.budget > 0;
+  if (options_.measure_s > 0 && !joined_before) propose_budget(experiment, offer.client, options_.measure_s);
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
+  require_as_joined(offer, self);
   const auto terms = fed::download_terms(experiment.server, self);
   if (options_.on_agreement) options_.on_agreement(upload_summary(experiment.server, self));
   agreement_ = std::make_shared<Agreement>(
@@ -341,15 +388,16 @@ Envelope NodeClient::work(const Envelope& envelope) {
                         agreement_->terms, "a task");
   fabric.memories[task->client.id] = agreement_->memory.before(task->round);
   Envelope answer{envelope.run, kReplyEnvelope, {}};
-  fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const methods::ClientProfile&) { return *task; },
-                                                .on_reply =
-                                                    [&](const fed::Reply& reply) {
-                                                      answer.header = fed::header_of(reply);
-                                                      if (const auto* payload = fed::encoded_payload(reply.upload))
-                                                        answer.payload_N = payload->bytes;
-                                                      if (trains) agreement_->memory.propose(task->round, reply.memory);
-                                                    },
-                                                .on_progress = options_.on_progress});
+  const auto on_reply = [&](const fed::Reply& reply) {
+    answer.header = fed::header_of(reply);
+    if (const auto* payload = fed::encoded_payload(reply.upload)) answer.payload_N = payload->bytes;
+    if (trains) agreement_->memory.propose(task->round, reply.memory);
+  };
+  on_own_rows(options_, [&] {
+    fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const methods::ClientProfile&) { return *task; },
+                                                  .on_reply = on_reply,
+                                                  .on_progress = options_.on_progress});
+  });
   return answer;
 }
 

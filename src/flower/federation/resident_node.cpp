@@ -4,6 +4,7 @@
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"
+#include "flower/federation/rows_error.h"
 #include "flower/format/flwr_message.h"
 #include "flower/format/record_lines.h"
 
@@ -47,7 +48,7 @@ class ResidentNode {
       return true;
     } catch (const Error& error) {
       log::warning("[node] ", error.what());
-      lines.send(refusal(error.what(), ErrorCode::kRaised));
+      lines.send(refusal(reason_for_server(error), ErrorCode::kRaised));
       return false;
     }
   }

@@ -202,9 +202,13 @@ class Serving {
     offer.chat_template = prompts_.chat_template;
     offer.named_tokens = prompts_.named_tokens;
     return {.offer =
-                [offer = std::move(offer)](int64_t client) {
+                [this, offer = std::move(offer)](int64_t client) {
                   auto own = offer;
                   own.client = client;
+                  const auto known = roster_.members().find(client);
+                  if (known == roster_.members().end()) return own;
+                  own.budget = known->second.budget;
+                  own.examples = known->second.examples;
                   return own;
                 },
             .client_of = [this, clients = config.clients](

@@ -1,10 +1,14 @@
 #include "flower/federation/sessions.h"
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -19,14 +23,34 @@ constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr double kHearing_s = 10;   // how long a message without a needed answer is waited for
 constexpr int kMostEnvelopes = 16;  // limit of a node's envelopes in one exchange, enough for five restarts of the node
 
+/// Makes a file of `bytes` bytes that has all its blocks: a disk that becomes full while a mapping of a sparse file is
+/// written would end the process. \throws kIo
+void make_whole_file(const fs::path& file, int64_t bytes) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  EK_CHECK(descriptor >= 0, kIo, file.string(), ": cannot be made: ", std::strerror(errno));
+  int failure = 0;
+  do {
+    failure = bytes > 0 ? ::posix_fallocate(descriptor, 0, bytes) : 0;
+  } while (failure == EINTR);
+  ::close(descriptor);
+  if (failure != 0) ::unlink(file.c_str());
+  EK_CHECK(failure == 0, kIo, file.string(), ": no place for an upload of ", bytes, " bytes: ", std::strerror(failure));
+}
+
 /// Returns [bytes] uint8, mapped to an unlinked file, so that uploads take no anonymous memory.
 at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
   static std::atomic<int64_t> next = 0;
   make_folders(folder);
   const auto file = folder / concat("arriving-", ::getpid(), "-", next++);
-  auto buffer_N = at::from_file(file.string(), true, bytes, at::kByte);
-  remove_path(file);
-  return buffer_N;
+  make_whole_file(file, bytes);
+  try {
+    auto buffer_N = at::from_file(file.string(), true, bytes, at::kByte);
+    remove_path(file);
+    return buffer_N;
+  } catch (const c10::Error& error) {
+    remove_path(file);
+    fail(kIo, file.string(), ": cannot be mapped: ", error.what_without_backtrace());
+  }
 }
 
 const char* type_of(const fed::Task& task) {
@@ -118,7 +142,9 @@ bool Sessions::any_open() const {
 void Sessions::tick() {
   if (!exchange_.on_progress) return;
   for (const auto& session : sessions_)
-    if (session.open) return exchange_.on_progress({.client = session.client.id});
+    if (session.open)
+      return exchange_.on_progress(
+          {.client = session.client.id, .clients_done = replies_, .clients = std::ssize(sessions_)});
 }
 
 /// Sends the next envelope to each online node that owes no answer.
@@ -175,7 +201,8 @@ void Sessions::on_reply(const Arrival& arrival) {
   if (session == sessions_.end()) return;
   session->waiting.clear();
   using Kind = Arrival::Kind;
-  if (arrival.kind == Kind::kLost) return;  // the node gets the envelope again when it is back
+  if (arrival.failure) throw *arrival.failure;  // no client is at fault
+  if (arrival.kind == Kind::kLost) return;      // the node gets the envelope again when it is back
   if (arrival.kind != Kind::kReply) return lose(*session, shown(arrival.reason, kMostReason));
   try {
     on_reply(*session, session->incoming->envelope(), arrival);

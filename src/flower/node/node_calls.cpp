@@ -23,6 +23,14 @@ std::string clock_word(const Answer& answer) {
                 " the server's");
 }
 
+/// Returns true if the server refused the time stamp of a call. Flower's SuperLink gives one reason for all refusals of
+/// a signature. There the clocks tell: it accepts time stamps from 305 s ago to 5 s ahead.
+bool is_of_clock(const Answer& answer) {
+  if (answer.status != 401) return false;
+  const double ahead = answer.date ? now_seconds() - *answer.date : 0;
+  return answer.detail.find("a time stamp of") != std::string::npos || ahead > 5 || ahead < -304;
+}
+
 std::string described(const Answer& answer) {
   if (answer.status == 0) return answer.detail;  // no answer was received
   return concat(answer.status, answer.code ? concat("/", answer.code) : "", answer.detail.empty() ? "" : ": ",
@@ -49,14 +57,16 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
   for (int count = 1;; ++count) {
     if (tries) *tries = count;
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
-    if (!answer.passing()) {
+    const bool refused_time = joined_ && is_of_clock(answer);
+    if (!answer.passing() && !refused_time) {
       if (last_warning > 0) log::info("[node] ", server_.text(), " answers again");
       return answer;
     }
     if (count == 1) continue;  // the first failure is often just a closed idle connection
     const double silent = std::chrono::duration<double>(NodeClock::now() - start).count();
     if (last_warning == 0 || silent - last_warning > 60) {
-      log::warning("[node] ", server_.text(), path, ": ", described(answer), "; trying again");
+      log::warning("[node] ", server_.text(), path, ": ", described(answer), refused_time ? clock_word(answer) : "",
+                   "; trying again");
       last_warning = std::max(silent, 1e-9);
     }
     sleep(pause);

@@ -2,6 +2,7 @@
 /// errors into exceptions.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <span>
 #include <string>
@@ -31,12 +32,15 @@ class NodeCalls {
   PublicKey public_key() const { return signer_.public_key(); }
 
   /// Posts `head` followed by `pieces` as the body, and returns the first final answer. Retries without limit after
-  /// transport errors, 502, 503 and 504.
+  /// transport errors, 502, 503 and 504, and after joined() when the time stamp was refused, because a clock that was
+  /// set is set right again.
   /// \param connection  index of the connection
   /// \param tries       receives the number of attempts
   /// \throws Stopped when NodeOptions::stop returns true
   Answer call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces = {},
               size_t connection = 0, int* tries = nullptr);
+  /// Reports that the server has accepted this node.
+  void joined() { joined_ = true; }
   /// Waits for this many seconds. \throws Stopped when NodeOptions::stop returns true
   void sleep(double seconds) const;
   /// Runs work() with a time limit. Meanwhile NodeOptions::stop is ignored. Returns true if work() returned, false if
@@ -51,6 +55,7 @@ class NodeCalls {
   std::function<bool()> stop_;
   Signer signer_;
   std::vector<HttpClient> clients_{};
+  std::atomic<bool> joined_ = false;
 };
 
 }  // namespace evenkeel::flower

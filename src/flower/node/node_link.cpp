@@ -115,6 +115,7 @@ struct NodeLink::Parts {
       calls.give_up(registered, path::kRegister);
     activate(pem, before.has_value());
     remember(options, state);
+    calls.joined();
     if (!beating.joinable()) beating = std::jthread([this](const std::stop_token& stop) { beat(stop); });
   }
 
@@ -143,7 +144,8 @@ struct NodeLink::Parts {
            !stop.stop_requested()) {
       const Answer answer =
           client.post(path::kHeartbeat, calls.headers(), encode(HeartbeatRequest{state.node, options.heartbeat_s}));
-      pause = answer.passing() ? std::min(2.0, options.heartbeat_s / 6) : options.heartbeat_s * 2 / 3;
+      pause = answer.passing() || answer.status == 401 ? std::min(2.0, options.heartbeat_s / 6)
+                                                       : options.heartbeat_s * 2 / 3;
     }
   }
 

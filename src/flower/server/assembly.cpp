@@ -82,7 +82,8 @@ void Assembly::take(std::string_view id, std::string_view content) {
     error_ = error;
     throw;
   } catch (const std::exception& error) {
-    error_ = Error(kInternal, error.what());
+    const std::string_view text = error.what();  // of LibTorch: with a trace in further lines
+    error_ = Error(kInternal, std::string(text.substr(0, text.find('\n'))));
     throw *error_;
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plain/error.h"
 #include "flower/format/flwr_message.h"
 #include "flower/format/keys.h"
 #include "flower/format/record_dict.h"
@@ -67,6 +68,7 @@ struct Arrival {
     kRefused,  ///< the reply was invalid: see reason
     kLost,     ///< the node went offline, signed off or stopped sending: see reason
     kExpired,  ///< the time to live has passed
+    kFailed,   ///< this machine could not take the reply, e.g. because its disk is full: see failure
   };
   Kind kind = Kind::kReply;
   uint64_t node = 0;
@@ -75,8 +77,9 @@ struct Arrival {
   std::shared_ptr<void> owner{};  ///< kReply: ReceiveBuffers::owner
   ErrorCode code = ErrorCode::kUnknown;
   std::string reason{};
-  uint64_t bytes = 0;   ///< bytes of the reply's objects
-  double client_s = 0;  ///< seconds from the node's pull to the announcement of its reply, server clock
+  std::optional<Error> failure{};  ///< kFailed
+  uint64_t bytes = 0;              ///< bytes of the reply's objects
+  double client_s = 0;             ///< seconds from the node's pull to the announcement of its reply, server clock
 };
 
 }  // namespace evenkeel::flower

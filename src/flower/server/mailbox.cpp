@@ -32,6 +32,20 @@ std::string new_token() {
   return token;
 }
 
+/// Returns what a node is told of an error: no path and no defect of this machine.
+std::string told_to_node(const Error& error) {
+  const bool is_own = error.kind() == kIo || error.kind() == kInternal;
+  return is_own ? "the server could not store it; the server's log says why" : error.what();
+}
+
+/// Returns the outcome of a message whose reply could not be taken. kInternal counts as an invalid reply: otherwise a
+/// node that finds a defect could end the server.
+Arrival not_taken(const Error& error) {
+  if (error.kind() == kIo)
+    return {.kind = Arrival::Kind::kFailed, .message_id = {}, .reason = error.what(), .failure = error};
+  return {.kind = Arrival::Kind::kRefused, .message_id = {}, .reason = error.what()};
+}
+
 }  // namespace
 
 Mailbox::Mailbox(uint64_t run_id, const CoordinatorOptions& options)
@@ -101,7 +115,7 @@ void Mailbox::finish(const std::string& message_id, Arrival arrival) {
   using enum Arrival::Kind;
   counts_.replied += arrival.kind == kReply;
   counts_.failed += arrival.kind == kError;
-  counts_.refused += arrival.kind == kRefused;
+  counts_.refused += arrival.kind == kRefused || arrival.kind == kFailed;
   counts_.lost += arrival.kind == kLost;
   counts_.expired += arrival.kind == kExpired;
   arrivals_.emplace_back(std::move(arrival), sent);
@@ -274,8 +288,8 @@ Mailbox::Answered Mailbox::push(uint64_t node, const PushMessagesRequest& reques
       auto assembly = std::make_shared<Assembly>(tree, limits_, sent->place, folder_ / "spool", node_limits_.spool);
       sent->reply = Reply{.root = tree.id, .token = {}, .assembly = std::move(assembly), .client_s = client_s};
     } catch (const Error& error) {
-      answer.refusal = error.what();
-      finish(metadata.reply_to, {.kind = Arrival::Kind::kRefused, .message_id = {}, .reason = answer.refusal});
+      answer.refusal = told_to_node(error);
+      finish(metadata.reply_to, not_taken(error));
       return answer;
     }
   }
@@ -314,19 +328,19 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
     used = use(entry->second);
   }
   Stored result{.stored = true};
-  bool fatal = false;
+  std::optional<Arrival> end;
   try {
     assembly->take(request.object_id, request.content);
   } catch (const Error& error) {
-    result = {.stored = false, .refusal = error.what()};
-    fatal = assembly->failed();
+    result = {.stored = false, .refusal = told_to_node(error)};
+    if (assembly->failed()) end = not_taken(error);
   }
   const bool complete = assembly->complete();
   const std::lock_guard lock(mutex_);
   const auto entry = messages_.find(message_id);
   if (entry == messages_.end()) return result;
   if (entry->second->reply) entry->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
-  if (fatal) finish(message_id, {.kind = Arrival::Kind::kRefused, .message_id = {}, .reason = result.refusal});
+  if (end) finish(message_id, std::move(*end));
   if (complete && assembly->failure())
     finish(message_id, {.kind = Arrival::Kind::kError,
                         .message_id = {},
