@@ -15,6 +15,7 @@
 #include "fed/run/training_run.h"
 #include "fed/store/manifest.h"
 #include "fed/store/run_files.h"
+#include "models/cost.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -88,6 +89,16 @@ fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig conf
   return e;
 }
 
+/// Returns the most bytes of a reply, which are reserved on disk as soon as a node announces them: twice the factors,
+/// the matrices whose gradients a method sums at its start, and 1 GiB for scores and what a method sends beside.
+int64_t most_upload(const fed::Server& server) {
+  double numbers = 2 * static_cast<double>(models::lora_parameters(server.sites, server.max_rank()));
+  if (server.config.method.entry().asks_gradients)
+    for (const auto& [name, site] : server.sites)
+      numbers += static_cast<double>(std::max<int64_t>(1, site.experts) * site.in) * static_cast<double>(site.out);
+  return static_cast<int64_t>(std::min(sizeof(float) * numbers + 0x1p30, 0x1p62));
+}
+
 /// A run with its folder, its server and its evaluator.
 struct Served {
   fed::Experiment experiment;
@@ -134,7 +145,7 @@ class Serving {
       joins.client_tasks.emplace(task, kind_of(data::find_task(task, server.config.data.rows()).scoring));
     joins.test_limit = server.config.evaluate.limit;
     joins.seed = server.seed();
-    fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
+    fabric_.serve(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     hand_out(run);
     fabric_.part();
@@ -154,7 +165,7 @@ class Serving {
     status_.method = config.method.name;
     status_.rounds = config.train.rounds;
     status_.clients = config.clients.count;
-    fabric_.serve(joining(server), terms(config.clients), nullptr);
+    fabric_.serve(joining(server), terms(server), nullptr);
     fabric_.gather(config.clients.count);
   }
 
@@ -187,8 +198,10 @@ class Serving {
   }
 
   /// Returns the terms of the run. With simulated time the deadline is applied by the round, not by the fleet.
-  FleetTerms terms(const fed::ClientsSection& clients) const {
+  FleetTerms terms(const fed::Server& server) const {
+    const auto& clients = server.config.clients;
     FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
+    terms.most_upload = std::min(terms.most_upload, most_upload(server));
     if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
     if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
     return terms;
