@@ -325,6 +325,18 @@ def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, 
     one_line(again, "at its nodes", "--data FILE")
 
 
+def test_a_server_without_evaluation_leaves_its_tasks_out(tiny_model, tmp_path):
+    key, log, address = keygen(tmp_path, 1)[0], tmp_path / "serve.log", f"127.0.0.1:{free_port()}"
+    changes = settings(model__path=f'"{tiny_model}"', train__rounds=1, clients__count=1, clients__participation=1.0, clients__budgets="[1.0]")
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *changes, "--out", tmp_path / "run", "--listen", address, "--allow",
+                                 tmp_path / "keys.txt", "--insecure", "--no-evaluation", log=log)
+        processes.start(*node_arguments(key, tiny_model, address), log=tmp_path / "site-0.log")
+        assert wait_for(server, log) == 0, log.read_text()
+    assert len(lines(tmp_path / "run/rounds.jsonl")) == 1 and lines(tmp_path / "run/evaluations.jsonl") == []
+    assert "done" in succeed("status", tmp_path / "run").stdout
+
+
 def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):
     config = own_rows_config(tmp_path, 1)
     text = config.read_text().split("[[clients.client]]")[0].replace("held_out = 0.25", f'train = ["{tmp_path}/rows/site-0.json"]')

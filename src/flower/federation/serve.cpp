@@ -79,12 +79,21 @@ void require_comparable_rounds(const ServeOptions& options, const fed::Experimen
            join(here));
 }
 
+/// Leaves out the tasks that this server would score, if it scores none.
+void leave_out_tasks_here(const ServeOptions& options, fed::Server& server) {
+  if (options.evaluate) return;
+  const auto here = server.config.tasks_here();
+  std::erase_if(server.tasks,
+                [&](const auto& task) { return std::find(here.begin(), here.end(), task) != here.end(); });
+}
+
 /// Builds the experiment and checks everything that does not depend on nodes and weights, before nodes may join.
 fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig config) {
   auto e = fed::make_experiment(std::move(config), options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   require_rows_apart(e.server);
   require_comparable_rounds(options, e.server.config);
+  leave_out_tasks_here(options, e.server);
   if (options.evaluate) fed::check_evaluation(e);
   return e;
 }
