@@ -100,7 +100,7 @@ GOOD = {"prompt": "Name a metal.", "completion": "tin"}
 
 @pytest.mark.parametrize("rows, says", [
     ([GOOD, {"prompt": "Name a tree."}], ["test.jsonl:2", "completion is missing"]),
-    ([GOOD, {"prompt": "Name a tree. " * 2000, "completion": "oak"}], ["row 1", "positions"]),
+    ([GOOD, {"prompt": "Name a tree. " * 2000, "completion": "oak"}], ["test.jsonl:2", "positions"]),
     ([{"prompt": " ", "completion": "oak"}], ["test.jsonl"]),
 ])
 def test_rows_that_the_server_scores_are_checked_first(rows, says, tiny_model, tmp_path):  # noqa: F811
