@@ -43,6 +43,28 @@ TEST(ReadLine, ReturnsTheLinesThatGetlineReturns) {
   EXPECT_EQ(lines_of(std::string("a\0b\n", 4), 3), std::vector{std::string("a\0b", 3)});
 }
 
+class CountedFlushes : public std::streambuf {
+ public:
+  int count = 0;
+
+ protected:
+  int sync() override {
+    ++count;
+    return 0;
+  }
+};
+
+TEST(ReadLine, FlushesTheTiedStreamBeforeEachLine) {
+  CountedFlushes answers;
+  std::ostream output(&answers);
+  std::istringstream input("one\ntwo");
+  input.tie(&output);
+  std::string line;
+  for (int read = 1; read_line(input, line, 3); ++read) EXPECT_EQ(answers.count, read);
+  EXPECT_EQ(line, "");
+  EXPECT_TRUE(input.eof());
+}
+
 TEST(ReadLine, ALineThatIsTooLongIsAnError) {
   EXPECT_EQ(lines_of("1234\n12\n1234", 4).size(), 3u);
   for (const auto* text : {"12345\n", "12345", "1\n12345"})
