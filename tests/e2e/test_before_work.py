@@ -42,9 +42,9 @@ def refused_before(tmp_path, words, *says):
 @pytest.mark.parametrize("rows, score, says", [
     ([GOOD[0], LATE], "f1", ["test.jsonl:2", "completion is missing"]),
     ([GOOD[0], {"prompt": "x", "completion": 7}], "nll", ["test.jsonl:2", "completion"]),
-    ([GOOD[0], LONG], "f1", ["files: row 1", "positions"]),
-    ([GOOD[0], LONG], "choice", ["files: row 1", "positions"]),
-    ([LONG], "exact", ["files: row 0", "positions"]),
+    ([GOOD[0], LONG], "f1", ["test.jsonl:2", "positions"]),
+    ([GOOD[0], LONG], "choice", ["test.jsonl:2", "positions"]),
+    ([LONG], "exact", ["test.jsonl:1", "positions"]),
     ([{"prompt": "Name it.", "completion": "elm"}], "choice", ["test.jsonl:1"]),
 ])
 def test_a_test_row_that_cannot_be_scored_is_rejected(tiny_model, tmp_path, rows, score, says):
@@ -56,7 +56,7 @@ def test_a_test_row_that_cannot_be_scored_is_rejected(tiny_model, tmp_path, rows
 def test_the_length_of_answers_counts_in_the_length_check(tiny_model, tmp_path, max_new_tokens, says):
     words = files(tmp_path, tiny_model, evaluate__max_new_tokens=max_new_tokens, train__rounds=1)
     if says:
-        refused_before(tmp_path, words, "row 0", says)
+        refused_before(tmp_path, words, "test.jsonl:1", says)
     else:
         succeed("train", CONFIG, "--out", tmp_path / "out", *words)
 
@@ -92,7 +92,7 @@ def test_an_invalid_row_of_a_clients_test_file_is_rejected(tiny_model, tmp_path)
                      evaluate__budgets="[1.0]")
     refused_before(tmp_path, words, "(b)", "b-test.jsonl:2", "completion is missing")
     write(tmp_path / "b-test.jsonl", [GOOD[0], LONG])
-    refused_before(tmp_path, words, "row", "positions")
+    refused_before(tmp_path, words, "b-test.jsonl:2", "positions")
 
 
 def test_a_commonsense_folder_with_a_missing_or_invalid_task_is_rejected(tiny_model, tmp_path):
@@ -123,9 +123,9 @@ def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_pat
 
 
 @pytest.mark.parametrize("score, rows, says", [
-    ("choice", [GOOD[0], LONG], ["files: row 1", "positions"]),
-    ("f1", [LONG], ["files: row 0", "positions"]),
-    ("exact", [GOOD[0], GOOD[1], LONG], ["files: row 2", "positions"]),
+    ("choice", [GOOD[0], LONG], ["late.jsonl:2", "positions"]),
+    ("f1", [LONG], ["late.jsonl:1", "positions"]),
+    ("exact", [GOOD[0], GOOD[1], LONG], ["late.jsonl:3", "positions"]),
     ("nll", [LONG], ["files", "answer"]),
     ("choice", [{"prompt": "Name it.", "completion": "elm"}], ["late.jsonl:1", "none of its options"]),
     ("exact", [GOOD[0], {"prompt": "Name it.", "completion": " "}], ["late.jsonl:2", "empty"]),

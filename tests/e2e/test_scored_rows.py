@@ -99,8 +99,8 @@ def test_a_row_with_an_impossible_answer_is_rejected(tiny_model, tmp_path):
 def test_a_too_long_prompt_is_rejected_before_any_answer(tiny_model, tmp_path):
     rows = [{"prompt": "Is it so?", "completion": "yes"}] * 300 + [{"prompt": "so " * 4000, "completion": "no"}]
     done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "rows.jsonl", rows),
-                    "--score", "f1", "--batch-size", 1, "--max-new-tokens", 200)
-    one_line(done, "row 300", "tokens")
+                    "--score", "f1", "--batch-size", 1, "--max-new-tokens", 200, "--strict")
+    one_line(done, "rows.jsonl:301", "tokens")
     assert done.stdout == ""
 
 
