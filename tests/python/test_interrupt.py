@@ -101,7 +101,7 @@ def test_the_program_ends_with_the_python_process_that_reads_it(tiny_model, whol
 
 
 def test_an_evaluation_can_be_interrupted(whole, tmp_path):
-    code = "import sys, evenkeel_moe as ek\ntry:\n    ek.evaluate(run=sys.argv[1], limit=0, budget=[0.125] * 50,\n" \
+    code = "import sys, evenkeel_moe as ek\ntry:\n    ek.evaluate(run=sys.argv[1], limit=0, budget=[0.125 + i / 1000 for i in range(50)],\n" \
            "                on_event=lambda event: print(event['event'], flush=True))\nexcept KeyboardInterrupt as interrupt: print(interrupt)"
     process = python(code, whole.path)
     assert [process.stdout.readline() for _ in range(2)] == ["start\n", "progress\n"]
