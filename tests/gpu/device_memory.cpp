@@ -13,7 +13,7 @@
 #include <iterator>
 #include <memory>
 #include <stdexcept>
-#include <string>
+#include <vector>
 
 namespace evenkeel::simulated_gpu {
 namespace {
