@@ -1,7 +1,6 @@
 #include "models/decoder.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <memory>
@@ -94,8 +93,8 @@ class Decoder final : public CausalLm {
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
   at::ScalarType activations() const { return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-  PassFactors pass_factors(const ForwardOptions& options) const;
-  PassFactors numbered(PassFactors factors, int64_t rows, const ForwardOptions& options) const;
+  std::shared_ptr<const PassFactors> pass_factors(const ForwardOptions& options) const;
+  nn::aten::SlotNumbers slot_numbers(int64_t rows, const ForwardOptions& options) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
@@ -193,34 +192,30 @@ void Decoder::check_adapters(const lora::AdapterState& adapters) const {
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
-/// Converts the factors of all layers for engine aten.
-PassFactors Decoder::pass_factors(const ForwardOptions& options) const {
+/// Returns the factors of all layers for engine aten: those that prepared() has converted, or converts them.
+std::shared_ptr<const PassFactors> Decoder::pass_factors(const ForwardOptions& options) const {
+  if (options.factors) return options.factors;
   const auto type = options.compute.inner == at::kFloat ? activations() : options.compute.inner;
   PassFactors factors{nn::aten::converted_factors(options.adapters, type),
                       nn::aten::converted_factors(options.base_change, type),
                       std::vector<nn::aten::LayerFactors>(layers_.size())};
-  if (spec().moe_layers.empty()) return factors;
   for (size_t i = 0; i < layers_.size(); ++i)
     if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward))
       factors.experts[i] = mixture->factors_for_aten(options);
-  nn::aten::pack_layers(factors.experts, type);
-  return factors;
+  if (!spec().moe_layers.empty()) nn::aten::pack_layers(factors.experts, type);
+  return std::make_shared<const PassFactors>(std::move(factors));
 }
 
-/// Adds the numbers of the slots of a batch of `rows` rows.
-PassFactors Decoder::numbered(PassFactors factors, int64_t rows, const ForwardOptions& options) const {
-  if (spec().moe_layers.empty()) return factors;
+/// Returns the numbers of the slots of a batch of `rows` rows; empty without experts.
+nn::aten::SlotNumbers Decoder::slot_numbers(int64_t rows, const ForwardOptions& options) const {
+  if (spec().moe_layers.empty()) return {};
   const int64_t top_k =
       std::clamp<int64_t>(options.router.top_k > 0 ? options.router.top_k : spec().top_k, 1, spec().num_experts);
-  const auto numbers = nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
-  for (auto& layer : factors.experts) layer.numbers = numbers;
-  return factors;
+  return nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
 }
 
 ForwardOptions Decoder::prepared(ForwardOptions options) const {
-  if (options.compute.engine != nn::Engine::kAten || options.factors) return options;
-  const c10::NoGradGuard no_grad;
-  options.factors = std::make_shared<const PassFactors>(pass_factors(options));
+  if (options.compute.engine == nn::Engine::kAten) options.factors = pass_factors(options);
   return options;
 }
 
@@ -243,8 +238,8 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   const auto rotary = layout ? layout->rotary : nn::rotary_table(batch.positions, spec().head_width, rope_);
   const auto last = options.last_only ? last_rows(batch).to(device()) : at::Tensor();  // before the layers: it waits
   std::vector<LayerChoices> choices;
-  PassFactors factors;
-  if (layout) factors = numbered(options.factors ? *options.factors : pass_factors(options), ids.size(0), options);
+  const auto factors = layout ? pass_factors(options) : nullptr;
+  const auto numbers = layout ? slot_numbers(ids.size(0), options) : nn::aten::SlotNumbers();
   auto x_RD = times(at::embedding(embedding_, ids).to(activations()), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
@@ -254,8 +249,9 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
                          options,
                          layout ? &*layout : nullptr,
                          window ? &*window : nullptr,
-                         layout ? &factors : nullptr,
-                         layout ? &factors.experts[i] : nullptr,
+                         factors.get(),
+                         factors ? &factors->experts[i] : nullptr,
+                         numbers,
                          &choices,
                          only_last ? last : at::Tensor()};
     x_RD = pass.select_query_rows(x_RD) +

@@ -81,6 +81,7 @@ struct LayerPass {
   nn::aten::CacheWindow* window = nullptr;          ///< view of the cache; engine aten only
   const PassFactors* factors = nullptr;             ///< engine aten only
   const nn::aten::LayerFactors* experts = nullptr;  ///< the layer's own in `factors`
+  const nn::aten::SlotNumbers& slot_numbers;        ///< of the batch; empty without engine aten or experts
   /// Output: the layers with experts whose choices are counted after the last layer; engine aten only.
   std::vector<LayerChoices>* choices = nullptr;
   /// Indices of each sequence's last row, when only those are needed; undefined: all rows are needed.

@@ -134,7 +134,8 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
   const auto routing = nn::route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
                                  spec_.gate.renormalise, options.compute);
   if (!options.routing.empty()) record(logits_RE, routing, pass);
-  if (pass.experts) return nn::experts_by_aten(x_RD, routing, experts_, *pass.experts, options.compute);
+  if (pass.experts)
+    return nn::experts_by_aten(x_RD, routing, experts_, *pass.experts, pass.slot_numbers, options.compute);
   return nn::experts(x_RD, routing, experts_, factors(options), options.compute);
 }
 

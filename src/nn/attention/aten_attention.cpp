@@ -30,7 +30,7 @@ at::Tensor rotate_halves(const at::Tensor& x_THP, const at::Tensor& cos_TP, cons
 struct RotaryNode : torch::autograd::Function<RotaryNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
                             const at::Tensor& sin) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     ctx->save_for_backward({cos, sin});
     return rotate_halves(x_THP, cos, sin, 1);
   }

@@ -34,7 +34,7 @@ bool present(const at::Tensor& factor) { return factor.numel() > 0; }
 struct LinearNode : torch::autograd::Function<LinearNode> {
   static variable_list forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
                                at::ScalarType type) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     variable_list saved(inputs.begin(), inputs.end()), outputs;
     saved[0] = inputs[0].to(type);
     for (size_t p = 0; p < scalings.size(); ++p) outputs.push_back(project(saved, p, scalings[p]));

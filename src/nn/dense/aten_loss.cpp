@@ -58,7 +58,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
                             const at::Tensor& targets_N, const std::vector<int64_t>& counts, at::ScalarType type,
                             bool want_gradient) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     const auto parts = in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, want_gradient);
     ctx->save_for_backward({parts.dhidden_ND});
     ctx->saved_data["counts"] = counts;

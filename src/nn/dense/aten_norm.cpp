@@ -31,7 +31,7 @@ variable_list gradients(const at::Tensor& dy_TD, const at::Tensor& x_TD, const a
 
 struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& w_D, double eps) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     const auto [y_TD, rstd_T1] =
         x_TD.is_cpu() ? normalised(x_TD, w_D, eps) : fused(at::_fused_rms_norm(x_TD, {x_TD.size(1)}, w_D, eps));
     ctx->save_for_backward({x_TD, w_D, rstd_T1});

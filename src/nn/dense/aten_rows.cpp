@@ -29,7 +29,7 @@ at::Tensor summed_by_row(const at::Tensor& x_N, const at::Tensor& order_N, const
 
 struct GatherNode : torch::autograd::Function<GatherNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_R, const RowIndex& index) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     ctx->save_for_backward({index.order_N, index.begins_R});
     return x_R.index_select(0, index.from_N);
   }

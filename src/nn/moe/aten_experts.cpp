@@ -122,7 +122,7 @@ Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at:
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
                             const SlotNumbers& numbers, at::ScalarType type) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     variable_list all(inputs.begin(), inputs.end());
     all.resize(kAll);
     all[kX] = all[kX].to(type);
@@ -235,7 +235,7 @@ void pack_layers(std::span<LayerFactors> layers, at::ScalarType type) {
 }
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
-                   const LayerFactors& factors, at::ScalarType type) {
+                   const LayerFactors& factors, const SlotNumbers& numbers, at::ScalarType type) {
   variable_list inputs{x_TD,
                        routing.weights,
                        routing.experts,
@@ -253,7 +253,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Ten
   // Autograd accepts no undefined tensors: absent factors are empty tensors.
   for (auto& input : inputs)
     if (!input.defined()) input = at::empty({0}, x_TD.options());
-  return ExpertsNode::apply(at::TensorList(inputs), scalings, factors.numbers, type);
+  return ExpertsNode::apply(at::TensorList(inputs), scalings, numbers, type);
 }
 
 }  // namespace evenkeel::nn::aten

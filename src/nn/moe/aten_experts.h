@@ -24,7 +24,6 @@ struct ProjectionFactors {
 struct LayerFactors {
   std::array<ProjectionFactors, 3> projections{};  ///< gate, up and down
   PackedFactors gate_up{}, down{};                 ///< set by pack_layers()
-  SlotNumbers numbers{};  ///< index tensors that all layers of a pass share; empty: each layer makes its own
 };
 
 /// Sets the packed factors of several layers. The same operators pack up to four layers of equal sizes. The number is
@@ -36,9 +35,10 @@ void pack_layers(std::span<LayerFactors> layers, at::ScalarType type);
 /// \param gate_up  [E, 2 F, D], the rows of gate, then those of up; frozen \param down  [E, D, F]; frozen
 /// \param factors  packed by pack_layers() with the same `type` after the last change of the adapters. A layer that was
 /// not packed is computed without LoRA.
+/// \param numbers  index tensors that all layers of a pass share; empty: the call makes its own
 /// \param type  of the products
 /// \return [T, D] in `type`
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
-                   const LayerFactors& factors, at::ScalarType type);
+                   const LayerFactors& factors, const SlotNumbers& numbers, at::ScalarType type);
 
 }  // namespace evenkeel::nn::aten

@@ -56,7 +56,7 @@ Selection select(const at::Tensor& logits_TE, const at::Tensor& phi_E, const Rou
 struct GateNode : torch::autograd::Function<GateNode> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits_TE, const at::Tensor& phi_E,
                                const RouterOptions& options, bool over_selected) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     const auto selected = select(logits_TE, phi_E, options);
     const auto& experts_TK = selected.experts_TK;
     const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);

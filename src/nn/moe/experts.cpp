@@ -270,7 +270,8 @@ aten::LayerFactors factors_for_aten(const ExpertWeights& weights, const ExpertFa
 }
 
 at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                           const aten::LayerFactors& factors, const Compute& compute) {
+                           const aten::LayerFactors& factors, const aten::SlotNumbers& numbers,
+                           const Compute& compute) {
   check(x_TD, routing, weights);
   const auto count = static_cast<int64_t>(weights.gate.size()), hidden = x_TD.size(1), width = weights.gate[0].out();
   const auto &gate_up = weights.gate_up_stack, &down = weights.down_stack;
@@ -278,7 +279,7 @@ at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const
                down.sizes() == at::IntArrayRef({count, hidden, width}),
            kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
   EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
-  return aten::experts(x_TD, routing, gate_up, down, factors, aten::inner_type(x_TD, compute));
+  return aten::experts(x_TD, routing, gate_up, down, factors, numbers, aten::inner_type(x_TD, compute));
 }
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
@@ -286,7 +287,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   if (compute.engine == Engine::kAten) {
     auto layer = factors_for_aten(weights, factors);
     aten::pack_layers({&layer, 1}, aten::inner_type(x_TD, compute));
-    return experts_by_aten(x_TD, routing, weights, layer, compute);
+    return experts_by_aten(x_TD, routing, weights, layer, {}, compute);
   }
   check(x_TD, routing, weights);
   const auto dtype = x_TD.scalar_type();

@@ -39,8 +39,9 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
 
 /// Returns the factors of a layer for engine aten, not yet packed. \throws Error{kShape} if sizes disagree
 aten::LayerFactors factors_for_aten(const ExpertWeights& weights, const ExpertFactors& factors);
-/// Computes experts() with engine aten, from the packed factors of a layer (aten::pack_layers).
+/// Computes experts() with engine aten, from the packed factors of a layer (aten::pack_layers). \param numbers  see
+/// aten::experts()
 at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                           const aten::LayerFactors& factors, const Compute& compute);
+                           const aten::LayerFactors& factors, const aten::SlotNumbers& numbers, const Compute& compute);
 
 }  // namespace evenkeel::nn
