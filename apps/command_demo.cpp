@@ -12,7 +12,7 @@
 #include "base/plain/files.h"
 #include "base/system/interrupt.h"
 #include "fed/run/training_run.h"
-#include "report/differences.h"
+#include "report/differences_text.h"
 #include "report/page.h"
 #include "report/score_table.h"
 #include "report/tables.h"
@@ -72,14 +72,14 @@ std::vector<scoring::TaskScore> train_demo(const std::string& config, const fs::
   return scores;
 }
 
-std::vector<report::RunRecords> demo_runs(const fs::path& folder) {
+std::vector<records::RunRecords> demo_runs(const fs::path& folder) {
   std::vector<fs::path> runs;
   for (const auto& method : kDemoMethods) runs.push_back(demo_run(folder, method));
-  write_file_atomic(folder / "demo.html", report::report_page(report::load_runs(runs)));
-  return report::load_runs(runs);
+  write_file_atomic(folder / "demo.html", report::report_page(records::load_runs(runs)));
+  return records::load_runs(runs);
 }
 
-std::string sentence_of(const std::vector<report::RunRecords>& runs) {
+std::string sentence_of(const std::vector<records::RunRecords>& runs) {
   std::vector<DemoLine> lines;
   for (size_t i = 0; i < runs.size(); ++i)
     lines.push_back(demo_line(kDemoMethods.at(i).title, runs[i], runs[i].last_evaluated()));
@@ -91,7 +91,7 @@ constexpr std::string_view kQuickTitle =
     "Accuracy in percent, mean over five tasks, with K experts per token:\n\n";
 
 /// Prints the line of a run in the table, after the first run also the title and the line before training.
-void print_quick_row(const DemoMethod& method, const report::RunRecords& run, bool first) {
+void print_quick_row(const DemoMethod& method, const records::RunRecords& run, bool first) {
   if (first) std::cout << kQuickTitle << demo_titles(run) << demo_row(demo_line("before training", run, 0));
   std::cout << demo_row(demo_line(method.title, run, run.last_evaluated())) << std::flush;
 }
@@ -100,7 +100,7 @@ void run_quick_demo(const fs::path& folder) {
   std::cerr << "the built-in model is trained by two methods; the first line of the table takes about 20 s\n";
   for (const auto& method : kDemoMethods) {
     train_demo("quick-demo.toml", folder, method);
-    print_quick_row(method, report::load_run(demo_run(folder, method)), &method == kDemoMethods.data());
+    print_quick_row(method, records::load_run(demo_run(folder, method)), &method == kDemoMethods.data());
   }
   const auto runs = demo_runs(folder);
   std::cout << demo_row(majority_line(runs[0])) << '\n' << sentence_of(runs);

@@ -146,8 +146,8 @@ void write_chat_template(const fs::path& out, const ExportFlags& flags) {
 }
 
 /// Reads the records of a run up to the exported round.
-report::RunRecords records_of(const ExportFlags& flags) {
-  auto run = report::load_run(flags.run);
+records::RunRecords records_of(const ExportFlags& flags) {
+  auto run = records::load_run(flags.run);
   const auto best = flags.best ? fed::read_best(flags.run) : std::nullopt;
   if (!best) return run;
   std::erase_if(run.rounds, [&](const fed::RoundRecord& round) { return round.round > best->round; });

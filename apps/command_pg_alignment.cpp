@@ -6,6 +6,7 @@
 #include "apps/model_options.h"
 #include "base/format/limits.h"
 #include "base/plain/json.h"
+#include "base/plain/number_text.h"
 #include "fed/run/pg_alignment.h"
 #include "report/text_grid.h"
 
@@ -18,7 +19,7 @@ struct PgAlignmentFlags {
   bool json = false;
 };
 
-std::string number_text(const std::optional<double>& number) { return number ? report::fixed(*number, 4) : "-"; }
+std::string number_text(const std::optional<double>& number) { return number ? fixed(*number, 4) : "-"; }
 
 /// Returns a member of the shuffled cosine, or nothing if there is no shuffled cosine.
 std::optional<double> shuffled(const train::GradientAlignment& one, double train::ShuffledCosine::*member) {

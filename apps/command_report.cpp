@@ -11,10 +11,11 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "fed/run/run_folder.h"
-#include "report/differences.h"
+#include "report/differences_text.h"
 #include "report/page.h"
+#include "report/study_report.h"
 #include "report/tables.h"
-#include "study/comparison/study_report.h"
+#include "study/definition/load_study.h"
 #include "study/definition/study_state.h"
 #include "study/paper/paper_comparison.h"
 #include "study/paper/paper_costs.h"
@@ -29,33 +30,33 @@ struct ReportFlags {
 
 const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
 
-std::string compared(const study::StudyRuns& runs, const std::string& format) {
-  if (format == "csv") return study::csv_report(runs);
-  const auto comparison = study::compare(runs);
-  if (format == "md") return study::markdown_report(runs, comparison);
-  if (format == "latex") return study::latex_report(runs, comparison);
-  return format == "json" ? study::json_report(runs, comparison) : study::text_report(runs, comparison);
+std::string compared(const comparison::StudyRuns& runs, const std::string& format) {
+  if (format == "csv") return report::csv_report(runs);
+  const auto comparison = comparison::compare(runs);
+  if (format == "md") return report::markdown_report(runs, comparison);
+  if (format == "latex") return report::latex_report(runs, comparison);
+  return format == "json" ? report::json_report(runs, comparison) : report::text_report(runs, comparison);
 }
 
-bool has(const report::RunRecords& run, const study::Measure& measure) {
+bool has(const records::RunRecords& run, const scoring::Measure& measure) {
   const auto scores = run.scores(run.last_evaluated());
   return scores.empty() ||
          std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
 }
 
 /// Returns the first measure that all runs have, in the order of measures(), or the first of all if there is none.
-std::string default_endpoint(std::span<const report::RunRecords> runs) {
-  const auto all = study::measures();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const study::Measure& measure) {
-    return std::all_of(runs.begin(), runs.end(), [&](const report::RunRecords& run) { return has(run, measure); });
+std::string default_endpoint(std::span<const records::RunRecords> runs) {
+  const auto all = scoring::measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const scoring::Measure& measure) {
+    return std::all_of(runs.begin(), runs.end(), [&](const records::RunRecords& run) { return has(run, measure); });
   });
   return std::string((found == all.end() ? all.front() : *found).name);
 }
 
 /// The content of a report: run folders, or the runs of a study.
 struct Reported {
-  std::vector<report::RunRecords> runs;  ///< the runs that are not missing
-  study::StudyRuns arms;
+  std::vector<records::RunRecords> runs;  ///< the runs that are not missing
+  comparison::StudyRuns arms;
   bool is_study = false;
 };
 
@@ -70,9 +71,9 @@ Reported read_study(const ReportFlags& flags) {
 
 Reported read_runs(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.folders.begin(), flags.folders.end());
-  Reported reported{.runs = report::load_runs(folders), .arms = {}};
+  Reported reported{.runs = records::load_runs(folders), .arms = {}};
   if (flags.format == "html" || (flags.format == "text" && flags.endpoint.empty())) return reported;
-  reported.arms = study::arms_of(reported.runs);
+  reported.arms = comparison::arms_of(reported.runs);
   reported.arms.endpoint = flags.endpoint.empty() ? default_endpoint(reported.runs) : flags.endpoint;
   return reported;
 }
@@ -101,7 +102,7 @@ void check_flags(const ReportFlags& flags) {
            flags.table, " is printed as --format text, md or latex");
   EK_CHECK(flags.table.empty() || (flags.endpoint.empty() && (is_paper || flags.format == "text")), kConfig,
            "--table prints text of single runs: it goes with neither --format nor --endpoint");
-  if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
+  if (!flags.endpoint.empty()) scoring::find_measure(flags.endpoint);
 }
 
 /// Returns the files that the report of a folder reads.
@@ -126,19 +127,19 @@ constexpr std::string_view kPaperTable = "paper:";
 /// Prints a table of the paper next to the results of the studies in the folders.
 void run_paper_table(const ReportFlags& flags) {
   const auto table = study::find_paper_table(std::string_view(flags.table).substr(kPaperTable.size()));
-  std::vector<study::StudyRuns> studies;
+  std::vector<comparison::StudyRuns> studies;
   for (const auto& folder : flags.folders) studies.push_back(study::load_study(folder));
   const auto results = study::paper_results(table, studies);
   const auto sentences = study::paper_sentences(table, results);
-  std::vector<study::ReportTable> reports{study::paper_report(table, results)};
+  std::vector<report::ReportTable> reports{study::paper_report(table, results)};
   for (auto& costs : study::paper_costs_by_k(table, studies)) reports.push_back(std::move(costs));
   for (const auto& report : reports) {
-    if (flags.format == "text") std::cout << study::text_of(report) << (&report == &reports.back() ? "" : "\n");
-    if (flags.format == "md") std::cout << study::markdown_of(report) << '\n';
-    if (flags.format == "latex") std::cout << study::latex_of(report);
+    if (flags.format == "text") std::cout << report::text_of(report) << (&report == &reports.back() ? "" : "\n");
+    if (flags.format == "md") std::cout << report::markdown_of(report) << '\n';
+    if (flags.format == "latex") std::cout << report::latex_of(report);
   }
   for (const auto& sentence : sentences) {
-    if (flags.format == "text") std::cout << study::wrapped(sentence);
+    if (flags.format == "text") std::cout << report::wrapped(sentence);
     if (flags.format == "md") std::cout << "- " << sentence << '\n';
     if (flags.format == "latex") std::cout << "% " << sentence << '\n';
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/plain/number_text.h"
 #include "base/plain/text.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr size_t kTitleWidth = 26;
 
 /// Returns the scores of the run itself, without those of exported adapters.
-std::vector<scoring::TaskScore> own_scores(const report::RunRecords& run, int64_t round) {
+std::vector<scoring::TaskScore> own_scores(const records::RunRecords& run, int64_t round) {
   auto scores = run.scores(round);
   std::erase_if(scores, [](const scoring::TaskScore& score) { return score.served_by != scoring::ServedBy::kRun; });
   return scores;
@@ -31,7 +32,7 @@ double percent(std::span<const scoring::TaskScore> scores, double budget, double
 DemoLine line_of(const std::string& title, std::span<const scoring::TaskScore> scores,
                  double scoring::TaskScore::*member) {
   DemoLine line{.title = title};
-  for (const double budget : report::distinct(scores, &scoring::TaskScore::budget)) {
+  for (const double budget : scoring::distinct(scores, &scoring::TaskScore::budget)) {
     line.by_budget.push_back(percent(scores, budget, member));
     line.mean += line.by_budget.back();
   }
@@ -56,48 +57,47 @@ double variance(const scoring::TaskScore& score) {
 
 }  // namespace
 
-DemoLine demo_line(const std::string& title, const report::RunRecords& run, int64_t round) {
+DemoLine demo_line(const std::string& title, const records::RunRecords& run, int64_t round) {
   return line_of(title, own_scores(run, round), &scoring::TaskScore::accuracy);
 }
 
-DemoLine majority_line(const report::RunRecords& run) {
+DemoLine majority_line(const records::RunRecords& run) {
   return line_of("the most frequent answer", own_scores(run, run.last_evaluated()), &scoring::TaskScore::majority);
 }
 
-double chance_difference(const report::RunRecords& run) {
+double chance_difference(const records::RunRecords& run) {
   const auto scores = own_scores(run, run.last_evaluated());
   const std::span<const scoring::TaskScore> all(scores);
-  const auto tasks = static_cast<double>(report::distinct(all, &scoring::TaskScore::task).size());
-  const auto budgets = static_cast<double>(report::distinct(all, &scoring::TaskScore::budget).size());
+  const auto tasks = static_cast<double>(scoring::distinct(all, &scoring::TaskScore::task).size());
+  const auto budgets = static_cast<double>(scoring::distinct(all, &scoring::TaskScore::budget).size());
   if (scores.empty()) return 0;
   double sum = 0;
   for (const auto& score : scores) sum += variance(score) / budgets;
   return 1.96 * 100 * std::sqrt(2 * sum) / tasks;
 }
 
-std::string demo_titles(const report::RunRecords& run) {
+std::string demo_titles(const records::RunRecords& run) {
   std::string titles(kTitleWidth, ' ');
   const auto scores = own_scores(run, run.last_evaluated());
-  for (const int64_t k : report::distinct(std::span<const scoring::TaskScore>(scores), &scoring::TaskScore::top_k))
+  for (const int64_t k : scoring::distinct(std::span<const scoring::TaskScore>(scores), &scoring::TaskScore::top_k))
     titles += cell(concat("K=", k));
   return titles + cell("mean") + "\n";
 }
 
 std::string demo_row(const DemoLine& line) {
   std::string row = padded(line.title);
-  for (const double value : line.by_budget) row += cell(report::fixed(value, 1));
-  return row + cell(report::fixed(line.mean, 1)) + "\n";
+  for (const double value : line.by_budget) row += cell(fixed(value, 1));
+  return row + cell(fixed(line.mean, 1)) + "\n";
 }
 
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
-                          const report::RunRecords& run) {
+                          const records::RunRecords& run) {
   const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = chance_difference(run);
-  return concat("What it shows: one adapter from unequal clients answers at every K: ", report::fixed(before.mean, 1),
-                " % before, ", report::fixed(first.mean, 1), " % with ", first.title, ", ",
-                report::fixed(second.mean, 1), " % with ", second.title, "; their difference of ",
-                report::fixed(gap, 1), " points ",
+  return concat("What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1),
+                " % before, ", fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ",
+                second.title, "; their difference of ", fixed(gap, 1), " points ",
                 gap <= chance ? "is none at one seed" : "must be confirmed with other seeds",
-                " (chance over these questions: ", report::fixed(chance, 1), " points).\n");
+                " (chance over these questions: ", fixed(chance, 1), " points).\n");
 }
 
 }  // namespace evenkeel::apps

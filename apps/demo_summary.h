@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/run_records.h"
+#include "records/run_records.h"
 
 namespace evenkeel::apps {
 
@@ -17,24 +17,24 @@ struct DemoLine {
 };
 
 /// Returns the scores of the run after `round` rounds; 0: before the first.
-DemoLine demo_line(const std::string& title, const report::RunRecords& run, int64_t round);
+DemoLine demo_line(const std::string& title, const records::RunRecords& run, int64_t round);
 /// Returns the accuracy of always giving the most frequent answer.
-DemoLine majority_line(const report::RunRecords& run);
+DemoLine majority_line(const records::RunRecords& run);
 
 /// Returns half of the width of a 95 % interval, in percentage points, for the difference of two accuracies that are
 /// means over the tasks of `run`. It assumes that questions are drawn independently, and that the budgets of a run have
 /// the same questions and add no information.
-double chance_difference(const report::RunRecords& run);
+double chance_difference(const records::RunRecords& run);
 
 /// Formats a line of the demo's table; the first column has 26 characters.
 std::string demo_row(const DemoLine& line);
 /// Formats the titles of the columns: the experts per token of each budget.
-std::string demo_titles(const report::RunRecords& run);
+std::string demo_titles(const records::RunRecords& run);
 
 /// Returns one sentence: whether two methods differ by more than chance_difference().
 /// \param before  accuracies before the first round \param first, second  accuracies of the two methods
 /// \param run     a run whose questions are those of both methods
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
-                          const report::RunRecords& run);
+                          const records::RunRecords& run);
 
 }  // namespace evenkeel::apps

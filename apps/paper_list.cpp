@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/plain/error.h"
+#include "base/plain/number_text.h"
 #include "report/text_grid.h"
 #include "study/running/forecast.h"
 
@@ -84,7 +85,7 @@ std::string missing_text(std::span<const study::PaperStudy> studies) {
 /// Returns the speeds as a part of a sentence.
 std::string speeds_text(std::span<const ProductSpeed> speeds) {
   std::vector<std::string> texts;
-  for (const auto& speed : speeds) texts.push_back(concat(report::compact(speed.flops), "FLOP/s (", speed.how, ")"));
+  for (const auto& speed : speeds) texts.push_back(concat(compact(speed.flops), "FLOP/s (", speed.how, ")"));
   return texts.empty() ? "" : concat(" at the speed of large products here, ", join(texts, " or "));
 }
 

@@ -4,6 +4,7 @@
 
 #include "apps/endpoints.h"
 #include "base/plain/files.h"
+#include "base/plain/number_text.h"
 #include "base/plain/sealed.h"
 #include "flower/federation/fleet_fabric.h"
 #include "flower/federation/serve.h"
@@ -37,9 +38,9 @@ std::string clients_status(const fs::path& run) {
   report::TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
   for (const auto& [id, member] : roster.members()) {
     const auto session = sessions.contains(id) ? sessions.at(id) : flower::SessionReport{};
-    grid.add({std::to_string(id), member.name, report::fixed(member.budget, 3), std::to_string(member.examples),
-              std::to_string(session.round), report::fixed(session.seconds, 1),
-              report::fixed(static_cast<double>(session.bytes_up) / (1 << 20), 1),
+    grid.add({std::to_string(id), member.name, fixed(member.budget, 3), std::to_string(member.examples),
+              std::to_string(session.round), fixed(session.seconds, 1),
+              fixed(static_cast<double>(session.bytes_up) / (1 << 20), 1),
               session.outcome.empty() ? "none yet" : session.outcome});
   }
   return concat(roster.members().size(), " clients have joined\n", grid.text());

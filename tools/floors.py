@@ -18,13 +18,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLOORS = {"base": 0, "jinja": 1, "lora": 1, "tokenizer": 2, "data": 3, "nn": 4, "models": 5, "methods": 5, "scoring": 6, "train": 6,
-          "fed": 7, "cluster": 8, "flower": 8, "report": 8, "study": 9, "apps": 10}
+          "fed": 7, "cluster": 8, "flower": 8, "records": 8, "comparison": 9, "report": 10, "study": 11, "apps": 12}
 SUB_ROOMS = {
     "base": ("plain", "system", "format", "unicode", "random"),
     "nn": ("compute", "kernels/primitives", "kernels/matmul", "kernels/layers", "dense", "attention", "moe"),
     "fed": ("config", "exchange", "store", "round", "run"),
     "flower": ("format", "http", "server", "node", "federation"),
-    "study": ("definition", "running", "comparison", "paper"),
+    "study": ("definition", "running", "paper"),
 }
 # These use protobuf's headers, which LibTorch's include folders shadow. Of base they may include only base/plain.
 PLAIN = ("flower/format", "flower/http", "flower/server", "flower/node")

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/plain/number_text.h"
 #include "report/text_grid.h"
 
 namespace evenkeel::report {
@@ -119,7 +120,7 @@ struct Side {
   }
 };
 
-std::vector<Side> sides_of(std::span<const RunRecords> runs) {
+std::vector<Side> sides_of(std::span<const records::RunRecords> runs) {
   std::vector<Side> sides;
   for (const auto& run : runs) {
     std::map<std::string, Side> by_reading;
@@ -228,7 +229,7 @@ std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> 
   return results;
 }
 
-std::string clients_summary(const RunRecords& run) {
+std::string clients_summary(const records::RunRecords& run) {
   std::string text;
   for (const auto& results : by_title(client_results(run.evaluations)))
     text += concat(results.size(), " clients at their own budgets, ", title_of(results[0]), ": ", summary_of(results),
@@ -236,7 +237,7 @@ std::string clients_summary(const RunRecords& run) {
   return text;
 }
 
-std::string client_scores_table(std::span<const RunRecords> runs) {
+std::string client_scores_table(std::span<const records::RunRecords> runs) {
   auto text = wrapped("clients at their own budgets, accuracy or F1 of words in percent, or negative log-likelihood");
   for (const auto& run : runs) {
     const auto results = client_results(run.evaluations);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "report/run_records.h"
+#include "records/run_records.h"
 
 namespace evenkeel::report {
 
@@ -41,11 +41,11 @@ std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> 
 
 /// Returns a line with the numbers of clients that gain, lose, or change by at most one question. Empty if no client is
 /// scored.
-std::string clients_summary(const RunRecords& run);
+std::string clients_summary(const records::RunRecords& run);
 
 /// Formats a table per run: for each client its own rows before and after, the gain, all rows, and the number of
 /// questions. For several runs it adds a table that compares clients' own rows, with differences from the first run.
-std::string client_scores_table(std::span<const RunRecords> runs);
+std::string client_scores_table(std::span<const records::RunRecords> runs);
 /// Formats the table for one evaluation; empty if no client is scored.
 std::string client_scores_table(std::span<const scoring::TaskScore> scores);
 

@@ -14,8 +14,8 @@ struct Said {
 };
 
 /// Returns a run of clients 0 to 2, of which 0 is named "north". Each has ten questions of its own, 30 together.
-RunRecords run_of(std::string label, std::initializer_list<Said> all) {
-  RunRecords run;
+records::RunRecords run_of(std::string label, std::initializer_list<Said> all) {
+  records::RunRecords run;
   run.label = std::move(label);
   for (const auto& [round, client, accuracy, rows] : all) {
     const int64_t count = rows == scoring::RowsOf::kOwn ? 10 : 30;
@@ -29,7 +29,7 @@ RunRecords run_of(std::string label, std::initializer_list<Said> all) {
   return run;
 }
 
-RunRecords first_run() {
+records::RunRecords first_run() {
   return run_of("first", {{0, 0, 0.2},
                           {0, 1, 0.5},
                           {0, 2, 0.4},
@@ -41,7 +41,7 @@ RunRecords first_run() {
                           {2, 1, 0.6, scoring::RowsOf::kAll}});
 }
 
-RunRecords second_run() { return run_of("second", {{2, 0, 0.7}, {2, 1, 0.5}, {2, 2, 0.4}}); }
+records::RunRecords second_run() { return run_of("second", {{2, 0, 0.7}, {2, 1, 0.5}, {2, 2, 0.4}}); }
 
 TEST(ClientScores, AreSortedByGain) {
   const auto results = client_results(first_run().evaluations);
@@ -84,7 +84,7 @@ TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {
   before.client = after.client = scoring::ClientOfScore{.id = 1};
   const std::vector<fed::EvaluationRecord> evaluations{{0, "fedit", before}, {3, "fedit", after}};
   EXPECT_NEAR(*client_results(evaluations)[0].gain(), 0.25, 1e-12);
-  RunRecords run;
+  records::RunRecords run;
   run.label = "run";
   run.evaluations = evaluations;
   EXPECT_NE(

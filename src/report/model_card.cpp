@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/plain/number_text.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
 
@@ -29,7 +30,7 @@ std::string_view library_of(ExportFormat format) {
   return format == ExportFormat::kGguf ? "gguf" : "peft";
 }
 
-std::string header(const RunRecords& run, const CardSubject& subject) {
+std::string header(const records::RunRecords& run, const CardSubject& subject) {
   const auto base =
       subject.base_model.empty() ? std::string() : concat("base_model: ", quoted(subject.base_model), '\n');
   std::string text =
@@ -55,7 +56,8 @@ std::string gates(const CardSubject& subject) {
              : "softmax over all experts, not renormalised";
 }
 
-std::string facts_table(const RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject) {
+std::string facts_table(const records::RunRecords& run, const fed::ExperimentConfig& config,
+                        const CardSubject& subject) {
   double tokens = 0, up = 0;
   for (const auto& round : run.rounds) {
     tokens += static_cast<double>(round.tokens);
@@ -127,7 +129,7 @@ std::string scores_of(std::span<const scoring::TaskScore> scores, const Headline
   return concat(headline.title, ", mean over ", plain(join(tasks)), ".\n\n", titles, '\n', rule, '\n', rows, '\n');
 }
 
-std::string scores_section(const RunRecords& run) {
+std::string scores_section(const records::RunRecords& run) {
   const auto scores = run.scores(run.last_evaluated());
   std::string text;
   for (const auto& headline : kHeadlines) text += scores_of(scores, headline);
@@ -174,7 +176,8 @@ std::string loading_section(const CardSubject& subject) {
 
 }  // namespace
 
-std::string model_card(const RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject) {
+std::string model_card(const records::RunRecords& run, const fed::ExperimentConfig& config,
+                       const CardSubject& subject) {
   return concat(
       header(run, subject), "# ", plain(run.label), "\n\n",
       subject.format == ExportFormat::kMerged ? "A checkpoint with a LoRA adapter merged into it" : "A LoRA adapter",

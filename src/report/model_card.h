@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fed/config/experiment_config.h"
-#include "report/run_records.h"
+#include "records/run_records.h"
 #include "report/serving.h"
 
 namespace evenkeel::report {
@@ -20,6 +20,6 @@ struct CardSubject {
 };
 
 /// Returns the card's text. Equal records give equal text. Scores are those of the last evaluated round.
-std::string model_card(const RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject);
+std::string model_card(const records::RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject);
 
 }  // namespace evenkeel::report

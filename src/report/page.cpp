@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "base/plain/files.h"
+#include "comparison/differences.h"
+#include "records/client_costs.h"
+#include "records/phi_correlation.h"
 #include "report/assets.h"
-#include "report/client_costs.h"
-#include "report/differences.h"
-#include "report/phi_correlation.h"
 
 namespace evenkeel::report {
 namespace {
@@ -42,9 +42,9 @@ void add_experts(OrderedJson& out, const fed::RoundRecord& round, bool frame) {
   out["gini_mean"] = use.gini_mean;
   out["dead_experts"] = std::accumulate(use.dead_experts.begin(), use.dead_experts.end(), int64_t{0});
   if (frame) out["utilization"] = rounded(use.utilization);
-  const auto phi_LE = phi_of(round);
+  const auto phi_LE = records::phi_of(round);
   if (phi_LE.empty()) return;
-  out["phi_correlation"] = record::write(phi_correlation(phi_LE, use.utilization));
+  out["phi_correlation"] = record::write(records::phi_correlation(phi_LE, use.utilization));
   if (frame) out["phi"] = rounded(phi_LE);
 }
 
@@ -67,9 +67,9 @@ OrderedJson round_json(const fed::RoundRecord& round, bool frame) {
 }
 
 /// Returns what training cost the clients of each budget.
-OrderedJson costs_json(const RunRecords& run) {
+OrderedJson costs_json(const records::RunRecords& run) {
   OrderedJson costs = OrderedJson::array();
-  for (const auto& cost : client_costs(run))
+  for (const auto& cost : records::client_costs(run))
     costs.push_back({{"budget", cost.budget},
                      {"top_k", cost.top_k},
                      {"tokens", cost.tokens},
@@ -79,7 +79,7 @@ OrderedJson costs_json(const RunRecords& run) {
   return costs;
 }
 
-OrderedJson run_json(const RunRecords& run) {
+OrderedJson run_json(const records::RunRecords& run) {
   OrderedJson rounds = OrderedJson::array(), evaluations = OrderedJson::array();
   for (size_t i = 0; i < run.rounds.size(); ++i)
     rounds.push_back(round_json(run.rounds[i], shows_frame(i, run.rounds.size())));
@@ -96,9 +96,9 @@ OrderedJson run_json(const RunRecords& run) {
           {"evaluations", evaluations}};
 }
 
-OrderedJson differences_json(std::span<const RunRecords> runs, std::span<const std::string> free) {
+OrderedJson differences_json(std::span<const records::RunRecords> runs, std::span<const std::string> free) {
   OrderedJson all = OrderedJson::array();
-  for (const auto& difference : differences(runs, free)) {
+  for (const auto& difference : comparison::differences(runs, free)) {
     OrderedJson sides = OrderedJson::array();
     for (const auto& side : difference.sides) sides.push_back({{"value", side.value}, {"runs", side.runs}});
     all.push_back({{"what", difference.what}, {"sides", sides}});
@@ -128,7 +128,7 @@ void replace(std::string& page, std::string_view mark, std::string_view text) {
 
 }  // namespace
 
-std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study) {
+std::string report_page(std::span<const records::RunRecords> runs, const std::optional<StudyOfPage>& study) {
   const auto free = study ? study->free : std::vector<std::string>();
   OrderedJson data = {{"runs", OrderedJson::array()}, {"differences", differences_json(runs, free)}};
   for (const auto& run : runs) data["runs"].push_back(run_json(run));
@@ -143,7 +143,7 @@ std::string report_page(std::span<const RunRecords> runs, const std::optional<St
 }
 
 void save_report(std::span<const fs::path> folders, const fs::path& file) {
-  write_file_atomic(file, report_page(load_runs(folders)));
+  write_file_atomic(file, report_page(records::load_runs(folders)));
 }
 
 }  // namespace evenkeel::report

@@ -4,8 +4,9 @@
 #include <sstream>
 
 #include "base/plain/files.h"
+#include "base/plain/number_text.h"
 #include "base/testing.h"
-#include "report/differences.h"
+#include "report/differences_text.h"
 #include "report/page.h"
 #include "report/tables.h"
 #include "report/text_grid.h"
@@ -85,14 +86,14 @@ class Report : public ::testing::Test {
         append_line(run / "evaluations.jsonl", evaluation_line(2, task, budget, accuracy * budget).dump());
       }
   }
-  std::vector<RunRecords> runs(std::vector<std::string> names) const {
+  std::vector<records::RunRecords> runs(std::vector<std::string> names) const {
     std::vector<fs::path> folders;
     for (const auto& name : names) folders.push_back(folder_ / name);
-    return load_runs(folders);
+    return records::load_runs(folders);
   }
   std::string refusal(const std::string& name) const {
     try {
-      load_run(folder_ / name);
+      records::load_run(folder_ / name);
     } catch (const Error& error) {
       return error.what();
     }
@@ -104,7 +105,7 @@ class Report : public ::testing::Test {
 };
 
 TEST_F(Report, ReadsWhatTheRunWrote) {
-  const auto run = load_run(folder_ / "one");
+  const auto run = records::load_run(folder_ / "one");
   EXPECT_EQ(run.label, "one");
   EXPECT_EQ(run.method, "fedit");
   EXPECT_EQ(run.seed, 7);
@@ -117,12 +118,12 @@ TEST_F(Report, ReadsWhatTheRunWrote) {
 TEST_F(Report, ALineStillBeingWrittenIsLeftOut) {
   const auto file = folder_ / "one/rounds.jsonl";
   write_file_atomic(file, read_file(file) + R"({"round":3,"lo)");
-  EXPECT_EQ(load_run(folder_ / "one").rounds.size(), 2u);
+  EXPECT_EQ(records::load_run(folder_ / "one").rounds.size(), 2u);
 }
 
 TEST_F(Report, ARepeatedEvaluationReplacesTheFirst) {
   append_line(folder_ / "one/evaluations.jsonl", evaluation_line(2, "alpha", 1.0, 0.75).dump());
-  const auto scores = load_run(folder_ / "one").scores(2);
+  const auto scores = records::load_run(folder_ / "one").scores(2);
   EXPECT_EQ(scores.size(), 4u);
   EXPECT_EQ(scores[0].accuracy, 0.75);
 }
@@ -359,12 +360,12 @@ TEST_F(UnlikeRuns, AreArmsThatWereRunWithOtherSeeds) {
   make("a", {.seed = 42});
   make("b", {.method = "ub-smoe", .seed = 42});
   make("b43", {.method = "ub-smoe", .seed = 43});
-  const auto found = differences(runs({"a", "b", "b43"}));
+  const auto found = comparison::differences(runs({"a", "b", "b43"}));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].what, "seeds");
   EXPECT_EQ(found[0].sides[1].value, "42, 43");
   make("a43", {.seed = 43});
-  EXPECT_TRUE(differences(runs({"a", "a43", "b", "b43"})).empty());
+  EXPECT_TRUE(comparison::differences(runs({"a", "a43", "b", "b43"})).empty());
 }
 
 TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
@@ -376,7 +377,7 @@ TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
     line["budget"] = budget;
     append_line(folder_ / "b/evaluations.jsonl", line.dump());
   }
-  const auto found = differences(runs({"a", "b"}));
+  const auto found = comparison::differences(runs({"a", "b"}));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].sides[0].value, "alpha 38 in 40, beta 38 in 40");
   EXPECT_EQ(found[0].sides[1].value, "alpha 37 in 40, beta 38 in 40");

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "base/plain/files.h"
+#include "base/plain/number_text.h"
 #include "base/system/folder_lock.h"
 #include "fed/round/progress.h"
 #include "fed/run/best_round.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
-#include "report/run_records.h"
+#include "records/run_records.h"
 #include "report/text_grid.h"
 
 namespace evenkeel::report {
@@ -17,12 +18,12 @@ namespace {
 constexpr size_t kLogTail = 4096;  // bytes at the end of a log in which its last line is searched
 
 /// Returns true if the run is complete. The server of a federation may not evaluate (evenkeel serve --no-evaluation).
-bool is_done(const RunRecords& run, int64_t rounds) {
+bool is_done(const records::RunRecords& run, int64_t rounds) {
   const bool scored = run.last_evaluated() >= rounds || path_exists(run.folder / "federation");
   return static_cast<int64_t>(run.rounds.size()) >= rounds && scored;
 }
 
-std::string progress_line(const RunRecords& run, int64_t rounds) {
+std::string progress_line(const records::RunRecords& run, int64_t rounds) {
   const auto last = run.rounds.empty() ? "" : concat(", loss ", fixed(run.rounds.back().loss, 4));
   const bool evaluates = static_cast<int64_t>(run.rounds.size()) >= rounds && !is_done(run, rounds);
   return concat(run.method, ", round ", run.rounds.size(), " of ", rounds, last,
@@ -35,7 +36,7 @@ std::string worker_line(const fs::path& folder, bool done) {
 }
 
 /// Estimates the remaining time from the mean of the completed rounds, without evaluations. Old records have no times.
-std::string time_line(const RunRecords& run, int64_t rounds) {
+std::string time_line(const records::RunRecords& run, int64_t rounds) {
   double seconds = 0;
   int64_t timed = 0;
   for (const auto& round : run.rounds)
@@ -73,7 +74,7 @@ std::string run_status(const fs::path& folder) {
     EK_CHECK(holder, kIo, fed::why_no_run(folder));
     return concat("no round yet; ", *holder, " works on it\n");
   }
-  const auto run = load_run(folder);
+  const auto run = records::load_run(folder);
   const auto asked = fed::run_config(folder).train.rounds, rounds = fed::rounds_to_do(folder, asked);
   const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (train.stop)\n") : "";
   return concat(progress_line(run, rounds), early, worker_line(folder, is_done(run, rounds)),

@@ -172,8 +172,8 @@ std::string mean_over_budgets(const Layout& layout, std::span<const scoring::Tas
 
 /// Returns tables of all tasks and budgets of one reading and kind, which fit the page width.
 std::string tables_of(const Layout& layout, std::span<const scoring::TaskScore> scores) {
-  const auto tasks = distinct(scores, &scoring::TaskScore::task);
-  const auto budgets = distinct(scores, &scoring::TaskScore::budget);
+  const auto tasks = scoring::distinct(scores, &scoring::TaskScore::task);
+  const auto budgets = scoring::distinct(scores, &scoring::TaskScore::budget);
   size_t name_width = 4;
   for (const auto& task : tasks) name_width = std::max(name_width, std::min(task.size(), kMostTaskWidth));
   const size_t fitting =
@@ -212,8 +212,8 @@ std::string counts(std::span<const scoring::TaskScore> scores) {
 /// Returns a table of the first number of a kind, averaged over tasks: one row per way of serving, one column per
 /// budget.
 std::string served_table(const Layout& layout, std::span<const scoring::TaskScore> scores) {
-  const auto served = distinct(scores, &scoring::TaskScore::served_by);
-  const auto budgets = distinct(scores, &scoring::TaskScore::budget);
+  const auto served = scoring::distinct(scores, &scoring::TaskScore::served_by);
+  const auto budgets = scoring::distinct(scores, &scoring::TaskScore::budget);
   if (served.size() < 2) return "";
   std::vector<std::string> titles = {concat(layout.block.front().head, ", mean over tasks")};
   for (const double budget : budgets) titles.push_back(concat("budget ", budget));
@@ -258,7 +258,7 @@ std::string unreadable_note(std::span<const scoring::TaskScore> scores) {
 std::string kind_tables(const Layout& layout, std::span<const scoring::TaskScore> scores) {
   std::string text;
   std::vector<scoring::TaskScore> same, shown;
-  for (const auto& reading : distinct(scores, &scoring::TaskScore::reading)) {
+  for (const auto& reading : scoring::distinct(scores, &scoring::TaskScore::reading)) {
     same.clear();
     std::copy_if(scores.begin(), scores.end(), std::back_inserter(same), [&](const scoring::TaskScore& score) {
       return score.kind == layout.kind && score.reading == reading;

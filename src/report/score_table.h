@@ -6,18 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "scoring/measures.h"
 #include "scoring/task_evaluation.h"
 
 namespace evenkeel::report {
-
-/// Returns the distinct values of a member among `scores`, in order of appearance.
-template <typename T>
-std::vector<T> distinct(std::span<const scoring::TaskScore> scores, T scoring::TaskScore::*member) {
-  std::vector<T> values;
-  for (const auto& score : scores)
-    if (std::find(values.begin(), values.end(), score.*member) == values.end()) values.push_back(score.*member);
-  return values;
-}
 
 /// Returns the name of a ServedBy in tables: "in the run", "exported: transformers" or "exported: native gates".
 std::string served_name(scoring::ServedBy by);

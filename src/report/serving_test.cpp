@@ -97,7 +97,7 @@ TEST_F(Serving, GgufIsForLlamaCppOnly) {
 }
 
 TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
-  RunRecords run;
+  records::RunRecords run;
   run.label = "a|b<i>";
   run.method = "ub-smoe";
   run.model = "models/\"x\"";

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/plain/number_text.h"
 #include "report/client_scores.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
@@ -29,31 +30,31 @@ std::string budget_title(double budget) {
 /// A run's scores at its last evaluated round, of one kind, one reading (empty except for rank methods) and one way of
 /// serving.
 struct Scored {
-  const RunRecords* run;
+  const records::RunRecords* run;
   std::string label;
   std::vector<scoring::TaskScore> scores;
   std::vector<double> budgets;
 };
 
 /// Returns the label of a column group, such as "demo (b, exported: native gates)".
-std::string label_of(const RunRecords& run, const std::string& reading, scoring::ServedBy by) {
+std::string label_of(const records::RunRecords& run, const std::string& reading, scoring::ServedBy by) {
   std::string aspect = reading;
   if (by != scoring::ServedBy::kRun) aspect += (aspect.empty() ? "" : ", ") + served_name(by);
   return aspect.empty() ? run.label : concat(run.label, " (", aspect, ")");
 }
 
-std::vector<Scored> scored(std::span<const RunRecords> runs, scoring::AnswerKind kind) {
+std::vector<Scored> scored(std::span<const records::RunRecords> runs, scoring::AnswerKind kind) {
   std::vector<Scored> all;
   for (const auto& run : runs) {
     auto every = run.scores(run.last_evaluated());
     std::erase_if(every, [&](const scoring::TaskScore& s) { return s.kind != kind; });
-    for (const auto by : distinct(every, &scoring::TaskScore::served_by))
-      for (const auto& reading : distinct(every, &scoring::TaskScore::reading)) {
+    for (const auto by : scoring::distinct(every, &scoring::TaskScore::served_by))
+      for (const auto& reading : scoring::distinct(every, &scoring::TaskScore::reading)) {
         std::vector<scoring::TaskScore> scores;
         std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
                      [&](const scoring::TaskScore& s) { return s.reading == reading && s.served_by == by; });
         if (scores.empty()) continue;
-        auto budgets = distinct(scores, &scoring::TaskScore::budget);
+        auto budgets = scoring::distinct(scores, &scoring::TaskScore::budget);
         std::sort(budgets.begin(), budgets.end());
         all.push_back({&run, label_of(run, reading, by), std::move(scores), std::move(budgets)});
       }
@@ -71,7 +72,7 @@ const scoring::TaskScore* find(const Scored& from, const std::string& task, doub
 std::vector<std::string> all_tasks(std::span<const Scored> runs) {
   std::vector<scoring::TaskScore> every;
   for (const auto& run : runs) every.insert(every.end(), run.scores.begin(), run.scores.end());
-  return distinct(every, &scoring::TaskScore::task);
+  return scoring::distinct(every, &scoring::TaskScore::task);
 }
 
 /// Selects a number of a score; nothing if it was not measured.
@@ -212,7 +213,7 @@ std::string_view what_is_asked(scoring::AnswerKind kind) {
 }
 
 /// Returns a text that says which kinds of tasks were evaluated instead of `wanted`.
-std::string what_there_is(std::span<const RunRecords> runs, scoring::AnswerKind wanted) {
+std::string what_there_is(std::span<const records::RunRecords> runs, scoring::AnswerKind wanted) {
   std::vector<std::string_view> kinds, names;
   for (const auto kind : {scoring::AnswerKind::kChoice, scoring::AnswerKind::kText, scoring::AnswerKind::kLikelihood}) {
     if (kind == wanted || scored(runs, kind).empty()) continue;
@@ -224,7 +225,7 @@ std::string what_there_is(std::span<const RunRecords> runs, scoring::AnswerKind 
   return concat("the tasks that were evaluated ask for ", join(kinds, " and "), "; there are: ", join(names));
 }
 
-std::string task_table(std::span<const RunRecords> runs, const TaskTable& table) {
+std::string task_table(std::span<const records::RunRecords> runs, const TaskTable& table) {
   const auto all = scored(runs, table.kind);
   if (all.empty()) return wrapped(concat(table.title, ": ", what_there_is(runs, table.kind)));
   return wrapped(concat(table.title, ", by budget, after the last evaluated round")) +
@@ -232,7 +233,7 @@ std::string task_table(std::span<const RunRecords> runs, const TaskTable& table)
 }
 
 template <typename T>
-double sum_of(const RunRecords& run, T fed::RoundMeasures::*member) {
+double sum_of(const records::RunRecords& run, T fed::RoundMeasures::*member) {
   double sum = 0;
   for (const auto& round : run.rounds) sum += static_cast<double>(round.*member);
   return sum;
@@ -251,7 +252,7 @@ std::set<std::pair<std::string, double>> points_of(const Scored& run) {
   return points;
 }
 
-Overall overall_scores(std::span<const RunRecords> runs, scoring::AnswerKind kind) {
+Overall overall_scores(std::span<const records::RunRecords> runs, scoring::AnswerKind kind) {
   Overall all{.scored = scored(runs, kind), .common = {}};
   std::erase_if(all.scored, [](const Scored& run) { return run.scores[0].served_by != scoring::ServedBy::kRun; });
   if (all.scored.empty()) return all;
@@ -266,7 +267,8 @@ Overall overall_scores(std::span<const RunRecords> runs, scoring::AnswerKind kin
 
 /// Returns the mean over the tasks and budgets that all runs have, in a rank evaluation mode of a run; "-" if there are
 /// none.
-std::string mean_of_common(const Overall& all, const RunRecords& run, const std::string& reading, Measure measured) {
+std::string mean_of_common(const Overall& all, const records::RunRecords& run, const std::string& reading,
+                           Measure measured) {
   double sum = 0, count = 0;
   for (const auto& one : all.scored)
     for (const auto& score : one.scores)
@@ -276,16 +278,16 @@ std::string mean_of_common(const Overall& all, const RunRecords& run, const std:
 }
 
 /// Returns the rank evaluation modes of a run; {""} if it has none.
-std::vector<std::string> readings_of(const RunRecords& run) {
+std::vector<std::string> readings_of(const records::RunRecords& run) {
   auto scores = run.scores(run.last_evaluated());
   std::erase_if(scores, [](const auto& score) { return score.served_by != scoring::ServedBy::kRun; });
-  auto readings = distinct(scores, &scoring::TaskScore::reading);
+  auto readings = scoring::distinct(scores, &scoring::TaskScore::reading);
   if (readings.empty()) readings.emplace_back();
   return readings;
 }
 
 /// Returns the columns of a run that do not depend on its rank evaluation mode, without its label.
-std::vector<std::string> run_cells(const RunRecords& run) {
+std::vector<std::string> run_cells(const records::RunRecords& run) {
   const bool trained = !run.rounds.empty();
   return {run.method,
           std::to_string(run.seed),
@@ -298,7 +300,7 @@ std::vector<std::string> run_cells(const RunRecords& run) {
           trained ? fixed(run.rounds.back().experts_per_token, 2) : "-"};
 }
 
-std::string runs_table(std::span<const RunRecords> runs) {
+std::string runs_table(std::span<const records::RunRecords> runs) {
   TextGrid grid({"run", "method", "seed", "rounds", "last loss", "tokens", "bytes up", "bytes down", "FLOPs",
                  "experts/token", "acc", "F1"});
   const auto choices = overall_scores(runs, scoring::AnswerKind::kChoice),
@@ -320,7 +322,7 @@ double dead_experts(const fed::ExpertUse& use) {
   return std::accumulate(use.dead_experts.begin(), use.dead_experts.end(), 0.0);
 }
 
-std::string rounds_table(std::span<const RunRecords> runs) {
+std::string rounds_table(std::span<const records::RunRecords> runs) {
   TextGrid grid(
       {"run", "round", "loss", "tokens", "bytes up", "bytes down", "FLOPs", "experts/token", "entropy", "Gini", "dead"},
       2);
@@ -337,14 +339,14 @@ std::string rounds_table(std::span<const RunRecords> runs) {
 }
 
 /// Returns the bytes of the whole run by content.
-std::map<std::string, double> traffic(const RunRecords& run, fed::Traffic fed::RoundMeasures::*parts) {
+std::map<std::string, double> traffic(const records::RunRecords& run, fed::Traffic fed::RoundMeasures::*parts) {
   std::map<std::string, double> sum;
   for (const auto& round : run.rounds)
     for (const auto& [content, bytes] : round.*parts) sum[content] += static_cast<double>(bytes);
   return sum;
 }
 
-std::string traffic_table(std::span<const RunRecords> runs) {
+std::string traffic_table(std::span<const records::RunRecords> runs) {
   TextGrid grid({"run", "content", "bytes up", "share", "bytes down", "share"}, 2);
   for (const auto& run : runs) {
     const auto up = traffic(run, &fed::RoundMeasures::bytes_up_parts),
@@ -369,7 +371,7 @@ std::string traffic_table(std::span<const RunRecords> runs) {
   return concat("traffic; bytes of all rounds and clients by content, shares in percent\n", grid.text());
 }
 
-std::string clients_table(std::span<const RunRecords> runs) {
+std::string clients_table(std::span<const records::RunRecords> runs) {
   TextGrid grid({"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down", "FLOPs",
                  "seconds", "experts/token"},
                 2);
@@ -386,7 +388,7 @@ std::string clients_table(std::span<const RunRecords> runs) {
 }
 
 /// Returns the scores of all clients if they fit a screen, else summaries.
-std::string clients_part(std::span<const RunRecords> runs) {
+std::string clients_part(std::span<const records::RunRecords> runs) {
   constexpr size_t kScreen = 40;
   size_t rows = 0;
   std::string summaries;
@@ -401,7 +403,7 @@ std::string clients_part(std::span<const RunRecords> runs) {
 }
 
 /// Returns true if some run has the measure. Before the first evaluation, the measures of choices are shown.
-bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
+bool is_shown(std::span<const records::RunRecords> runs, const TaskTable& table) {
   const auto all = scored(runs, table.kind);
   const bool measured = std::any_of(all.begin(), all.end(), [&](const Scored& run) {
     return std::any_of(run.scores.begin(), run.scores.end(),
@@ -420,7 +422,7 @@ std::vector<std::string_view> table_names() {
   return all;
 }
 
-std::string table(std::span<const RunRecords> runs, std::string_view name) {
+std::string table(std::span<const records::RunRecords> runs, std::string_view name) {
   if (name == "runs") return runs_table(runs);
   if (name == "rounds") return rounds_table(runs);
   if (name == "time") return time_table(runs);
@@ -432,7 +434,7 @@ std::string table(std::span<const RunRecords> runs, std::string_view name) {
   fail(kConfig, "--table is ", name, ", allowed: ", join(table_names()));
 }
 
-std::string default_tables(std::span<const RunRecords> runs) {
+std::string default_tables(std::span<const records::RunRecords> runs) {
   std::string text = runs_table(runs);
   for (const auto& entry : kTaskTables)
     if (is_shown(runs, entry)) text += concat('\n', task_table(runs, entry));

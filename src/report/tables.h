@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report/run_records.h"
+#include "records/run_records.h"
 
 namespace evenkeel::report {
 
@@ -18,10 +18,10 @@ std::vector<std::string_view> table_names();
 /// Formats one table. Task tables show the last evaluated round of every run. They have one line per task, one column
 /// per budget, and the numbers of rows and distinct questions. Tables of multiple choice also have chance and majority.
 /// \throws kConfig listing the names when `name` is unknown
-std::string table(std::span<const RunRecords> runs, std::string_view name);
+std::string table(std::span<const records::RunRecords> runs, std::string_view name);
 
 /// Formats what `evenkeel report` prints: the runs, the task tables with measured values, and the numbers of clients
 /// whose scores became better or worse.
-std::string default_tables(std::span<const RunRecords> runs);
+std::string default_tables(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::report

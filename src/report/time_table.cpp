@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/plain/number_text.h"
 #include "fed/round/progress.h"
 #include "report/text_grid.h"
 
@@ -19,7 +20,7 @@ std::optional<double> score_to_reach(const scoring::TaskScore& score) {
 }
 
 /// Returns the mean score over tasks and budgets, for the first reading and the run's own routing.
-std::optional<double> mean_score(const RunRecords& run, int64_t round) {
+std::optional<double> mean_score(const records::RunRecords& run, int64_t round) {
   double sum = 0, count = 0;
   const auto scores = run.scores(round);
   for (const auto& score : scores) {
@@ -38,7 +39,7 @@ std::string cell(std::optional<double> value, double scale, int decimals) {
   return value ? fixed(scale * *value, decimals) : "-";
 }
 
-std::string round_by_round(std::span<const RunRecords> runs) {
+std::string round_by_round(std::span<const records::RunRecords> runs) {
   TextGrid grid({"run", "round", "took", "simulated time", "bytes", "loss", "score", "lost"}, 2);
   for (const auto& run : runs)
     for (const auto& at : standings(run)) {
@@ -90,7 +91,8 @@ std::vector<double> targets(std::span<const std::vector<Standing>> all, const Go
   return even;
 }
 
-std::string reached(std::span<const RunRecords> runs, std::span<const std::vector<Standing>> all, const Goal& goal) {
+std::string reached(std::span<const records::RunRecords> runs, std::span<const std::vector<Standing>> all,
+                    const Goal& goal) {
   const auto to_reach = targets(all, goal);
   if (to_reach.empty()) return "";
   TextGrid grid({"run", std::string(goal.title), "round", "simulated time", "bytes"});
@@ -108,7 +110,7 @@ std::string reached(std::span<const RunRecords> runs, std::span<const std::vecto
 
 }  // namespace
 
-std::vector<Standing> standings(const RunRecords& run) {
+std::vector<Standing> standings(const records::RunRecords& run) {
   std::vector<Standing> all;
   if (const auto score = mean_score(run, 0)) {
     all.push_back({.score = score});
@@ -123,7 +125,7 @@ std::vector<Standing> standings(const RunRecords& run) {
   return all;
 }
 
-std::string time_table(std::span<const RunRecords> runs) {
+std::string time_table(std::span<const records::RunRecords> runs) {
   std::vector<std::vector<Standing>> all;
   for (const auto& run : runs) all.push_back(standings(run));
   std::string text = round_by_round(runs);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "report/run_records.h"
+#include "records/run_records.h"
 
 namespace evenkeel::report {
 
@@ -23,10 +23,10 @@ struct Standing {
 };
 
 /// Returns the state after each round and, if it was evaluated, before the first.
-std::vector<Standing> standings(const RunRecords& run);
+std::vector<Standing> standings(const records::RunRecords& run);
 
 /// Formats tables of two kinds. One shows every run round by round. The other shows, for evenly spaced scores and
 /// losses, the rounds, simulated time and bytes after which each run first reached them.
-std::string time_table(std::span<const RunRecords> runs);
+std::string time_table(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::report

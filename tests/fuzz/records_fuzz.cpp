@@ -2,8 +2,8 @@
 // by a NUL.
 #include <array>
 
+#include "records/run_records.h"
 #include "report/page.h"
-#include "report/run_records.h"
 #include "report/tables.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -14,7 +14,7 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto end = input.find('\0');
   fuzz::write("rounds.jsonl", input.substr(0, end));
   fuzz::write("evaluations.jsonl", end == std::string_view::npos ? std::string_view() : input.substr(end + 1));
-  const auto runs = report::load_runs(std::array{fuzz::folder()});
+  const auto runs = records::load_runs(std::array{fuzz::folder()});
   report::default_tables(runs);
   report::report_page(runs);
 }

@@ -9,11 +9,11 @@
 
 #include "base/format/safetensors.h"
 #include "base/plain/json.h"
+#include "comparison/distributions.h"
+#include "comparison/statistics.h"
 #include "jobs.h"
-#include "study/comparison/distributions.h"
-#include "study/comparison/statistics.h"
 
-namespace evenkeel::study {
+namespace evenkeel::comparison {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -68,6 +68,6 @@ void run(const fs::path& file) {
 }
 
 }  // namespace
-}  // namespace evenkeel::study
+}  // namespace evenkeel::comparison
 
-int main() { return evenkeel::serve_jobs(evenkeel::study::run); }
+int main() { return evenkeel::serve_jobs(evenkeel::comparison::run); }

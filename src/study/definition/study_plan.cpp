@@ -10,7 +10,7 @@
 #include "base/plain/text.h"
 #include "fed/config/arithmetic.h"
 #include "fed/store/changed_keys.h"
-#include "report/run_settings.h"
+#include "records/run_settings.h"
 #include "study/definition/job_slots.h"
 
 namespace evenkeel::study {
@@ -26,7 +26,7 @@ constexpr std::string_view kEqualInTrain = "train.rounds";
 template <typename Sections>
 bool lies_in_any(std::string_view key, const Sections& sections) {
   return std::any_of(sections.begin(), sections.end(),
-                     [&](const auto& section) { return report::is_in_section(key, section); });
+                     [&](const auto& section) { return records::is_in_section(key, section); });
 }
 
 /// Returns the key of a setting, "a . b = 1" as "a.b".

@@ -5,10 +5,11 @@
 #include <functional>
 #include <memory>
 
+#include "base/plain/number_text.h"
+#include "comparison/score_lookup.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
-#include "study/comparison/measures.h"
-#include "study/comparison/score_lookup.h"
+#include "scoring/measures.h"
 #include "study/paper/paper_costs.h"
 #include "study/paper/paper_experts.h"
 
@@ -19,9 +20,9 @@ constexpr std::string_view kAverage = "average";
 
 /// A study with its scores.
 struct OpenStudy {
-  explicit OpenStudy(const StudyRuns& study) : runs(study), scores(study) {}
-  const StudyRuns& runs;
-  ScoreLookup scores;
+  explicit OpenStudy(const comparison::StudyRuns& study) : runs(study), scores(study) {}
+  const comparison::StudyRuns& runs;
+  comparison::ScoreLookup scores;
 
   bool has(const std::string& arm) const { return std::count(runs.arms.begin(), runs.arms.end(), arm) > 0; }
 };
@@ -33,13 +34,13 @@ class StudyValues {
   StudyValues(const PaperTable& table, const OpenStudy& study)
       : table_(table), study_(study.runs), scores_(study.scores) {
     const auto all = scores_.all();
-    budgets_ = table.budget ? std::vector{*table.budget} : report::distinct(all, &scoring::TaskScore::budget);
+    budgets_ = table.budget ? std::vector{*table.budget} : scoring::distinct(all, &scoring::TaskScore::budget);
     cost_ = budget_cost(table.measure);
     if (cost_) return;
-    measure_ = &find_measure(table.measure);
+    measure_ = &scoring::find_measure(table.measure);
     auto having = all;
     std::erase_if(having, [&](const scoring::TaskScore& score) { return !measure_->of(score); });
-    tasks_ = report::distinct(having, &scoring::TaskScore::task);
+    tasks_ = scoring::distinct(having, &scoring::TaskScore::task);
   }
 
   const std::vector<std::string>& tasks() const { return tasks_; }
@@ -100,9 +101,9 @@ class StudyValues {
   }
 
   const PaperTable& table_;
-  const StudyRuns& study_;
-  const ScoreLookup& scores_;
-  const Measure* measure_ = nullptr;
+  const comparison::StudyRuns& study_;
+  const comparison::ScoreLookup& scores_;
+  const scoring::Measure* measure_ = nullptr;
   BudgetCost cost_;
   std::vector<double> budgets_;
   std::vector<std::string> tasks_;
@@ -213,7 +214,7 @@ bool averages_rows(const PaperTable& table, const std::string& row) {
   return row == kAverage && table.rows == PaperRows::kBudget && table.studies.size() > 1;
 }
 
-Studies open(const PaperTable& table, std::span<const StudyRuns> runs) {
+Studies open(const PaperTable& table, std::span<const comparison::StudyRuns> runs) {
   Studies studies;
   for (const auto& study : runs) studies.push_back(std::make_unique<OpenStudy>(study));
   const auto has_one = [&](const std::string& arm) {
@@ -241,8 +242,8 @@ void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agree
   const auto differences = paired(upper, lower);
   if (differences.empty()) return;
   ++agreement.pairs;
-  const auto interval = t_interval(differences);
-  const bool agrees = mean_of(differences) > 0;
+  const auto interval = comparison::t_interval(differences);
+  const bool agrees = comparison::mean_of(differences) > 0;
   if (agrees) ++agreement.agree;
   if (!interval) return;
   if (agrees && interval->low > 0) ++agreement.shown;
@@ -250,12 +251,12 @@ void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agree
 }
 
 std::string number(const PaperTable& table, double value) {
-  if (table.unit == "number") return std::abs(value) < 1000 ? report::fixed(value, 4) : report::compact(value);
-  if (table.unit == "fraction") return report::fixed(value, 4);
-  return table.unit == "count" ? report::compact(value) : report::fixed(value, 2);
+  if (table.unit == "number") return std::abs(value) < 1000 ? fixed(value, 4) : compact(value);
+  if (table.unit == "fraction") return fixed(value, 4);
+  return table.unit == "count" ? compact(value) : fixed(value, 2);
 }
 
-Cell our_cell(const PaperTable& table, const PaperCell& cell, std::optional<double> best) {
+report::Cell our_cell(const PaperTable& table, const PaperCell& cell, std::optional<double> best) {
   const auto mean = cell.mean();
   if (!mean) return {.text = "-", .is_number = false};
   const auto interval = cell.interval();
@@ -336,13 +337,14 @@ bool is_upward(PaperDirection is) { return is == PaperDirection::kHighest || is 
 bool is_of_all_arms(PaperDirection is) { return is == PaperDirection::kHighest || is == PaperDirection::kLowest; }
 
 /// Returns the intervals that must lie above 0 for a claim to hold; empty if a value is missing or there is one seed.
-std::vector<Interval> claimed_intervals(const PaperTable& table, const PaperResult& result, const PaperClaim& claim) {
+std::vector<comparison::Interval> claimed_intervals(const PaperTable& table, const PaperResult& result,
+                                                    const PaperClaim& claim) {
   const double sign = is_upward(claim.is) ? 1 : -1;
   const auto& own = result.cells[arm_index(table, claim.arm)];
-  std::vector<Interval> intervals;
+  std::vector<comparison::Interval> intervals;
   const auto add = [&](std::vector<double> values) {
     for (auto& value : values) value *= sign;
-    if (const auto interval = t_interval(values)) intervals.push_back(*interval);
+    if (const auto interval = comparison::t_interval(values)) intervals.push_back(*interval);
   };
   if (!is_of_all_arms(claim.is)) {
     add(paired(own, PaperCell{.paper = {}, .by_seed = std::vector<std::optional<double>>(own.by_seed.size(), 0.0)}));
@@ -350,15 +352,15 @@ std::vector<Interval> claimed_intervals(const PaperTable& table, const PaperResu
   }
   for (const auto& other : result.cells)
     if (&other != &own) add(paired(own, other));
-  return intervals.size() + 1 == result.cells.size() ? intervals : std::vector<Interval>();
+  return intervals.size() + 1 == result.cells.size() ? intervals : std::vector<comparison::Interval>();
 }
 
-std::string_view finding(std::span<const Interval> intervals) {
+std::string_view finding(std::span<const comparison::Interval> intervals) {
   if (intervals.empty()) return "not compared (values of two seeds are needed)";
-  if (std::all_of(intervals.begin(), intervals.end(), [](const Interval& one) { return one.low > 0; }))
+  if (std::all_of(intervals.begin(), intervals.end(), [](const comparison::Interval& one) { return one.low > 0; }))
     return "confirmed (95 % intervals over seeds)";
   const bool contradicted =
-      std::any_of(intervals.begin(), intervals.end(), [](const Interval& one) { return one.high < 0; });
+      std::any_of(intervals.begin(), intervals.end(), [](const comparison::Interval& one) { return one.high < 0; });
   return contradicted ? "contradicted (95 % intervals over seeds)"
                       : "not shown (a 95 % interval over seeds includes 0)";
 }
@@ -394,21 +396,21 @@ std::optional<double> PaperCell::mean() const {
   std::vector<double> values;
   for (const auto& value : by_seed)
     if (value) values.push_back(*value);
-  return values.empty() ? std::nullopt : std::optional(mean_of(values));
+  return values.empty() ? std::nullopt : std::optional(comparison::mean_of(values));
 }
 
-std::optional<Interval> PaperCell::interval() const {
+std::optional<comparison::Interval> PaperCell::interval() const {
   std::vector<double> values;
   for (const auto& value : by_seed)
     if (value) values.push_back(*value);
-  return t_interval(values);
+  return comparison::t_interval(values);
 }
 
 int64_t PaperCell::seeds() const {
   return std::count_if(by_seed.begin(), by_seed.end(), [](const auto& value) { return value.has_value(); });
 }
 
-std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const StudyRuns> runs) {
+std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const comparison::StudyRuns> runs) {
   const auto studies = open(table, runs);
   std::vector<PaperResult> results;
   for (const auto& entry : table.values) {
@@ -429,11 +431,11 @@ OrderAgreement order_agreement(const PaperResult& result) {
   return agreement;
 }
 
-ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results) {
-  ReportTable report{.title = concat(name_of_table(table.id), " of the paper: ", table.title),
-                     .head = {std::string(config::name_of(table.rows)), "arm", "paper", "ours", "seeds"},
-                     .rows = {},
-                     .note = "ours: mean over seeds, +- half of its 95 % interval (t)"};
+report::ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results) {
+  report::ReportTable report{.title = concat(name_of_table(table.id), " of the paper: ", table.title),
+                             .head = {std::string(config::name_of(table.rows)), "arm", "paper", "ours", "seeds"},
+                             .rows = {},
+                             .note = "ours: mean over seeds, +- half of its 95 % interval (t)"};
   for (const auto& result : results) {
     const auto best_paper = best_of(table, result, [](const PaperCell& cell) { return cell.paper; });
     const auto best_ours = cells_share_seeds(result)

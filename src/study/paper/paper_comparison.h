@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "study/comparison/report_table.h"
-#include "study/comparison/statistics.h"
-#include "study/comparison/study_runs.h"
+#include "comparison/compared_runs.h"
+#include "comparison/statistics.h"
+#include "report/report_table.h"
 #include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
@@ -20,8 +20,8 @@ struct PaperCell {
   bool marked = false;                         ///< a note of the table refers to this cell
 
   std::optional<double> mean() const;
-  std::optional<Interval> interval() const;  ///< 95 %, by t over seeds
-  int64_t seeds() const;                     ///< number of seeds with a value
+  std::optional<comparison::Interval> interval() const;  ///< 95 %, by t over seeds
+  int64_t seeds() const;                                 ///< number of seeds with a value
 };
 
 /// A row with one cell per arm.
@@ -42,14 +42,14 @@ struct OrderAgreement {
 /// Fills a table from studies. An arm is taken from the first study that has the arm and the row. Rows that only the
 /// studies have (tasks of other data) follow those of the paper.
 /// \throws kConfig if no study has any of the table's arms
-std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const StudyRuns> studies);
+std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const comparison::StudyRuns> studies);
 
 /// Compares the order of the arms in a row.
 OrderAgreement order_agreement(const PaperResult& result);
 
 /// Formats the paper's values and those of the runs side by side, with the interval, the number of seeds and a mark on
 /// cells with a note.
-ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results);
+report::ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results);
 /// Returns one sentence about the order of the arms, then the notes of the table, one sentence each.
 std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results);
 

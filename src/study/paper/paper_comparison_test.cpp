@@ -7,7 +7,7 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
-#include "study/comparison/measures.h"
+#include "scoring/measures.h"
 #include "study/paper/paper_costs.h"
 #include "study/paper/paper_experts.h"
 
@@ -15,8 +15,8 @@ namespace evenkeel::study {
 namespace {
 
 /// A run with one accuracy per (task, budget): base + task index / 100 + budget / 10.
-report::RunRecords run_with(double base, const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
-  report::RunRecords run;
+records::RunRecords run_with(double base, const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
+  records::RunRecords run;
   for (size_t i = 0; i < tasks.size(); ++i)
     for (const double budget : budgets) {
       fed::EvaluationRecord record;
@@ -29,9 +29,10 @@ report::RunRecords run_with(double base, const std::vector<std::string>& tasks, 
   return run;
 }
 
-StudyRuns study_of(const std::string& name, const std::vector<std::pair<std::string, std::vector<double>>>& arms,
-                   const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
-  StudyRuns study{
+comparison::StudyRuns study_of(const std::string& name,
+                               const std::vector<std::pair<std::string, std::vector<double>>>& arms,
+                               const std::vector<std::string>& tasks, const std::vector<double>& budgets) {
+  comparison::StudyRuns study{
       .name = name, .reference = arms[0].first, .endpoint = "accuracy", .arms = {}, .seeds = {}, .runs = {}};
   for (size_t seed = 1; seed <= arms[0].second.size(); ++seed) study.seeds.push_back(static_cast<int64_t>(seed));
   for (const auto& [arm, bases] : arms) {
@@ -61,7 +62,7 @@ TEST(PaperTables, EveryTableNamesShippedStudiesAndAKnownMeasure) {
     EXPECT_TRUE(ids.insert(table.id).second) << table.id << " is there twice";
     EXPECT_FALSE(table.values.empty()) << table.id;
     if (!budget_cost(table.measure)) {
-      EXPECT_NO_THROW(find_measure(table.measure)) << table.id;
+      EXPECT_NO_THROW(scoring::find_measure(table.measure)) << table.id;
     }
     for (const auto& row : table.values) {
       EXPECT_TRUE(row.measure.empty() || budget_cost(row.measure)) << table.id << ' ' << row.measure;
@@ -156,7 +157,7 @@ TEST(PaperComparison, MarksCellsWithANoteAndSaysWhatWasFound) {
   table.notes = {{"average", "b", "Printed twice."}, {"", "", "About the table."}};
   const auto study = study_of("s", {{"a", {0.5, 0.5}}, {"b", {0.6, 0.7}}, {"c", {0.1, 0.1}}}, {"t0"}, {1.0});
   const auto results = paper_results(table, {{study}});
-  const auto text = text_of(paper_report(table, results));
+  const auto text = report::text_of(paper_report(table, results));
   EXPECT_NE(text.find("0.2000 !"), std::string::npos) << text;
   EXPECT_EQ(text.find("0.3000 !"), std::string::npos) << text;
   const auto sentences = paper_sentences(table, results);
@@ -214,8 +215,8 @@ TEST(PaperComparison, ADirectionIsConfirmedShownOrContradictedByItsInterval) {
 }
 
 /// A run of two rounds with two layers. The entropy of layer l in round r is r + l.
-report::RunRecords run_with_experts() {
-  report::RunRecords run;
+records::RunRecords run_with_experts() {
+  records::RunRecords run;
   for (int64_t number = 1; number <= 2; ++number) {
     fed::RoundRecord round;
     round.round = number;
@@ -251,7 +252,7 @@ TEST(PaperExperts, AreOfTheLastRoundOfARoundOrOfALayer) {
   EXPECT_EQ(rounds_of(run), (std::vector<std::string>{"round 1", "round 2"}));
   for (const auto* name : {"accuracy", "pearson layer 3", "entropy thing", "entropi"})
     EXPECT_FALSE(expert_measure(name));
-  report::RunRecords dense;
+  records::RunRecords dense;
   dense.rounds.emplace_back();
   EXPECT_FALSE(expert_measure("gini")(dense));
   EXPECT_FALSE(expert_measure("pearson")(dense));
@@ -259,7 +260,7 @@ TEST(PaperExperts, AreOfTheLastRoundOfARoundOrOfALayer) {
 
 TEST(PaperExperts, CosinesAreThoseOfTheFileInTheRunFolder) {
   const testing::TemporaryFolder folder;
-  report::RunRecords run;
+  records::RunRecords run;
   run.folder = folder.path();
   write_file_atomic(
       run.folder / "pg-alignment.jsonl",
@@ -273,7 +274,7 @@ TEST(PaperExperts, CosinesAreThoseOfTheFileInTheRunFolder) {
 }
 
 TEST(PaperCosts, AreMeansOverTheClientsOfABudget) {
-  report::RunRecords run;
+  records::RunRecords run;
   fed::RoundRecord round;
   fed::ClientOfRound client;
   client.budget = 0.5;

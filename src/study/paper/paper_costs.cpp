@@ -4,10 +4,11 @@
 #include <map>
 #include <vector>
 
+#include "comparison/cost_by_k.h"
 #include "fed/run/run_folder.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
-#include "study/comparison/cost_by_k.h"
+#include "report/cost_by_k_table.h"
 #include "study/paper/paper_experts.h"
 
 namespace evenkeel::study {
@@ -17,7 +18,7 @@ constexpr double kBytesPerMiB = 1 << 20;
 constexpr double kPassTokens = 256;  // the paper's sequence length
 
 /// Returns the clients of a budget in all rounds.
-std::vector<fed::ClientOfRound> clients_of(const report::RunRecords& run, double budget) {
+std::vector<fed::ClientOfRound> clients_of(const records::RunRecords& run, double budget) {
   std::vector<fed::ClientOfRound> found;
   for (const auto& round : run.rounds)
     for (const auto& client : round.clients)
@@ -25,7 +26,7 @@ std::vector<fed::ClientOfRound> clients_of(const report::RunRecords& run, double
   return found;
 }
 
-std::optional<double> mean_of_clients(const report::RunRecords& run, double budget,
+std::optional<double> mean_of_clients(const records::RunRecords& run, double budget,
                                       int64_t fed::RoundMeasures::*measure) {
   const auto clients = clients_of(run, budget);
   double sum = 0;
@@ -33,17 +34,17 @@ std::optional<double> mean_of_clients(const report::RunRecords& run, double budg
   return clients.empty() ? std::nullopt : std::optional(sum / static_cast<double>(clients.size()));
 }
 
-std::optional<double> mib_up(const report::RunRecords& run, double budget) {
+std::optional<double> mib_up(const records::RunRecords& run, double budget) {
   const auto bytes = mean_of_clients(run, budget, &fed::RoundMeasures::bytes_up);
   return bytes ? std::optional(*bytes / kBytesPerMiB) : std::nullopt;
 }
 
-std::optional<double> mib_down(const report::RunRecords& run, double budget) {
+std::optional<double> mib_down(const records::RunRecords& run, double budget) {
   const auto bytes = mean_of_clients(run, budget, &fed::RoundMeasures::bytes_down);
   return bytes ? std::optional(*bytes / kBytesPerMiB) : std::nullopt;
 }
 
-std::optional<double> pass_flops(const report::RunRecords& run, double budget) {
+std::optional<double> pass_flops(const records::RunRecords& run, double budget) {
   double flops = 0, tokens = 0;
   for (const auto& client : clients_of(run, budget)) {
     flops += client.flops;
@@ -52,7 +53,7 @@ std::optional<double> pass_flops(const report::RunRecords& run, double budget) {
   return tokens > 0 ? std::optional(flops / tokens * kPassTokens) : std::nullopt;
 }
 
-std::optional<double> parameters(const report::RunRecords& run, double budget) {
+std::optional<double> parameters(const records::RunRecords& run, double budget) {
   const auto clients = clients_of(run, budget);
   if (clients.empty()) return std::nullopt;
   const auto model = models::load_shape(models::resolve_model_path(run.model));
@@ -60,19 +61,19 @@ std::optional<double> parameters(const report::RunRecords& run, double budget) {
   return static_cast<double>(models::activated_parameters(sites, clients.front().rank, clients.front().top_k));
 }
 
-std::optional<double> flops_share(const report::RunRecords& run, double budget) {
+std::optional<double> flops_share(const records::RunRecords& run, double budget) {
   const auto at_budget = pass_flops(run, budget), at_full = pass_flops(run, 1);
   return at_budget && at_full ? std::optional(*at_budget / *at_full) : std::nullopt;
 }
 
-std::optional<double> client_flops(const report::RunRecords& run, double budget) {
+std::optional<double> client_flops(const records::RunRecords& run, double budget) {
   const auto clients = clients_of(run, budget);
   double sum = 0;
   for (const auto& client : clients) sum += client.flops;
   return clients.empty() ? std::nullopt : std::optional(sum / static_cast<double>(clients.size()));
 }
 
-std::optional<double> aggregate_seconds(const report::RunRecords& run, double /*budget*/) {
+std::optional<double> aggregate_seconds(const records::RunRecords& run, double /*budget*/) {
   double sum = 0;
   for (const auto& round : run.rounds) sum += round.seconds.aggregate;
   return run.rounds.empty() ? std::nullopt : std::optional(sum / static_cast<double>(run.rounds.size()));
@@ -81,7 +82,7 @@ std::optional<double> aggregate_seconds(const report::RunRecords& run, double /*
 }  // namespace
 
 BudgetCost budget_cost(std::string_view name) {
-  static const std::map<std::string_view, std::optional<double> (*)(const report::RunRecords&, double)> kCosts{
+  static const std::map<std::string_view, std::optional<double> (*)(const records::RunRecords&, double)> kCosts{
       {"bytes_up", mib_up},
       {"bytes_down", mib_down},
       {"pass_flops", pass_flops},
@@ -93,19 +94,20 @@ BudgetCost budget_cost(std::string_view name) {
   if (found != kCosts.end()) return found->second;
   const auto of_experts = expert_measure(name);
   if (!of_experts) return {};
-  return [of_experts](const report::RunRecords& run, double /*budget*/) { return of_experts(run); };
+  return [of_experts](const records::RunRecords& run, double /*budget*/) { return of_experts(run); };
 }
 
-std::vector<ReportTable> paper_costs_by_k(const PaperTable& table, std::span<const StudyRuns> studies) {
-  std::vector<ReportTable> tables;
+std::vector<report::ReportTable> paper_costs_by_k(const PaperTable& table,
+                                                  std::span<const comparison::StudyRuns> studies) {
+  std::vector<report::ReportTable> tables;
   if (!table.cost_by_k) return tables;
   for (const auto& study : studies) {
     std::vector<std::string> arms;
     for (const auto& arm : table.arms)
       if (std::count(study.arms.begin(), study.arms.end(), arm) > 0) arms.push_back(arm);
-    const auto costs = costs_by_k(study, arms, all_top_ks(study));
+    const auto costs = comparison::costs_by_k(study, arms, comparison::all_top_ks(study));
     if (costs.empty()) continue;
-    tables.push_back(cost_by_k_table(costs));
+    tables.push_back(report::cost_by_k_table(costs));
     if (studies.size() > 1) tables.back().title = concat(study.name, ": ", tables.back().title);
   }
   return tables;

@@ -8,15 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "report/run_records.h"
-#include "study/comparison/report_table.h"
-#include "study/comparison/study_runs.h"
+#include "comparison/compared_runs.h"
+#include "records/run_records.h"
+#include "report/report_table.h"
 #include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
 
 /// Computes a cost of the clients of one budget of a run.
-using BudgetCost = std::function<std::optional<double>(const report::RunRecords& run, double budget)>;
+using BudgetCost = std::function<std::optional<double>(const records::RunRecords& run, double budget)>;
 
 /// Returns the cost of that name, or an empty function if the name is not one of a cost:
 ///
@@ -33,6 +33,7 @@ BudgetCost budget_cost(std::string_view name);
 
 /// Returns the tables of FLOPs and measured seconds at every K that follow a table of the paper, one for each study
 /// that has arms of the table; none if the table does not ask for them.
-std::vector<ReportTable> paper_costs_by_k(const PaperTable& table, std::span<const StudyRuns> studies);
+std::vector<report::ReportTable> paper_costs_by_k(const PaperTable& table,
+                                                  std::span<const comparison::StudyRuns> studies);
 
 }  // namespace evenkeel::study

@@ -8,8 +8,8 @@
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/text.h"
-#include "report/phi_correlation.h"
-#include "study/comparison/statistics.h"
+#include "comparison/statistics.h"
+#include "records/phi_correlation.h"
 
 namespace evenkeel::study {
 namespace {
@@ -27,7 +27,7 @@ std::optional<double> of_experts(const fed::RoundRecord& round) {
 std::optional<double> gini_std(const fed::RoundRecord& round) {
   if (!round.experts || round.experts->gini.empty()) return std::nullopt;
   const auto& gini = round.experts->gini;
-  const double mean = mean_of(gini);
+  const double mean = comparison::mean_of(gini);
   double sum = 0;
   for (const double value : gini) sum += (value - mean) * (value - mean);
   return std::sqrt(sum / static_cast<double>(gini.size()));
@@ -35,9 +35,9 @@ std::optional<double> gini_std(const fed::RoundRecord& round) {
 
 template <auto kMember>
 std::optional<double> of_phi(const fed::RoundRecord& round) {
-  const auto phi_LE = report::phi_of(round);
+  const auto phi_LE = records::phi_of(round);
   if (phi_LE.empty()) return std::nullopt;
-  return report::phi_correlation(phi_LE, round.experts->utilization).*kMember;
+  return records::phi_correlation(phi_LE, round.experts->utilization).*kMember;
 }
 
 const std::map<std::string_view, RoundMeasure>& round_measures() {
@@ -47,9 +47,9 @@ const std::map<std::string_view, RoundMeasure>& round_measures() {
       {"entropy_std", of_experts<&fed::ExpertUse::entropy_std>},
       {"gini", of_experts<&fed::ExpertUse::gini_mean>},
       {"gini_std", gini_std},
-      {"pearson", of_phi<&report::PhiCorrelation::pearson>},
-      {"spearman", of_phi<&report::PhiCorrelation::spearman>},
-      {"slope", of_phi<&report::PhiCorrelation::slope>}};
+      {"pearson", of_phi<&records::PhiCorrelation::pearson>},
+      {"spearman", of_phi<&records::PhiCorrelation::spearman>},
+      {"slope", of_phi<&records::PhiCorrelation::slope>}};
   return kMeasures;
 }
 
@@ -61,7 +61,7 @@ std::string layer_number(std::string_view layer) {
 }
 
 /// Returns the entropy or Gini coefficient of one layer.
-std::optional<double> of_layer(const report::RunRecords& run, std::string_view measure, std::string_view number) {
+std::optional<double> of_layer(const records::RunRecords& run, std::string_view measure, std::string_view number) {
   if (run.rounds.empty() || !run.rounds.back().experts) return std::nullopt;
   const auto& use = *run.rounds.back().experts;
   const auto& values = measure == "gini" ? use.gini : use.entropy;
@@ -70,20 +70,20 @@ std::optional<double> of_layer(const report::RunRecords& run, std::string_view m
   return std::nullopt;
 }
 
-std::optional<double> of_round(const report::RunRecords& run, RoundMeasure measure, int64_t number) {
+std::optional<double> of_round(const records::RunRecords& run, RoundMeasure measure, int64_t number) {
   for (const auto& round : run.rounds)
     if (round.round == number) return measure(round);
   return std::nullopt;
 }
 
-std::optional<double> change(const report::RunRecords& run, RoundMeasure measure) {
+std::optional<double> change(const records::RunRecords& run, RoundMeasure measure) {
   if (run.rounds.size() < 2) return std::nullopt;
   const auto first = measure(run.rounds.front()), last = measure(run.rounds.back());
   return first && last ? std::optional(*last - *first) : std::nullopt;
 }
 
 /// Reads the cosine of a layer, or of all.
-std::optional<double> cosine(const report::RunRecords& run, const std::string& number) {
+std::optional<double> cosine(const records::RunRecords& run, const std::string& number) {
   const auto file = run.folder / kAlignmentFile;
   if (!is_file(file)) return std::nullopt;
   std::istringstream lines(read_file(file));
@@ -119,31 +119,32 @@ NameParts parts_of(std::string_view name) {
 ExpertMeasure expert_measure(std::string_view name) {
   const auto [measure, of, number] = parts_of(name);
   if (measure == kAlignment && (of.empty() || of == "layer"))
-    return [number = number](const report::RunRecords& run) { return cosine(run, number); };
+    return [number = number](const records::RunRecords& run) { return cosine(run, number); };
   const auto found = round_measures().find(measure);
   if (found == round_measures().end()) return {};
   const auto of_one = found->second;
   if (of.empty())
-    return [of_one](const report::RunRecords& run) {
+    return [of_one](const records::RunRecords& run) {
       return run.rounds.empty() ? std::nullopt : of_one(run.rounds.back());
     };
-  if (of == "change") return [of_one](const report::RunRecords& run) { return change(run, of_one); };
+  if (of == "change") return [of_one](const records::RunRecords& run) { return change(run, of_one); };
   if (of == "round") {
     const int64_t round = parse_number<int64_t>(number).value_or(0);
-    return [of_one, round](const report::RunRecords& run) { return of_round(run, of_one, round); };
+    return [of_one, round](const records::RunRecords& run) { return of_round(run, of_one, round); };
   }
   if (of != "layer" || (measure != "gini" && measure != "entropy")) return {};
-  return [measure = measure, number = number](const report::RunRecords& run) { return of_layer(run, measure, number); };
+  return
+      [measure = measure, number = number](const records::RunRecords& run) { return of_layer(run, measure, number); };
 }
 
-std::vector<std::string> expert_layers(const report::RunRecords& run) {
+std::vector<std::string> expert_layers(const records::RunRecords& run) {
   std::vector<std::string> names;
   if (run.rounds.empty() || !run.rounds.back().experts) return names;
   for (const auto& layer : run.rounds.back().experts->layers) names.push_back("layer " + layer_number(layer));
   return names;
 }
 
-std::vector<std::string> rounds_of(const report::RunRecords& run) {
+std::vector<std::string> rounds_of(const records::RunRecords& run) {
   std::vector<std::string> names;
   for (const auto& round : run.rounds) names.push_back(concat("round ", round.round));
   return names;

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "report/run_records.h"
+#include "records/run_records.h"
 
 namespace evenkeel::study {
 
-using ExpertMeasure = std::function<std::optional<double>(const report::RunRecords& run)>;
+using ExpertMeasure = std::function<std::optional<double>(const records::RunRecords& run)>;
 
 /// Returns the measure of that name, or an empty function if there is none of that name:
 ///
@@ -30,8 +30,8 @@ using ExpertMeasure = std::function<std::optional<double>(const report::RunRecor
 ExpertMeasure expert_measure(std::string_view name);
 
 /// Returns "layer 0", "layer 1" … as the model numbers its expert layers; empty for a dense model.
-std::vector<std::string> expert_layers(const report::RunRecords& run);
+std::vector<std::string> expert_layers(const records::RunRecords& run);
 /// Returns "round 1", "round 2" … of the rounds that the run has.
-std::vector<std::string> rounds_of(const report::RunRecords& run);
+std::vector<std::string> rounds_of(const records::RunRecords& run);
 
 }  // namespace evenkeel::study

@@ -11,7 +11,7 @@
 #include "fed/run/run_forecast.h"
 #include "fed/store/changed_keys.h"
 #include "models/causal_lm.h"
-#include "report/run_settings.h"
+#include "records/run_settings.h"
 #include "study/definition/study_plan.h"
 #include "study/paper/paper_tables.h"
 
@@ -100,7 +100,7 @@ bool may_differ(std::string_view key) {
                                                       "train.transport_dtype",
                                                       "lora.router_lora"};
   return std::any_of(kKeys.begin(), kKeys.end(),
-                     [&](std::string_view section) { return report::is_in_section(key, section); });
+                     [&](std::string_view section) { return records::is_in_section(key, section); });
 }
 
 /// Returns true if a config of a study, without arm and seed, is that of the paper's study.

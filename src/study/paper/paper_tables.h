@@ -89,7 +89,7 @@ struct PaperTable {
   std::string title;
   std::vector<std::string> studies;  ///< files of configs/paper/ without .toml
   PaperRows rows = PaperRows::kMean;
-  std::string measure;            ///< as in study/comparison/measures.h, or as in study/paper/paper_costs.h
+  std::string measure;            ///< as in scoring/measures.h, or as in study/paper/paper_costs.h
   std::string unit;               ///< fraction, percent, count, MiB or number
   std::string rank_mode;          ///< of rank methods: a or b; empty: they have one, or there are none
   std::optional<double> budget;   ///< the only one that counts; empty: all

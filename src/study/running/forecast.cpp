@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/format/command_line.h"
+#include "base/plain/number_text.h"
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "fed/round/progress.h"
@@ -102,7 +103,7 @@ std::string time_line(const StudyCommand& command, const Forecast& forecast) {
 }  // namespace
 
 std::string basis_of_flops(double product_speed) {
-  return concat("by FLOPs, at ", report::compact(product_speed), "FLOP/s of a large product here");
+  return concat("by FLOPs, at ", compact(product_speed), "FLOP/s of a large product here");
 }
 
 std::string time_text(double seconds) {
@@ -156,7 +157,7 @@ std::string forecast_text(const StudyCommand& command, const StudyTask& task, co
   const int64_t available = machine::memory().available;
   text << "time    " << time_line(command, forecast) << '\n';
   if (const auto notice = task.slots.notice(); !notice.empty()) text << "device  " << notice << '\n';
-  text << "work    " << report::compact(forecast.flops) << "FLOP to train and to score\n"
+  text << "work    " << compact(forecast.flops) << "FLOP to train and to score\n"
        << "memory  " << bytes(forecast.memory) << " a run, " << bytes(at_once) << " at once; available "
        << bytes(available) << (at_once > available ? ": does not fit" : "") << '\n'
        << "disk    about " << bytes(forecast.disk) << " in " << task.study.folder.string() << "; free "

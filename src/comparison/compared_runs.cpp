@@ -1,0 +1,98 @@
+#include "comparison/compared_runs.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "base/plain/error.h"
+
+namespace evenkeel::comparison {
+namespace {
+
+/// Returns the settled config without what differs between runs of one arm: name, seed and folder.
+std::string config_of_arm(const records::RunRecords& run) {
+  std::istringstream lines(run.config);
+  std::string text, section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line;
+    const bool own = section.empty() && (line.starts_with("name =") || line.starts_with("seed ="));
+    if (!own && section != "[output]") text += line + '\n';
+  }
+  return text;
+}
+
+/// Returns the index of each run's arm, in order of appearance.
+std::vector<size_t> arm_indices(std::span<const records::RunRecords> runs) {
+  std::vector<std::string> configs;
+  std::vector<size_t> indices;
+  for (const auto& run : runs) {
+    auto text = config_of_arm(run);
+    const auto known = std::find(configs.begin(), configs.end(), text) - configs.begin();
+    if (static_cast<size_t>(known) == configs.size()) configs.push_back(std::move(text));
+    indices.push_back(static_cast<size_t>(known));
+  }
+  return indices;
+}
+
+/// Returns the names of arms: the method, or the label of the first run if the method has several arms or is unknown.
+std::vector<std::string> arm_names(std::span<const records::RunRecords> runs, std::span<const size_t> arm_of_run) {
+  std::vector<const records::RunRecords*> firsts;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (arm_of_run[i] == firsts.size()) firsts.push_back(&runs[i]);
+  std::map<std::string, int64_t> arms_of_method;
+  for (const auto* first : firsts) ++arms_of_method[first->method];
+  std::vector<std::string> names;
+  for (const auto* first : firsts)
+    names.push_back(arms_of_method[first->method] > 1 || first->method.empty() ? first->label : first->method);
+  return names;
+}
+
+void add_missing_runs(StudyRuns& study) {
+  std::vector<ArmRun> all;
+  for (const auto& arm : study.arms)
+    for (const int64_t seed : study.seeds) {
+      const auto* run = study.find(arm, seed);
+      all.push_back(run ? *run : ArmRun{.arm = arm, .seed = seed, .missing = "no run of that arm and seed is given"});
+    }
+  study.runs = std::move(all);
+}
+
+}  // namespace
+
+std::vector<scoring::TaskScore> ArmRun::scores() const {
+  return records ? records->scores(records->last_evaluated()) : std::vector<scoring::TaskScore>();
+}
+
+const ArmRun* StudyRuns::find(const std::string& arm, int64_t seed) const {
+  const auto found =
+      std::find_if(runs.begin(), runs.end(), [&](const ArmRun& run) { return run.arm == arm && run.seed == seed; });
+  return found == runs.end() ? nullptr : &*found;
+}
+
+std::vector<records::RunRecords> StudyRuns::records() const {
+  std::vector<records::RunRecords> all;
+  for (const auto& run : runs)
+    if (run.records) all.push_back(*run.records);
+  return all;
+}
+
+StudyRuns arms_of(std::span<const records::RunRecords> runs) {
+  const auto indices = arm_indices(runs);
+  StudyRuns study{
+      .name = "runs", .reference = {}, .endpoint = {}, .arms = arm_names(runs, indices), .seeds = {}, .runs = {}};
+  if (!study.arms.empty()) study.reference = study.arms.front();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& arm = study.arms[indices[i]];
+    EK_CHECK(study.find(arm, runs[i].seed) == nullptr, kData, runs[i].folder.string(), " repeats seed ", runs[i].seed,
+             " of arm ", arm, ": give each seed once");
+    study.runs.push_back({.arm = arm, .seed = runs[i].seed, .records = runs[i]});
+    if (runs[i].last_evaluated() < 0) study.runs.back().missing = "nothing is evaluated yet";
+    if (std::find(study.seeds.begin(), study.seeds.end(), runs[i].seed) == study.seeds.end())
+      study.seeds.push_back(runs[i].seed);
+  }
+  std::sort(study.seeds.begin(), study.seeds.end());
+  add_missing_runs(study);
+  return study;
+}
+
+}  // namespace evenkeel::comparison

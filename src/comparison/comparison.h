@@ -1,0 +1,38 @@
+/// \file  Compares the arms of a study with its reference: means per budget, paired differences over seeds with
+/// intervals, corrected p-values, wins and losses, costs. docs/study-statistics.md explains every figure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comparison/arm_result.h"
+#include "comparison/compared_runs.h"
+#include "scoring/measures.h"
+
+namespace evenkeel::comparison {
+
+/// Costs of an arm, as means over its runs.
+struct ArmCost {
+  std::string arm;
+  int64_t runs = 0;
+  std::vector<std::optional<double>> means;  ///< in the order of cost_measures(); empty unless every run has it
+};
+
+/// The whole comparison.
+struct Comparison {
+  const scoring::Measure* endpoint = nullptr;   ///< the measure by which arms are compared
+  std::vector<const scoring::Measure*> beside;  ///< measures that are shown next to the endpoint
+  std::vector<ServedResult> served;             ///< the run first
+  std::vector<ArmCost> costs;
+  std::vector<std::string> missing;  ///< one line per missing run, then per gap: a seed that lacks a task at a budget
+  std::vector<std::string> notes;    ///< other remarks for the reader, one sentence each
+};
+
+/// Compares the arms of a study.
+/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kData if no
+/// run is done and evaluated
+Comparison compare(const StudyRuns& study);
+
+}  // namespace evenkeel::comparison

@@ -1,0 +1,36 @@
+/// \file  Compares what training costs with K experts per token: counted FLOPs, and the seconds that clients measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comparison/compared_runs.h"
+#include "comparison/statistics.h"
+
+namespace evenkeel::comparison {
+
+/// Cost of 1,000 tokens of training, of the clients of one arm that use K experts per token. All budgets count.
+struct CostOfK {
+  std::string arm;
+  int64_t top_k = 0;                     ///< K; 0: a dense model
+  int64_t runs = 0;                      ///< number of runs with such clients
+  int64_t seconds_runs = 0;              ///< number of those whose records have seconds
+  std::optional<double> flops, seconds;  ///< means over `runs` and `seconds_runs`; empty without any
+  std::optional<Interval> interval;      ///< of `seconds`, 95 %, by t over runs
+  /// Shares of the cost at the largest K of a client of the compared arms, means over the runs with both.
+  std::optional<double> flops_share, seconds_share;
+};
+
+/// Returns the K of the clients of a study, ascending.
+std::vector<int64_t> client_top_ks(const StudyRuns& study);
+/// Returns the K of its clients and of its evaluations, ascending.
+std::vector<int64_t> all_top_ks(const StudyRuns& study);
+
+/// Returns the costs arm by arm, one of every K.
+std::vector<CostOfK> costs_by_k(const StudyRuns& study, std::span<const std::string> arms,
+                                std::span<const int64_t> top_ks);
+
+}  // namespace evenkeel::comparison

@@ -1,0 +1,91 @@
+#include "comparison/score_lookup.h"
+
+#include <algorithm>
+
+#include "fed/run/run_folder.h"
+
+namespace evenkeel::comparison {
+namespace {
+
+bool is_at(const auto& score, const Aspect& aspect, scoring::ServedBy served_by, double budget,
+           const std::string& task) {
+  return score.task == task && score.budget == budget && score.reading == aspect.reading &&
+         score.served_by == served_by;
+}
+
+}  // namespace
+
+ScoreLookup::ScoreLookup(const StudyRuns& study) {
+  for (const auto& run : study.runs) {
+    if (!run.missing.empty() || !run.records) continue;
+    auto items = fed::read_items(run.records->folder, run.records->last_evaluated());
+    auto rows = items.empty() ? records::Settings() : records::test_rows_of(*run.records);
+    runs_.push_back({&run, run.scores(), std::move(items), std::move(rows)});
+  }
+}
+
+std::vector<scoring::TaskScore> ScoreLookup::all() const {
+  std::vector<scoring::TaskScore> scores;
+  for (const auto& run : runs_) scores.insert(scores.end(), run.scores.begin(), run.scores.end());
+  return scores;
+}
+
+std::vector<scoring::TaskScore> ScoreLookup::of_arm(const std::string& arm) const {
+  std::vector<scoring::TaskScore> scores;
+  for (const auto& run : runs_)
+    if (run.run->arm == arm) scores.insert(scores.end(), run.scores.begin(), run.scores.end());
+  return scores;
+}
+
+std::optional<double> ScoreLookup::value(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
+                                         const scoring::Measure& measure) const {
+  const auto* run = find(aspect.arm, seed);
+  if (run == nullptr) return std::nullopt;
+  const auto served = served_in(*run, aspect);
+  for (const auto& score : run->scores)
+    if (is_at(score, aspect, served, budget, task) && score.missing_clients.empty()) return measure.of(score);
+  return std::nullopt;
+}
+
+std::optional<double> ScoreLookup::mean(const Aspect& aspect, int64_t seed, double budget,
+                                        const std::vector<std::string>& tasks, const scoring::Measure& measure) const {
+  double sum = 0;
+  for (const auto& task : tasks) {
+    const auto one = value(aspect, seed, budget, task, measure);
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return tasks.empty() ? std::nullopt : std::optional(sum / static_cast<double>(tasks.size()));
+}
+
+std::vector<double> ScoreLookup::items(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
+                                       const scoring::Measure& measure) const {
+  const auto* run = find(aspect.arm, seed);
+  if (run == nullptr || measure.items == nullptr) return {};
+  const auto served = served_in(*run, aspect);
+  for (const auto& record : run->items)
+    if (is_at(record, aspect, served, budget, task)) return measure.items(record.items);
+  return {};
+}
+
+std::optional<std::string> ScoreLookup::unlike_rows(const std::string& arm, const std::string& other,
+                                                    int64_t seed) const {
+  const auto *one = find(arm, seed), *two = find(other, seed);
+  if (one == nullptr || two == nullptr || one->items.empty() || two->items.empty()) return std::nullopt;
+  return records::differing_key(one->test_rows, two->test_rows);
+}
+
+const ScoreLookup::Run* ScoreLookup::find(const std::string& arm, int64_t seed) const {
+  const auto found = std::find_if(runs_.begin(), runs_.end(),
+                                  [&](const Run& run) { return run.run->arm == arm && run.run->seed == seed; });
+  return found == runs_.end() ? nullptr : &*found;
+}
+
+scoring::ServedBy ScoreLookup::served_in(const Run& run, const Aspect& aspect) {
+  const bool exported = std::any_of(run.scores.begin(), run.scores.end(), [&](const scoring::TaskScore& score) {
+    return score.reading == aspect.reading && score.served_by == aspect.served_by;
+  });
+  return exported ? aspect.served_by : scoring::ServedBy::kRun;
+}
+
+}  // namespace evenkeel::comparison

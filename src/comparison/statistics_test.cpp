@@ -1,0 +1,93 @@
+#include "comparison/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random/random.h"
+#include "comparison/distributions.h"
+
+namespace evenkeel::comparison {
+namespace {
+
+TEST(Statistics, TheTQuantileHasItsTabulatedValues) {
+  EXPECT_NEAR(t_quantile(0.975, 1), 12.7062047361747, 1e-10);
+  EXPECT_NEAR(t_quantile(0.975, 4), 2.77644510519779, 1e-11);
+  EXPECT_NEAR(t_quantile(0.025, 2), -4.30265272974946, 1e-11);
+  EXPECT_NEAR(normal_quantile(0.975), 1.95996398454005, 1e-12);
+}
+
+TEST(Statistics, CdfAndQuantileAreInverse) {
+  for (const double freedom : {1.0, 3.0, 7.5, 120.0})
+    for (const double p : {0.001, 0.2, 0.5, 0.77, 0.9999})
+      EXPECT_NEAR(t_cdf(t_quantile(p, freedom), freedom), p, 1e-13) << freedom << ' ' << p;
+}
+
+TEST(Statistics, AnIntervalByTIsTheMeanAndItsStandardError) {
+  const std::vector<double> values{1, 2, 3, 4, 10};
+  const auto interval = t_interval(values).value();
+  const double half = 2.77644510519779 * std::sqrt(12.5 / 5);
+  EXPECT_NEAR(interval.low, 4 - half, 1e-10);
+  EXPECT_NEAR(interval.high, 4 + half, 1e-10);
+}
+
+TEST(Statistics, OneValueHasNoInterval) {
+  const std::vector<double> one{0.5};
+  EXPECT_FALSE(t_interval(one));
+  EXPECT_FALSE(t_test(one));
+  EXPECT_FALSE(detectable_difference(one));
+  EXPECT_FALSE(bca_interval(one, {0.5}));
+}
+
+TEST(Statistics, HolmMultipliesTheSmallestByAllAndKeepsTheOrder) {
+  const auto corrected = holm(std::vector<double>{0.04, 0.01, 0.5, 0.03});
+  const std::vector<double> expected{0.09, 0.04, 0.5, 0.09};
+  ASSERT_EQ(corrected.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(corrected[i], expected[i], 1e-15);
+  EXPECT_TRUE(holm({}).empty());
+}
+
+TEST(Statistics, ATestOfTheDetectableEffectHasThePowerAskedFor) {
+  for (const int64_t pairs : {2, 3, 5, 50})
+    EXPECT_NEAR(paired_t_power(detectable_effect(pairs), pairs, 0.05), 0.8, 1e-9) << pairs;
+  EXPECT_NEAR(paired_t_power(0, 7, 0.05), 0.05, 1e-10);
+}
+
+/// Of intervals of the mean of `count` normal values, how many hold the true mean.
+template <typename MakeInterval>
+double coverage(size_t count, const MakeInterval& make) {
+  int64_t held = 0;
+  constexpr int64_t kTrials = 400;
+  for (int64_t trial = 0; trial < kTrials; ++trial) {
+    RandomStream stream(7, "coverage", static_cast<uint64_t>(trial));
+    std::vector<double> values;
+    for (size_t i = 0; i < count; ++i) values.push_back(0.3 + stream.normal());
+    const auto interval = make(values).value();
+    held += interval.low <= 0.3 && 0.3 <= interval.high;
+  }
+  return static_cast<double>(held) / kTrials;
+}
+
+TEST(Statistics, IntervalsHoldTheTrueMeanAsOftenAsTheySay) {
+  EXPECT_NEAR(coverage(5, [](const auto& values) { return t_interval(values); }), 0.95, 0.03);
+  uint64_t trial = 0;  // other resamples each time
+  const auto bca = [&](const std::vector<double>& values) {
+    return bca_interval(values, bootstrap_means(values, {}, {++trial, "coverage"}, 500));
+  };
+  EXPECT_NEAR(coverage(30, bca), 0.935, 0.035);
+}
+
+TEST(Statistics, ResamplesAreMeansOfDrawnSeedsAndItems) {
+  const std::vector<double> values{1, 2};
+  for (const double mean : bootstrap_means(values, {}, {1, "two"}, 200))
+    EXPECT_TRUE(mean == 1 || mean == 1.5 || mean == 2);
+  const std::vector<ItemsOfSeed> items{{{0, 2}, {1}}, {{2}, {2, 2, 2}}};  // two tasks, of unequal numbers of items
+  for (const double mean : bootstrap_means(values, items, {1, "items"}, 200)) {
+    EXPECT_GE(mean, 0.5);
+    EXPECT_LE(mean, 2);
+    EXPECT_EQ(mean * 8, std::round(mean * 8));
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::comparison

@@ -1,0 +1,42 @@
+#include "records/run_costs.h"
+
+#include <array>
+
+namespace evenkeel::records {
+namespace {
+
+template <auto kMember>
+std::optional<double> cost(const Cost& cost) {
+  return cost.*kMember;
+}
+
+constexpr std::array kCosts{CostMeasure{"bytes_up", "bytes up", cost<&Cost::bytes_up>},
+                            CostMeasure{"bytes_down", "bytes down", cost<&Cost::bytes_down>},
+                            CostMeasure{"flops", "FLOPs", cost<&Cost::flops>},
+                            CostMeasure{"tokens", "tokens", cost<&Cost::tokens>},
+                            CostMeasure{"seconds", "seconds", cost<&Cost::seconds>},
+                            CostMeasure{"simulated_seconds", "simulated s", cost<&Cost::simulated>}};
+
+/// Returns the wall time of a round. Older records have the phases only.
+double wall_seconds(const fed::PhaseSeconds& phases) {
+  return phases.round.value_or(phases.broadcast + phases.train + phases.upload + phases.aggregate);
+}
+
+}  // namespace
+
+Cost cost_of(const RunRecords& run) {
+  Cost cost;
+  for (const auto& round : run.rounds) {
+    cost.bytes_up += static_cast<double>(round.bytes_up);
+    cost.bytes_down += static_cast<double>(round.bytes_down);
+    cost.flops += round.flops;
+    cost.tokens += static_cast<double>(round.tokens);
+    cost.seconds += wall_seconds(round.seconds);
+    if (round.simulated) cost.simulated = round.simulated->end;
+  }
+  return cost;
+}
+
+std::span<const CostMeasure> cost_measures() { return kCosts; }
+
+}  // namespace evenkeel::records

@@ -1,0 +1,153 @@
+#include "records/run_settings.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <span>
+
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "fed/store/changed_keys.h"
+
+namespace evenkeel::records {
+namespace {
+
+/// Keys and sections in which the runs of a comparison may differ: what is compared, names, and keys without an effect.
+constexpr std::array<std::string_view, 8> kMayDiffer = {"name",   "seed",   "method",           "train",
+                                                        "output", "report", "model.base_cache", "clients.parallel"};
+constexpr std::string_view kRounds = "train.rounds";
+/// Keys and sections that differences() compares by what they stand for.
+constexpr std::array<std::string_view, 8> kComparedElsewhere = {
+    "threads",    "model.dtype", "model.compute_dtype", "model.products",
+    "model.path", "data.path",   "client_profiles",     "clients.profiles"};
+/// Keys that determine test rows and which of them have an answer with a likelihood, besides [data].
+constexpr std::array<std::string_view, 3> kOfTestRows = {"evaluate.limit", "evaluate.likelihood",
+                                                         "evaluate.max_new_tokens"};
+/// Keys and sections of [data] that do not select test rows.
+constexpr std::array<std::string_view, 6> kNotOfTestRows = {"data.limit",         "data.cutoff", "data.mask_prompt",
+                                                            "data.chat_template", "data.date",   "data.partition"};
+
+constexpr std::string_view kFile = "file ";  // before the name of a data file, as a key of test_rows_of()
+
+bool is_in_any(std::string_view key, std::span<const std::string_view> sections) {
+  return std::any_of(sections.begin(), sections.end(), [&](auto section) { return is_in_section(key, section); });
+}
+
+/// Leaves ranks open that follow from the budgets and the method, because a settled config lists them.
+void open_ranks(fed::ExperimentConfig& config) {
+  auto& clients = config.clients;
+  std::vector<int64_t> ranks;
+  for (const double budget : config.client_budgets())
+    ranks.push_back(config.method.entry().rank(budget, config.lora.rank));
+  if (config.client_ranks() != ranks) return;
+  clients.ranks = {};
+  for (auto& client : clients.client) client.rank.reset();
+}
+
+/// Returns the config in the form of this version. Returns it as it is in the run folder if `as_written` is true or if
+/// this version cannot read it.
+RunSettings all_settings(const RunRecords& run, bool as_written) {
+  const auto values = [](const std::string& text) {
+    const auto listed = fed::config_values(text);
+    return Settings(listed.begin(), listed.end());
+  };
+  if (as_written) return {values(run.config), false};
+  try {
+    auto config = fed::ExperimentConfig::read(config::Table::parse(run.config, run.label));
+    open_ranks(config);
+    return {values(config.text()), true};
+  } catch (const Error&) {
+    return {values(run.config), false};
+  }
+}
+
+/// Replaces the path of a chat template by the content of the run's copy.
+void read_template(const RunRecords& run, Settings& values) {
+  const auto copy = run.folder / "chat_template.jinja";
+  const auto found = values.find("data.chat_template");
+  if (!run.folder.empty() && found != values.end() && path_exists(copy))
+    found->second = sha256(read_file(copy)).substr(0, 12);
+}
+
+/// Returns the text under the first of the keys that a manifest entry has; "not known" if it has none.
+std::string text_under(const Json& file, std::initializer_list<std::string_view> keys) {
+  for (const auto key : keys)
+    if (file.is_object() && file.contains(key) && file.at(key).is_string()) return file.at(key).get<std::string>();
+  return "not known";
+}
+
+bool selects_test_rows(std::string_view key) {
+  const bool of_client = key.starts_with("clients.client[") &&
+                         (key.ends_with("].data") || key.ends_with("].test") || key.ends_with("].held_out"));
+  return of_client || is_in_any(key, kOfTestRows) || (is_in_section(key, "data") && !is_in_any(key, kNotOfTestRows));
+}
+
+/// Returns true if a list of paths holds a file of that name.
+bool lists_file(const std::string& list, const std::string& name) {
+  return list.find(concat('/', name, '"')) != list.npos || list.find(concat('"', name, '"')) != list.npos;
+}
+
+/// Removes what does not select test rows because a set has test files of its own: its training files and their split.
+void leave_out_training(Settings& rows) {
+  std::string trained;
+  for (const auto& [key, value] : Settings(rows)) {
+    if (!key.starts_with("data.files.") || !key.ends_with(".test") || value == "[]") continue;
+    const auto set = key.substr(0, key.size() - std::string_view("test").size());
+    if (const auto train = rows.find(set + "train"); train != rows.end()) trained += train->second;
+    for (const auto* name : {"train", "held_out", "split_seed"}) rows.erase(set + name);
+  }
+  for (const auto& [key, digest] : Settings(rows)) {
+    if (!key.starts_with(kFile)) continue;
+    const auto name = key.substr(kFile.size());
+    const bool is_named =
+        std::any_of(rows.begin(), rows.end(), [&](const auto& entry) { return lists_file(entry.second, name); });
+    if (!is_named && lists_file(trained, name)) rows.erase(key);
+  }
+}
+
+}  // namespace
+
+bool is_in_section(std::string_view key, std::string_view section) {
+  if (!key.starts_with(section)) return false;
+  return key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[';
+}
+
+RunSettings settings_of(const RunRecords& run, bool as_written) {
+  auto settings = all_settings(run, as_written);
+  std::erase_if(settings.values, [](const auto& entry) {
+    return (is_in_any(entry.first, kMayDiffer) && entry.first != kRounds) || is_in_any(entry.first, kComparedElsewhere);
+  });
+  read_template(run, settings.values);
+  return settings;
+}
+
+Fingerprints input_files(const RunRecords& run, bool of_models) {
+  Fingerprints found;
+  if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
+  for (const auto& file : run.manifest.at("files")) {
+    const auto name = fs::path(text_under(file, {"path"})).filename().string();
+    const bool of_model = name.ends_with(".safetensors") || name == "config.json" || name == "tokenizer.json";
+    if (of_model == of_models)
+      found[name] +=
+          concat(found[name].empty() ? "" : "+", text_under(file, {kTreeDigest, kWholeDigest}).substr(0, 12));
+  }
+  return found;
+}
+
+Settings test_rows_of(const RunRecords& run) {
+  auto rows = settings_of(run).values;
+  std::erase_if(rows, [](const auto& entry) { return !selects_test_rows(entry.first); });
+  for (const auto& [name, digest] : input_files(run, false)) rows[std::string(kFile) + name] = digest;
+  leave_out_training(rows);
+  return rows;
+}
+
+std::optional<std::string> differing_key(const Settings& one, const Settings& other) {
+  for (const auto& [key, value] : one)
+    if (const auto found = other.find(key); found == other.end() || found->second != value) return key;
+  for (const auto& [key, value] : other)
+    if (!one.contains(key)) return key;
+  return std::nullopt;
+}
+
+}  // namespace evenkeel::records

@@ -1,0 +1,127 @@
+#include "comparison/differences.h"
+
+#include <gtest/gtest.h>
+
+#include "fed/config/experiment_config.h"
+#include "records/run_settings.h"
+#include "report/page.h"
+
+namespace evenkeel::report {
+namespace {
+
+using records::RunRecords, records::test_rows_of, records::differing_key;
+
+/// Makes a run of two rounds with settings on top of the defaults, scored after round 2.
+RunRecords run_with(const std::string& label, const std::vector<std::string>& settings) {
+  auto table = config::Table::parse("[method]\nname = \"fedit\"\n", "test");
+  table.set("train.rounds=2");
+  for (const auto& setting : settings) table.set(setting);
+  auto config = fed::ExperimentConfig::read(table);
+  config.output.dir = label;
+  config.settle({.threads = 1, .products = {}});
+  RunRecords run;
+  run.label = label;
+  run.seed = config.seed;
+  run.config = config.text();
+  run.manifest = Json::object();
+  run.rounds_to_do = config.train.rounds;
+  run.evaluations.push_back({2, "fedit", {.task = "t", .rows = 4, .questions = 4}});
+  return run;
+}
+
+using Lines = std::vector<std::string>;
+
+/// Returns each difference as "key | value | value".
+Lines unlike(const std::vector<RunRecords>& runs, const std::vector<std::string>& free = {}) {
+  Lines found;
+  for (const auto& difference : comparison::differences(runs, free)) {
+    std::string line = difference.what;
+    for (const auto& side : difference.sides) line += concat(" | ", side.value);
+    found.push_back(std::move(line));
+  }
+  return found;
+}
+
+TEST(RunSettings, ThatDifferAreNamedKeyByKey) {
+  const auto a = run_with("a", {});
+  const auto b = run_with("b", {"data.files.split_seed=7", "lora.rank=16", "data.limit=20", "evaluate.limit=5"});
+  EXPECT_EQ(unlike({a, b}), (Lines{"data.files.split_seed | 42 | 7", "data.limit | 0 | 20", "evaluate.limit | 0 | 5",
+                                   "lora.rank | 20 | 16"}));
+  EXPECT_EQ(unlike({a, b}, {"data", "lora.rank", "evaluate.limit"}), Lines{});
+  const std::vector<RunRecords> both{a, b};
+  EXPECT_NE(report_page(both).find(R"({"what":"lora.rank")"), std::string::npos);
+  EXPECT_EQ(report_page(both, StudyOfPage{"s", "a", {"lora"}}).find(R"({"what":"lora.rank")"), std::string::npos);
+}
+
+TEST(RunSettings, BudgetsOfClientsAndOfEvaluationsAreNamed) {
+  const auto a = run_with("a", {"clients.count=2", "clients.budgets=[0.5,1.0]", "evaluate.budgets=[0.5,1.0]"});
+  const auto b = run_with("b", {"clients.count=2", "clients.budgets=[1.0,1.0]", "evaluate.budgets=[1.0]"});
+  EXPECT_EQ(unlike({a, b}),
+            (Lines{"clients.budgets | [0.5, 1.0] | [1.0, 1.0]", "evaluate.budgets | [0.5, 1.0] | [1.0]"}));
+}
+
+TEST(RunSettings, OfAnotherMethodMayDifferWithTheRanksThatFollowFromIt) {
+  const auto run_of = [](const std::string& setting) {
+    return run_with(setting, {"clients.count=2", "clients.budgets=[0.125,1.0]", setting});
+  };
+  const auto a = run_of("seed=1");
+  EXPECT_EQ(unlike({a, run_of("method.name=flora"), run_of("train.optimizer.lr=0.5")}), Lines{"seeds | 1 | 42"});
+  EXPECT_EQ(unlike({a, run_of("seed=2")}), Lines{});
+  const auto ranked =
+      unlike({a, run_with("b", {"seed=1", "clients.count=2", "clients.budgets=[0.125,1.0]", "clients.ranks=[3,5]"})});
+  ASSERT_EQ(ranked.size(), 1u) << "ranks that do not follow from the method";
+  EXPECT_EQ(ranked[0].find("clients.ranks | "), 0u) << ranked[0];
+}
+
+TEST(RunSettings, RoundsAreNamedAndWhetherARunHasEnded) {
+  const auto a = run_with("a", {}), six = run_with("six", {"train.rounds=6"});
+  EXPECT_EQ(unlike({a, six}), (Lines{"scored after | all rounds | round 2 of 6, unfinished", "train.rounds | 2 | 6"}));
+  auto ended = six, stopped = six;
+  ended.evaluations[0].round = 6;
+  stopped.rounds_to_do = 2;
+  stopped.stopped_early = true;
+  EXPECT_EQ(unlike({six, ended}), Lines{"scored after | round 2 of 6, unfinished | all rounds"});
+  EXPECT_EQ(unlike({ended, stopped}), Lines{"scored after | all rounds | round 2, stopped early"});
+}
+
+TEST(RunSettings, AreComparedAsWrittenWhereThisVersionCannotReadThem) {
+  const auto a = run_with("a", {});
+  auto b = run_with("b", {"lora.rank=16"});
+  b.config += "\n[later]\nkey = 1\n";
+  const auto found = unlike({a, b});
+  ASSERT_EQ(found.size(), 2u) << "the ranks of the clients as written, and lora.rank";
+  EXPECT_EQ(found[1], "lora.rank | 20 | 16");
+}
+
+TEST(RunSettings, TestRowsAreOthersIfAKeyOrAFileOfRowsDiffers) {
+  const auto a = test_rows_of(run_with("a", {}));
+  const auto key = [&](const std::vector<std::string>& settings) {
+    return differing_key(a, test_rows_of(run_with("b", settings)));
+  };
+  EXPECT_FALSE(key({}));
+  EXPECT_FALSE(key({"data.limit=20", "data.partition.kind=iid", "lora.rank=16"}));
+  EXPECT_EQ(key({"data.files.split_seed=7"}), "data.files.split_seed");
+  EXPECT_EQ(key({"evaluate.limit=7"}), "evaluate.limit");
+  auto filed = run_with("b", {});
+  filed.manifest = {{"files", {{{"path", "/d/test.jsonl"}, {"sha256", "ab"}}}}};
+  EXPECT_EQ(differing_key(a, test_rows_of(filed)), "file test.jsonl");
+}
+
+TEST(RunSettings, TestRowsAreTheSameIfTrainingFilesAloneDiffer) {
+  const auto rows_of = [&](const std::string& train, const std::string& digest, const std::string& test) {
+    auto run = run_with("b", {"data.task=files", concat("data.files.train=['/d/", train, "']"),
+                              concat("data.files.test=['/d/", test, "']")});
+    run.manifest = {
+        {"files", {{{"path", "/d/" + train}, {"sha256", digest}}, {{"path", "/d/" + test}, {"sha256", "tt"}}}}};
+    return test_rows_of(run);
+  };
+  const auto a = rows_of("x.jsonl", "1", "t.jsonl");
+  EXPECT_EQ(a.at("file t.jsonl"), "tt");
+  EXPECT_FALSE(differing_key(a, rows_of("x.jsonl", "2", "t.jsonl")));
+  EXPECT_FALSE(differing_key(a, rows_of("y.jsonl", "3", "t.jsonl")));
+  EXPECT_EQ(differing_key(a, rows_of("x.jsonl", "1", "u.jsonl")), "data.files.test");
+  EXPECT_EQ(differing_key(a, rows_of("t.jsonl", "1", "t.jsonl")), "file t.jsonl") << "one name, two files";
+}
+
+}  // namespace
+}  // namespace evenkeel::report

@@ -1,0 +1,243 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/plain/error.h"
+#include "base/plain/json.h"
+#include "comparison/cost_by_k.h"
+#include "records/client_costs.h"
+#include "records/run_costs.h"
+#include "report/study_report.h"
+
+namespace evenkeel::report {
+namespace {
+
+constexpr std::string_view kTokenFlops = "flops_per_1000_tokens", kTokenSeconds = "seconds_per_1000_tokens";
+
+/// A line of the CSV file.
+struct Value {
+  std::string arm;
+  int64_t seed = 0;
+  int64_t round = 0;
+  std::string served_by{}, reading{};
+  std::optional<double> budget{};  ///< absent, as top_k: the value is of the whole run
+  std::optional<int64_t> top_k{};
+  std::string task{}, measure{};
+  double value = 0;
+};
+
+/// Returns the shortest text that reads back as the same number.
+std::string exact(double value) {
+  std::array<char, 40> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
+}
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string inner;
+  for (const char c : text) inner += c == '"' ? "\"\"" : std::string(1, c);
+  return concat('"', inner, '"');
+}
+
+/// Returns the measures of the score, and its numbers of rows and different questions.
+std::vector<std::pair<std::string_view, double>> numbers_of(const scoring::TaskScore& score) {
+  std::vector<std::pair<std::string_view, double>> numbers;
+  for (const auto& measure : scoring::measures())
+    if (const auto value = measure.of(score)) numbers.emplace_back(measure.name, *value);
+  if (score.kind == scoring::AnswerKind::kChoice) numbers.emplace_back("chance", score.chance);
+  if (score.kind == scoring::AnswerKind::kChoice) numbers.emplace_back("majority", score.majority);
+  numbers.emplace_back("rows", static_cast<double>(score.rows));
+  numbers.emplace_back("questions", static_cast<double>(score.questions));
+  return numbers;
+}
+
+void add_scores(const comparison::ArmRun& run, std::vector<Value>& values) {
+  for (const auto& score : run.scores()) {
+    if (!score.missing_clients.empty()) continue;
+    Value line{run.arm,
+               run.seed,
+               run.records->last_evaluated(),
+               std::string(config::name_of(score.served_by)),
+               score.reading,
+               score.budget,
+               score.top_k,
+               score.task};
+    for (const auto& [name, number] : numbers_of(score)) {
+      line.measure = name;
+      line.value = number;
+      values.push_back(line);
+    }
+  }
+}
+
+void add_costs(const comparison::ArmRun& run, std::vector<Value>& values) {
+  const auto cost = records::cost_of(*run.records);
+  for (const auto& measure : records::cost_measures())
+    if (const auto value = measure.of(cost)) {
+      Value line{run.arm, run.seed, static_cast<int64_t>(run.records->rounds.size())};
+      line.measure = measure.name;
+      line.value = *value;
+      values.push_back(std::move(line));
+    }
+}
+
+/// Adds what 1,000 tokens cost the clients of every budget.
+void add_client_costs(const comparison::ArmRun& run, std::vector<Value>& values) {
+  for (const auto& cost : records::client_costs(*run.records)) {
+    Value line{run.arm, run.seed, static_cast<int64_t>(run.records->rounds.size())};
+    line.budget = cost.budget;
+    line.top_k = cost.top_k;
+    for (const auto& [name, value] :
+         {std::pair{kTokenFlops, cost.token_flops()}, {kTokenSeconds, cost.token_seconds()}})
+      if (value) {
+        line.measure = name;
+        line.value = *value;
+        values.push_back(line);
+      }
+  }
+}
+
+std::vector<Value> values_of(const comparison::StudyRuns& study) {
+  std::vector<Value> values;
+  for (const auto& run : study.runs)
+    if (run.missing.empty()) add_scores(run, values);
+  for (const auto& run : study.runs)
+    if (run.missing.empty()) add_costs(run, values);
+  for (const auto& run : study.runs)
+    if (run.missing.empty()) add_client_costs(run, values);
+  return values;
+}
+
+OrderedJson or_null(const auto& value) { return value ? OrderedJson(*value) : OrderedJson(); }
+
+OrderedJson or_null(const std::optional<comparison::Interval>& interval) {
+  return interval ? OrderedJson::array({interval->low, interval->high}) : OrderedJson();
+}
+
+OrderedJson json_of(const comparison::BudgetMean& budget, std::span<const scoring::Measure* const> beside) {
+  OrderedJson by_seed = OrderedJson::array(), others = OrderedJson::object();
+  for (const auto& value : budget.by_seed) by_seed.push_back(or_null(value));
+  for (size_t i = 0; i < beside.size(); ++i) others[std::string(beside[i]->name)] = or_null(budget.beside[i]);
+  return {{"budget", budget.budget},
+          {"n", budget.complete},
+          {"by_seed", std::move(by_seed)},
+          {"mean", or_null(budget.mean)},
+          {"deviation", or_null(budget.deviation)},
+          {"interval_t", or_null(budget.interval)},
+          {"other_measures", std::move(others)}};
+}
+
+OrderedJson json_of(const comparison::PairedDifference& difference) {
+  return {{"budget", difference.budget},
+          {"seeds", difference.seeds},
+          {"by_seed", difference.by_seed},
+          {"mean", or_null(difference.mean)},
+          {"deviation", or_null(difference.deviation)},
+          {"interval_t", or_null(difference.t)},
+          {"interval_bca", or_null(difference.bca)},
+          {"bootstrap_of_items", difference.items},
+          {"p", or_null(difference.p)},
+          {"p_holm", or_null(difference.p_holm)},
+          {"detectable", or_null(difference.detectable)}};
+}
+
+OrderedJson json_of(const comparison::ArmResult& arm, const comparison::Comparison& comparison) {
+  OrderedJson budgets = OrderedJson::array(), differences = OrderedJson::array(), tasks = OrderedJson::array();
+  for (const auto& budget : arm.budgets) budgets.push_back(json_of(budget, comparison.beside));
+  for (const auto& difference : arm.differences) differences.push_back(json_of(difference));
+  for (const auto& record : arm.tasks)
+    tasks.push_back({{"task", record.task}, {"wins", record.wins}, {"losses", record.losses}, {"ties", record.ties}});
+  return {{"arm", arm.arm},
+          {"rank_eval_mode", arm.reading},
+          {"reference", arm.is_reference},
+          {"budgets", std::move(budgets)},
+          {"differences", std::move(differences)},
+          {"tasks", std::move(tasks)}};
+}
+
+OrderedJson json_of(const comparison::ServedResult& result, const comparison::Comparison& comparison) {
+  OrderedJson arms = OrderedJson::array();
+  for (const auto& arm : result.arms) arms.push_back(json_of(arm, comparison));
+  return {{"served_by", config::name_of(result.served_by)},
+          {"tasks", result.tasks},
+          {"tasks_without_endpoint", result.without},
+          {"comparisons", result.comparisons},
+          {"conclusions", result.conclusions},
+          {"arms", std::move(arms)}};
+}
+
+OrderedJson json_of(const comparison::CostOfK& cost) {
+  return {{"top_k", cost.top_k},
+          {"runs", cost.runs},
+          {"seconds_runs", cost.seconds_runs},
+          {kTokenFlops, or_null(cost.flops)},
+          {kTokenSeconds, or_null(cost.seconds)},
+          {"interval_t", or_null(cost.interval)},
+          {"flops_share", or_null(cost.flops_share)},
+          {"seconds_share", or_null(cost.seconds_share)}};
+}
+
+OrderedJson json_of(const comparison::ArmCost& cost, const comparison::StudyRuns& study) {
+  OrderedJson json{{"arm", cost.arm}, {"runs", cost.runs}};
+  for (size_t i = 0; i < cost.means.size(); ++i)
+    json[std::string(records::cost_measures()[i].name)] = or_null(cost.means[i]);
+  json["by_top_k"] = OrderedJson::array();
+  for (const auto& of_k : comparison::costs_by_k(study, std::vector{cost.arm}, comparison::client_top_ks(study)))
+    json["by_top_k"].push_back(json_of(of_k));
+  return json;
+}
+
+OrderedJson json_of(const Value& value) {
+  return {{"arm", value.arm},
+          {"seed", value.seed},
+          {"round", value.round},
+          {"served_by", value.served_by},
+          {"reading", value.reading},
+          {"budget", or_null(value.budget)},
+          {"top_k", or_null(value.top_k)},
+          {"task", value.task},
+          {"measure", value.measure},
+          {"value", value.value}};
+}
+
+}  // namespace
+
+std::string csv_report(const comparison::StudyRuns& study) {
+  std::string text = "study,arm,seed,round,served_by,reading,budget,top_k,task,measure,value\n";
+  for (const auto& line : values_of(study)) {
+    const std::vector<std::string> cells{quoted(study.name),
+                                         quoted(line.arm),
+                                         std::to_string(line.seed),
+                                         std::to_string(line.round),
+                                         line.served_by,
+                                         line.reading,
+                                         line.budget ? exact(*line.budget) : "",
+                                         line.top_k ? std::to_string(*line.top_k) : "",
+                                         quoted(line.task),
+                                         line.measure,
+                                         exact(line.value)};
+    text += join(cells, ",") + '\n';
+  }
+  return text;
+}
+
+std::string json_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
+  OrderedJson served = OrderedJson::array(), costs = OrderedJson::array(), values = OrderedJson::array();
+  for (const auto& result : comparison.served) served.push_back(json_of(result, comparison));
+  for (const auto& cost : comparison.costs) costs.push_back(json_of(cost, study));
+  for (const auto& value : values_of(study)) values.push_back(json_of(value));
+  const OrderedJson json{{"version", 1},
+                         {"name", study.name},
+                         {"endpoint", comparison.endpoint->name},
+                         {"reference", study.reference},
+                         {"seeds", study.seeds},
+                         {"missing", comparison.missing},
+                         {"notes", comparison.notes},
+                         {"served", std::move(served)},
+                         {"costs", std::move(costs)},
+                         {"values", std::move(values)}};
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
+}
+
+}  // namespace evenkeel::report
