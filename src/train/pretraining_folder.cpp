@@ -32,7 +32,7 @@ int64_t size_of(const fs::path& file) {
 
 fs::path PretrainingFolder::tokenizer() const { return folder_ / kTokenizer; }
 
-bool PretrainingFolder::nothing_began() const {
+bool PretrainingFolder::is_free() const {
   if (!path_exists(folder_)) return true;
   const auto entries = entries_of(folder_);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& file) {
@@ -73,7 +73,7 @@ void PretrainingFolder::open() {
            " bytes of whole lines, the checkpoint was made after ", record_bytes_);
 }
 
-void PretrainingFolder::settle() const {
+void PretrainingFolder::roll_back() const {
   remove_path(folder_ / kStaging);
   if (step_ == 0) remove_path(tokenizer());
   if (size_of(folder_ / kRecords) > record_bytes_)
@@ -83,7 +83,7 @@ void PretrainingFolder::settle() const {
   remove_tensors_but(step_);
 }
 
-void PretrainingFolder::forget() const {
+void PretrainingFolder::remove_run() const {
   for (const auto name : {kTokenizer, kRecords, kResolved, kMarker}) remove_path(folder_ / name);
 }
 
@@ -107,7 +107,7 @@ void PretrainingFolder::finish(const std::function<void(const fs::path&)>& save_
   remove_path(staging);
   flush_folder(folder_);
   remove_path(folder_ / kMarker);
-  tidy();
+  remove_old_checkpoint();
 }
 
 void PretrainingFolder::write_marker(int64_t step, const std::vector<FileSeal>& files) const {
