@@ -21,7 +21,7 @@ bool is_tensors(const fs::path& file) {
   if (!name.starts_with(kTensors)) return false;
   const size_t end = std::min(name.size(), name.find_first_not_of("0123456789", kTensors.size()));
   const auto whole = concat(name.substr(0, end), kSuffix);
-  return end > kTensors.size() && (name == whole || is_part_of(file, whole));
+  return end > kTensors.size() && (name == whole || is_temporary_of(file, whole));
 }
 
 int64_t size_of(const fs::path& file) {
@@ -36,8 +36,8 @@ bool PretrainingFolder::is_free() const {
   if (!path_exists(folder_)) return true;
   const auto entries = entries_of(folder_);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& file) {
-    return file.filename() == FolderLock::kFile || file.filename() == kMarker || is_part_of(file, kMarker) ||
-           is_part_of(file, kResolved);
+    return file.filename() == FolderLock::kFile || file.filename() == kMarker || is_temporary_of(file, kMarker) ||
+           is_temporary_of(file, kResolved);
   });
 }
 
@@ -79,7 +79,7 @@ void PretrainingFolder::roll_back() const {
   if (size_of(folder_ / kRecords) > record_bytes_)
     fs::resize_file(folder_ / kRecords, static_cast<uintmax_t>(record_bytes_));
   for (const auto name : {kResolved, kTokenizer, kMarker})
-    remove_where([&](const fs::path& file) { return is_part_of(file, name); });
+    remove_where([&](const fs::path& file) { return is_temporary_of(file, name); });
   remove_tensors_but(step_);
 }
 
