@@ -311,6 +311,20 @@ Value item(const Value& x, const Value& key, Budget& budget) {
   return found ? Value::string(std::string(*found)) : Value::undefined("item");
 }
 
+Value value_at_path(const Value& x, const Value& path, Budget& budget, const Value* otherwise) {
+  const auto part_of = [&](const Value& at, const Value& part) {
+    auto found = item(at, part, budget);
+    return otherwise && found.is<Undefined>() ? *otherwise : found;
+  };
+  if (!path.is_string()) return part_of(x, path);
+  Value at = x;
+  for (const auto& part : split_at(path.text(), ".")) {
+    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
+    at = part_of(at, number ? Value::integer(std::stoll(part)) : Value::string(part));
+  }
+  return at;
+}
+
 Value slice(const Value& x, const Value& begin, const Value& end, const Value& step, Budget& budget) {
   if (x.is_string()) {
     budget.charge_bytes(x.text().size() * 4);

@@ -53,20 +53,6 @@ std::vector<Value> values_of(std::vector<Keyed> all) {
 
 }  // namespace
 
-Value value_at_path(const Value& value, const Value& path, Budget& budget, const Value* otherwise) {
-  const auto part_of = [&](const Value& at, const Value& part) {
-    auto found = item(at, part, budget);
-    return otherwise && found.is<Undefined>() ? *otherwise : found;
-  };
-  if (!path.is_string()) return part_of(value, path);
-  Value at = value;
-  for (const auto& part : split_at(path.text(), ".")) {
-    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
-    at = part_of(at, number ? Value::integer(std::stoll(part)) : Value::string(part));
-  }
-  return at;
-}
-
 Value sorted_values(const FilterCall& call) {
   const bool reverse = is_given(call.arguments.take("reverse"));
   const bool case_sensitive = is_given(call.arguments.take("case_sensitive"));

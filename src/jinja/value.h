@@ -56,7 +56,7 @@ struct List {
 struct Dict {
   using Entries = std::vector<std::pair<Value, Value>>;
   Entries entries;
-  int depth = 1;  ///< levels of nested lists and dicts, including this one; set by Value::dict() only
+  int depth = 1;  ///< levels of nested lists and dicts, including this one; set by Value::dict_of()
   /// Returns the value of a key, or null.
   const Value* find(std::string_view key) const;
   /// Returns the value of a key, or null. As in Python, 1, 1.0 and true are the same key.
@@ -154,8 +154,7 @@ struct Loop {
   int depth = 1;
   int recursion = 0;           ///< number of enclosing calls of the same loop
   const Node* node = nullptr;  ///< of a recursive loop, while it runs; else null
-  const Scope* scope =
-      nullptr;  ///< of a recursive loop: the scope that contains it; borrowed, valid while `node` is set
+  const Scope* scope = nullptr;  ///< of a recursive loop: its enclosing scope; borrowed, valid while `node` is set
 };
 
 /// Returns x == y by Python's rules. \throws kData for two generators, ranges or views of dicts.
