@@ -221,7 +221,7 @@ Foreseen foreseen(const DoctorFlags& flags) {
                  .disk = fed::disk_needs(experiment),
                  .folder = experiment.server.config.folder()};
   if (on_gpu) plans.device = fed::device_memory_plan(experiment);
-  plans.is_large = fed::is_large(experiment.server.model_folder);
+  plans.is_large = fed::is_too_large_to_measure(experiment.server.model_folder);
   if (plans.is_large) plans.computed = computed_time(experiment, compute_dtype);
   return plans;
 }

@@ -65,8 +65,8 @@ std::string RowFaults::note(const Error& error) {
   return bare;
 }
 
-void RowFaults::finish(std::string_view undone) const {
-  EK_CHECK(bad_ == 0, kData, bad_, " of ", rows_, " rows could not be ", undone, "; the first: ", first_);
+void RowFaults::finish(std::string_view done) const {
+  EK_CHECK(bad_ == 0, kData, bad_, " of ", rows_, " rows could not be ", done, "; the first: ", first_);
 }
 
 }  // namespace evenkeel::apps

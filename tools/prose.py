@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the documents: no line of Markdown above 120 columns (tables, code and lines with a long link excepted), and at
-most 36,000 words in all documents together, docs/archive, the changelog, generated pages and lists of fields not counted.
+most 36,000 words in all documents together, the changelog, generated pages and lists of fields not counted.
 
     tools/prose.py          prints the five longest documents; exit code 1 when a limit is passed
     tools/prose.py --wrap   also rewrites paragraphs and list items to the width, in place
@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH, WORDS = 120, 36_000
-UNCOUNTED = ("docs/archive/", "docs/configuration.md", "docs/run-folder.md", "docs/json-lines.md", "CHANGELOG.md", "assets/")  # looked up, not read
+UNCOUNTED = ("docs/configuration.md", "docs/run-folder.md", "docs/json-lines.md", "CHANGELOG.md", "assets/")  # looked up, not read
 FENCE = re.compile(r"^ *```")
 ITEM = re.compile(r"^( *)([-*+]|\d+\.) +")
 LITERAL = re.compile(r"^( *\||#|>|<|!\[|    |$)")  # a table, a heading, a quotation, HTML, a picture, indented code

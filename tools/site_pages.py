@@ -47,12 +47,8 @@ def decisions():
     return {"Index": "decisions/README.md", **titles}
 
 
-def archive():
-    return {path.stem.capitalize(): f"archive/{path.name}" for path in sorted((ROOT / "docs/archive").glob("*.md"))}
-
-
 def navigation():
-    return {**NAVIGATION, "Decisions": decisions(), "Archive": archive()}
+    return {**NAVIGATION, "Decisions": decisions()}
 
 
 def placed():

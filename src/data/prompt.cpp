@@ -90,7 +90,7 @@ std::vector<jinja::Value> messages_of(std::span<const Turn> turns) {
 /// Returns true if a content of several parts was printed as a Python list: the template supports strings only.
 bool prints_parts(const Turn& turn, const std::string& text) {
   const auto* content = turn.message.is_dict() ? turn.message.entries().find("content") : nullptr;
-  if (content == nullptr || !content->is_list()) return false;
+  if (content == nullptr || !content->is_list_or_tuple()) return false;
   try {
     return text.find(jinja::printed(*content)) != text.npos;
   } catch (const Error&) {  // then the template cannot have written it either

@@ -84,7 +84,7 @@ std::string formatted_value(const Value& value, const FieldFormat& format, std::
   const bool zeros = format.zeros && format.align == '\0';
   if (format.zeros && !zeros) refuse_field(field);
   const auto form = concat("%", format.sign, zeros ? format.width : "", format.precision, std::string(1, type));
-  const auto made = percent_format(form, Value::list({value}, Shape::kTuple), budget);
+  const auto made = percent_format(form, Value::list({value}, SequenceType::kTuple), budget);
   return aligned(made, format, format.align != '\0' ? format.align : text ? '<' : '>');
 }
 

@@ -74,7 +74,7 @@ void Renderer::give_extras(const Node& macro, Arguments& given, Scope& scope) {
   if (macro.extras & kVarargs) {
     std::vector<Value> rest;
     for (; given.taken < given.placed.size(); ++given.taken) rest.push_back(given.placed[given.taken]);
-    scope.set("varargs", Value::list(std::move(rest), Shape::kTuple));
+    scope.set("varargs", Value::list(std::move(rest), SequenceType::kTuple));
   }
 }
 
@@ -101,7 +101,7 @@ Value Renderer::range(Arguments& given) {
     out.push_back(Value::integer(at));
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  return Value::list(std::move(out), Shape::kRange);
+  return Value::list(std::move(out), SequenceType::kRange);
 }
 
 Value Renderer::called_builtin(std::string_view name, Arguments& given) {

@@ -108,7 +108,7 @@ Value Renderer::value(const Node& node, const Scope& scope) {
     case NodeKind::kList:
       return Value::list(values(node, scope));
     case NodeKind::kTuple:
-      return Value::list(values(node, scope), Shape::kTuple);
+      return Value::list(values(node, scope), SequenceType::kTuple);
     case NodeKind::kDict:
       return dict(node, scope);
     case NodeKind::kAttribute:

@@ -16,10 +16,6 @@ struct FilterCall {
   Budget& budget;
 };
 
-/// Returns the value at a path such as "a.b.0" in `value`. \param otherwise  the value of a part that is missing; null:
-/// the result is undefined.
-Value looked_up(const Value& value, const Value& path, Budget& budget, const Value* otherwise = nullptr);
-
 /// These filters sort stably. Strings are compared without case unless the argument case_sensitive is true.
 Value sorted_values(const FilterCall& call);      ///< sort(reverse, case_sensitive, attribute)
 Value grouped(const FilterCall& call);            ///< groupby(attribute, default, case_sensitive)

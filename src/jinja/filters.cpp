@@ -15,7 +15,7 @@ namespace evenkeel::jinja {
 namespace {
 
 Value list_of(std::vector<Value> items) { return Value::list(std::move(items)); }
-Value generator(std::vector<Value> items) { return Value::list(std::move(items), Shape::kGenerator); }
+Value generator(std::vector<Value> items) { return Value::list(std::move(items), SequenceType::kGenerator); }
 
 Value default_value(const FilterCall& call) {
   auto otherwise = call.arguments.take("default_value").value_or(Value::string(""));
@@ -63,8 +63,8 @@ Value replace_in(const FilterCall& call) {
 
 Value length(const FilterCall& call) {
   if (call.x.is_dict()) return Value::integer(static_cast<int64_t>(call.x.entries().entries.size()));
-  EK_CHECK(!call.x.has_shape(Shape::kGenerator), kData, "a generator has no length: use | list | length");
-  if (call.x.is_series()) return Value::integer(static_cast<int64_t>(call.x.items().size()));
+  EK_CHECK(!call.x.has_type(SequenceType::kGenerator), kData, "a generator has no length: use | list | length");
+  if (call.x.is_sequence()) return Value::integer(static_cast<int64_t>(call.x.items().size()));
   return Value::integer(static_cast<int64_t>(iterated(call.x, call.budget).size()));
 }
 
@@ -76,7 +76,7 @@ Value join_all(const FilterCall& call) {
   bool first = true;
   for (const auto& one : iterated(call.x, call.budget)) {
     if (!std::exchange(first, false)) out += between;
-    const auto text = printed(path && !path->is<None>() ? looked_up(one, *path, call.budget) : one);
+    const auto text = printed(path && !path->is<None>() ? value_at_path(one, *path, call.budget) : one);
     call.budget.charge_bytes(between.size() + text.size());
     out += text;
   }
@@ -97,7 +97,7 @@ Value map_all(const FilterCall& call) {
     const auto path = call.arguments.need("attribute", call.name);
     const auto otherwise = call.arguments.take("default");
     for (const auto& one : items) {
-      auto value = looked_up(one, path, call.budget);
+      auto value = value_at_path(one, path, call.budget);
       out.push_back(otherwise && value.is<Undefined>() ? *otherwise : std::move(value));
     }
     return generator(std::move(out));
@@ -119,7 +119,7 @@ Value chosen(const FilterCall& call) {
   const auto test = call.arguments.take("test");
   std::vector<Value> out;
   for (const auto& one : iterated(call.x, call.budget)) {
-    const auto subject = of_attribute ? looked_up(one, path, call.budget) : one;
+    const auto subject = of_attribute ? value_at_path(one, path, call.budget) : one;
     auto arguments = call.arguments;
     const bool holds =
         test ? tested(Arguments::text_of(*test, "test", call.name), subject, arguments, call.budget) : subject.truth();
@@ -130,7 +130,7 @@ Value chosen(const FilterCall& call) {
 }
 
 Value first_or_last(const FilterCall& call) {
-  EK_CHECK(call.name == "first" || !call.x.has_shape(Shape::kGenerator), kData, "last of a generator");
+  EK_CHECK(call.name == "first" || !call.x.has_type(SequenceType::kGenerator), kData, "last of a generator");
   const auto items = iterated(call.x, call.budget);
   if (items.empty()) return Value::undefined("item");
   return call.name == "first" ? items.front() : items.back();
@@ -141,7 +141,7 @@ Value to_list(const FilterCall& call) { return list_of(iterated(call.x, call.bud
 Value reversed(const FilterCall& call) {
   auto items = iterated(call.x, call.budget);
   std::reverse(items.begin(), items.end());
-  const auto shape = call.x.has_shape(Shape::kGenerator) ? Shape::kList : Shape::kGenerator;
+  const auto shape = call.x.has_type(SequenceType::kGenerator) ? SequenceType::kList : SequenceType::kGenerator;
   if (!call.x.is_string()) return Value::list(std::move(items), shape);
   std::string out;
   for (const auto& one : items) out += one.text();
@@ -173,7 +173,8 @@ std::optional<std::string> indent_of(const FilterCall& call) {
 void take_separators(const FilterCall& call, JsonForm& form) {
   const auto separators = call.arguments.take("separators");
   if (!separators || separators->is<None>()) return;
-  EK_CHECK(separators->is_list() && separators->items().size() == 2, kData, "tojson: separators are two texts");
+  EK_CHECK(separators->is_list_or_tuple() && separators->items().size() == 2, kData,
+           "tojson: separators are two texts");
   form.between = Arguments::text_of(separators->items()[0], "separators", call.name);
   form.colon = Arguments::text_of(separators->items()[1], "separators", call.name);
 }
@@ -245,7 +246,7 @@ Value safe(const FilterCall& call) {
 Value formatted(const FilterCall& call) {
   refuse_safe(call);
   EK_CHECK(call.arguments.named.empty(), kData, "format with names is not part of the subset");
-  auto values = Value::list(std::move(call.arguments.placed), Shape::kTuple);
+  auto values = Value::list(std::move(call.arguments.placed), SequenceType::kTuple);
   call.arguments = {};
   return call.budget.text(percent_format(printed(call.x), values, call.budget));
 }
@@ -287,9 +288,11 @@ constexpr std::array kFilters = {
 
 using Held = const Value&;
 bool is_iterable(Held x) {
-  return x.is_string() || x.is<SafeText>() || x.is_series() || x.is_dict() || x.is<Undefined>();
+  return x.is_string() || x.is<SafeText>() || x.is_sequence() || x.is_dict() || x.is<Undefined>();
 }
-bool is_sequence(Held x) { return is_iterable(x) && !x.has_shape(Shape::kGenerator) && !x.has_shape(Shape::kView); }
+bool is_sequence(Held x) {
+  return is_iterable(x) && !x.has_type(SequenceType::kGenerator) && !x.has_type(SequenceType::kView);
+}
 bool is_truth(Held x, bool wanted) { return x.as<bool>() && *x.as<bool>() == wanted; }
 
 struct Test {

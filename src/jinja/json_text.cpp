@@ -59,7 +59,7 @@ class JsonWriter {
   void write(const Value& value) {
     if (value.is_string() || value.is<SafeText>())
       out += json_string(printed(value), form_.ascii);
-    else if (value.is_list())
+    else if (value.is_list_or_tuple())
       write_all(value.items(), '[', ']', [&](const Value& item) { write(item); });
     else if (value.is_dict())
       write_dict(value.entries());

@@ -128,7 +128,7 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   if (name == "get") {
     const auto key = arguments.need("key", name);
     auto otherwise = arguments.take("default").value_or(Value::none());
-    EK_CHECK(is_hashable(key) || key.is<Undefined>(), kData, "get: ", key.kind(), " cannot be a key of a dict");
+    EK_CHECK(can_be_key(key) || key.is<Undefined>(), kData, "get: ", key.kind(), " cannot be a key of a dict");
     const auto* found = dict.find(key);
     return found ? *found : otherwise;
   }
@@ -137,8 +137,8 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   budget.charge(dict.entries.size());
   std::vector<Value> out;
   for (const auto& [key, value] : dict.entries)
-    out.push_back(name == "keys" ? key : name == "values" ? value : Value::list({key, value}, Shape::kTuple));
-  return Value::list(std::move(out), Shape::kView);
+    out.push_back(name == "keys" ? key : name == "values" ? value : Value::list({key, value}, SequenceType::kTuple));
+  return Value::list(std::move(out), SequenceType::kView);
 }
 
 }  // namespace

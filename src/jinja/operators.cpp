@@ -101,7 +101,7 @@ Value repeated(const Value& text, int64_t times, Budget& budget) {
   return Value::string(std::move(out));
 }
 
-Shape shape_of(const Value& list) { return list.is_tuple() ? Shape::kTuple : Shape::kList; }
+SequenceType shape_of(const Value& list) { return list.is_tuple() ? SequenceType::kTuple : SequenceType::kList; }
 
 Value repeated_list(const Value& list, int64_t times, Budget& budget) {
   const auto count = static_cast<size_t>(std::max<int64_t>(times, 0));
@@ -215,8 +215,9 @@ Value calculated(std::string_view op, const Value& x, const Value& y, Budget& bu
   if (op == "%" && x.is_string()) return budget.text(percent_format(x.text(), y, budget));
   if (op == "+" && is_text(x) && is_text(y) && !(x.is_string() && y.is_string())) return safe_sum(x, y, budget);
   if (op == "+" && x.is_string() && y.is_string()) return budget.text(x.text() + y.text());
-  if (op == "+" && x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return joined_lists(x, y, budget);
-  const auto repeats = [](const Value& one) { return one.is_string() || one.is_list(); };
+  if (op == "+" && x.is_list_or_tuple() && y.is_list_or_tuple() && x.is_tuple() == y.is_tuple())
+    return joined_lists(x, y, budget);
+  const auto repeats = [](const Value& one) { return one.is_string() || one.is_list_or_tuple(); };
   if (op == "*" && repeats(x) && y.is_integer()) return repeated_value(x, y.whole(), budget);
   if (op == "*" && x.is_integer() && repeats(y)) return repeated_value(y, x.whole(), budget);
   refuse_operands(op, x, y);
@@ -235,11 +236,11 @@ bool contains(const Value& y, const Value& x, Budget& budget) {
     return y.text().find(x.text()) != std::string::npos;
   }
   if (y.is_dict()) {
-    if (!is_hashable(x) && !x.is<Undefined>()) refuse_operands("in", x, y);
+    if (!can_be_key(x) && !x.is<Undefined>()) refuse_operands("in", x, y);
     budget.charge(y.entries().entries.size());
     return y.entries().find(x) != nullptr;
   }
-  if (!y.is_series() && !y.is<Undefined>()) refuse_operands("in", x, y);
+  if (!y.is_sequence() && !y.is<Undefined>()) refuse_operands("in", x, y);
   const auto items = iterated(y, budget);
   return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, x); });
 }
@@ -260,7 +261,7 @@ bool is_of_python(const Value& x, std::string_view name) {
   const auto wanted = concat(" ", name, " ");
   const auto names = x.is_string()   ? kOfText
                      : x.is_number() ? kOfNumber
-                     : x.is_series()
+                     : x.is_sequence()
                          ? std::string_view(" copy count index start stop step mapping isdisjoint throw send close ")
                          : std::string_view();
   return names.find(wanted) != names.npos;
@@ -268,7 +269,7 @@ bool is_of_python(const Value& x, std::string_view name) {
 
 /// Returns `grouper` or `list` of a result of groupby, otherwise undefined.
 Value series_attribute(const Value& x, std::string_view name) {
-  if (x.has_shape(Shape::kGroup) && (name == "grouper" || name == "list")) return x.items()[name == "list"];
+  if (x.has_type(SequenceType::kGroup) && (name == "grouper" || name == "list")) return x.items()[name == "list"];
   return Value::undefined(name);
 }
 
@@ -279,7 +280,7 @@ Value attribute(const Value& x, std::string_view name) {
   EK_CHECK(!name.starts_with("_"), kData, "the attribute ", name, " is not part of the subset");
   EK_CHECK(!is_of_python(x, name) && !x.is<Function>() && !x.is<SafeText>(), kData, "the attribute ", name, " of ",
            x.kind(), " is not part of the subset");
-  if (x.is_series()) return series_attribute(x, name);
+  if (x.is_sequence()) return series_attribute(x, name);
   if (const auto* loop = x.as<std::shared_ptr<Loop>>()) return loop_attribute(**loop, name);
   const Dict* entries = x.is_dict() ? &x.entries() : x.is<Namespace*>() ? &(*x.as<Namespace*>())->variables : nullptr;
   EK_CHECK(!x.is_dict() || !is_method_of_dict(name), kData, "the method ", name,
@@ -299,7 +300,7 @@ Value item(const Value& x, const Value& key, Budget& budget) {
     return key.is_string() ? attribute(x, key.text()) : Value::undefined("item");
   }
   if (!key.is_integer()) return Value::undefined("item");
-  if (x.is_list() || x.has_shape(Shape::kRange)) {
+  if (x.is_list_or_tuple() || x.has_type(SequenceType::kRange)) {
     const auto* found = at_place(x.items(), key.whole());
     return found ? *found : Value::undefined("item");
   }
@@ -310,6 +311,20 @@ Value item(const Value& x, const Value& key, Budget& budget) {
   return found ? Value::string(std::string(*found)) : Value::undefined("item");
 }
 
+Value value_at_path(const Value& x, const Value& path, Budget& budget, const Value* otherwise) {
+  const auto part_of = [&](const Value& at, const Value& part) {
+    auto found = item(at, part, budget);
+    return otherwise && found.is<Undefined>() ? *otherwise : found;
+  };
+  if (!path.is_string()) return part_of(x, path);
+  Value at = x;
+  for (const auto& part : split_at(path.text(), ".")) {
+    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
+    at = part_of(at, number ? Value::integer(std::stoll(part)) : Value::string(part));
+  }
+  return at;
+}
+
 Value slice(const Value& x, const Value& begin, const Value& end, const Value& step, Budget& budget) {
   if (x.is_string()) {
     budget.charge_bytes(x.text().size() * 4);
@@ -318,7 +333,7 @@ Value slice(const Value& x, const Value& begin, const Value& end, const Value& s
     for (const size_t at : places(all.size(), begin, end, step)) out += all[at];
     return budget.text(std::move(out));
   }
-  EK_CHECK(x.is_list(), kData, "a slice of ", x.kind(), ", expected a string or a list");
+  EK_CHECK(x.is_list_or_tuple(), kData, "a slice of ", x.kind(), ", expected a string or a list");
   budget.charge(x.items().size());
   std::vector<Value> out;
   for (const size_t at : places(x.items().size(), begin, end, step)) out.push_back(x.items()[at]);
@@ -327,9 +342,9 @@ Value slice(const Value& x, const Value& begin, const Value& end, const Value& s
 
 std::vector<Value> iterated(const Value& x, Budget& budget) {
   if (x.is<Undefined>()) return {};
-  if (x.is_series()) {
+  if (x.is_sequence()) {
     const bool used =
-        x.has_shape(Shape::kGenerator) && std::exchange((*x.as<std::shared_ptr<const List>>())->used, true);
+        x.has_type(SequenceType::kGenerator) && std::exchange((*x.as<std::shared_ptr<const List>>())->used, true);
     EK_CHECK(!used, kData, "to go over a generator twice is not part of the subset: keep it with | list");
     budget.charge(x.items().size());
     return x.items();

@@ -20,6 +20,9 @@ bool contains(const Value& y, const Value& x, Budget& budget);
 Value attribute(const Value& x, std::string_view name);
 /// Returns x[key].
 Value item(const Value& x, const Value& key, Budget& budget);
+/// Returns the value at a path such as "a.b.0" in `x`, as filters look up attributes. A path that is no string is one
+/// key. \param otherwise  the value of a part that is missing; null: the result is undefined
+Value value_at_path(const Value& x, const Value& path, Budget& budget, const Value* otherwise = nullptr);
 /// Returns x[begin:end:step]. A bound that is none has Python's default.
 Value slice(const Value& x, const Value& begin, const Value& end, const Value& step, Budget& budget);
 

@@ -26,7 +26,7 @@ Value without_case(const Value& value, bool case_sensitive) {
 /// Returns the attribute `path` of a value, or the value itself if no attribute is given.
 Value key_of(const FilterCall& call, const Value& one, const std::optional<Value>& path, bool case_sensitive) {
   const bool whole = !path || path->is<None>();
-  return without_case(whole ? one : looked_up(one, *path, call.budget), case_sensitive);
+  return without_case(whole ? one : value_at_path(one, *path, call.budget), case_sensitive);
 }
 
 /// Returns the sort keys as a list, because sort() accepts several attributes, separated by commas.
@@ -53,20 +53,6 @@ std::vector<Value> values_of(std::vector<Keyed> all) {
 
 }  // namespace
 
-Value looked_up(const Value& value, const Value& path, Budget& budget, const Value* otherwise) {
-  const auto part_of = [&](const Value& at, const Value& part) {
-    auto found = item(at, part, budget);
-    return otherwise && found.is<Undefined>() ? *otherwise : found;
-  };
-  if (!path.is_string()) return part_of(value, path);
-  Value at = value;
-  for (const auto& part : split_at(path.text(), ".")) {
-    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
-    at = part_of(at, number ? Value::integer(std::stoll(part)) : Value::string(part));
-  }
-  return at;
-}
-
 Value sorted_values(const FilterCall& call) {
   const bool reverse = is_given(call.arguments.take("reverse"));
   const bool case_sensitive = is_given(call.arguments.take("case_sensitive"));
@@ -92,13 +78,13 @@ Value grouped(const FilterCall& call) {
   const auto given = call.arguments.take("default");
   const auto* otherwise = given && !given->is<None>() ? &*given : nullptr;
   const bool case_sensitive = is_given(call.arguments.take("case_sensitive"));
-  const auto key = [&](const Value& one) { return looked_up(one, path, call.budget, otherwise); };
+  const auto key = [&](const Value& one) { return value_at_path(one, path, call.budget, otherwise); };
   std::vector<Keyed> all;
   for (const auto& one : iterated(call.x, call.budget)) all.push_back({without_case(key(one), case_sensitive), one});
   sort_keyed(all, false, call.budget);
   std::vector<Value> groups;
   for (auto& group : runs_of_equal_keys(all))
-    groups.push_back(Value::list({key(group.front()), Value::list(std::move(group))}, Shape::kGroup));
+    groups.push_back(Value::list({key(group.front()), Value::list(std::move(group))}, SequenceType::kGroup));
   return Value::list(std::move(groups));
 }
 
@@ -112,7 +98,7 @@ Value dict_sorted(const FilterCall& call) {
   std::vector<Keyed> all;
   for (const auto& [key, value] : call.x.entries().entries)
     all.push_back(
-        {without_case(column == "key" ? key : value, case_sensitive), Value::list({key, value}, Shape::kTuple)});
+        {without_case(column == "key" ? key : value, case_sensitive), Value::list({key, value}, SequenceType::kTuple)});
   sort_keyed(all, reverse, call.budget);
   return Value::list(values_of(std::move(all)));
 }
@@ -123,13 +109,13 @@ Value unique_items(const FilterCall& call) {
   std::vector<Value> out, keys;
   for (const auto& one : iterated(call.x, call.budget)) {
     auto key = key_of(call, one, path, case_sensitive);
-    EK_CHECK(is_hashable(key) || key.is<Undefined>(), kData, "unique of a list with ", key.kind());
+    EK_CHECK(can_be_key(key) || key.is<Undefined>(), kData, "unique of a list with ", key.kind());
     call.budget.charge(keys.size());
     if (std::any_of(keys.begin(), keys.end(), [&](const Value& other) { return equal(key, other); })) continue;
     keys.push_back(std::move(key));
     out.push_back(one);
   }
-  return Value::list(std::move(out), Shape::kGenerator);
+  return Value::list(std::move(out), SequenceType::kGenerator);
 }
 
 Value least_or_greatest(const FilterCall& call) {

@@ -1,8 +1,8 @@
 /// \file  Parses and renders chat templates in a subset of Jinja 2, as transformers' apply_chat_template does: in an
 /// ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, raise_exception, a tojson that
 /// keeps non-ASCII characters, and {% generation %}. docs/prompts.md lists the subset. Strings, white space and
-/// undefined names follow Python's rules. The date (strftime_now) is an optional variable, so that a rendered text does
-/// not depend on the clock. Templates are untrusted input: their size, nesting, steps and output are limited.
+/// undefined names follow Python's rules. strftime_now formats the date of its Function value, not the clock, so that a
+/// rendered text is reproducible. Templates are untrusted input: their size, nesting, steps and output are limited.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,10 @@ class Template {
   /// not UTF-8 or larger than kMostBytes.
   Template(std::string_view source, std::string origin);
 
-  /// Renders the template.
-  /// \param variables  pairs of a name and its value
+  /// Renders the template. Several threads may render one template at a time.
+  /// \param variables  pairs of a name and its value. A template may call strftime_now only if a variable of this name
+  ///                   is given: Function::date is the moment that it formats.
+  /// \return the text, and the byte spans of the {% generation %} blocks in it
   /// \throws kData "ORIGIN line N: ..." for a construct outside the subset, an error in Jinja, a call of
   /// raise_exception, or an exceeded limit.
   Rendered render(const std::vector<std::pair<std::string, Value>>& variables) const;

@@ -65,7 +65,7 @@ std::string quoted(const std::string& text) {
 std::string list_text(const List& list) {
   std::string out;
   for (size_t i = 0; i < list.items.size(); ++i) out += (i == 0 ? "" : ", ") + representation(list.items[i]);
-  if (list.shape == Shape::kList) return "[" + out + "]";
+  if (list.type == SequenceType::kList) return "[" + out + "]";
   return "(" + out + (list.items.size() == 1 ? ",)" : ")");
 }
 
@@ -114,14 +114,14 @@ const Value* Dict::find(std::string_view key) const {
 
 const Value* Dict::find(const Value& key) const {
   if (key.is_string()) return find(key.text());
-  if (!is_hashable(key)) return nullptr;
+  if (!can_be_key(key)) return nullptr;
   for (const auto& entry : entries)
     if (equal(entry.first, key)) return &entry.second;
   return nullptr;
 }
 
 void Dict::put(Value key, Value value) {
-  EK_CHECK(is_hashable(key) && !is_nan(key), kData, key.kind(), " cannot be a key of a dict");
+  EK_CHECK(can_be_key(key) && !is_nan(key), kData, key.kind(), " cannot be a key of a dict");
   const auto same =
       std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return equal(one.first, key); });
   if (same != entries.end())
@@ -130,7 +130,7 @@ void Dict::put(Value key, Value value) {
     entries.emplace_back(std::move(key), std::move(value));
 }
 
-Value Value::list(std::vector<Value> items, Shape shape) {
+Value Value::list(std::vector<Value> items, SequenceType shape) {
   const int depth = depth_around(items, [](const Value& item) -> const Value& { return item; });
   return Value(Held(std::make_shared<const List>(List{std::move(items), shape, depth})));
 }
@@ -152,13 +152,13 @@ bool Value::truth() const {
   if (is_number()) return real() != 0;
   if (is_string()) return !text().empty();
   if (const auto* safe = as<SafeText>()) return !safe->text->empty();
-  if (has_shape(Shape::kGenerator)) return true;
-  if (is_series()) return !items().empty();
+  if (has_type(SequenceType::kGenerator)) return true;
+  if (is_sequence()) return !items().empty();
   return !is_dict() || !entries().entries.empty();
 }
 
 int Value::depth() const {
-  if (is_series()) return (*as<std::shared_ptr<const List>>())->depth;
+  if (is_sequence()) return (*as<std::shared_ptr<const List>>())->depth;
   if (is_dict()) return entries().depth;
   if (const auto* loop = as<std::shared_ptr<Loop>>()) return (*loop)->depth;
   return 0;
@@ -168,7 +168,7 @@ std::string_view Value::kind() const {
   constexpr std::array<std::string_view, 12> kKinds = {
       "nothing (undefined)", "none",       "a boolean", "a number",          "a number", "a string", "a list", "a dict",
       "a namespace",         "a function", "a loop",    "a text marked safe"};
-  if (is_series() && !is_list()) return "a generator, range or view of a dict";
+  if (is_sequence() && !is_list_or_tuple()) return "a generator, range or view of a dict";
   return kKinds[held_.index()];
 }
 
@@ -183,19 +183,20 @@ int compare_numbers(const Value& x, const Value& y) {
   return whole != 0 ? whole : order(real, std::trunc(real));
 }
 
-bool is_hashable(const Value& value) {
-  if (value.is_tuple()) return std::all_of(value.items().begin(), value.items().end(), is_hashable);
+bool can_be_key(const Value& value) {
+  if (value.is_tuple()) return std::all_of(value.items().begin(), value.items().end(), can_be_key);
   return value.is_string() || value.is_number() || value.is<None>();
 }
 
 bool equal(const Value& x, const Value& y) {
-  if (x.is_series() && y.is_series() && !(x.is_list() && y.is_list()))
-    EK_CHECK(x.is_list() || y.is_list(), kData,
+  if (x.is_sequence() && y.is_sequence() && !(x.is_list_or_tuple() && y.is_list_or_tuple()))
+    EK_CHECK(x.is_list_or_tuple() || y.is_list_or_tuple(), kData,
              "to compare generators, ranges or views of dicts is not part of the subset");
   if (x.is_integer() && y.is_integer()) return x.whole() == y.whole();
   if (x.is_number() && y.is_number()) return !is_nan(x) && !is_nan(y) && compare_numbers(x, y) == 0;
   if (has_text(x) && has_text(y)) return text_in(x) == text_in(y);
-  if (x.is_list() && y.is_list()) return x.is_tuple() == y.is_tuple() && equal_lists(x.items(), y.items());
+  if (x.is_list_or_tuple() && y.is_list_or_tuple())
+    return x.is_tuple() == y.is_tuple() && equal_lists(x.items(), y.items());
   if (x.is_dict() && y.is_dict()) return equal_dicts(x.entries(), y.entries());
   if (x.is<Namespace*>() && y.is<Namespace*>()) return same_held<Namespace*>(x, y);
   return (x.is<None>() && y.is<None>()) || (x.is<Undefined>() && y.is<Undefined>());
@@ -204,7 +205,8 @@ bool equal(const Value& x, const Value& y) {
 bool less(const Value& x, const Value& y) {
   if (x.is_integer() && y.is_integer()) return x.whole() < y.whole();
   if (x.is_number() && y.is_number()) return !is_nan(x) && !is_nan(y) && compare_numbers(x, y) < 0;
-  if (x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return less_lists(x.items(), y.items());
+  if (x.is_list_or_tuple() && y.is_list_or_tuple() && x.is_tuple() == y.is_tuple())
+    return less_lists(x.items(), y.items());
   EK_CHECK(x.is_string() && y.is_string(), kData, x.kind(), " cannot be compared with ", y.kind());
   return x.text() < y.text();  // UTF-8 sorts like code points
 }
@@ -223,7 +225,7 @@ std::string printed(const Value& value) {
   if (const bool* flag = value.as<bool>()) return *flag ? "True" : "False";
   if (value.is_integer()) return std::to_string(value.whole());
   if (value.is<double>()) return float_text(value.real());
-  if (value.is_list()) return list_text(**value.as<std::shared_ptr<const List>>());
+  if (value.is_list_or_tuple()) return list_text(**value.as<std::shared_ptr<const List>>());
   EK_CHECK(value.is_dict(), kData, value.kind(), " cannot be printed");
   return dict_text(value.entries());
 }

@@ -1,5 +1,6 @@
-/// \file  Defines the values of a Jinja template, with Python's comparison and printing. All values except namespaces
-/// are immutable, as in Jinja's ImmutableSandboxedEnvironment.
+/// \file  Defines the values of a Jinja template, with Python's comparison and printing. A template cannot change a
+/// value other than a namespace, as in Jinja's ImmutableSandboxedEnvironment. A generator only remembers that it was
+/// used. Values of one rendering are for one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct Node;
 class Date;
 class Scope;
 
-/// Refers to the scope in which a macro was defined; expires with it.
+/// Refers to the scope in which a macro was defined; expires with it. Scopes live on the stack, so the link points to a
+/// shared pointer that the scope owns (Scope::link() in jinja/renderer.h).
 using ScopeLink = std::weak_ptr<const Scope* const>;
 struct Loop;
 
@@ -31,7 +33,7 @@ struct Undefined {
 struct None {};
 
 /// The Python type of a sequence. A tuple never equals a list.
-enum class Shape {
+enum class SequenceType {
   kList,
   kTuple,
   /// Result of map, select and similar filters. It can be iterated once and has no length and no indices.
@@ -41,10 +43,10 @@ enum class Shape {
   kGroup  ///< a tuple of groupby; its items are also the attributes `grouper` and `list`
 };
 
-/// A sequence of any shape.
+/// A sequence of any type.
 struct List {
   std::vector<Value> items;
-  Shape shape = Shape::kList;
+  SequenceType type = SequenceType::kList;
   int depth = 1;              ///< levels of nested lists and dicts, including this one
   mutable bool used = false;  ///< true: a generator that was iterated
 };
@@ -54,13 +56,13 @@ struct List {
 struct Dict {
   using Entries = std::vector<std::pair<Value, Value>>;
   Entries entries;
-  int depth = 1;
+  int depth = 1;  ///< levels of nested lists and dicts, including this one; set by Value::dict_of()
   /// Returns the value of a key, or null.
   const Value* find(std::string_view key) const;
   /// Returns the value of a key, or null. As in Python, 1, 1.0 and true are the same key.
   const Value* find(const Value& key) const;
-  /// Sets the value of a key, and keeps the position of an existing key. \throws kData if Python cannot hash the key,
-  /// and for NaN.
+  /// Sets the value of a key, and keeps the position of an existing key. Does not change `depth`.
+  /// \throws kData unless can_be_key(key), and for NaN
   void put(Value key, Value value);
 };
 
@@ -92,14 +94,14 @@ class Value {
   Value() = default;  ///< undefined
   explicit Value(Held held) : held_(std::move(held)) {}
 
-  /// Create values of single types.
+  /// These functions make a value of the type that they are named after.
   static Value none() { return Value(Held(None{})); }
   static Value undefined(std::string_view name) { return Value(Held(Undefined{std::string(name)})); }
   static Value boolean(bool value) { return Value(Held(value)); }
   static Value integer(int64_t value) { return Value(Held(value)); }
   static Value string(std::string text) { return Value(Held(std::make_shared<const std::string>(std::move(text)))); }
   /// Creates a sequence. \throws kData if values are nested deeper than kDeepest, here and in dict() and dict_of().
-  static Value list(std::vector<Value> items, Shape shape = Shape::kList);
+  static Value list(std::vector<Value> items, SequenceType type = SequenceType::kList);
   static Value dict(std::vector<std::pair<std::string, Value>> entries);
   static Value dict_of(Dict::Entries entries);
 
@@ -114,11 +116,12 @@ class Value {
     return std::get_if<T>(&held_);
   }
   bool is_string() const { return is<Text>(); }
-  /// Returns true for a sequence of any shape.
-  bool is_series() const { return is<std::shared_ptr<const List>>(); }
-  bool has_shape(Shape shape) const { return is_series() && (*as<std::shared_ptr<const List>>())->shape == shape; }
-  bool is_tuple() const { return has_shape(Shape::kTuple) || has_shape(Shape::kGroup); }
-  bool is_list() const { return has_shape(Shape::kList) || is_tuple(); }
+  /// Returns true for a sequence of any type.
+  bool is_sequence() const { return is<std::shared_ptr<const List>>(); }
+  bool has_type(SequenceType type) const { return is_sequence() && (*as<std::shared_ptr<const List>>())->type == type; }
+  bool is_tuple() const { return has_type(SequenceType::kTuple) || has_type(SequenceType::kGroup); }
+  /// Returns true for a sequence with indices and a length: a list, a tuple, or a group of groupby.
+  bool is_list_or_tuple() const { return has_type(SequenceType::kList) || is_tuple(); }
   bool is_dict() const { return is<std::shared_ptr<const Dict>>(); }
   /// Returns true for an integer or a boolean, as in Python.
   bool is_integer() const { return is<int64_t>() || is<bool>(); }
@@ -151,7 +154,7 @@ struct Loop {
   int depth = 1;
   int recursion = 0;           ///< number of enclosing calls of the same loop
   const Node* node = nullptr;  ///< of a recursive loop, while it runs; else null
-  const Scope* scope = nullptr;
+  const Scope* scope = nullptr;  ///< of a recursive loop: its enclosing scope; borrowed, valid while `node` is set
 };
 
 /// Returns x == y by Python's rules. \throws kData for two generators, ranges or views of dicts.
@@ -162,7 +165,9 @@ int compare_numbers(const Value& x, const Value& y);
 /// Returns x < y by Python's rules, for numbers, strings, two lists or two tuples. \throws kData for other types.
 bool less(const Value& x, const Value& y);
 
-/// Returns Python's str(), which a template prints. \throws kData for values without a reproducible text.
+/// Returns Python's str(), which a template prints.
+/// \throws kData for generators, ranges, views of dicts, namespaces, functions and loops, whose text in Python holds an
+/// address or is not part of the subset
 std::string printed(const Value& value);
 /// Returns Python's repr(). It also accepts undefined values. \throws kData for the result of the filter `safe`.
 std::string representation(const Value& value);
@@ -177,7 +182,8 @@ struct JsonForm {
 /// Returns the value as Python's json.dumps writes it. \throws kData for a value without a JSON form.
 std::string json_text(const Value& value, const JsonForm& form = {});
 
-/// Returns true if Python can hash the value, so that it can be a key of a dict.
-bool is_hashable(const Value& value);
+/// Returns true if the value can be a key of a Dict: a string, a number, a boolean, none, or a tuple of these. Python
+/// can hash more (functions, ranges, undefined values); such keys are not part of the subset.
+bool can_be_key(const Value& value);
 
 }  // namespace evenkeel::jinja

@@ -1,5 +1,6 @@
 /// \file  Implements the dense gated feed-forward block: down(act(gate(x)) * up(x)). Source: Shazeer 2020 (SwiGLU,
-/// GEGLU).
+/// GEGLU). A class named "Leaf" is a building block of a decoder (models/leaf.h).
+/// Dimension names: R rows of a batch, D width of the model, F inner width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,15 +23,19 @@ struct MlpSpec {
   Activation activation = Activation::kSilu;
   bool bias = false;
   GatedNames names{};
-  std::string_view gguf_suffix = "";  ///< suffix of llama.cpp's names "ffn_gate", "ffn_up" and "ffn_down"
+  /// What llama.cpp appends to the names "ffn_gate", "ffn_up" and "ffn_down": "_shexp" for shared experts, empty for
+  /// other blocks. Borrowed: the text must live until the block is constructed.
+  std::string_view gguf_suffix = "";
 };
 
 /// A dense feed-forward block of one layer.
 class MlpLeaf {
  public:
-  /// Takes the tensors of the block from `model`.
+  /// Takes the three weights (and biases) from `model`, which shares their storage and records their sites and cost.
   /// \param module  module name, as in "model.layers.3.mlp"
+  /// \throws kCheckpoint for a tensor that is missing or of another shape, as ModelBuilder::take_weight()
   MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model);
+  /// Computes the block. Thread-safe. \return [R, D], before the residual connection
   at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 
  private:

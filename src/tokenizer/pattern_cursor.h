@@ -24,8 +24,12 @@ class PatternCursor {
   std::string_view rest() const { return pattern_.substr(at_); }
   char peek() const { return done() ? '\0' : pattern_[at_]; }
   bool starts(std::string_view text) const { return rest().starts_with(text); }
+  /// Skips `bytes` bytes, which may lead beyond the end: done() is true then, and rest() must not be called. REQUIRES
+  /// that no character is split.
   void skip(size_t bytes) { at_ += bytes; }
-  /// Skips `bytes` bytes and returns them. REQUIRES that as many are left.
+  /// Returns to the position `bytes` bytes before. REQUIRES that as many were read.
+  void go_back(size_t bytes) { at_ -= bytes; }
+  /// Skips `bytes` bytes and returns them. REQUIRES that as many are left, and that no character is split.
   std::string_view take_bytes(size_t bytes) {
     at_ += bytes;
     return pattern_.substr(at_ - bytes, bytes);
@@ -39,11 +43,12 @@ class PatternCursor {
 
   /// Reads one character. \throws kData at the end of the pattern.
   uint32_t code_point();
-  /// Reads a character after a backslash: \n, \x41, \x{1F600}, \u0041, or a character without another meaning.
-  /// \throws kData for other escapes.
+  /// Reads a character after a backslash: \n, \x41, \x{1F600}, \u0041, or one that stands for itself there, as in "\."
+  /// and "\q". \throws kData for other escapes, such as \b and \1, and at the end of the pattern.
   uint32_t escaped_code_point();
-  /// Reads a class after a backslash: \d \h \s \w (with their meaning inside brackets), \p{..} and their negations.
-  /// Returns nothing, and does not advance, if something else follows.
+  /// Reads a class after a backslash: \d (digits), \h (hexadecimal digits), \s (white space), \w (word characters),
+  /// \p{..} (a Unicode property) or their negations. Returns nothing, and does not advance, if something else follows.
+  /// \throws kData for an unknown property
   std::optional<CodeSet> escaped_class();
 
  private:

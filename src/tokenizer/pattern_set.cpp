@@ -50,7 +50,7 @@ class SetReader {
     if (cursor_.take("[")) return members(depth + 1);
     if (!cursor_.take("\\")) return std::nullopt;
     if (auto set = cursor_.escaped_class()) return set;
-    cursor_.skip(-1);
+    cursor_.go_back(1);
     return std::nullopt;
   }
 

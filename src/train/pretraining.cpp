@@ -146,8 +146,8 @@ class Pretraining {
   /// Continues from the checkpoint.
   bool run(const StopRequest& stop) {
     folder_.open();
-    folder_.settle();
-    load_data_or_forget();
+    folder_.roll_back();
+    load_data_or_remove_run();
     int64_t step = load_checkpoint();
     log::info("[pretrain] ", corpus_->tokens(), " tokens, ", corpus_->training(), " training and ",
               corpus_->validation(), " validation sequences, ", parameter_count(), " parameters");
@@ -180,11 +180,11 @@ class Pretraining {
 
   /// Loads the text. If the text is unsuitable, which only tokenising shows, the run is removed so that another config
   /// can use the folder.
-  void load_data_or_forget() {
+  void load_data_or_remove_run() {
     try {
       load_data();
     } catch (const Error&) {
-      if (folder_.step() == 0) folder_.forget();
+      if (folder_.step() == 0) folder_.remove_run();
       throw;
     }
   }
@@ -335,17 +335,17 @@ bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bo
   models::require_memory(memory_plan(config), machine::memory(), "pre-training");
   const std::string resolved = config::write(config);
   const PretrainingFolder folder(out);
-  const bool begins = folder.nothing_began();
+  const bool begins = folder.is_free();
   EK_CHECK(begins || resume, kIo, out.string(), ": exists already and is not empty; choose another --out");
   if (!begins) folder.check_resumable(resolved);
   /// Reads all input before `out` is created, so that an input error leaves no folder.
   Pretraining pretraining(config, out, experts);
   make_folders(out);
   const FolderLock lock(out);
-  EK_CHECK(begins == folder.nothing_began(), kIo, out.string(), " has changed meanwhile, another process was at it");
+  EK_CHECK(begins == folder.is_free(), kIo, out.string(), " has changed meanwhile, another process was at it");
   if (begins) folder.begin(resolved);
   if (!folder.finished()) return pretraining.run(stop);
-  folder.tidy();
+  folder.remove_old_checkpoint();
   return true;
 }
 

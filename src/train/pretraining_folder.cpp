@@ -21,7 +21,7 @@ bool is_tensors(const fs::path& file) {
   if (!name.starts_with(kTensors)) return false;
   const size_t end = std::min(name.size(), name.find_first_not_of("0123456789", kTensors.size()));
   const auto whole = concat(name.substr(0, end), kSuffix);
-  return end > kTensors.size() && (name == whole || is_part_of(file, whole));
+  return end > kTensors.size() && (name == whole || is_temporary_of(file, whole));
 }
 
 int64_t size_of(const fs::path& file) {
@@ -32,12 +32,12 @@ int64_t size_of(const fs::path& file) {
 
 fs::path PretrainingFolder::tokenizer() const { return folder_ / kTokenizer; }
 
-bool PretrainingFolder::nothing_began() const {
+bool PretrainingFolder::is_free() const {
   if (!path_exists(folder_)) return true;
   const auto entries = entries_of(folder_);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& file) {
-    return file.filename() == FolderLock::kFile || file.filename() == kMarker || is_part_of(file, kMarker) ||
-           is_part_of(file, kResolved);
+    return file.filename() == FolderLock::kFile || file.filename() == kMarker || is_temporary_of(file, kMarker) ||
+           is_temporary_of(file, kResolved);
   });
 }
 
@@ -73,17 +73,17 @@ void PretrainingFolder::open() {
            " bytes of whole lines, the checkpoint was made after ", record_bytes_);
 }
 
-void PretrainingFolder::settle() const {
+void PretrainingFolder::roll_back() const {
   remove_path(folder_ / kStaging);
   if (step_ == 0) remove_path(tokenizer());
   if (size_of(folder_ / kRecords) > record_bytes_)
     fs::resize_file(folder_ / kRecords, static_cast<uintmax_t>(record_bytes_));
   for (const auto name : {kResolved, kTokenizer, kMarker})
-    remove_where([&](const fs::path& file) { return is_part_of(file, name); });
+    remove_where([&](const fs::path& file) { return is_temporary_of(file, name); });
   remove_tensors_but(step_);
 }
 
-void PretrainingFolder::forget() const {
+void PretrainingFolder::remove_run() const {
   for (const auto name : {kTokenizer, kRecords, kResolved, kMarker}) remove_path(folder_ / name);
 }
 
@@ -107,7 +107,7 @@ void PretrainingFolder::finish(const std::function<void(const fs::path&)>& save_
   remove_path(staging);
   flush_folder(folder_);
   remove_path(folder_ / kMarker);
-  tidy();
+  remove_old_checkpoint();
 }
 
 void PretrainingFolder::write_marker(int64_t step, const std::vector<FileSeal>& files) const {

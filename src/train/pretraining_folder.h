@@ -1,6 +1,6 @@
-/// \file  Manages the folder of a pre-training: records and one checkpoint, both sealed (base/plain/sealed.h). The
-/// process may be killed at any time without losing the checkpoint. All files are checked before any of them is
-/// removed.
+/// \file  Manages the folder of a pre-training: records and one checkpoint. Both are sealed, that is stored with a
+/// checksum (base/plain/sealed.h). The process may be killed at any time without losing the checkpoint. open() checks
+/// all files; only after it may roll_back() remove one.
 ///
 ///   pretrain.toml                   config with all keys; exists from the start of a run
 ///   pretrain.jsonl                  the loss curve, one sealed line per record
@@ -21,7 +21,8 @@
 
 namespace evenkeel::train {
 
-/// The folder of one pre-training.
+/// The folder of one pre-training. For one thread; the caller holds the folder's lock (base/system/folder_lock.h) while
+/// it writes. All functions that write throw kIo when a file cannot be written.
 class PretrainingFolder {
  public:
   explicit PretrainingFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -29,38 +30,42 @@ class PretrainingFolder {
   const std::filesystem::path& path() const { return folder_; }
   /// Returns the path of tokenizer.json.
   std::filesystem::path tokenizer() const;
-  /// Returns true if no run has started in the folder. A run starts when pretrain.toml is written.
-  bool nothing_began() const;
-  /// Returns true if the folder contains a complete model and no checkpoint.
+  /// Returns true if a new run may use the folder: it is missing, empty, or holds only the lock and what a begin() left
+  /// that was interrupted before pretrain.toml was written.
+  bool is_free() const;
+  /// Returns true if the run is complete: the folder has a config.json and no marker. Other files are not looked at.
   bool finished() const;
   /// Checks that a run with the same config has started.
   /// \param resolved  the config with all keys, as TOML
   /// \throws kIo when no run has started; kConfig when the config differs
   void check_resumable(const std::string& resolved) const;
 
-  /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES nothing_began().
+  /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES is_free().
   void begin(const std::string& resolved) const;
   /// Reads the marker and checks the files that it lists. It changes no file.
   /// \throws kCheckpoint naming a missing or damaged file
   void open();
-  /// Removes everything that was written after the opened checkpoint. REQUIRES open().
-  void settle() const;
+  /// Removes the lines and checkpoint files that were written after the opened checkpoint, and incomplete files. Model
+  /// files that an interrupted finish() had moved already stay; the next finish() replaces them. REQUIRES open().
+  void roll_back() const;
 
-  /// Removes the files of a run before its first checkpoint, so that a run with another config can start. REQUIRES
-  /// step() == 0.
-  void forget() const;
+  /// Removes the config, the tokenizer, the records and the marker, so that a run with another config can start.
+  /// REQUIRES step() == 0, because a later checkpoint would be lost.
+  void remove_run() const;
 
-  int64_t step() const { return step_; }  ///< step of the opened checkpoint
-  TensorMap tensors() const;              ///< tensors of the opened checkpoint, mapped from the file; empty at step 0
-  /// Writes the checkpoint of step `step`, then removes the previous one.
+  int64_t step() const { return step_; }  ///< step of the checkpoint that open() read; 0 before open()
+  TensorMap tensors() const;              ///< tensors of that checkpoint, mapped from the file; empty at step 0
+  /// Writes the checkpoint of step `step`, then removes the previous one. Does not change step() and tensors(), which
+  /// belong to the opened checkpoint. Does not need open().
   void save(int64_t step, const TensorMap& tensors) const;
-  /// Appends a line to pretrain.jsonl.
+  /// Appends a line to pretrain.jsonl and flushes it to disk.
   void record(const OrderedJson& line) const;
-  /// Completes the run: `save_model` fills a new folder, its files are moved into this one, and the checkpoint is
-  /// removed.
+  /// Completes the run: `save_model` fills a new folder, its files are moved into this one, then the marker and the
+  /// checkpoint are removed.
+  /// \throws anything that `save_model` throws
   void finish(const std::function<void(const std::filesystem::path&)>& save_model) const;
   /// Removes a checkpoint file that an interrupted finish() left. REQUIRES finished().
-  void tidy() const { remove_tensors_but(-1); }
+  void remove_old_checkpoint() const { remove_tensors_but(-1); }
 
  private:
   void write_marker(int64_t step, const std::vector<FileSeal>& files) const;

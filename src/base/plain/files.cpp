@@ -58,7 +58,7 @@ size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& fi
   }
 }
 
-/// Returns a temporary name in the same folder, another one at each call. is_part_of() (base/plain/folders.h)
+/// Returns a temporary name in the same folder, another one at each call. is_temporary_of() (base/plain/folders.h)
 /// recognises such names. A file of that name may exist: a killed process may have left it that had the same id, or a
 /// process on another machine with the same id may write it.
 fs::path temporary_path_for(const fs::path& file) {

@@ -28,7 +28,7 @@ void flush_folder(const fs::path& folder) {
   EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", std::strerror(failure));
 }
 
-bool is_part_of(const fs::path& file, std::string_view written) {
+bool is_temporary_of(const fs::path& file, std::string_view written) {
   const std::string name = file.filename().string();
   std::string_view rest = name;
   if (!rest.starts_with(written)) return false;

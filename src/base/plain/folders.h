@@ -1,4 +1,4 @@
-/// \file  Flushes folders, recognises leftovers of atomic writes, and truncates files.
+/// \file  Flushes folders, recognises temporary files of atomic writes, and truncates files.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ void flush_folder(const fs::path& folder);
 /// Returns true when `file` has the name of a temporary file of an atomic write (base/plain/files.h) of `written`:
 /// "<written>.part-<process>-<number>". A killed process leaves such files. Only names are compared.
 /// \param written  a file name in the same folder, without its path
-bool is_part_of(const fs::path& file, std::string_view written);
+bool is_temporary_of(const fs::path& file, std::string_view written);
 
 /// Truncates a file to `bytes` bytes. Does nothing when the file is missing or not longer. \throws kIo when the file
 /// cannot be truncated.

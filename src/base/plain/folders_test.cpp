@@ -23,10 +23,43 @@ TEST_F(Folders, MakeFoldersCreatesParentsAndAcceptsExistingFolders) {
 }
 
 TEST_F(Folders, RecognisesTemporariesOfKilledWrites) {
-  EXPECT_TRUE(is_part_of("a/state.bin.part-17-0", "state.bin"));
+  EXPECT_TRUE(is_temporary_of("a/state.bin.part-17-0", "state.bin"));
   for (const auto* other : {"state.bin", "state.bin.part-17", "state.bin.part-x-0", "state.bin.part-1-0.txt",
                             "my-state.bin.part-1-0", "state.bin.part-1-", "notes.part-1-0"})
-    EXPECT_FALSE(is_part_of(other, "state.bin")) << other;
+    EXPECT_FALSE(is_temporary_of(other, "state.bin")) << other;
+}
+
+TEST_F(Folders, FlushesAFolderAndNothingElse) {
+  write_file_atomic(folder_ / "file", "abc");
+  flush_folder(folder_);
+  flush_folder(folder_ / "");
+  EXPECT_EQ(read_file(folder_ / "file"), "abc");
+  for (const auto& other : {folder_ / "missing", folder_ / "file"}) {
+    const auto message = testing::refusal([&] { flush_folder(other); });
+    EXPECT_NE(message.find(concat("[io]")), std::string::npos) << message;
+    EXPECT_NE(message.find(concat(other.string(), ": cannot be opened: ")), std::string::npos) << message;
+  }
+}
+
+TEST_F(Folders, ShortensAFileToItsFirstBytes) {
+  const auto file = folder_ / "file";
+  write_file_atomic(file, "abcdefg");
+  shorten_file(file, 7);
+  EXPECT_EQ(read_file(file), "abcdefg");
+  shorten_file(file, 3);
+  EXPECT_EQ(read_file(file), "abc");
+  shorten_file(file, 5);
+  EXPECT_EQ(read_file(file), "abc") << "a file is never made longer";
+  shorten_file(file, 0);
+  EXPECT_EQ(read_file(file), "");
+  shorten_file(folder_ / "missing", 2);
+  EXPECT_FALSE(path_exists(folder_ / "missing"));
+}
+
+TEST_F(Folders, AFileThatCannotBeShortenedIsNamed) {
+  make_folders(folder_ / "in-the-way");
+  const auto message = testing::refusal([&] { shorten_file(folder_ / "in-the-way", 0); });
+  EXPECT_NE(message.find((folder_ / "in-the-way").string()), std::string::npos) << message;
 }
 
 }  // namespace

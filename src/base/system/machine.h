@@ -15,7 +15,7 @@ namespace evenkeel::machine {
 struct Memory {
   int64_t physical = 0;  ///< installed memory in bytes; 0 if /proc/meminfo does not name it
   /// Bytes that this process can still allocate and fill: the smaller of MemAvailable and what the control groups
-  /// (version 1 or 2) allow. File pages that the system can drop do not count as used.
+  /// (version 1 or 2) allow. Inactive file pages, which the system drops first, do not count as used.
   int64_t available = 0;
   /// Bytes that can still be mapped or allocated (ulimit -v); the largest int64 without limit.
   int64_t address_space = 0;
@@ -39,7 +39,8 @@ int64_t free_disk(const std::filesystem::path& folder);
 /// Checks that `bytes` fit on the disk of `folder`. \throws kIo "FOLDER: WHAT needs 13.1 GiB, 2.0 GiB are free".
 void require_disk(const std::filesystem::path& folder, int64_t bytes, std::string_view what);
 
-/// Returns a number of bytes as text for messages, e.g. "13.1 GiB", "0.4 GiB", "81 MiB".
+/// Returns a number of bytes as text for messages: below 0.1 GiB in whole MiB, rounded up ("81 MiB"), else in GiB with
+/// one decimal ("0.4 GiB", "13.1 GiB").
 std::string bytes_text(int64_t bytes);
 
 }  // namespace evenkeel::machine

@@ -80,7 +80,7 @@ double flops_of_scored_row(const Experiment& e) {
 
 }  // namespace
 
-bool is_large(const std::filesystem::path& model_folder) {
+bool is_too_large_to_measure(const std::filesystem::path& model_folder) {
   return models::weight_file_bytes(model_folder) > kLargeModel;
 }
 
@@ -100,21 +100,23 @@ RunWork counted_work(Experiment& dry_run) {
 
 RunFlops run_flops(const Experiment& dry_run) {
   const double length = mean_row_length(dry_run.fabric.shards);
-  RunFlops flops{.of_token = {}, .of_row = flops_of_scored_row(dry_run)};
+  RunFlops flops{.per_trained_token = {}, .per_scored_row = flops_of_scored_row(dry_run)};
   for (const int64_t top_k : measured_top_ks(dry_run))
-    flops.of_token[top_k] = models::total(models::training_flops(cost_of_token(dry_run.server, length, top_k)));
+    flops.per_trained_token[top_k] =
+        models::total(models::training_flops(cost_of_token(dry_run.server, length, top_k)));
   return flops;
 }
 
 double foreseen_flops(const RunWork& work, const RunFlops& flops) {
-  double sum = work.scored_rows * flops.of_row;
-  for (const auto& [top_k, tokens] : work.tokens) sum += tokens * at_top_k(flops.of_token, top_k);
+  double sum = work.scored_rows * flops.per_scored_row;
+  for (const auto& [top_k, tokens] : work.tokens) sum += tokens * at_top_k(flops.per_trained_token, top_k);
   return sum;
 }
 
 RunSpeeds computed_speeds(const RunFlops& flops, double product_speed) {
-  RunSpeeds speeds{.tokens_per_second = {}, .seconds_per_row = flops.of_row / product_speed};
-  for (const auto& [top_k, of_token] : flops.of_token) speeds.tokens_per_second[top_k] = product_speed / of_token;
+  RunSpeeds speeds{.tokens_per_second = {}, .seconds_per_row = flops.per_scored_row / product_speed};
+  for (const auto& [top_k, of_token] : flops.per_trained_token)
+    speeds.tokens_per_second[top_k] = product_speed / of_token;
   return speeds;
 }
 

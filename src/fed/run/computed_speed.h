@@ -1,5 +1,5 @@
-/// \file  Counts the work of a run without its weights, and computes how fast this machine can do it: FLOPs
-/// (models/cost.h) divided by the speed of a matrix product. For models that are too large to be loaded and measured.
+/// \file  Estimates the time of a run without loading its weights, for models that are too large to be loaded and measured.
+/// The work of the run is counted in FLOPs (models/cost.h) and divided by the speed of a matrix product. For one thread.
 #pragma once
 
 #include <filesystem>
@@ -9,27 +9,32 @@
 
 namespace evenkeel::fed {
 
-/// Returns true if the weights of a model are so large that they are not loaded for a forecast.
-bool is_large(const std::filesystem::path& model_folder);
+/// Returns true if the weight files of a model have more than 2 GiB in all. To read them takes minutes, so a forecast
+/// does not measure the speed with them. \throws kIo when the folder cannot be read
+bool is_too_large_to_measure(const std::filesystem::path& model_folder);
 
-/// Counts the work of a run as work_of(experiment, state), which needs weights for the state.
-/// \param dry_run  an experiment without weights, with rows; unchanged afterwards
+/// Returns the same work as work_of() (fed/run/run_forecast.h), without weights. Which points are evaluated depends on
+/// the method's first state. Here that state is made for sites of one input and one output, which need no memory.
+/// \param dry_run  an experiment of Purpose::kDryRun: with rows, without weights; its sites are replaced during the call
 RunWork counted_work(Experiment& dry_run);
 
-/// FLOPs of a unit of work.
+/// The FLOPs of the two units of work.
 struct RunFlops {
-  std::map<int64_t, double> of_token;  ///< that is trained on, by K; forward and backward
-  double of_row = 0;  ///< that is scored, mean over rows and budgets; its prompt, or the row where that is the score
+  std::map<int64_t, double> per_trained_token;  ///< by K; a forward and a backward pass
+  /// A forward pass, mean over all test rows and evaluate.budgets. A row counts with the tokens of its prompt, or with
+  /// all its tokens where its likelihood is the score. Lengths are those of the first 32 rows of each task.
+  double per_scored_row = 0;
 };
 /// Computes the FLOPs from the shapes of the model and the lengths of the rows.
-/// \param dry_run  an experiment without weights, with rows
+/// \param dry_run  as for counted_work()
 RunFlops run_flops(const Experiment& dry_run);
-/// Returns the FLOPs of all training and scoring.
+/// Returns the FLOPs of all training and scoring of a run. REQUIRES `flops` of at least one K.
 double foreseen_flops(const RunWork& work, const RunFlops& flops);
 
-/// Returns the speeds of a run whose FLOPs are all as fast as a large product. They are an estimate and no limit.
-/// Memory, small products and the start make a real run slower. It may be faster too, because FLOPs are counted by a
-/// convention (models/cost.h): beginnings that prompts share are computed once, and half of the square of attention.
+/// Returns the speeds of a run that computes all its FLOPs at the speed of a large matrix product, with no time to start.
+/// They are an estimate, no bound. A real run is slower, because memory, small products and the start take time. It can
+/// be faster, because models/cost.h counts a prefix of prompts in each of them, and the full square of attention, where
+/// the program computes the prefix once and half of the square.
 /// \param product_speed  FLOP/s (fed/run/product_speed.h)
 RunSpeeds computed_speeds(const RunFlops& flops, double product_speed);
 

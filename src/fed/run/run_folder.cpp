@@ -34,7 +34,7 @@ fs::path items_file(const fs::path& folder, int64_t round) {
 }
 
 bool names_exactly(const fs::path& file, std::string_view name) {
-  return file.filename() == name || is_part_of(file, name);
+  return file.filename() == name || is_temporary_of(file, name);
 }
 
 /// Returns true if the folder holds only a lock and temporary files of the marker.

@@ -161,7 +161,7 @@ fs::path Checkpoint::round_folder(int64_t round) const { return folder_ / concat
 void remove_parts(const fs::path& folder, const std::vector<std::string>& names) {
   if (!is_folder(folder)) return;
   for (const auto& entry : entries_of(folder))
-    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_part_of(entry, name); }))
+    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_temporary_of(entry, name); }))
       remove_path(entry);
 }
 

@@ -139,11 +139,11 @@ struct Coordinator::Parts {
   /// calls
   uint64_t caller(const Call& call, uint64_t claimed) {
     if (!call.node || *call.node != claimed) {
-      if (call.node) registry.refused(*call.node, concat("a call in the name of node ", claimed));
+      if (call.node) registry.record_refusal(*call.node, concat("a call in the name of node ", claimed));
       throw Refusal{.status = 401, .detail = "the node id is not that of the key"};
     }
     if (!registry.charge(claimed)) {
-      registry.refused(claimed, "more calls than a node may make");
+      registry.record_refusal(claimed, "more calls than a node may make");
       throw Refusal{.status = 429, .detail = "more calls than a node may make"};
     }
     return claimed;
@@ -151,7 +151,7 @@ struct Coordinator::Parts {
 
   uint64_t present(const Call& call, uint64_t claimed) {
     const uint64_t node = caller(call, claimed);
-    registry.seen(node, call.request.program);
+    registry.record_call(node, call.request.program);
     return node;
   }
 
@@ -169,7 +169,7 @@ struct Coordinator::Parts {
 
   HttpReply heartbeat(const Call& call) {
     const auto request = decoded<HeartbeatRequest>(call.request.body(kSmallBody));
-    registry.beat(present(call, request.node), request.heartbeat_s);
+    registry.set_heartbeat_interval(present(call, request.node), request.heartbeat_s);
     return protobuf(encode(HeartbeatResponse{true}));
   }
 
@@ -185,7 +185,7 @@ struct Coordinator::Parts {
         decoded<PushMessagesRequest>(body_of(call, options.limits.objects * kBytesPerTreeNode + kSmallBody));
     const uint64_t node = present(call, request.node);
     const auto answer = mailbox.push(node, request);
-    if (!answer.refusal.empty()) registry.refused(node, answer.refusal);
+    if (!answer.refusal.empty()) registry.record_refusal(node, answer.refusal);
     HttpReply reply = protobuf(encode(answer.response));
     reply.reason = answer.refusal;
     return reply;
@@ -196,7 +196,7 @@ struct Coordinator::Parts {
     try {
       return call.request.body(most);
     } catch (const Refusal& refusal) {
-      if (call.node) registry.refused(*call.node, refusal.detail);
+      if (call.node) registry.record_refusal(*call.node, refusal.detail);
       throw;
     }
   }
@@ -208,7 +208,7 @@ struct Coordinator::Parts {
     HttpReply reply =
         protobuf(encode(PullObjectResponse{.found = found.has_value(), .available = found && found->object}));
     if (!found || !found->object) return reply;
-    registry.give_back(node);
+    registry.uncharge(node);
     reply.body += object_field(kPulledField, found->object->bytes());
     reply.body += found->object->head;
     reply.pieces = found->object->pieces;
@@ -222,9 +222,9 @@ struct Coordinator::Parts {
     const uint64_t node = present(call, request.node);
     const auto result = mailbox.push_object(node, request);
     if (result.stored)
-      registry.give_back(node);
+      registry.uncharge(node);
     else
-      registry.refused(node, result.refusal);
+      registry.record_refusal(node, result.refusal);
     HttpReply reply = protobuf(encode(PushObjectResponse{result.stored}));
     reply.reason = result.refusal;
     return reply;

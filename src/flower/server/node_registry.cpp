@@ -12,7 +12,7 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr auto kBetweenWords = std::chrono::seconds(10);
+constexpr auto kBetweenWarnings = std::chrono::seconds(10);
 
 /// Returns a random id. 0 means no node and 1 is the server.
 uint64_t random_id() {
@@ -75,6 +75,12 @@ std::string Registry::name_of(const PublicKey& key) const {
   return allowed == allowed_.end() ? key.fingerprint() : allowed->second;
 }
 
+Registry::Node& Registry::registered(uint64_t node) {
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end()) throw Refusal{.status = 401, .detail = "the node is not registered"};
+  return entry->second;
+}
+
 uint64_t Registry::insert(const PublicKey& key) {
   const uint64_t id = random_id();
   nodes_.emplace(id, Node{.key = key, .name = name_of(key)});
@@ -103,7 +109,7 @@ uint64_t Registry::add(const PublicKey& key) {
 
 void Registry::activate(uint64_t node, double heartbeat_s) {
   const std::lock_guard lock(mutex_);
-  Node& found = nodes_.at(node);
+  Node& found = registered(node);
   if (online(found))
     throw Refusal{.status = 412,
                   .code = 2004,
@@ -116,41 +122,40 @@ void Registry::activate(uint64_t node, double heartbeat_s) {
                   .detail = concat("a heartbeat interval of ", heartbeat_s, " s, allowed: 10 to 1800")};
   found.heartbeat_s = heartbeat_s;
   found.active = true;
-  found.beat_at = Clock::now();
-  found.last_beat = now_seconds();
+  found.called_at = Clock::now();
+  found.last_call = now_seconds();
 }
 
 void Registry::sign_off(uint64_t node) {
   const std::lock_guard lock(mutex_);
-  nodes_.at(node).active = false;
+  registered(node).active = false;
 }
 
 void Registry::remove(uint64_t node) {
-  const std::lock_guard lock(mutex_);
-  const auto entry = nodes_.find(node);
   if (!open_) throw Refusal{.status = 412, .code = 2002, .detail = "nodes are registered by the list of allowed keys"};
-  ids_.erase(entry->second.key.openssh_blob());
-  nodes_.erase(entry);
+  const std::lock_guard lock(mutex_);
+  ids_.erase(registered(node).key.openssh_blob());
+  nodes_.erase(node);
   save();
 }
 
-void Registry::beat(uint64_t node, double heartbeat_s) {
+void Registry::set_heartbeat_interval(uint64_t node, double heartbeat_s) {
   const std::lock_guard lock(mutex_);
-  if (heartbeat_s >= 10 && heartbeat_s <= 1800) nodes_.at(node).heartbeat_s = heartbeat_s;
+  if (heartbeat_s >= 10 && heartbeat_s <= 1800) registered(node).heartbeat_s = heartbeat_s;
 }
 
-void Registry::seen(uint64_t node, const std::string& program) {
+void Registry::record_call(uint64_t node, const std::string& program) {
   const std::lock_guard lock(mutex_);
-  Node& found = nodes_.at(node);
+  Node& found = registered(node);
   found.active = true;
-  found.beat_at = Clock::now();
-  found.last_beat = now_seconds();
+  found.called_at = Clock::now();
+  found.last_call = now_seconds();
   if (found.program.empty()) found.program = shown(program, 60);
 }
 
 bool Registry::charge(uint64_t node) {
   const std::lock_guard lock(mutex_);
-  Node& found = nodes_.at(node);
+  Node& found = registered(node);
   const auto now = Clock::now();
   const double passed = std::chrono::duration<double>(now - found.charged_at).count();
   found.calls = std::min(limits_.burst, found.calls + passed * limits_.calls_per_s);
@@ -160,25 +165,25 @@ bool Registry::charge(uint64_t node) {
   return true;
 }
 
-void Registry::give_back(uint64_t node) {
+void Registry::uncharge(uint64_t node) {
   const std::lock_guard lock(mutex_);
   if (const auto entry = nodes_.find(node); entry != nodes_.end()) entry->second.calls += 1;
 }
 
-void Registry::refused(uint64_t node, const std::string& why) {
+void Registry::record_refusal(uint64_t node, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end()) return;
   Node& found = entry->second;
   ++found.refused;
   found.last_refusal = shown(why, 300);
-  if (found.refused > 1 && Clock::now() - found.told_at < kBetweenWords) return;
-  found.told_at = Clock::now();
+  if (found.refused > 1 && Clock::now() - found.warned_at < kBetweenWarnings) return;
+  found.warned_at = Clock::now();
   log::warning("[serve] node ", shown(found.name), " is refused (", found.refused, " so far): ", found.last_refusal);
 }
 
 bool Registry::online(const Node& node) const {
-  return node.active && Clock::now() - node.beat_at < std::chrono::duration<double>(2 * node.heartbeat_s);
+  return node.active && Clock::now() - node.called_at < std::chrono::duration<double>(2 * node.heartbeat_s);
 }
 
 bool Registry::online(uint64_t node) const {
@@ -207,7 +212,7 @@ std::vector<NodeInfo> Registry::nodes() const {
                      .name = node.name,
                      .fingerprint = node.key.fingerprint(),
                      .online = online(node),
-                     .last_beat = node.last_beat,
+                     .last_beat = node.last_call,
                      .program = node.program,
                      .refused = node.refused,
                      .last_refusal = node.last_refusal});

@@ -16,7 +16,9 @@
 
 namespace evenkeel::flower {
 
-/// The nodes of a coordinator. Thread-safe: any thread may call.
+/// The nodes of a coordinator. Thread-safe: any thread may call. A Refusal (flower/http/http_server.h) is answered to
+/// the node: an HTTP status, and after "/" a code of Flower's API (ApiErrorCode of flwr 1.41) that tells its nodes what
+/// to do. Functions that change a node throw Refusal 401 for an id that is not registered.
 class Registry {
  public:
   /// Reads nodes.json, and adds the allowed keys that are new. \throws kCheckpoint when the file is damaged
@@ -27,31 +29,38 @@ class Registry {
   bool accepts(const PublicKey& key) const;
   std::optional<uint64_t> id_of(const PublicKey& key) const;
 
-  /// Registers a key and returns its node id. \throws Refusal 412 if only allowed keys may join, or too many nodes are
-  /// registered
+  /// Registers a key and returns its node id; a registered key keeps its id.
+  /// \throws Refusal 412/2001 (registration is disabled) unless CoordinatorOptions::open is set, also for an allowed
+  ///         key, which is registered from the start; 412 when too many nodes are registered
   uint64_t add(const PublicKey& key);
-  /// Marks a node as online. \throws Refusal 412/2004 when it is online already, 400/2003 for an interval outside of
-  /// [10, 1800] s
+  /// Marks a node as online. \param heartbeat_s  interval of its heartbeats in seconds
+  /// \throws Refusal 412/2004 (activation failed) when it is online already; 400/2003 (invalid interval) for an interval
+  ///         that is not in 10 to 1800
   void activate(uint64_t node, double heartbeat_s);
   /// Marks a node as offline.
   void sign_off(uint64_t node);
-  /// Removes a node's registration. \throws Refusal 412 if only allowed keys may join
+  /// Removes a node's registration. \throws Refusal 412/2002 (unregistration is disabled) unless
+  /// CoordinatorOptions::open is set
   void remove(uint64_t node);
-  /// Sets the interval of a node's heartbeats in seconds. A value that is not in 10 to 1800 is ignored. seen() records
-  /// the heartbeat itself.
-  void beat(uint64_t node, double heartbeat_s);
-  /// Records a call of the node, which counts as online from now on. \param program  package and version
-  void seen(uint64_t node, const std::string& program);
+  /// Sets the interval of a node's heartbeats in seconds. A value that is not in 10 to 1800 is ignored.
+  void set_heartbeat_interval(uint64_t node, double heartbeat_s);
+  /// Records the time of a call. The node counts as online until two intervals have passed without another call.
+  /// \param program  package and version of the caller; the first one that is not empty is kept
+  void record_call(uint64_t node, const std::string& program);
 
   /// Counts a call against the node's rate limit; returns false if the limit is exceeded.
   bool charge(uint64_t node);
-  void give_back(uint64_t node);  ///< reverses charge(); used for calls that transfer objects, which are not limited
-  /// Counts a refused call. Logs it at most once in ten seconds for each node.
-  void refused(uint64_t node, const std::string& why);
+  /// Reverses charge(), for calls that transfer objects, which are not limited. Does nothing for an unknown id.
+  void uncharge(uint64_t node);
+  /// Counts a refused call. Logs it at most once in ten seconds for each node. Does nothing for an unknown id.
+  void record_refusal(uint64_t node, const std::string& why);
 
+  /// Returns true if the node is online; false for an unknown id.
   bool online(uint64_t node) const;
   bool knows(uint64_t node) const;
+  /// Returns the name on the list of allowed keys, else the key's fingerprint; "?" for an unknown id.
   std::string name(uint64_t node) const;
+  /// Returns the registered nodes whose keys may call (accepts()).
   std::vector<NodeInfo> nodes() const;
 
  private:
@@ -60,18 +69,22 @@ class Registry {
     PublicKey key;
     std::string name;
     bool active = false;
-    double heartbeat_s = 30, last_beat = 0;
-    Clock::time_point beat_at{}, told_at{}, charged_at{};
-    double calls = 0;  ///< calls left before the rate limit
+    double heartbeat_s = 30;        ///< interval of its heartbeats
+    double last_call = 0;           ///< time of its last call, seconds since 1970
+    Clock::time_point called_at{},  ///< the same on a clock that is never set
+        warned_at{},                ///< when a refusal was last logged
+        charged_at{};               ///< when `calls` was last brought up to date
+    double calls = 0;               ///< calls left before the rate limit
     std::string program{};
     uint64_t refused = 0;
     std::string last_refusal{};
   };
   bool online(const Node& node) const;
-  uint64_t insert(const PublicKey& key);  // requires mutex_
+  uint64_t insert(const PublicKey& key);  // REQUIRES mutex_
+  Node& registered(uint64_t node);        // REQUIRES mutex_
   std::string name_of(const PublicKey& key) const;
   void load();
-  void save() const;  // with mutex_
+  void save() const;  // REQUIRES mutex_
 
   const std::filesystem::path file_;
   const NodeLimits limits_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/plain/sealed.h"
+#include "flower/http/http_server.h"
 #include "flower/testing.h"
 
 namespace evenkeel::flower {
@@ -48,6 +49,37 @@ TEST(Registry, TwoNodesOfOneIdOrKeyAreRefused) {
   EXPECT_NE(id.find("nodes[1] has the id or the key of an earlier node"), std::string::npos) << id;
   const auto key = refusal_of([](OrderedJson& json) { json["nodes"][1]["key"] = json["nodes"][0]["key"]; });
   EXPECT_NE(key.find("nodes[1] has the id or the key of an earlier node"), std::string::npos) << key;
+}
+
+/// Returns the HTTP status of the refusal of `call`, or 0.
+template <typename Call>
+int status_of(const Call& call) {
+  try {
+    call();
+    return 0;
+  } catch (const Refusal& refusal) {
+    return refusal.status;
+  }
+}
+
+TEST(Registry, AnIdThatIsNotRegisteredIsRefused) {
+  const testing::Keys keys(2);
+  auto options = testing::options_for(keys);
+  options.open = true;
+  Registry registry(options);
+  const uint64_t node = registry.id_of(keys.allowed[0].key).value();
+  registry.remove(node);
+  EXPECT_EQ(status_of([&] { registry.activate(node, 30); }), 401);
+  EXPECT_EQ(status_of([&] { registry.sign_off(node); }), 401);
+  EXPECT_EQ(status_of([&] { registry.remove(node); }), 401);
+  EXPECT_EQ(status_of([&] { registry.set_heartbeat_interval(node, 30); }), 401);
+  EXPECT_EQ(status_of([&] { registry.record_call(node, "evenkeel 1.0"); }), 401);
+  EXPECT_EQ(status_of([&] { registry.charge(node); }), 401);
+  registry.uncharge(node);
+  registry.record_refusal(node, "a call too many");
+  EXPECT_FALSE(registry.online(node));
+  EXPECT_EQ(registry.name(node), "?");
+  EXPECT_EQ(registry.nodes().size(), 1u);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 
 namespace evenkeel::flower {
 
-/// An unnamed temporary file. It is deleted with the object or the process.
+/// An unnamed temporary file of one message. It is deleted with the object or the process. For one thread at a time: the
+/// server makes one for each message that arrives.
 class Spool {
  public:
   /// \param folder  folder of the file, which the first put() creates
@@ -19,9 +20,10 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  /// Appends bytes and returns their offset. \throws kData beyond `most`, kIo when writing fails
+  /// Appends bytes and returns their offset.
+  /// \throws kData when the file would be longer than `most` bytes; kIo when it cannot be made or written
   uint64_t put(std::string_view bytes);
-  /// Reads `length` bytes at offset `at`. \throws kIo
+  /// Reads `length` bytes at offset `at`. \throws kIo when the file is shorter or cannot be read
   std::string get(uint64_t at, size_t length) const;
   uint64_t bytes() const { return bytes_; }
 

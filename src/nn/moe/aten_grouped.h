@@ -1,7 +1,12 @@
-/// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. No atomics are used.
-/// On GPUs of sm_90 and sm_100, bfloat16 with row strides of multiples of 16 bytes runs without synchronising with the
-/// host. Other types and strides give correct results more slowly. Dimension names: T tokens, K selected, S = T K
-/// slots, E groups, I in, O out.
+/// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. The products compute
+/// values only; nn/moe/aten_experts.cpp makes their gradients. No atomics are used. On GPUs of sm_90 and sm_100, bfloat16
+/// with row strides of multiples of 16 bytes runs without synchronising with the host. Other types and strides give
+/// correct results more slowly.
+///
+/// A token that selects K experts makes K token-choices; choice k of token t has the number t K + k. A slot is a position
+/// in the list of all token-choices sorted by expert.
+/// Dimension names: T tokens, K selected experts of a token, S = T K token-choices or slots, E groups (experts), I in,
+/// O out, D width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,23 +29,28 @@ struct Slots {
 struct SlotNumbers {
   at::Tensor choices_S;  ///< int64, 0 to S - 1
   at::Tensor begins_T;   ///< int64, 0, K, 2 K and so on
-  at::Tensor experts_E;  ///< 0 to E - 1, in the type in which experts are sorted
+  at::Tensor experts_E;  ///< 0 to E - 1; uint8 for up to 256 experts, else int32: fewer bits sort faster
   static SlotNumbers of(int64_t tokens, int64_t top_k, int64_t experts, c10::Device device);
 };
 
 /// Sorts the token-choices of a routing. \param experts_TK  [T, K] int64, each below `groups`
-/// \param numbers  used if its sizes are those of the routing
+/// \param numbers  made by SlotNumbers::of(); if it is empty or of other sizes, it is ignored and made here
 Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers = {});
 
-/// Computes y[s] = x[s] w[e], where e is the group of slot s. \param w_EIO  [E, I, O]; may be a transposed view
-/// \return [S, O]
+/// Computes y[s] = x[s] w[e], where e is the group of slot s.
+/// \param x_SI    rows sorted by group: those of group e end at ends_E[e]
+/// \param w_EIO   [E, I, O], in the type of x; may be a transposed view
+/// \param ends_E  [E] int32, ascending, the last is S
+/// \return [S, O] in the type of x
 at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E);
 
-/// Computes the sum of x[s]^T y[s] over the slots s of each group; 0 for empty groups. \return [E, I, O]
+/// Computes the sum of x[s]^T y[s] over the slots s of each group; 0 for empty groups. Rows are sorted by group.
+/// \return [E, I, O] in the type of x
 at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const Slots& slots);
 
-/// Computes the sum over k of weights[t, k] y[place[t K + k]], in float32 or wider.
-/// \param weights_TK  [T, K] in the type of y; undefined: 1 \return [T, D]
+/// Computes the sum over k of weights[t, k] y[place[t K + k]]. Terms are added in float32 or wider.
+/// \param weights_TK  [T, K] in the type of y; undefined: 1
+/// \return [T, D] in the type of y
 at::Tensor summed_choices(const at::Tensor& y_SD, const Slots& slots, const at::Tensor& weights_TK = {});
 
 /// Returns how many elements 16 bytes hold. On the fast path, row strides must be multiples of this number.

@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kPatience{30};  // to wait for another process th
 bool is_leftover(const fs::path& entry) {
   constexpr std::array<std::string_view, 4> kFirst = {kBaseFile, kStateFile, FolderLock::kFile, RunClaims::kFile};
   return std::any_of(kFirst.begin(), kFirst.end(), [&](std::string_view name) {
-    return (entry.filename() == name && name != kStateFile) || is_part_of(entry, name);
+    return (entry.filename() == name && name != kStateFile) || is_temporary_of(entry, name);
   });
 }
 
