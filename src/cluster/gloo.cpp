@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 
 #ifdef EVENKEEL_GLOO
 C10_DECLARE_int(caffe2_log_level);
@@ -60,6 +61,9 @@ template <typename Work>
 auto attempt(const std::string& what, const Work& work) {
   try {
     return work();
+  } catch (const std::system_error& error) {
+    if (is_thread_limit(error)) throw os_error(error).with_context(what);
+    fail(kIo, what, ": ", plain(error.what()));
   } catch (const std::exception& error) {
     fail(kIo, what, ": ", plain(error.what()));
   }

@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/plain/file_lock.h"
 
 namespace evenkeel {
 
@@ -97,7 +100,7 @@ void append_line(const fs::path& file, std::string_view line);
 void make_new_folder(const fs::path& folder);
 
 /// Writes an output folder that appears whole or not at all. The caller writes files into path(), a folder named
-/// "<folder>.part". commit() renames that folder. Without commit() the destructor removes it. The constructor empties a
+/// "<folder>.part", whose lock is the file "<folder>.part.lock" (base/plain/file_lock.h). commit() renames that folder. Without commit() the destructor removes it. The constructor empties a
 /// "<folder>.part" that a killed process left.
 /// Example:  AtomicFolder out("models/new");  write_file_atomic(out.path() / "config.json", text);  out.commit();
 class AtomicFolder {
@@ -117,7 +120,7 @@ class AtomicFolder {
 
  private:
   fs::path folder_, part_;
-  int descriptor_ = -1;  // of the ".part" folder, locked by flock(2) until closed
+  std::optional<FileLock> lock_;  // "<folder>.part.lock"; empty after commit()
 };
 
 /// Returns the SHA-256 of a file as 64 hex digits. Reads the file in blocks of 1 MiB. \throws kIo naming the file when

@@ -238,7 +238,7 @@ TEST_F(Files, AtomicFolderHasOneWriterAndReplacesNothing) {
     }
   };
   const AtomicFolder first(folder_ / "a");
-  refused(folder_ / "a", "a.part: another process is writing it");
+  refused(folder_ / "a", "a.part is in use by process ");
   EXPECT_TRUE(fs::exists(first.path()));
   write_file_atomic(folder_ / "file", "mine");
   refused(folder_ / "file", "exists and is not a folder");
@@ -248,6 +248,7 @@ TEST_F(Files, AtomicFolderHasOneWriterAndReplacesNothing) {
 
 TEST_F(Files, AFailedAtomicFolderReleasesItsLock) {
   const auto target = folder_ / "new";
+  fs::create_directory(folder_ / "new.part");  // left by a killed process
   const int lowest = ::open("/dev/null", O_RDONLY);
   ::close(lowest);
   rlimit before{};

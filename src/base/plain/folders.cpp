@@ -3,10 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstring>
 
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel {
 namespace {
@@ -21,11 +22,16 @@ bool is_number(std::string_view text) {
 
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
+  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", os_error_text(errno));
   const int failure = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   // Some file systems cannot flush a folder and say so by EINVAL.
-  EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", std::strerror(failure));
+  EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", os_error_text(failure));
+}
+
+fs::path temporary_path_for(const fs::path& file) {
+  static std::atomic<unsigned> serial{0};
+  return concat(file.string(), kPart, ::getpid(), "-", serial.fetch_add(1));
 }
 
 bool is_part_of(const fs::path& file, std::string_view written) {
@@ -43,7 +49,7 @@ void shorten_file(const fs::path& file, int64_t bytes) {
   if (!path_exists(file) || evenkeel::file_size(file) <= static_cast<uint64_t>(bytes)) return;
   std::error_code error;
   fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
-  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", error.message());
+  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", os_error_text(error.value()));
 }
 
 }  // namespace evenkeel

@@ -14,6 +14,11 @@ namespace fs = std::filesystem;
 /// or flushed.
 void flush_folder(const fs::path& folder);
 
+/// Returns a name for a temporary file next to `file`, another one at each call: "<file>.part-<process>-<number>". A
+/// file of that name may exist: a killed process may have left it that had the same id, or a process on another machine
+/// with the same id may write it. Threads: any.
+fs::path temporary_path_for(const fs::path& file);
+
 /// Returns true when `file` has the name of a temporary file of an atomic write (base/plain/files.h) of `written`:
 /// "<written>.part-<process>-<number>". A killed process leaves such files. Only names are compared.
 /// \param written  a file name in the same folder, without its path

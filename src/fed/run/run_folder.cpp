@@ -41,7 +41,7 @@ bool names_exactly(const fs::path& file, std::string_view name) {
 bool only_locked(const fs::path& folder) {
   const auto entries = entries_of(folder);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
-    return entry.filename() == FolderLock::kFile || names_exactly(entry, kUnfinished);
+    return FolderLock::is_lock(entry) || names_exactly(entry, kUnfinished);
   });
 }
 

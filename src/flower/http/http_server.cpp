@@ -10,6 +10,7 @@
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "flower/http/certificates.h"
 #include "flower/http/connection.h"
@@ -60,8 +61,14 @@ class ConnectionStream : public httplib::Stream {
 class Threads : public httplib::TaskQueue {
  public:
   explicit Threads(int count) {
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      shutdown();
+      throw os_error(error);
+    }
   }
+  ~Threads() override { shutdown(); }
   void enqueue(std::function<void()> task) override {
     {
       const std::lock_guard lock(mutex_);
@@ -76,7 +83,8 @@ class Threads : public httplib::TaskQueue {
       done_ = true;
     }
     arrived_.notify_all();
-    for (auto& thread : threads_) thread.join();
+    for (auto& thread : threads_)
+      if (thread.joinable()) thread.join();
   }
   /// Returns true if connections wait for a thread.
   bool crowded() const { return waiting_ > 0; }
@@ -150,7 +158,6 @@ HttpReply reply_of(const Refusal& refusal) {
 struct HttpServer::Parts : httplib::Server {
   Parts(ServerOptions given, Answering answers) : options(std::move(given)), answering(std::move(answers)) {
     if (options.tls) tls = tls_context(*options.tls);
-    new_task_queue = [this] { return threads = new Threads(options.threads); };  // cpp-httplib owns it
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (request.method == "POST" && request.path.starts_with("/v1/fleet/")) return HandlerResponse::Unhandled;
       answer(request, response, nullptr);
@@ -169,7 +176,11 @@ struct HttpServer::Parts : httplib::Server {
     EK_CHECK(bound > 0, kIo, "cannot listen at ", options.host, ":", options.port, ": ",
              errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
     ::listen(svr_sock_, 512);  // cpp-httplib's backlog of five is too short when many nodes reconnect at once
+    auto pool = std::make_unique<Threads>(options.threads);
+    threads = pool.get();
+    new_task_queue = [this] { return threads; };  // cpp-httplib deletes it
     listener = std::thread([this] { listen_after_bind(); });
+    pool.release();
   }
 
   ~Parts() override {

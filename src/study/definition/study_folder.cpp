@@ -20,7 +20,8 @@ constexpr std::chrono::seconds kPatience{30};  // to wait for another process th
 
 /// Returns true for the lock, and for files that an interrupted create_study() left before it wrote study.json.
 bool is_leftover(const fs::path& entry) {
-  constexpr std::array<std::string_view, 4> kFirst = {kBaseFile, kStateFile, FolderLock::kFile, RunClaims::kFile};
+  constexpr std::array<std::string_view, 2> kFirst = {kBaseFile, kStateFile};
+  if (FolderLock::is_lock(entry) || RunClaims::is_claim(entry)) return true;
   return std::any_of(kFirst.begin(), kFirst.end(), [&](std::string_view name) {
     return (entry.filename() == name && name != kStateFile) || is_part_of(entry, name);
   });
