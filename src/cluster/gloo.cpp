@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "base/plain/address.h"
 #include "base/plain/error.h"
 #include "base/plain/os_error.h"
 
@@ -72,7 +73,7 @@ auto attempt(const std::string& what, const Work& work) {
 class TcpStore : public RendezvousStore {
  public:
   TcpStore(const StoreAddress& address, double timeout_s)
-      : where_(concat("the store at ", address.host, ":", address.port)) {
+      : where_(concat("the store at ", address_text(address.host, address.port))) {
     c10d::TCPStoreOptions options;
     options.port = address.port;
     options.isServer = address.here;

@@ -129,7 +129,7 @@ def test_another_authoritys_certificate_is_refused(tmp_path):
 
 def test_a_client_without_tls_is_told_that_the_server_may_have_it(tmp_path):
     with serving(*Authority(tmp_path).server("localhost", ["DNS:localhost"])) as port:
-        one_line(status("localhost", port, "--insecure"), "no figures: the connection ended before the answer", "TLS", "--ca")
+        one_line(status("localhost", port, "--insecure"), "no figures: the server speaks TLS: give --ca FILE")
     with serving() as port:
         assert status("localhost", port, "--insecure").stdout == "figure 1\n"
         one_line(status("localhost", port, "--ca", Authority(tmp_path).pem), "no TLS connection", "without TLS")

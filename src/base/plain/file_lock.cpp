@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kLongest = size_t{1} << 20;        // bytes of a lock file
 constexpr std::chrono::milliseconds kPause{10};     // between two looks at a lock
 constexpr std::chrono::milliseconds kLook{20};      // how long holder() may hold a lock that it looks at
-constexpr std::chrono::seconds kPatience{5};        // to wait for the name of an owner, or for the end of a look
+constexpr std::chrono::seconds kPatience{5};        // to wait for the end of a look
+constexpr std::chrono::seconds kNaming{1};          // to wait for a new owner to write its name
 constexpr std::string_view kTakeover = ".takeover";
 
 /// Returns true if flock(2) failed because the file system has no locks.
@@ -132,7 +133,7 @@ class Prepared {
 
 /// Returns the owner of a lock file, or nothing when the file is missing or names nobody for too long.
 std::optional<LockOwner> owner_of(const fs::path& file) {
-  const auto deadline = Clock::now() + kPatience;
+  const auto deadline = Clock::now() + kNaming;
   while (true) {
     const Opened opened(file, O_RDONLY | O_NONBLOCK);
     if (!opened.good()) return std::nullopt;
@@ -142,17 +143,17 @@ std::optional<LockOwner> owner_of(const fs::path& file) {
   }
 }
 
-[[noreturn]] void refuse(const std::string& place, const LockOwner& owner) {
-  fail(kIo, place, " is in use by ", owner.name(), ": one process at a time works in it");
+[[noreturn]] void refuse(const std::string& place, const std::string& holder) {
+  fail(kIo, place, " is in use by ", holder, ": one process at a time works in it");
 }
 
-/// Refuses a lock file whose owner may have ended without anybody knowing.
-[[noreturn]] void refuse_unknown(const std::string& place, const fs::path& file,
-                                 const std::optional<LockOwner>& owner) {
-  const auto who = owner ? owner->name() : std::string("another process");
-  fail(kIo, place, " is in use by ", who, ": its file system (", file_system_of(file),
-       ") has no locks, so nobody here knows whether that process still runs; if it has ended, remove ", file.string());
+/// Returns the name of an owner of whom nobody here knows whether it still runs.
+std::string unproven_name(const LockOwner& owner, const fs::path& file) {
+  return concat(owner.name(), " (its file system, ", file_system_of(file),
+                ", has no locks: if that process has ended, remove ", file.string(), ")");
 }
+
+LockHolder holder_of(const LockOwner& owner) { return {.name = owner.name(), .note = owner.note}; }
 
 /// Removes the lock file of an owner that has ended. One process at a time does this.
 /// \throws kIo when another one does
@@ -164,8 +165,8 @@ void remove_ended(const fs::path& file, const std::string& place, const LockOwne
 /// Removes the lock file if its owner has ended. \throws kIo when the owner runs, or may run
 void free_from(const fs::path& file, const std::string& place, const std::optional<LockOwner>& owner) {
   const auto runs = owner ? is_running(*owner) : Running::kUnknown;
-  if (runs == Running::kYes) refuse(place, *owner);
-  if (runs == Running::kUnknown) refuse_unknown(place, file, owner);
+  if (runs == Running::kYes) refuse(place, owner->name());
+  if (runs == Running::kUnknown) refuse(place, unproven_name(owner.value_or(LockOwner{}), file));
   remove_ended(file, place, *owner);
 }
 
@@ -181,8 +182,8 @@ void warn_once(const std::string& place, const fs::path& file, int error) {
 /// does. Then it pauses. \throws kIo naming the holder
 void pause_for_looker(int descriptor, const std::string& place, Clock::time_point deadline) {
   const auto owner = owner_in(descriptor);
-  if (owner && is_running(*owner) != Running::kNo) refuse(place, *owner);
-  if (Clock::now() > deadline) refuse(place, LockOwner{});
+  if (owner && is_running(*owner) != Running::kNo) refuse(place, owner->name());
+  if (Clock::now() > deadline) refuse(place, LockOwner{}.name());
   std::this_thread::sleep_for(kPause);
 }
 
@@ -230,15 +231,20 @@ FileLock::FileLock(fs::path file, const std::string& place, std::string note) : 
   text_ = owner.text();
 }
 
-std::optional<LockOwner> FileLock::holder(const fs::path& file) {
+std::optional<LockHolder> FileLock::holder(const fs::path& file) {
   const Opened opened(file, O_RDONLY | O_NONBLOCK);  // it may be a pipe
   struct stat status = {};
   if (!opened.good() || ::fstat(opened.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   const auto owner = owner_in(opened.get());
-  const bool locked = !try_flock(opened.get(), LOCK_SH);
-  if (locked && errno == EWOULDBLOCK) return owner.value_or(LockOwner{});
-  const bool counts = owner && (locked || !owner->by_system);  // a lock of the system would have been found
-  return counts && is_running(*owner) != Running::kNo ? owner : std::nullopt;
+  const bool refused = !try_flock(opened.get(), LOCK_SH);
+  if (refused && errno == EWOULDBLOCK) return holder_of(owner.value_or(LockOwner{}));
+  if (!owner || (!refused && owner->by_system)) return std::nullopt;  // a lock of the system would have been found
+  const auto runs = is_running(*owner);
+  if (runs == Running::kNo) return std::nullopt;
+  auto holder = holder_of(*owner);
+  holder.runs = runs == Running::kYes;
+  if (!holder.runs) holder.name = unproven_name(*owner, file);
+  return holder;
 }
 
 bool FileLock::belongs_to(const fs::path& file, std::string_view lock) {

@@ -10,6 +10,13 @@
 
 namespace evenkeel {
 
+/// A process that holds a lock.
+struct LockHolder {
+  std::string name;  ///< "process 12 on host since ...", with what to do if nobody knows whether it still runs
+  std::string note;  ///< what it does with the lock
+  bool runs = true;  ///< false: nobody knows whether it still runs
+};
+
 /// Holds a lock until it is destroyed. The lock is a file that names its owner (LockOwner).
 ///
 /// On most file systems the file is also locked by flock(2), which the system releases when the process ends, even
@@ -33,9 +40,8 @@ class FileLock {
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
 
-  /// Returns the owner of the lock, or nothing. An owner of which nothing is known has the process number 0. Changes no
-  /// file.
-  static std::optional<LockOwner> holder(const std::filesystem::path& file);
+  /// Returns who holds the lock, or nothing. Changes no file.
+  static std::optional<LockHolder> holder(const std::filesystem::path& file);
 
   /// Returns true if `file` has the name of the lock file `lock`, or of a temporary file that a killed process left
   /// when it took that lock. \param lock  a file name without its path

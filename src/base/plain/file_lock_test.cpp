@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(FileLock, WithoutLocks, ::testing::Values(ENOSYS, ENOLC
 TEST_P(WithoutLocks, AFileIsTheLockUntilItIsReleased) {
   {
     FileLock lock(file_, "the place", "runs 1 2");
-    EXPECT_EQ(FileLock::holder(file_).value().process, ::getpid());
+    EXPECT_EQ(FileLock::holder(file_).value().name.find(concat("process ", ::getpid(), " on ")), 0u);
     EXPECT_EQ(FileLock::holder(file_).value().note, "runs 1 2");
     EXPECT_NE(refusal().find(concat("the place is in use by process ", ::getpid(), " on ")), std::string::npos);
     const FileLock moved = std::move(lock);
@@ -93,10 +93,11 @@ TEST_P(WithoutLocks, AnEndedOwnerIsOneOfAnotherStartOrBootOfThisHost) {
 TEST_P(WithoutLocks, AnOwnerOfAnotherHostOrContainerIsRefusedWithWhatToRemove) {
   const auto expect_refused = [&] {
     const auto text = refusal();
-    EXPECT_NE(text.find("if it has ended, remove " + file_.string()), std::string::npos) << text;
-    EXPECT_NE(text.find(file_system_of(file_)), std::string::npos) << text;
+    const auto hint = concat("(its file system, ", file_system_of(file_),
+                             ", has no locks: if that process has ended, remove ", file_.string(), ")");
+    EXPECT_NE(text.find(hint), std::string::npos) << text;
     EXPECT_TRUE(fs::exists(file_));
-    EXPECT_TRUE(FileLock::holder(file_));
+    EXPECT_NE(FileLock::holder(file_).value().name.find(hint), std::string::npos);
   };
   write([](LockOwner& owner) { owner.host = "another"; });
   expect_refused();
@@ -107,7 +108,7 @@ TEST_P(WithoutLocks, AnOwnerOfAnotherHostOrContainerIsRefusedWithWhatToRemove) {
 
 TEST_P(WithoutLocks, AFileThatNamesNobodyIsRefusedWithWhatToRemove) {
   write_file_atomic(file_, "");
-  EXPECT_NE(refusal().find("if it has ended, remove " + file_.string()), std::string::npos);
+  EXPECT_NE(refusal().find("if that process has ended, remove " + file_.string()), std::string::npos);
 }
 
 TEST_P(WithoutLocks, AnInterruptedTakeoverIsTakenOver) {

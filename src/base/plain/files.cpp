@@ -240,7 +240,7 @@ void check_new(const fs::path& folder) {
 
 void make_writable(const fs::path& folder) {
   make_folders(folder);
-  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable: ", os_error_text(errno));
+  check_writable_folder(folder);
 }
 
 /// Removes a trailing slash, which a shell's completion adds, so that the parent folder is the right one.

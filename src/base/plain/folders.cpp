@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <system_error>
 
 #include "base/plain/error.h"
 #include "base/plain/os_error.h"
@@ -27,6 +29,21 @@ void flush_folder(const fs::path& folder) {
   ::close(descriptor);
   // Some file systems cannot flush a folder and say so by EINVAL.
   EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", os_error_text(failure));
+}
+
+void check_writable_folder(const fs::path& folder) {
+  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable: ", os_error_text(errno));
+}
+
+fs::path temporary_folder(std::string_view advice) {
+  const char* given = std::getenv("TMPDIR");
+  const fs::path folder = given == nullptr || *given == '\0' ? "/tmp" : given;
+  const auto who = folder == "/tmp" ? std::string("the temporary folder") : std::string("TMPDIR");
+  std::error_code error;
+  EK_CHECK(fs::is_directory(folder, error), kIo, who, " is ", folder.string(), ", which is no folder; ", advice);
+  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, who, " is ", folder.string(),
+           ", which cannot be written: ", os_error_text(errno), "; ", advice);
+  return folder;
 }
 
 fs::path temporary_path_for(const fs::path& file) {

@@ -26,11 +26,6 @@ std::string first_line(const std::string& file) {
   return line;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 std::string pid_namespace() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
@@ -58,6 +53,11 @@ bool exists(int64_t process) { return ::kill(static_cast<pid_t>(process), 0) == 
 bool is_telling(std::string_view host) { return !host.empty() && !host.starts_with("localhost"); }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 LockOwner LockOwner::of_this_process(std::string note) {
   return {.host = host_name(),

@@ -8,6 +8,9 @@
 
 namespace evenkeel {
 
+/// Returns the name of this machine, or an empty text.
+std::string host_name();
+
 /// The content of a lock file. Host, process, start time and boot together name one process for all time.
 struct LockOwner {
   std::string host;

@@ -79,8 +79,8 @@ TEST(OsError, OfAMappingNamesTheLimit) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "file";
   write_file_atomic(file, "");
-  fs::resize_file(file, uintmax_t{1} << 44);  // larger than what is left of the address space
-  const Lowered small(RLIMIT_AS, rlim_t{1} << 43);
+  fs::resize_file(file, uintmax_t{1} << 43);  // larger than what is left of the address space
+  const Lowered small(RLIMIT_AS, rlim_t{1} << 42);
   const auto text = refusal([&] { const MappedFile mapped(file); });
   EXPECT_NE(text.find("file: cannot be mapped: Cannot allocate memory (free memory, ulimit -v, vm.max_map_count)"),
             std::string::npos)

@@ -1,10 +1,20 @@
 #include "base/system/folder_lock.h"
 
+#include <utility>
+
+#include "base/plain/error.h"
+
 namespace evenkeel {
 
 std::optional<std::string> FolderLock::holder(const std::filesystem::path& folder) {
-  const auto owner = FileLock::holder(folder / kFile);
-  return owner ? std::optional(owner->name()) : std::nullopt;
+  auto holder = FileLock::holder(folder / kFile);
+  return holder ? std::optional(std::move(holder->name)) : std::nullopt;
+}
+
+void FolderLock::check_free(const std::filesystem::path& folder, std::string_view advice) {
+  const auto holder = FileLock::holder(folder / kFile);
+  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", holder->name,
+           holder->runs ? concat(": one process at a time works in it; ", advice) : "");
 }
 
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/plain/file_lock.h"
 
@@ -22,6 +23,9 @@ class FolderLock {
   /// Returns the process that holds the lock of `folder`, e.g. "process 12 on host since ...", or nothing. Does not
   /// change the folder.
   static std::optional<std::string> holder(const std::filesystem::path& folder);
+  /// Checks that nobody holds the lock. Does not change the folder. \throws kIo naming the holder
+  /// \param advice  what to do, for the message; left out where the holder's name says it
+  static void check_free(const std::filesystem::path& folder, std::string_view advice);
   /// Returns true if `entry` of a folder is its lock, or was left by a process that was killed while it locked.
   static bool is_lock(const std::filesystem::path& entry) { return FileLock::belongs_to(entry, kFile); }
 

@@ -63,10 +63,8 @@ void remove_leftovers(const fs::path& folder) {
 
 /// Checks that no other process works in the folder. \throws kIo with advice
 void check_unused(const fs::path& folder) {
-  const auto holder = FolderLock::holder(folder);
-  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder,
-           ": one process at a time works in it; wait for its end, or choose another --out; see how far it is by: ",
-           command_line({"status", folder.string()}));
+  FolderLock::check_free(folder, concat("wait for its end, or choose another --out; see how far it is by: ",
+                                        command_line({"status", folder.string()})));
 }
 
 /// Checks that the folder holds only the lock. \throws kIo

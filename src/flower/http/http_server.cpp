@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 
+#include "base/plain/address.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -173,7 +174,7 @@ struct HttpServer::Parts : httplib::Server {
     set_socket_options(keep_port_to_itself);
     bound = options.port == 0 ? bind_to_any_port(options.host)
                               : (bind_to_port(options.host, options.port) ? options.port : -1);
-    EK_CHECK(bound > 0, kIo, "cannot listen at ", options.host, ":", options.port, ": ",
+    EK_CHECK(bound > 0, kIo, "cannot listen at ", address_text(options.host, options.port), ": ",
              errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
     ::listen(svr_sock_, 512);  // cpp-httplib's backlog of five is too short when many nodes reconnect at once
     auto pool = std::make_unique<Threads>(options.threads);
@@ -233,7 +234,7 @@ struct HttpServer::Parts : httplib::Server {
   void answer(const httplib::Request& from, httplib::Response& to, const httplib::ContentReader* reader) {
     HttpRequest request{.method = from.method,
                         .path = from.path,
-                        .peer = concat(from.remote_addr, ":", from.remote_port),
+                        .peer = address_text(from.remote_addr, from.remote_port),
                         .content_type = from.get_header_value("Content-Type"),
                         .content_encoding = from.get_header_value("Content-Encoding"),
                         .signature = {.public_key = from.get_header_value("flwr-public-key"),

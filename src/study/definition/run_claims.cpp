@@ -16,18 +16,18 @@ constexpr std::string_view kName = ".claims-";
 
 std::string name_of(size_t number) { return concat(kName, number); }
 
-bool is_claimed(const LockOwner& owner, size_t run) {
-  std::istringstream runs(owner.note);
+bool is_claimed(const LockHolder& holder, size_t run) {
+  std::istringstream runs(holder.note);
   for (size_t claimed = 0; runs >> claimed;)
     if (claimed == run) return true;
   return false;
 }
 
-void check_unclaimed(const fs::path& folder, const LockOwner& owner, std::span<const size_t> runs,
+void check_unclaimed(const fs::path& folder, const LockHolder& holder, std::span<const size_t> runs,
                      std::span<const std::string> labels) {
   for (size_t i = 0; i < runs.size(); ++i)
-    EK_CHECK(!is_claimed(owner, runs[i]), kIo, folder.string(), ": another process makes ", labels[i], " (",
-             owner.name(), "): wait for its end, or choose other runs by --shard or --only");
+    EK_CHECK(!is_claimed(holder, runs[i]), kIo, folder.string(), ": another process makes ", labels[i], " (",
+             holder.name, "): wait for its end, or choose other runs by --shard or --only");
 }
 
 /// Returns the number of a file of claims, or nothing for another file.
@@ -44,8 +44,8 @@ RunClaims::RunClaims(const fs::path& folder, std::span<const size_t> runs, std::
   for (const auto& entry : entries_of(folder)) {
     const auto taken = number_of(entry);
     if (!taken) continue;
-    if (const auto owner = FileLock::holder(entry)) {
-      check_unclaimed(folder, *owner, runs, labels);
+    if (const auto holder = FileLock::holder(entry)) {
+      check_unclaimed(folder, *holder, runs, labels);
       number = std::max(number, *taken + 1);
     } else {
       remove_path(entry);  // of a process that has ended
