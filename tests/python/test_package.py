@@ -113,7 +113,7 @@ def test_reading_a_config_without_tomllib_names_the_missing_package(run_and_call
 def test_the_package_alone_needs_the_standard_library_only():
     code = "import sys\nfor name in ('numpy', 'pandas', 'safetensors', 'IPython', 'torch'): sys.modules[name] = None\n" \
            "import evenkeel_moe as ek\nprint(len(ek.list_methods()), len(ek.generate(['a', 'b'], model='builtin:tiny-olmoe', max_new_tokens=2)))"
-    out, error = python(code).communicate(timeout=60)
+    out, error = python(code).communicate(timeout=600)
     assert out.split() == [str(len(ek.list_methods())), "2"], error
 
 
@@ -275,7 +275,7 @@ def test_a_script_named_evenkeel_on_the_path_is_ignored(monkeypatch, tmp_path):
 
 
 def test_the_console_script_runs_the_program():
-    out, _ = python("import sys; from evenkeel_moe._program import main; main(sys.argv[1:])", "list", "methods").communicate(timeout=60)
+    out, _ = python("import sys; from evenkeel_moe._program import main; main(sys.argv[1:])", "list", "methods").communicate(timeout=600)
     assert out == evenkeel("list", "methods").stdout
     done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "planets"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")})

@@ -153,7 +153,7 @@ TEST_F(Files, RejectsReadingFoldersAndMissingFiles) {
 TEST_F(Files, APipeIsRejectedWithoutWaiting) {
   const auto pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  ::alarm(20);
+  ::alarm(300);
   EXPECT_NE(testing::refusal([&] { MappedFile{pipe}; }).find("pipe: not a file"), std::string::npos);
   EXPECT_NE(testing::refusal([&] { sha256_file(pipe); }).find("pipe: not a file"), std::string::npos);
   ::alarm(0);
