@@ -2,12 +2,14 @@
 
 #include <httplib.h>
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 
 #include "base/plain/address.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "flower/http/certificates.h"
 #include "flower/http/plain_client.h"
@@ -95,7 +97,8 @@ struct HttpClient::Parts {
     };
     httplib::Response response;
     httplib::Error error = httplib::Error::Success;
-    if (!client->send(request, response, error)) return unanswered(error, too_large);
+    errno = 0;
+    if (!client->send(request, response, error)) return unanswered(error, errno, too_large);
     answer.status = response.status;
     answer.date = parse_date(response.get_header_value("Date"));
     if (answer.ok())
@@ -105,8 +108,9 @@ struct HttpClient::Parts {
     return answer;
   }
 
-  /// Returns why no answer arrived.
-  Answer unanswered(httplib::Error error, bool too_large) const {
+  /// Returns why no answer arrived. \param reason  errno after the call
+  Answer unanswered(httplib::Error error, int reason, bool too_large) const {
+    if (reason == EMFILE || reason == ENFILE) return {.detail = os_error_text(reason)};
     if (too_large) return {.detail = "an answer larger than allowed"};
     const auto* tls = dynamic_cast<const httplib::SSLClient*>(client.get());
     if (tls && error == httplib::Error::SSLServerVerification)
