@@ -102,7 +102,9 @@ class ScoreWriter {
     predictions_.open(file_);
     check_predictions();
   }
-  void check_predictions() const { EK_CHECK(predictions_.good(), kIo, file_, " cannot be written: ", os_error_text(errno)); }
+  void check_predictions() const {
+    EK_CHECK(predictions_.good(), kIo, file_, " cannot be written: ", os_error_text(errno));
+  }
 
   static std::string line(const scoring::TaskScore& score, size_t row, const scoring::Prediction& prediction) {
     OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};

@@ -139,8 +139,7 @@ void run_serve(const ServeFlags& flags) {
     if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;
     auto grid = std::make_unique<flower::CoordinatorGrid>(network);
-    log::info("[serve] listening at ", network.tls ? "https://" : "http://",
-              address_text(network.host, grid->port()));
+    log::info("[serve] listening at ", network.tls ? "https://" : "http://", address_text(network.host, grid->port()));
     notify_ready();
     return grid;
   };

@@ -1,5 +1,5 @@
-#include "base/plain/os_error.h"
 #include "apps/output.h"
+#include "base/plain/os_error.h"
 
 #include <fcntl.h>
 #include <unistd.h>

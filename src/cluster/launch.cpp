@@ -72,8 +72,7 @@ uint16_t port_of_step(const Environment& environment) {
   return static_cast<uint16_t>(20'000 + (number("SLURM_JOB_ID") * 16 + number("SLURM_STEP_ID")) % 20'000);
 }
 
-Address address_of(const ClusterOptions& options, const std::string& launcher,
-                                            const Environment& environment) {
+Address address_of(const ClusterOptions& options, const std::string& launcher, const Environment& environment) {
   if (!options.store.empty()) return parse_address(options.store, "cluster.store");
   const auto host = environment("MASTER_ADDR"), port = environment("MASTER_PORT");
   if (host && port) return {parse_host(*host, "MASTER_ADDR"), parse_port(*port, "MASTER_PORT")};

@@ -107,7 +107,8 @@ TEST(Launch, RefusesInvalidOrContradictoryVariables) {
   refused({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "rank 2 of 2");
   refused(with({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, kTorchrun), "torchrun says rank 2 of 3, PMI says 1 of 2");
   refused(kOpenMpi, "nothing says where rank 0 is");
-  refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}}, "MASTER_PORT is 70000, expected a port of 1 to 65535");
+  refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}},
+          "MASTER_PORT is 70000, expected a port of 1 to 65535");
   ClusterOptions half;
   half.rank = 1;
   refused({}, "both or neither", half);

@@ -70,10 +70,10 @@ def test_a_federation_at_an_ipv6_address_is_a_local_run(tls, tiny_model, tmp_pat
         server = processes.start(*serve, log=log)
         wait_until(lambda: re.search(rf"listening at {scheme}://\[::1\]:\d+\n", log.read_text()), log)
         address = re.search(r"//(\[::1\]:\d+)", log.read_text())[1]
-        assert "evenkeel_rounds" in succeed("status", "--server", address, *security).stdout
+        assert "evenkeel_nodes 1" in succeed("status", "--server", address, *security).stdout
         if not tls:
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
-                assert b"evenkeel_rounds" in answer.read()
+                assert b"evenkeel_nodes 1" in answer.read()
         node = processes.start("node", "--superlink", address, *security, "--key", key, "--model", tiny_model, "--poll", 0.05, "--once", log=said)
         assert wait_for(server, log) == 0, log.read_text()
         assert wait_for(node, said) == 0, said.read_text()
@@ -88,7 +88,8 @@ def test_an_address_in_use_is_printed_in_brackets(tmp_path):
         taken.bind(("::1", 0))
         taken.listen()
         address = f"[::1]:{taken.getsockname()[1]}"
-        one_line(evenkeel("serve", CONFIG, "--out", tmp_path / "run", "--open", "--insecure", "--listen", address), f"cannot listen at {address}: ")
+        serve = ["serve", CONFIG, *settings(model__path='"builtin:tiny-olmoe"'), "--out", tmp_path / "run", "--open", "--insecure", "--listen", address]
+        one_line(evenkeel(*serve), f"cannot listen at {address}: ")
     one_line(evenkeel("status", "--server", address, "--insecure"), f"http://{address}: no figures: no server answers at this address")
 
 

@@ -23,17 +23,15 @@ namespace evenkeel {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kLongest = size_t{1} << 20;        // bytes of a lock file
-constexpr std::chrono::milliseconds kPause{10};     // between two looks at a lock
-constexpr std::chrono::milliseconds kLook{20};      // how long holder() may hold a lock that it looks at
-constexpr std::chrono::seconds kPatience{5};        // to wait for the end of a look
-constexpr std::chrono::seconds kNaming{1};          // to wait for a new owner to write its name
+constexpr size_t kLongest = size_t{1} << 20;     // bytes of a lock file
+constexpr std::chrono::milliseconds kPause{10};  // between two looks at a lock
+constexpr std::chrono::milliseconds kLook{20};   // how long holder() may hold a lock that it looks at
+constexpr std::chrono::seconds kPatience{5};     // to wait for the end of a look
+constexpr std::chrono::seconds kNaming{1};       // to wait for a new owner to write its name
 constexpr std::string_view kTakeover = ".takeover";
 
 /// Returns true if flock(2) failed because the file system has no locks.
-bool has_no_locks(int error) {
-  return error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP || error == EINVAL;
-}
+bool has_no_locks(int error) { return error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP || error == EINVAL; }
 
 /// Locks an open file without waiting. Sets errno on failure.
 bool try_flock(int descriptor, int how) {
@@ -173,9 +171,8 @@ void free_from(const fs::path& file, const std::string& place, const std::option
 void warn_once(const std::string& place, const fs::path& file, int error) {
   static std::atomic_flag warned;
   if (warned.test_and_set()) return;
-  log::warning("[files] ", place, ": its file system (", file_system_of(file), ") has no locks (",
-               os_error_text(error), "): the file ", file.filename().string(),
-               ", which names this process, takes their place");
+  log::warning("[files] ", place, ": its file system (", file_system_of(file), ") has no locks (", os_error_text(error),
+               "): the file ", file.filename().string(), ", which names this process, takes their place");
 }
 
 /// Refuses a file that another process has locked, unless that may be a process that only looks at it, as holder()

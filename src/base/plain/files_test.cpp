@@ -1,6 +1,4 @@
 #include "base/plain/files.h"
-#include "base/plain/data_path.h"
-#include "base/plain/mapped_files.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,8 +13,11 @@
 #include <fstream>
 #include <functional>
 
+#include "base/plain/atomic_folder.h"
+#include "base/plain/data_path.h"
 #include "base/plain/error.h"
 #include "base/plain/json.h"
+#include "base/plain/mapped_files.h"
 #include "base/testing.h"
 
 namespace evenkeel {

@@ -85,8 +85,8 @@ std::optional<LockOwner> LockOwner::read(std::string_view text) try {
 }
 
 std::string LockOwner::text() const {
-  const OrderedJson json = {{"host", host},   {"process", process}, {"started", started}, {"boot", boot},
-                            {"pids", pids},   {"since", since},     {"note", note},       {"by_system", by_system}};
+  const OrderedJson json = {{"host", host}, {"process", process}, {"started", started}, {"boot", boot},
+                            {"pids", pids}, {"since", since},     {"note", note},       {"by_system", by_system}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + '\n';
 }
 

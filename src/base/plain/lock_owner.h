@@ -14,13 +14,13 @@ std::string host_name();
 /// The content of a lock file. Host, process, start time and boot together name one process for all time.
 struct LockOwner {
   std::string host;
-  int64_t process = 0;  ///< 0: nothing is known of the owner
-  std::string started;       ///< start of the process in clock ticks since the boot (field 22 of /proc/PID/stat)
-  std::string boot;          ///< /proc/sys/kernel/random/boot_id
-  std::string pids;          ///< the namespace of the process number: /proc/self/ns/pid
-  std::string since;         ///< UTC time of locking, for people
-  std::string note;          ///< what the holder does with the lock
-  bool by_system = true;     ///< the system holds a lock too, and releases it when the process ends
+  int64_t process = 0;    ///< 0: nothing is known of the owner
+  std::string started;    ///< start of the process in clock ticks since the boot (field 22 of /proc/PID/stat)
+  std::string boot;       ///< /proc/sys/kernel/random/boot_id
+  std::string pids;       ///< the namespace of the process number: /proc/self/ns/pid
+  std::string since;      ///< UTC time of locking, for people
+  std::string note;       ///< what the holder does with the lock
+  bool by_system = true;  ///< the system holds a lock too, and releases it when the process ends
 
   /// Returns the owner for a lock of this process.
   static LockOwner of_this_process(std::string note);

@@ -15,8 +15,7 @@ namespace evenkeel {
 std::string os_error_text(int error);
 
 /// The message for a thread that could not be started (EAGAIN).
-inline constexpr const char* kNoMoreThreads =
-    "no more threads can be started (ulimit -u, pids.max): lower --threads";
+inline constexpr const char* kNoMoreThreads = "no more threads can be started (ulimit -u, pids.max): lower --threads";
 
 /// Returns the message for a process that could not be started by fork(2).
 /// \param error  a value of errno

@@ -57,8 +57,9 @@ TEST(OsError, OfFilesNamesTheLimit) {
   write_file_atomic(folder.path() / "file", "text");
   {
     const Lowered none(RLIMIT_NOFILE, 0);
-    EXPECT_NE(refusal([&] { read_file(folder.path() / "file"); }).find("file: cannot be opened: Too many open files (ul"),
-              std::string::npos);
+    EXPECT_NE(
+        refusal([&] { read_file(folder.path() / "file"); }).find("file: cannot be opened: Too many open files (ul"),
+        std::string::npos);
     EXPECT_NE(refusal([&] { const MappedFile mapped(folder.path() / "file"); }).find("(ulimit -n)"), std::string::npos);
     EXPECT_NE(refusal([&] { entries_of(folder.path()); }).find("(ulimit -n)"), std::string::npos);
   }

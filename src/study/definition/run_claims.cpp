@@ -7,7 +7,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
-#include "study/definition/study_folder.h"
+#include "study/definition/study_lock.h"
 
 namespace evenkeel::study {
 namespace {

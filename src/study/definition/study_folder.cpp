@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <thread>
 
 #include "base/format/command_line.h"
 #include "base/format/record.h"
@@ -12,11 +10,10 @@
 #include "base/plain/log.h"
 #include "fed/store/run_checkpoint.h"
 #include "study/definition/run_claims.h"
+#include "study/definition/study_lock.h"
 
 namespace evenkeel::study {
 namespace {
-
-constexpr std::chrono::seconds kPatience{30};  // to wait for another process that writes study.json
 
 /// Returns true for the lock, and for files that an interrupted create_study() left before it wrote study.json.
 bool is_leftover(const fs::path& entry) {
@@ -94,17 +91,6 @@ Study with_runs(const fs::path& folder, StudyState state, const std::vector<Plan
 }
 
 }  // namespace
-
-FolderLock lock_state(const fs::path& folder) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  for (;;) try {
-      return FolderLock(folder);
-    } catch (const Error& error) {
-      const bool in_use = std::string_view(error.what()).find(" is in use by ") != std::string_view::npos;
-      if (!in_use || std::chrono::steady_clock::now() > deadline) throw;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-}
 
 void check_new(const fs::path& folder) {
   check_path_text(folder.string(), "--out");
