@@ -1,4 +1,5 @@
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -10,6 +11,8 @@
 #include "apps/output_paths.h"
 #include "base/format/command_line.h"
 #include "base/plain/files.h"
+#include "base/plain/folders.h"
+#include "base/plain/os_error.h"
 #include "base/system/interrupt.h"
 #include "fed/run/training_run.h"
 #include "report/differences_text.h"
@@ -34,10 +37,9 @@ constexpr std::array kDemoMethods{DemoMethod{"fedit", "FedIT"}, DemoMethod{"ub-s
 class RemovedFolder {
  public:
   RemovedFolder() {
-    const char* parent = std::getenv("TMPDIR");
-    std::string name =
-        (fs::path(parent == nullptr || *parent == 0 ? "/tmp" : parent) / "evenkeel-demo-XXXXXX").string();
-    EK_CHECK(::mkdtemp(name.data()) != nullptr, kIo, name, ": no folder can be made there (TMPDIR); name one by --out");
+    std::string name = (temporary_folder("--out names another") / "evenkeel-demo-XXXXXX").string();
+    EK_CHECK(::mkdtemp(name.data()) != nullptr, kIo, name, ": cannot be made: ", os_error_text(errno),
+             "; --out names another");
     path_ = name;
   }
   ~RemovedFolder() {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -19,6 +20,7 @@
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "base/system/events.h"
 #include "base/system/interrupt.h"
@@ -100,7 +102,9 @@ class ScoreWriter {
     predictions_.open(file_);
     check_predictions();
   }
-  void check_predictions() const { EK_CHECK(predictions_.good(), kIo, file_, " cannot be written"); }
+  void check_predictions() const {
+    EK_CHECK(predictions_.good(), kIo, file_, " cannot be written: ", os_error_text(errno));
+  }
 
   static std::string line(const scoring::TaskScore& score, size_t row, const scoring::Prediction& prediction) {
     OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};

@@ -9,6 +9,7 @@
 #include "apps/export_check.h"
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
+#include "base/plain/atomic_folder.h"
 #include "base/plain/files.h"
 #include "base/plain/hub_name.h"
 #include "base/plain/json.h"

@@ -7,6 +7,7 @@
 #include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
+#include "base/plain/address.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/system/interrupt.h"
@@ -138,7 +139,7 @@ void run_serve(const ServeFlags& flags) {
     if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;
     auto grid = std::make_unique<flower::CoordinatorGrid>(network);
-    log::info("[serve] listening at ", network.tls ? "https://" : "http://", network.host, ":", grid->port());
+    log::info("[serve] listening at ", network.tls ? "https://" : "http://", address_text(network.host, grid->port()));
     notify_ready();
     return grid;
   };

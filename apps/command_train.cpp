@@ -17,6 +17,7 @@
 #include "base/system/events.h"
 #include "base/system/interrupt.h"
 #include "cluster/ranks.h"
+#include "cluster/scratch.h"
 #include "cluster/spawn.h"
 #include "fed/run/training_run.h"
 #include "report/client_scores.h"
@@ -59,6 +60,7 @@ cluster::Launch launched(const TrainFlags& flags, const cluster::ClusterOptions&
            " has started ", launch.size, " ranks: one of the two");
   EK_CHECK((flags.ranks <= 1 && launch.size == 1) || cluster::has_gloo(), kConfig,
            "several ranks need a LibTorch with Gloo, and this program was built without");
+  if (flags.ranks > 1) cluster::scratch_folder(options);  // said once, before there are ranks
   return flags.ranks > 1 ? cluster::spawn(static_cast<int>(flags.ranks), options.regroup) : launch;
 }
 

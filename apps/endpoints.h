@@ -8,7 +8,7 @@
 
 namespace evenkeel::apps {
 
-/// Parses "host:8000", "10.0.0.1:8000" or "[::1]:8000".
+/// Parses an address as parse_address() does (base/plain/address.h).
 /// \param flag   name of the flag, for the error message
 /// \param least  lowest port allowed; 0 if any free port will do
 /// \throws kConfig naming `flag`

@@ -6,6 +6,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "base/system/device.h"
+#include "base/system/threads.h"
 #include "fed/config/arithmetic.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
@@ -85,7 +86,7 @@ CLI::Option* ModelOptions::add_to(CLI::App& command) {
 
 void use_threads(int64_t threads) {
   limits::check_integer("--threads", threads, 0, limits::kThreads);
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  if (threads > 0) use_pool_threads(threads);
 }
 
 OpenedModel open_model(const ModelOptions& options) {

@@ -1,4 +1,5 @@
 #include "apps/output.h"
+#include "base/plain/os_error.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,7 +8,6 @@
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <string>
 
@@ -44,7 +44,7 @@ int Output::finish(int code) {
   } catch (const OutputLost&) {  // finish() reports error_
   }
   if (error_ == 0 || error_ == EPIPE || code != 0) return code;
-  std::cerr << "evenkeel: [io] standard output: cannot be written: " << std::strerror(error_) << '\n';
+  std::cerr << "evenkeel: [io] standard output: cannot be written: " << os_error_text(error_) << '\n';
   return 1;
 }
 

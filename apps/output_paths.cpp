@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/os_error.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/run_files.h"
 #include "study/definition/run_claims.h"
@@ -21,7 +21,7 @@ namespace {
 /// Checks that the path is writable. \param why  start of the error message
 void check_writable(std::string_view flag, const fs::path& file, const fs::path& path, std::string_view why) {
   EK_CHECK(::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0, kIo, flag, " is ", file.string(),
-           ", which cannot be written: ", why, std::strerror(errno));
+           ", which cannot be written: ", why, os_error_text(errno));
 }
 
 fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
@@ -48,9 +48,9 @@ fs::path destination(fs::path file) {
 /// Returns what keeps a file or folder of this name in the folder: a run, a study, or nothing.
 std::string_view keeper(const fs::path& folder, const std::string& name) {
   if (fed::is_run_file(name) && fed::RunFolder::holds_run(folder)) return "run";
-  constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile,
-                                     std::string_view(study::RunClaims::kFile), std::string_view(FolderLock::kFile)};
-  const bool of_study = std::find(kOfStudies.begin(), kOfStudies.end(), name) != kOfStudies.end();
+  constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile};
+  const bool of_study = std::find(kOfStudies.begin(), kOfStudies.end(), name) != kOfStudies.end() ||
+                        FolderLock::is_lock(name) || study::RunClaims::is_claim(name);
   return of_study && study::holds_study(folder) ? "study" : "";
 }
 

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "apps/commands.h"
+#include "apps/library_exit.h"
 #include "apps/output.h"
 #include "base/format/command_line.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "base/system/device.h"
 #include "base/system/events.h"
@@ -140,7 +142,9 @@ int exit_code_of(int argc, char** argv) {
   } catch (const Error& error) {
     return say(error);
   } catch (const fs::filesystem_error& error) {
-    return say(Error(kIo, concat(shown(error.path1().string()), ": ", error.code().message())));
+    return say(Error(kIo, concat(shown(error.path1().string()), ": ", os_error_text(error.code().value()))));
+  } catch (const std::system_error& error) {  // of a thread
+    return say(os_error(error));
   } catch (const std::bad_alloc&) {
     return say(out_of_memory());
   } catch (const std::length_error&) {  // of a container: as many as no machine has
@@ -156,6 +160,7 @@ int exit_code_of(int argc, char** argv) {
 
 int run_program(int argc, char** argv) {
   Output output;
+  const LibraryExit library_exit([](const Error& error) { return say(error); });
   return output.finish(exit_code_of(argc, argv));
 }
 

@@ -9,13 +9,12 @@ import re
 import signal
 import subprocess
 import threading
-from typing import IO, Any, Callable, Deque, Dict, Iterable, List, Optional
+from typing import IO, AbstractSet, Any, Callable, Deque, Dict, Iterable, List, Optional
 
-from ._program import program_path
-from ._torch import environment
+from ._program import child_environment, program_path
 from .errors import EvenkeelError
 
-__all__ = ["Event", "lines_of", "run_program", "text_of"]
+__all__ = ["Event", "events_of", "lines_of", "run_program", "text_of"]
 
 Event = Dict[str, Any]
 """A JSON object of a line."""
@@ -25,6 +24,8 @@ ERROR_LINE = "evenkeel: "
 LOG_LINE = re.compile(r"\d\d:\d\d:\d\d (warning|error) +(.*)")
 INTERRUPTED = 130
 LAST_LINES = 50
+LONGEST_LINE = 1 << 16
+"""Characters of a line of stderr that are kept together."""
 
 
 class _Errors(threading.Thread):
@@ -37,7 +38,7 @@ class _Errors(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        for line in self.stream:
+        for line in iter(lambda: self.stream.readline(LONGEST_LINE), ""):
             self.last.append(line.rstrip("\n"))
             logged = LOG_LINE.match(line)
             if logged:
@@ -56,7 +57,7 @@ class _Child:
     def __init__(self, arguments: Iterable[str], cwd: Optional[str]) -> None:
         command = [str(program_path()), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=environment())
+                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=child_environment())
         assert self.process.stdout is not None and self.process.stderr is not None
         self.stdout = self.process.stdout
         self.errors = _Errors(self.process.stderr)
@@ -113,24 +114,38 @@ def _ended_by(number: int) -> str:
     return f"the program was ended by {name}" + (", as the system does when memory runs out" if name == "SIGKILL" else "")
 
 
-def lines_of(arguments: Iterable[str], on_event: Optional[Callable[[Event], None]] = None) -> List[Event]:
-    """The JSON lines of a command. `on_event` is called with each as it comes. Raises as run_program()."""
-    events: List[Event] = []
+def lines_of(arguments: Iterable[str]) -> List[Event]:
+    """The JSON lines of a command that answers. Raises as run_program()."""
+    lines: List[Event] = []
+    run_program(arguments, lambda line: lines.append(json.loads(line)))
+    return lines
+
+
+def events_of(arguments: Iterable[str], on_event: Callable[[Event], None], keep: AbstractSet[str]) -> List[Event]:
+    """Runs a command that takes long, and calls `on_event` with each of its events as it comes.
+
+    Returns the events of the kinds in `keep`. The others are dropped, since a run of days writes millions.
+    Raises as run_program().
+    """
+    kept: List[Event] = []
+    errors: Deque[Event] = collections.deque(maxlen=1)
 
     def take(line: str) -> None:
         event = json.loads(line)
-        events.append(event)
-        if on_event is not None:
-            on_event(event)
+        kind = event.get("event")
+        if kind == "error":
+            errors.append(event)
+        if kind in keep:
+            kept.append(event)
+        on_event(event)
 
     try:
         run_program(arguments, take)
     except EvenkeelError as error:
-        told = [event for event in events if event.get("event") == "error"]
-        if told:
-            raise EvenkeelError(told[-1]["message"], error.exit_code, told[-1]["kind"]) from None
+        if errors:
+            raise EvenkeelError(errors[-1]["message"], error.exit_code, errors[-1]["kind"]) from None
         raise
-    return events
+    return kept
 
 
 def text_of(arguments: Iterable[str]) -> str:

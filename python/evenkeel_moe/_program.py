@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
-from typing import List, NoReturn, Optional
+import threading
+from typing import Dict, List, NoReturn, Optional, Union
 
 from ._torch import environment
+from ._version import __version__
 from .errors import EvenkeelError
 
-__all__ = ["main", "program_path", "shared_path"]
+__all__ = ["child_environment", "main", "program_path", "shared_path"]
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 INSIDE = PACKAGE / "_bin" / "evenkeel"
 SHARED = PACKAGE / "_share"
 VARIABLE = "EVENKEEL_PROGRAM"
+LOG = logging.getLogger("evenkeel_moe")
+PATIENCE = 60.0
+"""Seconds for a program to tell its version."""
+LONGEST_VERSION = 200
 
 
 def _runs(path: pathlib.Path) -> bool:
@@ -38,22 +47,66 @@ def _is_script(path: str) -> bool:
         return file.read(2) == b"#!"
 
 
-def program_path() -> pathlib.Path:
-    """The program: the one inside the package, else $EVENKEEL_PROGRAM, else `evenkeel` on PATH.
+def child_environment() -> Dict[str, str]:
+    """The variables of the program. Without EVENKEEL_PROGRAM: a script that it names must not start itself for ever."""
+    variables = environment()
+    variables.pop(VARIABLE, None)
+    return variables
 
-    Raises EvenkeelError when there is none.
+
+def _no_program(named: Union[str, pathlib.Path]) -> EvenkeelError:
+    return EvenkeelError(f"{VARIABLE} is {named}, which is no program", 1, "io")
+
+
+@functools.lru_cache(maxsize=None)
+def _version_of(path: pathlib.Path) -> str:
+    """What a program answers to --version, without its name."""
+    try:
+        process = subprocess.Popen([str(path), "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   text=True, errors="replace", env=child_environment())
+    except OSError:
+        raise _no_program(path) from None
+    assert process.stdout is not None
+    timer = threading.Timer(PATIENCE, process.kill)
+    timer.start()
+    line = process.stdout.readline(LONGEST_VERSION).strip()
+    timer.cancel()
+    process.stdout.close()  # what else it writes is not read
+    process.kill()
+    process.wait()
+    return line[len("evenkeel "):] if line.startswith("evenkeel ") else "of an unknown version"
+
+
+@functools.lru_cache(maxsize=None)
+def _compare_version(path: pathlib.Path) -> None:
+    """Warns once of a program of another version than the package's."""
+    version = _version_of(path)
+    if version != __version__:
+        LOG.warning("%s is %s, which is %s; this package is %s", VARIABLE, path, version, __version__)
+
+
+def _named_program(named: str) -> pathlib.Path:
+    path = pathlib.Path(named)
+    if not _runs(path):
+        raise _no_program(named)
+    _compare_version(path.absolute())
+    return path.absolute()
+
+
+def program_path() -> pathlib.Path:
+    """The program: that of $EVENKEEL_PROGRAM, else the one inside the package, else `evenkeel` on PATH.
+
+    A warning tells when $EVENKEEL_PROGRAM has another version than the package. Raises EvenkeelError when it names no program,
+    and when there is none.
     """
-    if _runs(INSIDE):
-        return INSIDE
     named = os.environ.get(VARIABLE)
     if named:
-        path = pathlib.Path(named)
-        if _runs(path):
-            return path.absolute()
-        raise EvenkeelError(f"{VARIABLE} is {named}, which is no program", 1, "io")
+        return _named_program(named)
+    if _runs(INSIDE):
+        return INSIDE
     found = _on_path()
     if found is None:
-        raise EvenkeelError(f"the program is not found: neither {INSIDE} nor ${VARIABLE} nor `evenkeel` on PATH is one", 1, "io")
+        raise EvenkeelError(f"the program is not found: neither ${VARIABLE} nor {INSIDE} nor `evenkeel` on PATH is one", 1, "io")
     return found
 
 
@@ -70,7 +123,7 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         program = str(program_path())
-        os.execve(program, ["evenkeel", *words], environment())
+        os.execve(program, ["evenkeel", *words], child_environment())
     except (EvenkeelError, OSError) as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(1)

@@ -6,15 +6,35 @@ import importlib
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional
+import re
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from .errors import MissingPackage
 
-__all__ = ["read_toml", "set_flags", "toml_value"]
+__all__ = ["check_no_rows", "config_words", "read_toml", "set_flags", "toml_value"]
+
+LIST_OF_TABLES = "clients.client"
+"""The only key of a config that holds a list of tables."""
+BARE_KEY = r"[A-Za-z0-9_-]+"
+WRITERS = {"DataFrame": ".to_json('rows.jsonl', orient='records', lines=True)", "Dataset": ".to_json('rows.jsonl')",
+           "DatasetDict": "['train'].to_json('rows.jsonl')",
+           "LazyFrame": ".collect().write_ndjson('rows.jsonl')", "Table": ".to_pandas().to_json('rows.jsonl', orient='records', lines=True)"}
+"""How tables of rows are written as JSON lines, by the name of their class."""
 
 
-def toml_value(value: Any) -> str:
-    """A Python value as TOML. Raises TypeError for one that TOML has no form for."""
+def check_no_rows(key: str, value: Any) -> None:
+    """Raises TypeError for rows in the place of a file of rows: a data frame, a data set, a list of dicts."""
+    name = type(value).__name__
+    if name in WRITERS and not isinstance(value, Mapping) or name == "DatasetDict":
+        writer = ".write_ndjson('rows.jsonl')" if hasattr(value, "write_ndjson") else WRITERS[name]
+        raise TypeError(f"{key} is a {name}, allowed: files; write its rows as JSON lines: rows{writer}, and give 'rows.jsonl'")
+    if isinstance(value, (list, tuple)) and any(isinstance(entry, Mapping) for entry in value) and key != LIST_OF_TABLES:
+        raise TypeError(f"{key} is a list of dicts, allowed: files; write each row as a JSON line, json.dumps(row), into 'rows.jsonl', and give that")
+
+
+def toml_value(value: Any, key: str = "the value") -> str:
+    """A Python value as TOML. Raises TypeError naming `key` for one that TOML has no form for."""
+    check_no_rows(key, value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -24,12 +44,12 @@ def toml_value(value: Any) -> str:
     if isinstance(value, (str, os.PathLike)):
         return json.dumps(os.fspath(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {toml_value(entry)}" for key, entry in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(name)} = {toml_value(entry, f'{key}.{name}')}" for name, entry in value.items()) + " }"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if hasattr(value, "item"):  # a number of numpy
-        return toml_value(value.item())
-    raise TypeError(f"{value!r} is a {type(value).__name__}, allowed: bool, int, float, str, path, list and dict")
+        return "[" + ", ".join(toml_value(entry, key) for entry in value) + "]"
+    if hasattr(value, "tolist"):  # numbers and arrays of numpy
+        return toml_value(value.tolist(), key)
+    raise TypeError(f"{key} is of type {type(value).__name__}, allowed: bool, int, float, str, path, list and dict")
 
 
 def _key(key: Any) -> str:
@@ -40,8 +60,24 @@ def set_flags(settings: Optional[Mapping[str, Any]]) -> List[str]:
     """The flags of {"a.b": value}."""
     words: List[str] = []
     for key, value in (settings or {}).items():
-        words += ["--set", f"{key}={toml_value(value)}"]
+        words += ["--set", f"{key}={toml_value(value, key)}"]
     return words
+
+
+def _entries(table: Mapping[str, Any], above: str = "") -> Iterator[Tuple[str, Any]]:
+    """The keys of nested tables as dotted keys, each with its value."""
+    for name, value in table.items():
+        key = f"{above}.{name}" if above else str(name)
+        plain = isinstance(value, Mapping) and all(re.fullmatch(rf"{BARE_KEY}(\.{BARE_KEY})*", str(inner)) for inner in value)
+        if plain and value:
+            yield from _entries(value, key)
+        else:
+            yield key, value
+
+
+def config_words(config: Mapping[str, Any]) -> List[str]:
+    """The words that stand for a config file: an empty one, and a flag for every key of the dict."""
+    return [os.devnull, *set_flags(dict(_entries(config)))]
 
 
 def read_toml(path: pathlib.Path) -> Dict[str, Any]:

@@ -8,8 +8,9 @@ import pathlib
 import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ._process import Event, lines_of, run_program
+from ._process import Event, events_of, lines_of, run_program
 from ._progress import bar_for
+from ._toml import check_no_rows
 from .errors import EvenkeelError
 from .records import Records
 
@@ -26,6 +27,7 @@ def _flags(options: Mapping[str, Any]) -> List[str]:
     for name, value in options.items():
         if value is None or value is False:
             continue
+        check_no_rows(name, value)
         words.append("--" + name.replace("_", "-"))
         if isinstance(value, (list, tuple)):
             words.append(",".join(map(str, value)))
@@ -115,10 +117,10 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
             on_event(event)
 
     try:
-        events = lines_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take)
+        events = events_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take, {"evaluation"})
     finally:
         bar.close()
-    return Records({key: value for key, value in event.items() if key != "event"} for event in events if event["event"] == "evaluation")
+    return Records({key: value for key, value in event.items() if key != "event"} for event in events)
 
 
 def export(run: PathLike, out: PathLike, *, format: str = "peft", **flags: Any) -> pathlib.Path:

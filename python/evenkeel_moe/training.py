@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pathlib
 from dataclasses import dataclass, fields
-from typing import Any, Callable, List, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Union
 
-from ._process import Event, lines_of
+from ._process import Event, events_of
 from ._program import shared_path
 from ._progress import bar_for
-from ._toml import set_flags
+from ._toml import config_words, set_flags
+from .errors import EvenkeelError
 from .run import Run
 
 __all__ = ["Evaluation", "Round", "train"]
@@ -45,7 +46,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A score of one task at one budget."""
+    """A score of one task at one budget. Every value of `record` is an attribute: `evaluation.accuracy`."""
 
     task: str
     budget: float
@@ -53,6 +54,16 @@ class Evaluation:
     """Rounds done; 0: before the first."""
     record: Mapping[str, Any]
     """All keys of the line of evaluations.jsonl."""
+
+    def __getattr__(self, name: str) -> Any:
+        record = self.__dict__.get("record", {})
+        if name in record:
+            return record[name]
+        known = ", ".join(key for key in record if key not in ("event", "checksum"))
+        raise AttributeError(f"this evaluation has no {name}; it has {known}")
+
+    def __dir__(self) -> Iterable[str]:
+        return [*super().__dir__(), *self.__dict__.get("record", {})]
 
     def __str__(self) -> str:
         measure = next((name for name in ("accuracy", "f1", "exact_match", "nll") if name in self.record), None)
@@ -79,20 +90,22 @@ class _Listener:
             self.on_event(event)
 
 
-def _config_path(config: PathLike) -> str:
-    """The file, or the one of that name that ships with the program."""
+def _words_of(config: Union[PathLike, Mapping[str, Any]]) -> List[str]:
+    """The words that stand for a config: a file, one of that name that ships with the program, or the keys of a dict."""
+    if isinstance(config, Mapping):
+        return config_words(config)
     path = pathlib.Path(config)
     shipped = None if path.is_absolute() or path.exists() else shared_path(path.as_posix())
-    return str(shipped or path)
+    return [str(shipped or path)]
 
 
-def train(config: PathLike, *, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
+def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
           threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
           on_round: Optional[Callable[[Round], Any]] = None, on_evaluation: Optional[Callable[[Evaluation], Any]] = None,
           on_event: Optional[Callable[[Event], Any]] = None) -> Run:
     """Runs federated fine-tuning as a TOML file says, and returns the run.
 
-    config: the file, or one that ships with the program, as in "configs/demo.toml".
+    config: the file, or one that ships with the program, as in "configs/demo.toml"; or the keys as a dict, nested as in a file.
     set: keys to change, {"method.name": "fedit", "train.rounds": 3}.
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
@@ -103,7 +116,7 @@ def train(config: PathLike, *, set: Optional[Mapping[str, Any]] = None, out: Opt
     Raises EvenkeelError with the program's line. Ctrl-C stops the program, which saves its state, and raises
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.
     """
-    words: List[str] = ["train", _config_path(config), *set_flags(set), "--progress", "json", "--quiet"]
+    words: List[str] = ["train", *_words_of(config), *set_flags(set), "--progress", "json", "--quiet"]
     if out is not None:
         words += ["--out", os.fspath(out)]
     if resume:
@@ -114,7 +127,9 @@ def train(config: PathLike, *, set: Optional[Mapping[str, Any]] = None, out: Opt
         words += ["--device", device]
     listener = _Listener(progress, on_round, on_evaluation, on_event)
     try:
-        events = lines_of(words, listener)
+        done = events_of(words, listener, {"done"})
     finally:
         listener.bar.close()
-    return Run(next(event["run"] for event in events if event["event"] == "done"))
+    if not done:
+        raise EvenkeelError("the program ended without its last event", 0)
+    return Run(done[-1]["run"])

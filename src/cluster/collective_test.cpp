@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <deque>
@@ -48,7 +49,7 @@ std::vector<int> in_group(int size, double timeout_s, const Work& work) {
   for (int rank = 0; rank < size; ++rank) {
     processes.push_back(::fork());
     if (processes.back() != 0) continue;
-    ::alarm(30);
+    ::alarm(300);
     try {
       const StoreAddress address{.host = "127.0.0.1", .port = port, .here = rank == 0, .listening = listening};
       auto store = make_store(address, timeout_s);
@@ -79,7 +80,7 @@ class Group : public ::testing::Test {
 };
 
 TEST_F(Group, MovesBytesAndIntegersLongerThanASlice) {
-  const auto codes = in_group(3, 20, [](Collective& group) {
+  const auto codes = in_group(3, 120, [](Collective& group) {
     const int rank = group.rank();
     std::vector<std::byte> bytes(kSlice + 1001, std::byte(rank == 1 ? 7 : 0));
     group.broadcast(bytes, 1);
@@ -102,7 +103,7 @@ TEST_F(Group, MovesBytesAndIntegersLongerThanASlice) {
 /// Kills rank 1 while the others are inside `work`; they must leave with an error well before the timeout.
 void expect_loss_is_heard(const std::function<void(Collective& group)>& work) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto codes = in_group(3, 15, [&](Collective& group) {
+  const auto codes = in_group(3, 120, [&](Collective& group) {
     if (group.rank() == 1) {
       ::usleep(200'000);
       ::raise(SIGKILL);
@@ -111,7 +112,7 @@ void expect_loss_is_heard(const std::function<void(Collective& group)>& work) {
     return true;
   });
   EXPECT_EQ(codes, (std::vector<int>{2, 128 + SIGKILL, 2}));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(100));
 }
 
 TEST_F(Group, ALossInABroadcastIsHeardByAll) {
@@ -129,7 +130,7 @@ TEST_F(Group, ALossInASumIsHeardByAll) {
 }
 
 TEST_F(Group, ALossWithinASendIsHeardByItsReceiver) {
-  const auto codes = in_group(2, 15, [](Collective& group) {
+  const auto codes = in_group(2, 120, [](Collective& group) {
     std::vector<std::byte> bytes(kSlice);
     if (group.rank() == 1) {
       group.send(bytes, 0);
@@ -143,12 +144,22 @@ TEST_F(Group, ALossWithinASendIsHeardByItsReceiver) {
 }
 
 TEST_F(Group, ASilentPeerIsATimeout) {
-  const auto codes = in_group(2, 1, [](Collective& group) {
-    if (group.rank() == 1) ::usleep(3'000'000);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const auto codes = in_group(2, 5, [&](Collective& group) {
+    char word = 'x';
     std::vector<int64_t> values(3);
-    if (group.rank() == 0) group.sum(values);
+    if (group.rank() == 1) return ::read(ends[0], &word, 1) != 1;  // silent until the other has given up
+    try {
+      group.sum(values);
+    } catch (const Error&) {
+      if (::write(ends[1], &word, 1) != 1) return false;
+      throw;
+    }
     return false;
   });
+  ::close(ends[0]);
+  ::close(ends[1]);
   EXPECT_EQ(codes, (std::vector<int>{2, 1}));
 }
 
@@ -240,7 +251,7 @@ TEST(Identities, ALineSaysWhoDiffersInWhat) {
 TEST_F(Group, AGroupOfOneMemberHasNoCollective) {
   const auto process = ::fork();
   if (process == 0) try {  // a process of its own, because the threads of the heartbeat never end
-      ::alarm(30);
+      ::alarm(300);
       const auto [listening, port] = listen_on_loopback();
       ProcessGroup member({.store = {.host = "127.0.0.1", .port = port, .here = true, .listening = listening}}, {});
       member.form_group();

@@ -16,7 +16,9 @@
 
 #include <algorithm>
 
+#include "base/plain/address.h"
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 
 #ifdef EVENKEEL_GLOO
 C10_DECLARE_int(caffe2_log_level);
@@ -60,6 +62,9 @@ template <typename Work>
 auto attempt(const std::string& what, const Work& work) {
   try {
     return work();
+  } catch (const std::system_error& error) {
+    if (is_thread_limit(error)) throw os_error(error).with_context(what);
+    fail(kIo, what, ": ", plain(error.what()));
   } catch (const std::exception& error) {
     fail(kIo, what, ": ", plain(error.what()));
   }
@@ -68,7 +73,7 @@ auto attempt(const std::string& what, const Work& work) {
 class TcpStore : public RendezvousStore {
  public:
   TcpStore(const StoreAddress& address, double timeout_s)
-      : where_(concat("the store at ", address.host, ":", address.port)) {
+      : where_(concat("the store at ", address_text(address.host, address.port))) {
     c10d::TCPStoreOptions options;
     options.port = address.port;
     options.isServer = address.here;

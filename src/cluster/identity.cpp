@@ -1,12 +1,12 @@
 #include "cluster/identity.h"
 
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <array>
 
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
+#include "base/plain/lock_owner.h"
 #include "base/plain/log.h"
 #include "base/system/machine.h"
 #include "fed/store/manifest.h"
@@ -32,12 +32,6 @@ constexpr std::array kParts = {Part{"config", &Identity::config}, Part{"data", &
                                Part{"program", &Identity::build}};
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 Identity identity_of(const fed::Experiment& e) {
   const auto& shards = e.fabric.shards;

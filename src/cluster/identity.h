@@ -10,9 +10,6 @@
 
 namespace evenkeel::cluster {
 
-/// Returns the name of this machine.
-std::string host_name();
-
 /// Digests of everything that must be equal on all ranks, and the machine that computed them.
 struct Identity {
   std::string host, processor;

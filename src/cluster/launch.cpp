@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/plain/address.h"
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
@@ -62,14 +63,6 @@ Found find_family(const Environment& environment) {
   return find(kSlurm, environment);
 }
 
-std::pair<std::string, uint16_t> host_and_port(const std::string& text, std::string_view who) {
-  const size_t colon = text.rfind(':');
-  EK_CHECK(colon != std::string::npos && colon > 0, kConfig, who, " is \"", text, "\", allowed: host:port");
-  const int port = number_in(text.substr(colon + 1), concat(who, "'s port"), 1);
-  EK_CHECK(port < 65536, kConfig, who, "'s port is ", port, ", allowed: up to 65535");
-  return {text.substr(0, colon), static_cast<uint16_t>(port)};
-}
-
 /// Returns a port that depends on the Slurm job and step, so that concurrent steps on a machine use different ports.
 uint16_t port_of_step(const Environment& environment) {
   const auto number = [&](const char* name) {
@@ -79,15 +72,14 @@ uint16_t port_of_step(const Environment& environment) {
   return static_cast<uint16_t>(20'000 + (number("SLURM_JOB_ID") * 16 + number("SLURM_STEP_ID")) % 20'000);
 }
 
-std::pair<std::string, uint16_t> address_of(const ClusterOptions& options, const std::string& launcher,
-                                            const Environment& environment) {
-  if (!options.store.empty()) return host_and_port(options.store, "cluster.store");
+Address address_of(const ClusterOptions& options, const std::string& launcher, const Environment& environment) {
+  if (!options.store.empty()) return parse_address(options.store, "cluster.store");
   const auto host = environment("MASTER_ADDR"), port = environment("MASTER_PORT");
-  if (host && port) return host_and_port(concat(*host, ":", *port), "MASTER_ADDR:MASTER_PORT");
+  if (host && port) return {parse_host(*host, "MASTER_ADDR"), parse_port(*port, "MASTER_PORT")};
   const auto nodes = environment("SLURM_STEP_NODELIST");
   if (launcher == kSlurm.name && nodes) return {first_host(*nodes), port_of_step(environment)};
   fail(kConfig, launcher,
-       " starts several ranks, but nothing says where rank 0 is: set cluster.store = \"host:port\", or "
+       " starts several ranks, but nothing says where rank 0 is: set cluster.store = \"HOST:PORT\", or "
        "MASTER_ADDR and MASTER_PORT");
 }
 
@@ -125,11 +117,11 @@ Launch find_launch(const ClusterOptions& options, const Environment& environment
   launch.size = by_config ? static_cast<int>(options.size) : found.size;
   if (by_config) check_place("[cluster]", launch.rank, launch.size);
   if (launch.size == 1) return launch;
-  const auto [host, port] = address_of(options, launch.launcher, environment);
+  const auto address = address_of(options, launch.launcher, environment);
   const bool of_torchrun = found.family == kFamilies.data();
   const bool agent_keeps_it =
       of_torchrun && options.store.empty() && environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  launch.store = {.host = host, .port = port, .here = launch.rank == 0 && !agent_keeps_it};
+  launch.store = {.host = address.host, .port = address.port, .here = launch.rank == 0 && !agent_keeps_it};
   launch.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   return launch;
 }

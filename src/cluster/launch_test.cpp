@@ -69,6 +69,18 @@ TEST(Launch, TheConfigOverridesVariables) {
   EXPECT_TRUE(launch.store.here);
 }
 
+TEST(Launch, AStoreMayHaveAnIpv6Address) {
+  ClusterOptions options;
+  options.rank = 0, options.size = 2, options.store = "[fd00::2]:4000";
+  EXPECT_EQ(launch_in({}, options).store.host, "fd00::2");
+  EXPECT_EQ(launch_in({}, options).store.port, 4000);
+  auto variables = kTorchrun;
+  for (const auto* address : {"fd00::3", "[fd00::3]"}) {
+    variables["MASTER_ADDR"] = address;
+    EXPECT_EQ(launch_in(variables).store.host, "fd00::3");
+  }
+}
+
 TEST(Launch, TorchrunsAgentMayHoldTheStoreAndCountsAttempts) {
   auto variables = kTorchrun;
   variables["RANK"] = "0";
@@ -95,14 +107,19 @@ TEST(Launch, RefusesInvalidOrContradictoryVariables) {
   refused({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "rank 2 of 2");
   refused(with({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, kTorchrun), "torchrun says rank 2 of 3, PMI says 1 of 2");
   refused(kOpenMpi, "nothing says where rank 0 is");
-  refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}}, "up to 65535");
+  refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}},
+          "MASTER_PORT is 70000, expected a port of 1 to 65535");
   ClusterOptions half;
   half.rank = 1;
   refused({}, "both or neither", half);
   half.size = 2;
   refused({}, "where rank 0 is", half);
   half.store = "nowhere";
-  refused({}, "allowed: host:port", half);
+  refused({}, "cluster.store is nowhere, expected HOST:PORT", half);
+  half.store = "http://node07:4000";
+  refused({}, "cluster.store is http://node07:4000, expected HOST:PORT", half);
+  half.store = "::1:4000";
+  refused({}, "an IPv6 address in brackets", half);
 }
 
 TEST(Launch, ReadsTheFirstHostOfAList) {

@@ -6,6 +6,7 @@
 #include "base/system/machine.h"
 #include "cluster/cluster_fabric.h"
 #include "cluster/identity.h"
+#include "cluster/scratch.h"
 #include "cluster/worker.h"
 #include "fed/run/make_experiment.h"
 #include "fed/store/run_files.h"
@@ -79,11 +80,12 @@ void run_worker(const Launch& launch, const ClusterOptions& options, const fed::
   log::set_level(log::Level::kError);
   ProcessGroup member(launch, options);
   telling(member, [&] {
+    const Scratch scratch(options);
     auto config = config_of_leader(member.wait_for(kConfigKey), request);
     auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kTrain);
     meet(member, experiment);
     member.form_group();
-    run_worker(member, experiment, stop);
+    run_worker(member, experiment, scratch, stop);
   });
 }
 

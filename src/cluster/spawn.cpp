@@ -12,13 +12,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <string>
 #include <thread>
 
 #include "base/plain/error.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -41,7 +41,7 @@ StoreAddress listening_address() {
   auto* address = reinterpret_cast<sockaddr*>(&name);
   EK_CHECK(
       fd >= 0 && ::bind(fd, address, length) == 0 && ::listen(fd, 128) == 0 && ::getsockname(fd, address, &length) == 0,
-      kIo, "--ranks: loopback takes no socket: ", std::strerror(errno));
+      kIo, "--ranks: loopback takes no socket: ", os_error_text(errno));
   return {.host = "127.0.0.1", .port = ntohs(name.sin_port), .here = false, .listening = fd};
 }
 
@@ -116,7 +116,7 @@ Launch spawn(int ranks, bool others_go_on) {
   std::fflush(nullptr);
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t process = ::fork();
-    EK_CHECK(process >= 0, kIo, "--ranks: of process ", rank + 1, " the system says: ", std::strerror(errno));
+    EK_CHECK(process >= 0, kIo, "--ranks, process ", rank + 1, ": ", no_process_text(errno, "--ranks"));
     if (process == 0) {
       begin_rank(parent);
       ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // selects the rank's GPU (base/system/device.h)

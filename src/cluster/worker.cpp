@@ -1,7 +1,6 @@
 #include "cluster/worker.h"
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <optional>
@@ -20,37 +19,6 @@
 namespace evenkeel::cluster {
 namespace {
 
-/// A temporary folder of this process. It is removed at the end; the next process removes those of killed processes.
-class Scratch {
- public:
-  explicit Scratch(const ProcessGroup& member) {
-    const auto& given = member.options().scratch;
-    const auto folder = given.empty() ? fs::temp_directory_path() : fs::path(given);
-    make_folders(folder);
-    const auto prefix = concat("evenkeel-", host_name(), "-");
-    for (const auto& entry : entries_of(folder)) {
-      const auto name = entry.filename().string();
-      if (name.starts_with(prefix) && !path_exists(fs::path("/proc") / name.substr(prefix.size())))
-        remove_folder(entry);
-    }
-    path_ = folder / concat(prefix, ::getpid());
-    make_folders(path_);
-  }
-  ~Scratch() { remove_folder(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  /// Removes a folder. Another rank may remove it at the same time.
-  static void remove_folder(const fs::path& folder) {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  }
-
-  fs::path path_;
-};
-
 /// Maps a file. The returned bytes keep the mapping alive.
 at::Tensor mapped_bytes(const fs::path& file) {
   const auto mapping = std::make_shared<MappedFile>(file);
@@ -61,8 +29,8 @@ at::Tensor mapped_bytes(const fs::path& file) {
 
 class Worker {
  public:
-  Worker(ProcessGroup& member, fed::Experiment& e, const StopRequest& stop)
-      : member_(member), server_(e.server), local_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
+  Worker(ProcessGroup& member, fed::Experiment& e, const Scratch& scratch, const StopRequest& stop)
+      : member_(member), server_(e.server), local_(e.fabric), stop_(stop), commands_(member), scratch_(scratch) {}
 
   /// Executes a command. \return false when it was the last one
   bool execute(const Command& command) {
@@ -215,7 +183,7 @@ class Worker {
   fed::LocalFabric& local_;
   const StopRequest& stop_;
   Commands commands_;
-  Scratch scratch_;
+  const Scratch& scratch_;
   GroupReduction reduction_{member_};
   methods::ServerState state_;
   methods::RoundView view_;
@@ -228,8 +196,8 @@ class Worker {
 
 }  // namespace
 
-void run_worker(ProcessGroup& member, fed::Experiment& experiment, const StopRequest& stop) {
-  Worker worker(member, experiment, stop);
+void run_worker(ProcessGroup& member, fed::Experiment& experiment, const Scratch& scratch, const StopRequest& stop) {
+  Worker worker(member, experiment, scratch, stop);
   for (;;) try {
       while (worker.execute(worker.next())) {
       }

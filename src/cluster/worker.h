@@ -3,6 +3,7 @@
 
 #include "base/system/interrupt.h"
 #include "cluster/command.h"
+#include "cluster/scratch.h"
 #include "fed/run/experiment.h"
 
 namespace evenkeel::cluster {
@@ -11,9 +12,10 @@ namespace evenkeel::cluster {
 /// continues.
 /// \param experiment  built from the same config as that of rank 0 (cluster/identity.h); its fabric trains the clients
 /// that are assigned to this rank
+/// \param scratch     keeps the uploads of this rank's clients
 /// \param stop        called after every step and while waiting
 /// \throws the error of this rank or of another one; Interrupted when `stop` returns true or another rank is
 /// interrupted
-void run_worker(ProcessGroup& member, fed::Experiment& experiment, const StopRequest& stop);
+void run_worker(ProcessGroup& member, fed::Experiment& experiment, const Scratch& scratch, const StopRequest& stop);
 
 }  // namespace evenkeel::cluster

@@ -60,7 +60,7 @@ TEST(Link, AMessageAndItsReplyArriveUnchanged) {
   reply.add("arrays", pack_arrays(testing::data_of(changed), {.chunk_bytes = 1024}));
   link.reply(instruction, reply);
 
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kReply) << arrival->reason;
   EXPECT_EQ(arrival->message_id, sent);
@@ -80,7 +80,7 @@ TEST(Link, AnErrorReplyArrivesWithItsCodeAndReason) {
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
   link.refuse(instruction, ErrorCode::kPrecondition, "K is 3, agreed: 2");
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kError);
   EXPECT_EQ(arrival->code, ErrorCode::kPrecondition);
@@ -96,7 +96,7 @@ TEST(Link, ErrorsOfTheNodesAllocatorAreReportedToTheServer) {
   const auto instruction = testing::next_instruction(link);
   const auto refuse = [](const Content&) -> ReceiveBuffers { fail(kData, "rank is 5, agreed: 4"); };
   EXPECT_EQ(testing::refusal([&] { link.receive(instruction, refuse); }), "[data] rank is 5, agreed: 4");
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kError);
   EXPECT_EQ(arrival->reason, "[data] rank is 5, agreed: 4");
@@ -114,7 +114,7 @@ TEST(Link, ErrorsOfTheServersAllocatorAreReportedToTheNode) {
   const auto arrays = some_arrays();
   EXPECT_NE(testing::refusal([&] { link.reply(instruction, some_content(arrays)); }).find("A is 5 high"),
             std::string::npos);
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kRefused);
   EXPECT_EQ(arrival->reason, "[shape] A is 5 high");
@@ -163,7 +163,7 @@ TEST(Link, AKilledNodeIsReplacedAtOnceAndItsMessageIsLost) {
   }();  // ends without signing off, as with kill -9
   NodeLink second(testing::node_options(coordinator, keys, 0));
   second.join();
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kLost);
   EXPECT_EQ(arrival->message_id, sent);
@@ -183,7 +183,7 @@ TEST(Link, ASecondReplyIsRefused) {
   reply.add("metrics", Metrics{{"loss", 1.0}});
   link.reply(instruction, reply);
   EXPECT_NE(testing::refusal([&] { link.reply(instruction, reply); }).find("takes no reply"), std::string::npos);
-  EXPECT_EQ(coordinator.wait(testing::in(5))->kind, Kind::kReply);
+  EXPECT_EQ(coordinator.wait(testing::patience())->kind, Kind::kReply);
   EXPECT_FALSE(coordinator.wait(testing::in(0.2)));
 }
 
@@ -192,10 +192,10 @@ TEST(Link, AnExpiredMessageIsReportedAndItsReplyRefused) {
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(testing::node_options(coordinator, keys, 0));
   link.join();
-  coordinator.send(link.id(), Content(), {.ttl_s = 0.2});
+  coordinator.send(link.id(), Content(), {.ttl_s = 2});
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->kind, Kind::kExpired);
   EXPECT_NE(testing::refusal([&] { link.reply(instruction, Content()); }), "no error");
@@ -272,7 +272,7 @@ std::pair<std::string, Arrival> outcome_of(const BufferAllocator& failing) {
   link.receive(instruction, {});
   const auto arrays = some_arrays();
   auto told = testing::refusal([&] { link.reply(instruction, some_content(arrays)); });
-  return {std::move(told), coordinator.wait(testing::in(5)).value()};
+  return {std::move(told), coordinator.wait(testing::patience()).value()};
 }
 
 TEST(Link, FailuresOfTheServersMachineAreNotBlamedOnTheNode) {
@@ -343,7 +343,7 @@ TEST(Link, ReasonsOfAThousandBytesAreNotCut) {
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});
   link.refuse(instruction, ErrorCode::kRaised, reason);
-  const auto arrival = coordinator.wait(testing::in(5));
+  const auto arrival = coordinator.wait(testing::patience());
   ASSERT_TRUE(arrival);
   EXPECT_EQ(arrival->reason, reason);
 }
@@ -360,7 +360,7 @@ TEST(Link, ACoordinatorEndsDespiteOngoingRequests) {
   const auto begin = std::chrono::steady_clock::now();
   coordinator.reset();
   done = true;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(300));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/format/fingerprint.h"
+#include "base/plain/atomic_folder.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "base/random/random.h"

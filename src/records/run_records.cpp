@@ -6,6 +6,7 @@
 #include "base/format/config_table.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "fed/run/best_round.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
@@ -51,7 +52,7 @@ void read_config(RunRecords& run) {
 std::string folder_name(const fs::path& folder) {
   std::error_code error;
   const auto path = fs::weakly_canonical(folder, error);
-  EK_CHECK(!error, kIo, folder.string(), ": has no whole path: ", error.message());
+  EK_CHECK(!error, kIo, folder.string(), ": has no whole path: ", os_error_text(error.value()));
   return path.filename().string();
 }
 

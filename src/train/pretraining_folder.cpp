@@ -36,7 +36,7 @@ bool PretrainingFolder::is_free() const {
   if (!path_exists(folder_)) return true;
   const auto entries = entries_of(folder_);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& file) {
-    return file.filename() == FolderLock::kFile || file.filename() == kMarker || is_temporary_of(file, kMarker) ||
+    return FolderLock::is_lock(file) || file.filename() == kMarker || is_temporary_of(file, kMarker) ||
            is_temporary_of(file, kResolved);
   });
 }

@@ -65,7 +65,7 @@ def stop():
         SERVER = None
 
 
-def forked_bytes(*arguments, cwd=ROOT, timeout=300, input=b""):
+def forked_bytes(*arguments, cwd=ROOT, timeout=600, input=b""):
     """Runs a command and returns it with stdout and stderr as bytes. Its stdin is a file with `input`, or /dev/null."""
     words = [*map(str, arguments)]
     with tempfile.TemporaryFile() if input else open(os.devnull, "rb") as given, tempfile.TemporaryFile() as out, \

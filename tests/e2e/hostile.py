@@ -37,7 +37,7 @@ def refused(*arguments, says, untouched=None, code=1, **options):
     stdout, and changes nothing below the folder `untouched`.
     """
     before = content(untouched) if untouched else None
-    done = evenkeel(*arguments, timeout=20, errors="replace", **options)
+    done = evenkeel(*arguments, timeout=600, errors="replace", **options)
     assert done.returncode == code, (done.returncode, done.stderr[-2000:])
     assert done.stdout == ""
     text = [line for line in done.stderr.split("\n") if line.startswith("evenkeel: ")]

@@ -20,14 +20,15 @@ from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, slo
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-TIMEOUT = 3  # seconds of silence; the guard of a frozen rank 0 adds five, ending the others three
+TIMEOUT = 3  # seconds of silence of tests of a loss; a busy machine may hold up a rank as long, so other tests have the default
+LONG = 600  # seconds after which a test that hangs has failed
 
 
 def choices(model_folder, method, **more):
     """Returns the settings of a run with four clients per round, which cannot be divided equally among three ranks."""
     extras = {"fed-sb": {"method__fed-sb__init": "federated", "lora__targets": '["q_proj", "down_proj"]'}, "a3smoe": {"method__a3smoe__rescaler": "learn"}}
     return settings(model__path=model_folder, method__name=method, clients__participation=0.8, evaluate__limit=1,
-                    cluster__timeout=TIMEOUT, **extras.get(method, {}), **more)
+                    **extras.get(method, {}), **more)
 
 
 def train(model_folder, out, method="ub-smoe", *flags, resume=False, **more):
@@ -69,7 +70,7 @@ def dealt(out):
         ("ub-smoe", 4), ("a3smoe", 3), ("fedit", 6), ("fed-sb", 3), ("hetlora", 2), ("flora", 3)])])
 def test_a_run_over_ranks_is_bit_identical_to_one_process(tiny_model, tmp_path, alone, method, ranks):
     out = tmp_path / "run"
-    succeed(*train(tiny_model, out, method, "--ranks", ranks), timeout=60)
+    succeed(*train(tiny_model, out, method, "--ranks", ranks), timeout=600)
     expect_same_run(out, alone(method))
     assert len(dealt(out)) == 3 and all(len(shares) == ranks and len(sum(shares, [])) == 4 for shares in dealt(out))
 
@@ -100,7 +101,7 @@ class Ranks:
         self.known = []
 
     def wait_until(self, condition, count=3):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while not (condition() and len(children(self.launcher.pid)) == count):
             assert self.launcher.poll() is None, self.launcher.communicate()[1]
             assert time.monotonic() < end
@@ -110,13 +111,13 @@ class Ranks:
     def signal(self, rank, number):
         os.kill(self.launcher.pid if rank is None else self.known[rank], number)
 
-    def end(self, seconds):
+    def end(self):
         """Waits for all processes to end. Returns the exit code and the log."""
         try:
-            said = self.launcher.communicate(timeout=seconds)[1]
+            said = self.launcher.communicate(timeout=LONG)[1]
         finally:
             self.launcher.kill()
-        end = time.monotonic() + 2
+        end = time.monotonic() + LONG
         while any(map(runs, self.known)) and time.monotonic() < end:
             time.sleep(0.01)
         assert not any(map(runs, self.known)), said
@@ -135,15 +136,19 @@ ROUNDS = 5
     (0, "ub-smoe"), *(pytest.param(*more, marks=slow) for more in [(1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])])
 def test_a_run_with_a_killed_rank_resumes_with_other_ranks(tiny_model, tmp_path, alone, rank, method):
     reference = alone(method, train__rounds=ROUNDS)
-    out, clock = tmp_path / "run", random.Random(f"{rank} {method}")
-    ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS))
-    ranks.wait_until(lambda: committed(out) >= 1)
-    time.sleep(clock.uniform(0, 0.2))
-    ranks.signal(rank, signal.SIGKILL)
-    code, said = ranks.end(20)
+    clock = random.Random(f"{rank} {method}")
+    for attempt in range(20):
+        out = tmp_path / f"run-{attempt}"
+        ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS))
+        ranks.wait_until(lambda out=out: committed(out) >= 1)
+        time.sleep(clock.uniform(0, 0.2))
+        ranks.signal(rank, signal.SIGKILL)
+        code, said = ranks.end()
+        if committed(out) < ROUNDS:  # else it was done before it was killed
+            break
     assert code != 0 and committed(out) < ROUNDS, said
     assert rank is None or f"rank {rank} was killed by signal 9" in said
-    succeed(*train(tiny_model, out, method, "--ranks", 2, resume=True), timeout=60)
+    succeed(*train(tiny_model, out, method, "--ranks", 2, resume=True), timeout=600)
     expect_same_run(out, reference)
 
 
@@ -151,20 +156,20 @@ def test_a_run_with_a_killed_rank_resumes_with_other_ranks(tiny_model, tmp_path,
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_frozen_rank_counts_as_lost(tiny_model, tmp_path, rank):
     out = tmp_path / "run"
-    ranks = Ranks(*train(tiny_model, out, "fedit", "--ranks", 3, train__rounds=50))
+    ranks = Ranks(*train(tiny_model, out, "fedit", "--ranks", 3, train__rounds=50, cluster__timeout=TIMEOUT))
     ranks.wait_until(lambda: committed(out) >= 1)
     ranks.signal(rank, signal.SIGSTOP)
-    code, said = ranks.end(TIMEOUT + 5 + 3 + 10)
+    code, said = ranks.end()
     assert code not in (0, None) and "rank" in said
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", pytest.param("flexlora", marks=slow)])
 def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alone, method):
     out = tmp_path / "run"
-    ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS, cluster__regroup="true"))
+    ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS, cluster__regroup="true", cluster__timeout=2 * TIMEOUT))
     ranks.wait_until(lambda: committed(out) >= 1)
     ranks.signal(1, signal.SIGKILL)
-    code, said = ranks.end(60)
+    code, said = ranks.end()
     assert code == 0, said
     expect_same_run(out, alone(method, train__rounds=ROUNDS))
     assert lines(out / "cluster.jsonl")[-1]["ranks"] == [0, 2]
@@ -176,7 +181,7 @@ def test_ctrl_c_stops_all_ranks_and_one_process_can_resume(tiny_model, tmp_path,
     ranks = Ranks(*train(tiny_model, out, "ub-smoe", "--ranks", 3, train__rounds=ROUNDS))
     ranks.wait_until(lambda: committed(out) >= 1)
     ranks.signal(None, signal.SIGINT)
-    code, said = ranks.end(20)
+    code, said = ranks.end()
     assert code == 130 and "--resume" in said, said
     succeed(*train(tiny_model, out, resume=True))
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
@@ -192,7 +197,7 @@ def test_a_run_of_one_process_can_resume_with_ranks(tiny_model, tmp_path, alone)
     process.kill()
     process.wait()
     kept = {int(path.stem) for path in out.glob(f"checkpoint/uploads-{committed(out) + 1}/*.json")}
-    succeed(*train(tiny_model, out, "ub-smoe", "--ranks", 3, resume=True), timeout=60)
+    succeed(*train(tiny_model, out, "ub-smoe", "--ranks", 3, resume=True), timeout=600)
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
     assert not kept & set(sum(dealt(out)[0], []))
 
@@ -206,7 +211,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-def by_hand(*commands, wrap=lambda rank: [], timeout=60):
+def by_hand(*commands, wrap=lambda rank: [], timeout=600):
     """Runs each command as a rank of its own. Returns (exit code, stderr) of each."""
     port = free_port()
     processes = []
@@ -262,7 +267,7 @@ def launcher(name, *places):
 
 def launched(words, out, tiny_model, environment=()):
     done = subprocess.run([*words, PROGRAM, *map(str, train(tiny_model, out, "ub-smoe"))], cwd=ROOT, text=True,
-                          capture_output=True, timeout=90, env={**ENVIRONMENT, **dict(environment)})
+                          capture_output=True, timeout=600, env={**ENVIRONMENT, **dict(environment)})
     assert done.returncode == 0, done.stderr
 
 
@@ -295,7 +300,7 @@ def test_contradictions_and_bad_values_are_reported_in_one_line(tiny_model, tmp_
     command = train(tiny_model, tmp_path / "run")
     one_line(evenkeel(*command, *settings(cluster__rank=1)), "cluster.rank", "both or neither")
     one_line(evenkeel(*command, *settings(cluster__timeout=0.1)), "cluster.timeout is 0.1")
-    done = evenkeel(*command, *settings(cluster__device="nowhere0"), "--ranks", 2, timeout=60)
+    done = evenkeel(*command, *settings(cluster__device="nowhere0"), "--ranks", 2, timeout=600)
     assert done.returncode == 1 and "interface nowhere0" in done.stderr, done.stderr
     one_line(evenkeel(*command, *settings(cluster__nonsense=1)), "cluster.nonsense is not a known key")
 
@@ -342,7 +347,7 @@ def link(names, state):
 @slow
 def test_a_short_network_failure_changes_nothing(tiny_model, tmp_path, alone, two_hosts):
     out = tmp_path / "run"
-    command = [*train(tiny_model, out, "ub-smoe", train__rounds=ROUNDS), *settings(cluster__timeout=20)]
+    command = [*train(tiny_model, out, "ub-smoe", train__rounds=ROUNDS), *settings(cluster__timeout=60)]
     processes = on_two_hosts(two_hosts, command)
     while committed(out) < 1:
         assert processes[0].poll() is None, processes[0].communicate()[1]
@@ -352,20 +357,20 @@ def test_a_short_network_failure_changes_nothing(tiny_model, tmp_path, alone, tw
     assert committed(out) < ROUNDS
     link(two_hosts, "up")
     for process in processes:
-        assert process.wait(60) == 0, process.communicate()[1]
+        assert process.wait(timeout=600) == 0, process.communicate()[1]
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
 
 
 @slow
 def test_a_permanent_network_failure_ends_both_sides(tiny_model, tmp_path, two_hosts):
     out = tmp_path / "run"
-    processes = on_two_hosts(two_hosts, train(tiny_model, out, "fedit", train__rounds=50))
+    processes = on_two_hosts(two_hosts, train(tiny_model, out, "fedit", train__rounds=50, cluster__timeout=TIMEOUT))
     while committed(out) < 1:
         assert processes[0].poll() is None, processes[0].communicate()[1]
         time.sleep(0.005)
     link(two_hosts, "down")
     for process in processes:
-        assert process.wait(TIMEOUT + 5 + 10) not in (0, None)
+        assert process.wait(LONG) not in (0, None)
 
 
 def test_the_program_defines_no_symbol_of_gloo():

@@ -39,7 +39,7 @@ def built_with_it():
 
 
 def set_up(torch):
-    return subprocess.run([ROOT / "tools/setup", "gpu"], capture_output=True, text=True, timeout=60, env={**os.environ, "EVENKEEL_CUDA_TORCH": str(torch)})
+    return subprocess.run([ROOT / "tools/setup", "gpu"], capture_output=True, text=True, timeout=600, env={**os.environ, "EVENKEEL_CUDA_TORCH": str(torch)})
 
 
 def built_for_processors():
@@ -62,7 +62,7 @@ def program(request):
     file = request.param()
 
     def run(*arguments):
-        return subprocess.run([file, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=ROOT,
+        return subprocess.run([file, *map(str, arguments)], capture_output=True, text=True, timeout=600, cwd=ROOT,
                               env={**os.environ, "OMP_NUM_THREADS": "1"})
     done = run("--version")
     assert done.returncode == 0, done.stderr
@@ -142,7 +142,7 @@ def test_a_project_in_a_path_with_a_blank_is_refused_before_anything_is_installe
     project = tmp_path / "my project"
     (project / "tools").mkdir(parents=True)
     shutil.copy(ROOT / "tools/setup", project / "tools/setup")
-    done = subprocess.run([project / "tools/setup", "gpu"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([project / "tools/setup", "gpu"], capture_output=True, text=True, timeout=600,
                           env={name: value for name, value in os.environ.items() if name != "EVENKEEL_CUDA_TORCH"})
     assert done.returncode == 1 and f"setup: {project} has a blank or a colon in its path" in done.stdout, done.stdout + done.stderr
     assert [entry.name for entry in project.iterdir()] == ["tools"]
@@ -162,8 +162,8 @@ def test_the_launcher_quotes_paths_for_the_shell(tmp_path, name):
     program = project / "build/evenkeel"
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$LD_PRELOAD" "$@"\n')
     program.chmod(0o755)
-    done = subprocess.run([project / "tools/setup", "gpu"], capture_output=True, text=True, timeout=60, env={**os.environ, "EVENKEEL_CUDA_TORCH": str(torch)})
+    done = subprocess.run([project / "tools/setup", "gpu"], capture_output=True, text=True, timeout=600, env={**os.environ, "EVENKEEL_CUDA_TORCH": str(torch)})
     assert done.returncode == 0, done.stdout + done.stderr
-    said = subprocess.run([project / "build/evenkeel-gpu", "one word"], capture_output=True, text=True, timeout=60).stdout.splitlines()
+    said = subprocess.run([project / "build/evenkeel-gpu", "one word"], capture_output=True, text=True, timeout=600).stdout.splitlines()
     assert said[0].split(":") == [f"{torch}/lib/{library}" for library in ("libc10.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda.so")]
     assert said[1] == "one word"

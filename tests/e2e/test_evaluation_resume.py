@@ -18,7 +18,7 @@ def killed_after(count, file, *words):
     """Runs the program until `file` has the given number of lines, and kills it."""
     process = subprocess.Popen([PROGRAM, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                env={**os.environ, "OMP_NUM_THREADS": "1"})
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not (file.exists() and file.read_bytes().count(b"\n") >= count):
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.001)

@@ -137,7 +137,7 @@ def begun(model, out, *more, **options):
 def test_an_interruption_is_the_last_event(tiny_model, tmp_path):
     process = begun(tiny_model, tmp_path / "run")
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=600)
     last = json.loads(out.splitlines()[-1])
     assert process.returncode == 130 and last["event"] == "interrupted" and last["exit_code"] == 130
     assert "evenkeel: " + last["message"] in error and "--resume" in last["message"]
@@ -147,7 +147,7 @@ def test_a_closed_pipe_stops_the_run_at_a_round_from_which_it_resumes(tiny_model
     process = begun(tiny_model, tmp_path / "run")
     process.stdout.close()
     said = process.stderr.read()
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=600) == 130
     last = said.splitlines()[-1]
     assert last.startswith("evenkeel: nobody reads standard output any more") and "--resume" in last and str(tmp_path / "run") in last
     done = len(lines(tmp_path / "run/rounds.jsonl"))
@@ -163,7 +163,7 @@ def test_a_command_that_nobody_reads_does_not_begin(words, tiny_model, tmp_path)
     os.close(reading)
     words = [str(word).format(out=tmp_path / "run", model=tiny_model) for word in words]
     done = subprocess.run([PROGRAM, *words, "--progress", "json", *(["--set", f"model.path={tiny_model}"] if words[0] == "train" else [])],
-                          stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                          stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=600, env={**os.environ, "OMP_NUM_THREADS": "1"})
     os.close(writing)
     assert done.returncode == 130 and "evenkeel: nobody reads standard output" in done.stderr.splitlines()[-1], done.stderr
     assert not (tmp_path / "run").exists()
@@ -174,7 +174,7 @@ def test_a_killed_rank_gives_an_error_event_with_the_exit_code(rank, tiny_model,
     process = begun(tiny_model, tmp_path / "run", "--ranks", 2)
     ranks = [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
     os.kill(ranks[rank], signal.SIGKILL)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=600)
     last = json.loads(out.splitlines()[-1])
     assert (process.returncode, last["event"], last["exit_code"]) == (1, "error", 1), error
     assert f"rank {rank} was killed by signal 9" in error and "evenkeel: " + last["message"] in error
@@ -185,7 +185,7 @@ def test_ranks_whose_events_nobody_reads_any_more_are_interrupted(tiny_model, tm
     process = begun(tiny_model, tmp_path / "run", "--ranks", 2)
     process.stdout.close()
     said = process.stderr.read()
-    assert process.wait(timeout=60) == 130 and "nobody reads standard output any more" in said and "--ranks 2" in said
+    assert process.wait(timeout=600) == 130 and "nobody reads standard output any more" in said and "--ranks 2" in said
 
 
 def test_events_that_cannot_be_written_are_an_error(tiny_model, tmp_path):

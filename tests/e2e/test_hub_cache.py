@@ -32,7 +32,7 @@ def cache(tiny_model, tmp_path):
 
 
 def run(cache, *words):
-    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=120, cwd=ROOT,
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=600, cwd=ROOT,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_CACHE": str(cache)})
 
 
@@ -110,7 +110,7 @@ def peer(**asked):
     if not python.exists():
         pytest.skip("needs .venv-v5 with the newest huggingface_hub")
     done = subprocess.run([python, "-c", PEER], input=json.dumps({"variables": VARIABLES, **asked}), capture_output=True, text=True,
-                          timeout=120)
+                          timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -149,7 +149,7 @@ def test_the_cache_is_in_the_folder_that_huggingface_hub_uses():
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES} | {"OMP_NUM_THREADS": "1"}
     for variables, folder in zip(ENVIRONMENTS, peer(environments=ENVIRONMENTS)["caches"], strict=True):
         done = subprocess.run([PROGRAM, "generate", "--model", "hf://org/absent", "--prompt", "a"], capture_output=True, text=True,
-                              env=clean | variables, cwd="/", timeout=120)
+                              env=clean | variables, cwd="/", timeout=600)
         said = re.search(r"the hub cache (\S*) does not have", one_line(done))[1]
         assert os.path.normpath(said) == folder, variables
 

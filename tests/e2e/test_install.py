@@ -42,7 +42,7 @@ def completed(line):
     words = " ".join(f"'{word}'" for word in line.split(" "))
     script = (f"source <({PROGRAM} completion bash); COMP_WORDS=({words}); COMP_CWORD={len(line.split(' ')) - 1}; _evenkeel; "
               "printf '%s\\n' \"${COMPREPLY[@]}\"")
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=600).stdout.split()
 
 
 @pytest.mark.parametrize("line, offered", [
@@ -70,7 +70,7 @@ def test_man_formats_the_manual_page_without_a_warning(tmp_path):
     if not shutil.which("man"):
         pytest.skip("man is not installed")
     (tmp_path / "evenkeel.1").write_text(succeed("man").stdout)
-    done = subprocess.run(["man", "--warnings", "-l", tmp_path / "evenkeel.1"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run(["man", "--warnings", "-l", tmp_path / "evenkeel.1"], capture_output=True, text=True, timeout=600,
                           env={**os.environ, "MANWIDTH": "100", "PAGER": "cat", "LC_ALL": "C.UTF-8"})
     assert done.returncode == 0 and done.stderr == "", done.stderr
     for words in ("evenkeel - Federated", "--resume", "EXIT STATUS", "evenkeel train configs/demo.toml"):
@@ -84,7 +84,7 @@ def installed(tmp_path_factory):
     if not os.path.isfile(os.path.join(build, "cmake_install.cmake")):
         pytest.skip("the program is not in its build folder")
     prefix = tmp_path_factory.mktemp("installed")
-    subprocess.run(["cmake", "--install", build, "--prefix", prefix, "--strip"], check=True, capture_output=True, timeout=300)
+    subprocess.run(["cmake", "--install", build, "--prefix", prefix, "--strip"], check=True, capture_output=True, timeout=600)
     moved = prefix.parent / "moved"
     prefix.rename(moved)
     yield moved
@@ -101,7 +101,7 @@ def test_an_installed_program_has_its_files_and_libraries_and_runs(installed, tm
     loaded = subprocess.run(["ldd", program], capture_output=True, text=True, env=nothing).stdout
     assert re.search(rf"libtorch_cpu.so => {re.escape(str(installed))}/", loaded) and "not found" not in loaded
     done = subprocess.run([program, "generate", "--model", "builtin:tiny-olmoe", "--prompt", "Once", "--max-new-tokens", "4"],
-                          capture_output=True, text=True, env=nothing, cwd=tmp_path, timeout=60)
+                          capture_output=True, text=True, env=nothing, cwd=tmp_path, timeout=600)
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
     listed = subprocess.run([program, "list", "configs"], capture_output=True, text=True, env=nothing, cwd=tmp_path).stdout
     assert str(installed / "share/evenkeel/configs/demo.toml") in listed and str(ROOT) not in listed
@@ -121,7 +121,7 @@ def test_an_interrupted_demo_leaves_no_files(tmp_path):
             break
     assert list((tmp_path / "t").iterdir())
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=600)[1]
     assert process.returncode == 130 and "stopped" in said.splitlines()[-1] and "resume" not in said, said
     assert not list((tmp_path / "t").iterdir()) and [path.name for path in tmp_path.iterdir()] == ["t"]
 
@@ -152,6 +152,6 @@ def test_a_demo_does_not_overwrite_a_folder(tmp_path):
 
 
 def test_a_demo_reports_a_missing_temporary_folder(tmp_path):
-    done = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True, cwd=tmp_path, timeout=60,
+    done = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True, cwd=tmp_path, timeout=600,
                           env={**os.environ, "TMPDIR": str(tmp_path / "nowhere")})
     assert done.returncode == 1 and "nowhere" in done.stderr and done.stderr.count("\n") <= 2

@@ -53,7 +53,7 @@ def words_of(command, place):
 
 
 def started(words, **options):
-    return subprocess.run([PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT,
+    return subprocess.run([PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True, timeout=600, cwd=ROOT,
                           env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
 
 
@@ -147,7 +147,7 @@ def test_a_run_is_complete_even_if_its_table_or_log_cannot_be_written(place, tmp
         out = tmp_path / name
         words = ["train", CONFIG, "--out", out, *settings(model__path=place / "model", train__rounds=1, evaluate__limit=1,
                                                           clients__participation=0.4)]
-        done = subprocess.run([PROGRAM, *map(str, words)], timeout=120, cwd=ROOT,
+        done = subprocess.run([PROGRAM, *map(str, words)], timeout=600, cwd=ROOT,
                               env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
         assert (out / "report.html").exists()
         assert (out / "adapter/adapter_model.safetensors").read_bytes() == expected

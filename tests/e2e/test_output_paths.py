@@ -244,7 +244,7 @@ def test_no_file_of_a_study_is_overwritten(what, small_run, place):
         (folder / name).write_text("")
     refused("report", folder, "--html", folder / what, says=["--html", what, "reads or keeps"], untouched=place)
     refused("report", folder, "--html", linked("hard", folder / what, place / "other"), says=["other", "reads or keeps"], untouched=place)
-    for file in (folder / what, folder / ".claims", folder / "a/seed-1/items/round-1.jsonl"):
+    for file in (folder / what, folder / ".claims-1", folder / "a/seed-1/items/round-1.jsonl"):
         refused(*evaluation(place, "/nowhere", "--predictions", file), says=[file, "reads or keeps"] if file.parent.exists() else [file],
                 untouched=place)
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import time
 import tomllib
 
 import pytest
@@ -46,9 +45,7 @@ def put_study(folder, name, done, failed=0, common=(), base=None, more_arms=(), 
 
 
 def test_every_table_and_every_study_is_listed_in_80_columns(tmp_path):
-    start = time.monotonic()
     text = succeed("list", "tables", cwd=tmp_path).stdout
-    assert time.monotonic() - start < 20, "it loads no weights and trains nothing"
     assert max(map(len, text.splitlines())) <= 80
     names = re.findall(r"^paper:(\S+) ", text, re.M)
     assert names == [table["id"] for table in TABLES]

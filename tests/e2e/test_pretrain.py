@@ -49,7 +49,7 @@ def config(tmp_path):
 
 
 def pretrain(*arguments):
-    return subprocess.run([PROGRAM, "pretrain", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    return subprocess.run([PROGRAM, "pretrain", *map(str, arguments)], capture_output=True, text=True, timeout=600)
 
 
 def curve(folder):
@@ -72,11 +72,11 @@ def test_interrupted_run_ends_with_the_same_bits(config, tmp_path):
     assert pretrain(file, "--out", tmp_path / "straight").returncode == 0
     broken = tmp_path / "broken"
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(broken)], stderr=subprocess.PIPE, text=True)
-    deadline = time.time() + 120
+    deadline = time.time() + 600
     while not list(broken.glob("checkpoint-*.safetensors")) and time.time() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=600)
     assert process.returncode == 130, stderr
     assert "--resume" in stderr
     done = pretrain(file, "--out", broken, "--resume")
@@ -113,9 +113,10 @@ def interrupted(file, out):
     """Starts a run and interrupts it after its first checkpoint."""
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.PIPE, text=True)
     while not list(out.glob("checkpoint-*.safetensors")):
+        assert process.poll() is None
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
 
 
 def test_a_damaged_checkpoint_is_rejected_and_not_changed(config, tmp_path):
@@ -139,7 +140,9 @@ def test_a_folder_is_locked_by_one_process(config, tmp_path):
     file, out = config(400), tmp_path / "out"
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.DEVNULL)
     while not list(out.glob("checkpoint-*.safetensors")):
+        assert process.poll() is None
         time.sleep(0.005)
+    process.send_signal(signal.SIGSTOP)  # it keeps its lock, and does not end before the other process looks
     done = pretrain(file, "--out", out, "--resume")
     process.kill()
     process.wait()
@@ -196,7 +199,7 @@ FAMILIES = {
 
 def score(model, *more):
     done = subprocess.run([PROGRAM, "score", "--model", model, "--input", "-", "--json", *map(str, more)], input='{"text": "Once upon a time"}\n',
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["token_logprobs"]
 

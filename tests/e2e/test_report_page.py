@@ -74,7 +74,7 @@ def opened(page, width, folder, check=CHECK):
     (folder / "page.html").write_text(page.replace("<script>", f"<script>{check}</script><script>", 1))
     (folder / "frame.html").write_text(FRAME.format(width=width))
     text = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,1000", "--virtual-time-budget=5000",
-                           "--dump-dom", f"file://{folder}/frame.html"], capture_output=True, text=True, timeout=120).stdout
+                           "--dump-dom", f"file://{folder}/frame.html"], capture_output=True, text=True, timeout=600).stdout
     return json.loads(re.search(r'<pre id="result">(.*?)</pre>', text, re.S).group(1).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
 
 

@@ -60,21 +60,25 @@ def test_a_run_killed_at_random_instants_resumes_to_the_same_bits(undisturbed, t
     for _ in range(40):
         process = start(*arguments(tiny_model, out, resume=(out / "manifest.json").exists()))
         try:
-            process.wait(timeout=clock.uniform(0.1, 0.6) * duration if kills < 5 else 300)
+            process.wait(timeout=clock.uniform(0.1, 0.6) * duration if kills < 5 else 600)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             kills += 1
         process.communicate()
         if out.exists():
             committed(out)
-        if process.returncode == 0:
+        if process.returncode == 0 and kills > 0:
             break
+        if process.returncode == 0:  # it was done before it was to be killed: the machine is faster than it was before
+            shutil.rmtree(out)
+            duration /= 2
+            continue
         assert process.returncode == -signal.SIGKILL
     assert process.returncode == 0 and kills > 0
     expect_same_run(out, reference)
 
 
-def wait_for(condition, seconds=120):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -86,12 +90,12 @@ def test_ctrl_c_saves_and_prints_the_command_to_resume(undisturbed, tiny_model, 
     process = start(*arguments(tiny_model, out, resume=False))
     wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
     process.send_signal(signal.SIGINT)
-    message = process.communicate(timeout=60)[1].splitlines()[-1]
+    message = process.communicate(timeout=600)[1].splitlines()[-1]
     assert process.returncode == 130
     assert f"--out {out} --resume" in message
     kept = len(list(out.glob("checkpoint/uploads-*/*.json")))
     assert kept > 0 or committed(out) > 0
-    done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert done.returncode == 0 and done.stdout, done.stderr
     expect_same_run(out, undisturbed[0])
 
@@ -124,7 +128,7 @@ def some_uploads_replaced(out):
 
 @pytest.fixture(scope="module")
 def killed_halfway(tiny_model, tmp_path_factory):
-    for attempt in range(20):  # repeats: all three uploads may be deleted between two polls
+    for attempt in range(200):  # repeats: all three uploads may be deleted between two polls
         out = tmp_path_factory.mktemp("killed") / "run"
         process = start(*arguments(tiny_model, out, resume=False))
         while process.poll() is None and not some_uploads_replaced(out):

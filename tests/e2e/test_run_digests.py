@@ -78,7 +78,7 @@ def test_a_run_that_ends_before_it_is_killed_is_an_error(tmp_path):
 
 def run_tool(*words):
     return subprocess.run([sys.executable, ROOT / "tools/run_digests.py", "--program", PROGRAM, "--only", "sparse/fedit", *words],
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=600)
 
 
 def test_the_tool_compares_with_a_stored_file(tmp_path):

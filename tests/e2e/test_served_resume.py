@@ -85,7 +85,7 @@ def test_settings_that_a_served_run_cannot_change_are_rejected_on_resume(tiny_mo
 
 
 def refused_before_the_port_opens(serve, run, *says):
-    done = evenkeel(*serve, timeout=60)
+    done = evenkeel(*serve, timeout=600)
     one_line(done, *says)
     assert "listening" not in done.stderr and not run.exists()
 

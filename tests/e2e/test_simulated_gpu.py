@@ -38,7 +38,7 @@ def start(*words, **variables):
 
 def run(*words, **variables):
     process = start(*words, **variables)
-    out, error = process.communicate(timeout=300)
+    out, error = process.communicate(timeout=600)
     return subprocess.CompletedProcess(words, process.returncode, out, error)
 
 
@@ -72,7 +72,7 @@ def test_a_run_on_a_gpu_is_killed_and_resumed_to_the_same_bits(trained, tiny_mod
     out = tmp_path / "run"
     words = ["train", CONFIG, "--out", out, *settings(model__path=tiny_model, evaluate__every=2), "--device", "cuda"]
     process = start(*words)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while len(lines(out / "rounds.jsonl")) < 1 and process.poll() is None and time.monotonic() < end:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)

@@ -40,7 +40,7 @@ def large_model(tiny_model, tmp_path_factory):
 
 
 def with_cache(cache, *words):
-    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, cwd=ROOT,
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=600, cwd=ROOT,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(cache)})
 
 

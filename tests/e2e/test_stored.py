@@ -28,7 +28,7 @@ def start(*words):
                             text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def wait_for(condition, seconds=120):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -282,7 +282,7 @@ def test_a_second_process_is_rejected_with_the_holder_and_readers_work(tiny_mode
     for reader in ("report", "evaluate", "export"):
         succeed(*commands(out, tmp_path)[reader])
     process.send_signal(signal.SIGCONT)
-    assert process.wait(120) == 0, process.communicate()
+    assert process.wait(timeout=600) == 0, process.communicate()
     expect_same_run(out, finished)
 
 

@@ -119,7 +119,7 @@ def begin(file, out, *words):
                             stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def wait_for(condition, process, seconds=120):
+def wait_for(condition, process, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end and process.poll() is None
@@ -240,10 +240,10 @@ def test_a_signal_saves_the_state_and_prints_the_resume_command(undisturbed, fil
     process = begin(file, out)
     wait_for(lambda: rounds(out) >= 1, process)
     process.send_signal(which)
-    message = process.communicate(timeout=60)[1].splitlines()[-1]
+    message = process.communicate(timeout=600)[1].splitlines()[-1]
     assert process.returncode == 130 and "the state is saved" in message
     assert set(states(out).values()) <= {"planned", "done"}
-    done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
     expect_same_runs(out, undisturbed[0])
 
@@ -282,7 +282,7 @@ for i in $(seq "$last"); do SLURM_ARRAY_TASK_ID=$i sh -c "$wrap" & tasks="$tasks
 for task in $tasks; do wait "$task" || exit 1; done
 """)
     slurm.chmod(0o755)
-    ran = subprocess.run(said["array"], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=300,
+    ran = subprocess.run(said["array"], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=600,
                          env={**os.environ, "PATH": f"{slurm.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"})
     assert ran.returncode == 0, ran.stderr
     assert set(states(out).values()) == {"done"}
@@ -324,7 +324,7 @@ def test_killing_the_process_of_a_run_fails_only_that_run_which_can_be_resumed(u
     process = begin(file, out, "--only", "fedit:1", "--only", "a3smoe:1")
     wait_for(lambda: children(process), process)
     os.kill(children(process)[0], signal.SIGKILL)
-    message = process.communicate(timeout=60)[1]
+    message = process.communicate(timeout=600)[1]
     assert process.returncode == 1 and "1 of 2 runs failed, the first: fedit:1: killed by signal 9" in message
     assert states(out)["fedit/seed-1"] == "failed" and states(out)["a3smoe/seed-1"] == "done"
     assert study(file, out, "--resume", "--only", "fedit:1").returncode == 0
@@ -360,11 +360,11 @@ def test_two_processes_cannot_execute_the_same_run(file, tmp_path):
     line = one_line(study(file, out, "--resume", "--only", "ub-smoe:2"), "[io]", out, "another process makes ub-smoe:2")
     assert "--only" in line
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
 
 
 def untouched(out):
-    return {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != ".claims"}
+    return {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
 BAD_FILES = [
@@ -462,7 +462,7 @@ def test_a_study_does_not_go_on_with_changed_rows(own_rows, change):
 
 def first_run(process, is_loaded):
     """Returns the id of the study's first run as soon as it exists or, with `is_loaded`, as soon as its program is loaded."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while time.monotonic() < until and process.poll() is None:
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
             for child in children.read().split():
@@ -484,7 +484,7 @@ def test_a_run_that_is_stopped_before_it_can_save_anything_has_not_failed(file, 
         time.sleep(0.2)
         with contextlib.suppress(ProcessLookupError):  # it may have ended at once
             os.kill(child, signal.SIGCONT)
-        said = process.communicate(timeout=120)[1]
+        said = process.communicate(timeout=600)[1]
     assert process.returncode == 130 and "failed" not in said, said
     assert set(states(out).values()) == {"planned"} and "resume with" in said
 

@@ -52,14 +52,14 @@ def wheel(tmp_path_factory):
 def environment(wheel, tmp_path_factory):
     """Returns a virtual environment in which only the wheel is installed."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-    subprocess.run([folder / "bin/pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel], check=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=600)
+    subprocess.run([folder / "bin/pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel], check=True, timeout=600)
     yield folder
     shutil.rmtree(folder)
 
 
 def run(environment, *words, **more):
-    return subprocess.run([environment / "bin/evenkeel", *words], capture_output=True, text=True, timeout=300, cwd=environment.parent,
+    return subprocess.run([environment / "bin/evenkeel", *words], capture_output=True, text=True, timeout=600, cwd=environment.parent,
                           env={**NOTHING, **more})
 
 
@@ -121,7 +121,7 @@ def test_a_torch_of_another_version_is_refused_in_one_line(environment, tmp_path
 
 
 def test_a_program_outside_the_wheel_keeps_its_torch():
-    done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "methods"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "methods"], capture_output=True, text=True, timeout=600,
                           env={**NOTHING, "PYTHONPATH": str(ROOT / "python"), "EVENKEEL_PROGRAM": PROGRAM, "EVENKEEL_TORCH": "auto"})
     assert done.returncode == 1 and "only the program of the wheel" in done.stderr and done.stderr.count("\n") == 1
 

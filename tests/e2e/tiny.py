@@ -17,13 +17,13 @@ CONFIG = ROOT / "configs/tiny/train.toml"
 slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 
-def started(*arguments, cwd=ROOT, timeout=300, **options):
+def started(*arguments, cwd=ROOT, timeout=600, **options):
     """Starts the program. For tests of its start, environment, limits and descriptors."""
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
 
 
-def evenkeel(*arguments, cwd=ROOT, timeout=300, errors="strict", input="", **options):
+def evenkeel(*arguments, cwd=ROOT, timeout=600, errors="strict", input="", **options):
     """Runs the program and returns it finished. It is forked from a started one (forked.py), or started if an option of
     subprocess is given.
     """

@@ -110,7 +110,7 @@ def one_round(app, number, kind, nodes):
     waiting = {app.ask({"op": "send", "node": node, "type": kind, "group": str(number), "ttl": 600.0}, sent)[0]["message"]
                for node in nodes}
     found = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while waiting and time.monotonic() < end:
         answer, back = app.ask({"op": "poll", "wait": 0.5})
         if not (arrival := answer["arrival"]):
@@ -127,7 +127,7 @@ def one_round(app, number, kind, nodes):
 
 def play(app, wanted, out):
     hello, _ = app.ask({"op": "hello", "version": VERSION, "program": "double"})
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while len(nodes := app.ask({"op": "nodes"})[0]["nodes"]) < wanted["nodes"] and time.monotonic() < end:
         time.sleep(0.1)
     rounds = [one_round(app, number, kind, [node["id"] for node in nodes])

@@ -16,7 +16,7 @@ import pytest
 
 BIN = pathlib.Path(sys.executable).parent
 ECHO = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", "build/evenkeel")).resolve().parent / "wire_echo"
-DEADLINE = 90
+DEADLINE = 600
 slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 
@@ -62,11 +62,11 @@ def end(process):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 15)
     try:
-        process.wait(5)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
-        process.wait(5)
+        process.wait(DEADLINE)
 
 
 def make_tls(folder):

@@ -130,7 +130,7 @@ def test_a_message_is_relayed_to_the_resident_node_and_its_reply_returned(node):
     asked = resident.asked[0]
     assert {key: asked[key] for key in ("op", "version", "node", "run", "message", "type", "group")} == {
         "op": "answer", "version": 1, "node": 12, "run": 34, "message": "m1", "type": "train", "group": "3"}
-    peer.wait_until("the node does not hear that its answer was taken", lambda: resident.taken == 1, 5)
+    peer.wait_until("the node does not hear that its answer was taken", lambda: resident.taken == 1)
 
 
 def test_rejections_of_the_node_and_a_missing_node_are_errors_with_a_reason(node, tmp_path):
@@ -196,7 +196,7 @@ def test_requests_of_the_program_are_answered_with_flowers_grid(relay):
     assert engine.ask({"op": "poll", "wait": 5})[0]["arrival"] == {
         "message": ids[1], "node": 7, "kind": "error", "code": 5, "error": "the node is gone"}
     engine.ask({"op": "done", "folder": "there"})
-    peer.wait_until("the relay does not end", lambda: over, 5)
+    peer.wait_until("the relay does not end", lambda: over)
     assert over[0]["folder"] == "there"
 
 

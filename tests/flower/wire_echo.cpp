@@ -22,6 +22,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/plain/address.h"
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -128,9 +129,8 @@ void answer(flower::NodeLink& link, const flower::Instruction& instruction, Memo
 }
 
 void be_a_node(const Flags& flags, const std::string& key) {
-  const std::string server = flags.at("server");
-  const size_t colon = server.rfind(':');
-  flower::NodeOptions options{.server = {.host = server.substr(0, colon), .port = std::stoi(server.substr(colon + 1))},
+  const auto server = parse_address(flags.at("server"), "--server");
+  flower::NodeOptions options{.server = {.host = server.host, .port = server.port},
                               .key_file = key,
                               .heartbeat_s = flags.contains("count") ? 30.0 : 10.0,
                               .poll_s = flags.contains("count") ? 0.5 : 0.05};

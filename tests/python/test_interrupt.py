@@ -31,7 +31,7 @@ def whole(tiny_model, tmp_path_factory):
 
 
 def is_gone(pid):
-    for _ in range(100):
+    for _ in range(6000):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -57,7 +57,7 @@ def same_run(run, whole):
 def test_ctrl_c_saves_the_state_and_raises_keyboard_interrupt(tiny_model, whole, tmp_path, to_group):
     process, pid = begun(tiny_model, tmp_path / "run")
     (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=600)
     assert process.returncode == 3, error
     assert "interrupted: " in out and "the state is saved; resume with" in out and "Traceback" not in error
     assert is_gone(pid)
@@ -74,7 +74,7 @@ def test_a_second_ctrl_c_ends_the_program_at_once(tiny_model, tmp_path):
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     os.kill(pid, signal.SIGCONT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == 3 and is_gone(pid)
 
 
@@ -106,7 +106,7 @@ def test_an_evaluation_can_be_interrupted(whole, tmp_path):
     process = python(code, whole.path)
     assert [process.stdout.readline() for _ in range(2)] == ["start\n", "progress\n"]
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=600)
     assert process.returncode == 0 and "started again" in out, error
 
 

@@ -1,8 +1,10 @@
 """Tests evenkeel_moe: training with callbacks, run folders as data frames, the other commands, errors, and types."""
 
+import copy
 import json
 import os
 import pathlib
+import pickle
 import re
 import stat
 import subprocess
@@ -111,7 +113,7 @@ def test_reading_a_config_without_tomllib_names_the_missing_package(run_and_call
 def test_the_package_alone_needs_the_standard_library_only():
     code = "import sys\nfor name in ('numpy', 'pandas', 'safetensors', 'IPython', 'torch'): sys.modules[name] = None\n" \
            "import evenkeel_moe as ek\nprint(len(ek.list_methods()), len(ek.generate(['a', 'b'], model='builtin:tiny-olmoe', max_new_tokens=2)))"
-    out, error = python(code).communicate(timeout=60)
+    out, error = python(code).communicate(timeout=600)
     assert out.split() == [str(len(ek.list_methods())), "2"], error
 
 
@@ -207,16 +209,52 @@ def fake(path, text="#!/bin/sh\necho fake \"$@\"\n"):
     return path
 
 
-def test_the_program_inside_the_package_has_precedence(monkeypatch, tmp_path):
+SAYS_VERSION = f"#!/bin/sh\necho evenkeel {ek.__version__}\n"
+
+
+def test_evenkeel_program_has_precedence_over_the_program_inside_the_package(monkeypatch, tmp_path, caplog):
     monkeypatch.setattr(_program, "INSIDE", fake(tmp_path / "_bin/evenkeel"))
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(fake(tmp_path / "mine", SAYS_VERSION)))
+    assert ek.program_path() == tmp_path / "mine" and not caplog.records
+    monkeypatch.setenv("EVENKEEL_PROGRAM", "")
     assert ek.program_path() == tmp_path / "_bin/evenkeel"
+
+
+@pytest.mark.parametrize("says, version", [("echo evenkeel 9.8.7", "9.8.7"), ("echo something else", "of an unknown version"),
+                                           ("yes evenkeel-lines", "of an unknown version")])
+def test_evenkeel_program_of_another_version_is_named_once(monkeypatch, tmp_path, caplog, says, version):
+    program = fake(tmp_path / "mine", f"#!/bin/sh\n{says}\n")
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(program))
+    for _ in range(2):
+        assert ek.program_path() == program
+    assert [record.message for record in caplog.records] == \
+        [f"EVENKEEL_PROGRAM is {program}, which is {version}; this package is {ek.__version__}"]
+
+
+def test_evenkeel_program_that_is_no_program_is_refused_by_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(_program, "INSIDE", fake(tmp_path / "_bin/evenkeel"))
+    (tmp_path / "text").write_text("no program\n")
+    for named in (tmp_path, tmp_path / "nothing", tmp_path / "text", fake(tmp_path / "executable", "\x7fELF")):
+        monkeypatch.setenv("EVENKEEL_PROGRAM", str(named))
+        with pytest.raises(ek.EvenkeelError) as caught:
+            ek.list_methods()
+        assert (str(caught.value), caught.value.kind) == (f"EVENKEEL_PROGRAM is {named}, which is no program", "io")
+
+
+def test_a_console_script_named_by_evenkeel_program_does_not_start_itself_for_ever(monkeypatch, tmp_path):
+    """The script stands for that of another environment, whose package holds a program."""
+    script = fake(tmp_path / "script", f"#!{sys.executable}\nimport os, sys\nsys.path.insert(0, {str(ROOT / 'python')!r})\n"
+                  f"from evenkeel_moe import _program\n_program.INSIDE = _program.pathlib.Path({os.environ['EVENKEEL_PROGRAM']!r})\n"
+                  "_program.main()\n")
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(script))
+    assert len(ek.list_methods()) > 3
 
 
 def test_evenkeel_program_has_precedence_over_path_and_must_name_a_program(monkeypatch, tmp_path):
     monkeypatch.setattr(_program, "INSIDE", tmp_path / "absent")
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     binary = fake(tmp_path / "path/evenkeel", "\x7fELF")
-    monkeypatch.setenv("EVENKEEL_PROGRAM", str(fake(tmp_path / "named")))
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(fake(tmp_path / "named", SAYS_VERSION)))
     assert ek.program_path() == tmp_path / "named"
     monkeypatch.delenv("EVENKEEL_PROGRAM")
     assert ek.program_path() == binary
@@ -237,7 +275,7 @@ def test_a_script_named_evenkeel_on_the_path_is_ignored(monkeypatch, tmp_path):
 
 
 def test_the_console_script_runs_the_program():
-    out, _ = python("import sys; from evenkeel_moe._program import main; main(sys.argv[1:])", "list", "methods").communicate(timeout=60)
+    out, _ = python("import sys; from evenkeel_moe._program import main; main(sys.argv[1:])", "list", "methods").communicate(timeout=600)
     assert out == evenkeel("list", "methods").stdout
     done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "planets"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
@@ -285,6 +323,113 @@ def test_paths_tuples_and_numpy_numbers_are_written_as_toml():
     for wrong in (None, object(), {1, 2}):
         with pytest.raises(TypeError, match="allowed: bool, int"):
             _toml.toml_value(wrong)
+
+
+class DataFrame:
+    """Stands for a data frame: a large text."""
+
+    def __repr__(self):
+        return "a row\n" * 10000
+
+
+class Dataset(DataFrame):
+    pass
+
+
+@pytest.mark.parametrize("rows, says", [
+    (pd.DataFrame({"question": ["a", "b"], "answer": ["c", "d"]}), "is a DataFrame, allowed: files; write its rows as JSON lines: "
+     "rows.to_json('rows.jsonl', orient='records', lines=True), and give 'rows.jsonl'"),
+    (DataFrame(), "is a DataFrame, allowed: files"), (Dataset(), "is a Dataset, allowed: files; write its rows as JSON lines: rows.to_json('rows.jsonl')"),
+    ([{"question": "a"}] * 1000, "is a list of dicts, allowed: files; write each row as a JSON line, json.dumps(row)"),
+    (object(), "is of type object, allowed: bool, int, float, str, path, list and dict")])
+def test_rows_in_the_place_of_a_file_are_refused_in_one_line_without_showing_them(rows, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calls = [("data.files.train", lambda: ek.train(CONFIG, set={"data.files.train": rows})),
+             ("data.files.train", lambda: ek.train(CONFIG, set={"data": {"files": {"train": rows}}})),
+             ("data.files.train", lambda: ek.train({"data": {"files": {"train": rows}}}))]
+    if not says.startswith("is of type"):
+        calls.append(("data", lambda: ek.evaluate(model="builtin:tiny-olmoe", data=rows)))
+    for key, call in calls:
+        with pytest.raises(TypeError) as caught:
+            call()
+        text = str(caught.value)
+        assert text.startswith(f"{key.split('.')[0]}") and says in text and "\n" not in text and len(text) < 250, text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_of_clients_is_a_list_of_dicts():
+    assert tomllib.loads("\n".join(_toml.set_flags({"clients.client": [{"budget": 0.5}, {"budget": 1.0}]})[1::2])) == \
+        {"clients": {"client": [{"budget": 0.5}, {"budget": 1.0}]}}
+
+
+def test_a_config_may_be_a_dict(tiny_model, tmp_path):
+    config = tomllib.loads(CONFIG.read_text())
+    chosen = settings(tiny_model, train__rounds=1, evaluate__limit=1)
+    whole = ek.train(CONFIG, set=chosen, out=tmp_path / "whole")
+    run = ek.train(config, set=chosen, out=tmp_path / "run")
+    assert {**run.config, "output": None} == {**whole.config, "output": None}
+    assert without_seconds(run.evaluations_list()) == without_seconds(whole.evaluations_list())
+    assert (run.path / "adapter/adapter_model.safetensors").read_bytes() == (whole.path / "adapter/adapter_model.safetensors").read_bytes()
+    assert len(run.resume(rounds=2).rounds_list()) == 2
+    again = ek.train({**run.config, "output": {}, "train": {**run.config["train"], "rounds": 1}}, out=tmp_path / "again")
+    assert len(again.rounds_list()) == 1
+    with pytest.raises(ek.EvenkeelError, match="train.round is not a known key"):
+        ek.train({"train": {"round": 1}}, out=tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
+
+
+# --- evaluations, memory ---
+
+def test_values_of_an_evaluation_are_attributes(run_and_calls):
+    score = run_and_calls[1]["evaluations"][0]
+    assert {"accuracy", "accuracy_likelihood", "log_likelihood", "round"} <= set(score.record)
+    for name, value in score.record.items():
+        assert getattr(score, name) == value, name
+    assert score.accuracy == score.record["accuracy"] and {"accuracy", "task", "record"} <= set(dir(score))
+    with pytest.raises(AttributeError, match="this evaluation has no accuracies; it has .*accuracy"):
+        _ = score.accuracies
+    assert copy.deepcopy(score) == score and pickle.loads(pickle.dumps(score)) == score
+
+
+MANY_EVENTS = r"""
+import sys
+if "--version" in sys.argv:
+    print("evenkeel VERSION")
+    raise SystemExit
+write = sys.stdout.write
+write('{"event":"start","version":1,"program":"VERSION","command":"train","pid":1,"run":"x"}\n')
+for i in range(60000):
+    write('{"event":"progress","phase":"train","round":3,"rounds":10,"clients_done":1,"clients":2,"steps_done":%d,"steps_left":100,'
+          '"tokens_per_second":12345.6,"seconds_left":100.5}\n' % i)
+    if i % 4 == 0:
+        sys.stderr.write("a line without an end, as a progress bar writes" + " " * 900)
+write('{"event":"evaluation","round":1,"task":"a","budget":1.0,"accuracy":0.5}\n')
+write('{"event":"done","run":"RUN","report":"x/report.html","exit_code":0}\n')
+"""
+
+
+@pytest.mark.parametrize("call", ["train('run.toml', progress=False, on_event=count)", "evaluate(run='x', progress=False, on_event=count)"])
+def test_events_that_are_not_returned_are_not_kept(call, tmp_path):
+    """60,000 events and 14 MB of stderr take 60 MB when they are kept."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/manifest.json").write_text("{}")
+    program = fake(tmp_path / "program", f"#!{sys.executable}" + MANY_EVENTS.replace("VERSION", ek.__version__).replace("RUN", str(tmp_path / "run")))
+    code = f"""
+import os, resource, evenkeel_moe as ek
+os.environ["EVENKEEL_PROGRAM"] = {str(program)!r}
+ek.program_path()
+seen = 0
+def count(event):
+    global seen
+    seen += 1
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+result = ek.{call}
+print(seen, len(result) if isinstance(result, list) else 1, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    out, error = python(code).communicate(timeout=600)
+    assert out, error
+    seen, results, mebibytes = map(int, out.split())
+    assert (seen, results) == (60003, 1) and mebibytes < 10, error
 
 
 def test_settings_reach_the_program_unchanged(tiny_model, tmp_path):

@@ -18,6 +18,7 @@
 #include "base/format/sha256_streams.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel {
 namespace {
@@ -137,7 +138,7 @@ class OpenFile {
   /// O_NONBLOCK has no effect on a regular file. Without it, opening a pipe would wait for a writer.
   explicit OpenFile(const fs::path& file)
       : file_(file), descriptor_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   ~OpenFile() { ::close(descriptor_); }
@@ -150,7 +151,7 @@ class OpenFile {
       const ssize_t done = ::pread(descriptor_, into, static_cast<size_t>(bytes), begin);
       if (done < 0 && errno == EINTR) continue;
       EK_CHECK(done > 0, kIo, file_.string(),
-               ": cannot be read: ", done < 0 ? std::strerror(errno) : "it became shorter");
+               ": cannot be read: ", done < 0 ? os_error_text(errno) : "it became shorter");
       begin += done, into += done, bytes -= done;
     }
   }

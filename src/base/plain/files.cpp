@@ -1,13 +1,11 @@
 #include "base/plain/files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +15,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/folders.h"
+#include "base/plain/os_error.h"
 #include "base/plain/sha256.h"
 #include "base/plain/text.h"
 
@@ -29,7 +28,7 @@ constexpr size_t kBlock = size_t{1} << 20;
 class Descriptor {
  public:
   Descriptor(const fs::path& file, int flags) : value_(::open(file.c_str(), flags | O_CLOEXEC, 0666)) {
-    EK_CHECK(value_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+    EK_CHECK(value_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
   }
   ~Descriptor() { ::close(value_); }
   Descriptor(const Descriptor&) = delete;
@@ -44,7 +43,7 @@ void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
   while (!bytes.empty()) {
     const ssize_t done = ::write(descriptor, bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
-    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be written: ", std::strerror(errno));
+    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be written: ", os_error_text(errno));
     bytes.remove_prefix(done);
   }
 }
@@ -53,22 +52,14 @@ size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& fi
   while (true) {
     const ssize_t done = ::read(descriptor, into, capacity);
     if (done < 0 && errno == EINTR) continue;
-    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be read: ", std::strerror(errno));
+    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be read: ", os_error_text(errno));
     return done;
   }
 }
 
-/// Returns a temporary name in the same folder, another one at each call. is_temporary_of() (base/plain/folders.h)
-/// recognises such names. A file of that name may exist: a killed process may have left it that had the same id, or a
-/// process on another machine with the same id may write it.
-fs::path temporary_path_for(const fs::path& file) {
-  static std::atomic<unsigned> serial{0};
-  return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
-}
-
 struct stat details_of(int descriptor, const fs::path& file) {
   struct stat status = {};
-  EK_CHECK(::fstat(descriptor, &status) == 0, kIo, file.string(), ": ", std::strerror(errno));
+  EK_CHECK(::fstat(descriptor, &status) == 0, kIo, file.string(), ": ", os_error_text(errno));
   return status;
 }
 
@@ -76,7 +67,7 @@ fs::file_status status_of(const fs::path& path) {
   std::error_code error;
   const auto status = fs::status(path, error);
   const bool absent = status.type() == fs::file_type::not_found;
-  EK_CHECK(!error || absent, kIo, path.string(), ": cannot be looked at: ", error.message());
+  EK_CHECK(!error || absent, kIo, path.string(), ": cannot be looked at: ", os_error_text(error.value()));
   return status;
 }
 
@@ -89,7 +80,7 @@ bool is_file(const fs::path& path) { return fs::is_regular_file(status_of(path))
 uint64_t file_size(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
-  EK_CHECK(!error, kIo, file.string(), ": has no size: ", error.message());
+  EK_CHECK(!error, kIo, file.string(), ": has no size: ", os_error_text(error.value()));
   return size;
 }
 
@@ -98,7 +89,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     entries.push_back(entry->path());
-  EK_CHECK(!error, kIo, folder.string(), ": cannot be listed: ", error.message());
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be listed: ", os_error_text(error.value()));
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -109,14 +100,14 @@ void make_folders(const fs::path& folder) {
   if (!parent.empty() && parent != folder) make_folders(parent);
   std::error_code error;
   const bool made = fs::create_directory(folder, error);
-  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", os_error_text(error.value()));
   if (made) flush_folder(parent);
 }
 
 void remove_path(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
-  EK_CHECK(!error, kIo, path.string(), ": cannot be removed: ", error.message());
+  EK_CHECK(!error, kIo, path.string(), ": cannot be removed: ", os_error_text(error.value()));
 }
 
 void check_path_text(std::string_view path, std::string_view who) {
@@ -149,7 +140,7 @@ AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)) {
     temporary_ = temporary_path_for(file_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
-  EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", std::strerror(errno));
+  EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
 }
 
 AtomicFile::~AtomicFile() {
@@ -161,14 +152,14 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, file_); }
 
 void AtomicFile::commit() {
-  EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", std::strerror(errno));
+  EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", os_error_text(errno));
   place();
   flush_folder(file_.parent_path());
 }
 
 void AtomicFile::place() {
   EK_CHECK(::rename(temporary_.c_str(), file_.c_str()) == 0, kIo, file_.string(),
-           ": cannot be replaced: ", std::strerror(errno));
+           ": cannot be replaced: ", os_error_text(errno));
   ::close(std::exchange(descriptor_, -1));
 }
 
@@ -182,7 +173,7 @@ void flush_files(std::span<const fs::path> files) {
     folders.insert(file.parent_path());
   }
   for (size_t i = 0; i < files.size(); ++i)
-    EK_CHECK(::fsync(open[i]->get()) == 0, kIo, files[i].string(), ": cannot be flushed: ", std::strerror(errno));
+    EK_CHECK(::fsync(open[i]->get()) == 0, kIo, files[i].string(), ": cannot be flushed: ", os_error_text(errno));
   for (const auto& folder : folders) flush_folder(folder);
 }
 
@@ -211,7 +202,7 @@ off_t length_of_lines(int descriptor, off_t size, const fs::path& file) {
     const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(block.size()));
     const auto length = static_cast<size_t>(end - begin);
     const ssize_t done = ::pread(descriptor, block.data(), length, begin);
-    EK_CHECK(done == static_cast<ssize_t>(length), kIo, file.string(), ": cannot be read: ", std::strerror(errno));
+    EK_CHECK(done == static_cast<ssize_t>(length), kIo, file.string(), ": cannot be read: ", os_error_text(errno));
     const size_t line_break = std::string_view(block.data(), length).rfind('\n');
     if (line_break != std::string_view::npos) return begin + static_cast<off_t>(line_break) + 1;
     end = begin;
@@ -223,7 +214,7 @@ off_t length_of_lines(int descriptor, off_t size, const fs::path& file) {
 void remove_incomplete_line(int descriptor, const fs::path& file) {
   const off_t size = details_of(descriptor, file).st_size, whole = length_of_lines(descriptor, size, file);
   EK_CHECK(whole == size || ::ftruncate(descriptor, whole) == 0, kIo, file.string(),
-           ": cannot be cut to its whole lines: ", std::strerror(errno));
+           ": cannot be cut to its whole lines: ", os_error_text(errno));
 }
 
 }  // namespace
@@ -234,88 +225,21 @@ void append_line(const fs::path& file, std::string_view line) {
   const Descriptor descriptor(file, O_RDWR | O_CREAT | O_APPEND);
   remove_incomplete_line(descriptor.get(), file);
   write_all(descriptor.get(), concat(line, '\n'), file);
-  EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", std::strerror(errno));
+  EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", os_error_text(errno));
   if (is_new) flush_folder(file.parent_path());
 }
 
-namespace {
-
-void check_new(const fs::path& folder) {
+void check_new_folder(const fs::path& folder) {
   check_path_text(folder.string(), "the output folder");
   if (!path_exists(folder)) return;
   EK_CHECK(is_folder(folder), kIo, folder.string(), ": exists and is not a folder");
   EK_CHECK(entries_of(folder).empty(), kIo, folder.string(), ": exists already and is not empty; choose another --out");
 }
 
-void make_writable(const fs::path& folder) {
-  make_folders(folder);
-  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
-}
-
-/// Removes a trailing slash, which a shell's completion adds, so that the parent folder is the right one.
-fs::path without_trailing_slash(const fs::path& folder) {
-  const auto whole = fs::absolute(folder).lexically_normal();
-  return whole.has_filename() ? whole : whole.parent_path();
-}
-
-struct stat details_of(const fs::path& path) {
-  struct stat status = {};
-  EK_CHECK(::stat(path.c_str(), &status) == 0, kIo, path.string(), ": ", std::strerror(errno));
-  return status;
-}
-
-/// A rename cannot replace a mount point. The check fails early instead of after the work.
-void check_no_mount_point(const fs::path& folder) {
-  EK_CHECK(!path_exists(folder) || details_of(folder).st_dev == details_of(folder.parent_path()).st_dev, kIo,
-           folder.string(), ": is a mount point; name a folder inside it");
-}
-
-/// Opens and locks a folder. Another process may have locked it.
-int open_and_lock(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
-  struct stat opened = {}, current = {};
-  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &opened) == 0 &&
-                    ::stat(folder.c_str(), &current) == 0 && opened.st_ino == current.st_ino;
-  if (!held) ::close(descriptor);
-  EK_CHECK(held, kIo, folder.string(), ": another process is writing it");
-  return descriptor;
-}
-
-}  // namespace
-
 void make_new_folder(const fs::path& folder) {
-  check_new(folder);
-  make_writable(folder);
-}
-
-AtomicFolder::AtomicFolder(const fs::path& folder)
-    : folder_(without_trailing_slash(folder)), part_(folder_.string() + ".part") {
-  check_new(folder_);
-  check_no_mount_point(folder_);
-  make_writable(part_);
-  descriptor_ = open_and_lock(part_);
-  try {
-    for (const auto& entry : entries_of(part_)) remove_path(entry);
-  } catch (...) {  // a constructor that throws has no destructor to release the lock
-    ::close(descriptor_);
-    throw;
-  }
-}
-
-AtomicFolder::~AtomicFolder() {
-  if (descriptor_ < 0) return;
-  std::error_code ignored;  // a destructor does not throw; the next writer removes leftovers
-  fs::remove_all(part_, ignored);
-  ::close(descriptor_);
-}
-
-void AtomicFolder::commit() {
-  ::fsync(descriptor_);
-  EK_CHECK(::rename(part_.c_str(), folder_.c_str()) == 0, kIo, folder_.string(),
-           ": cannot be put in place: ", std::strerror(errno));
-  ::close(std::exchange(descriptor_, -1));
-  flush_folder(folder_.parent_path());
+  check_new_folder(folder);
+  make_folders(folder);
+  check_writable_folder(folder);
 }
 
 std::string sha256_file(const fs::path& file) {

@@ -92,33 +92,13 @@ bool is_full_disk(const Error& error);
 /// last line break before it appends. REQUIRES that no other process appends. \throws kIo naming the file.
 void append_line(const fs::path& file, std::string_view line);
 
+/// Checks that an output folder does not exist, or is empty. \throws kIo when it has content or is a file; kConfig when
+/// check_path_text() refuses the path.
+void check_new_folder(const fs::path& folder);
+
 /// Creates an output folder and its missing parents; an empty folder may exist already. \throws kIo when the folder has
 /// content, or cannot be created or written to; kConfig when check_path_text() refuses the path.
 void make_new_folder(const fs::path& folder);
-
-/// Writes an output folder that appears whole or not at all. The caller writes files into path(), a folder named
-/// "<folder>.part". commit() renames that folder. Without commit() the destructor removes it. The constructor empties a
-/// "<folder>.part" that a killed process left.
-/// Example:  AtomicFolder out("models/new");  write_file_atomic(out.path() / "config.json", text);  out.commit();
-class AtomicFolder {
- public:
-  /// Creates and locks the ".part" folder. \throws kIo when `folder` exists with content, cannot be created, is a mount
-  /// point, or another process is writing it.
-  explicit AtomicFolder(const fs::path& folder);
-  ~AtomicFolder();
-  AtomicFolder(const AtomicFolder&) = delete;
-  AtomicFolder& operator=(const AtomicFolder&) = delete;
-  /// Returns the folder to write into.
-  const fs::path& path() const { return part_; }
-  /// Renames the ".part" folder to its final name, and flushes its entries and those of its parent. Files are flushed
-  /// only if the caller wrote them by write_file_atomic() or AtomicFile::commit(). \throws kIo when the rename fails,
-  /// or when the parent cannot be flushed; in the second case the folder is already in place.
-  void commit();
-
- private:
-  fs::path folder_, part_;
-  int descriptor_ = -1;  // of the ".part" folder, locked by flock(2) until closed
-};
 
 /// Returns the SHA-256 of a file as 64 hex digits. Reads the file in blocks of 1 MiB. \throws kIo naming the file when
 /// it cannot be read or is not a regular file.

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <cstdlib>
+#include <system_error>
 
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel {
 namespace {
@@ -21,11 +24,31 @@ bool is_number(std::string_view text) {
 
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
+  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", os_error_text(errno));
   const int failure = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   // Some file systems cannot flush a folder and say so by EINVAL.
-  EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", std::strerror(failure));
+  EK_CHECK(failure == 0 || failure == EINVAL, kIo, folder.string(), ": cannot be flushed: ", os_error_text(failure));
+}
+
+void check_writable_folder(const fs::path& folder) {
+  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable: ", os_error_text(errno));
+}
+
+fs::path temporary_folder(std::string_view advice) {
+  const char* given = std::getenv("TMPDIR");
+  const fs::path folder = given == nullptr || *given == '\0' ? "/tmp" : given;
+  const auto who = folder == "/tmp" ? std::string("the temporary folder") : std::string("TMPDIR");
+  std::error_code error;
+  EK_CHECK(fs::is_directory(folder, error), kIo, who, " is ", folder.string(), ", which is no folder; ", advice);
+  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, who, " is ", folder.string(),
+           ", which cannot be written: ", os_error_text(errno), "; ", advice);
+  return folder;
+}
+
+fs::path temporary_path_for(const fs::path& file) {
+  static std::atomic<unsigned> serial{0};
+  return concat(file.string(), kPart, ::getpid(), "-", serial.fetch_add(1));
 }
 
 bool is_temporary_of(const fs::path& file, std::string_view written) {
@@ -43,7 +66,7 @@ void shorten_file(const fs::path& file, int64_t bytes) {
   if (!path_exists(file) || evenkeel::file_size(file) <= static_cast<uint64_t>(bytes)) return;
   std::error_code error;
   fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
-  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", error.message());
+  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", os_error_text(error.value()));
 }
 
 }  // namespace evenkeel

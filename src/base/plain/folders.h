@@ -14,6 +14,19 @@ namespace fs = std::filesystem;
 /// or flushed.
 void flush_folder(const fs::path& folder);
 
+/// Checks that files can be created in `folder`. \throws kIo naming it
+void check_writable_folder(const fs::path& folder);
+
+/// Returns the system's folder for temporary files: TMPDIR, or /tmp if that is not set.
+/// \param advice  how to name another one, for the message, e.g. "cluster.scratch names another"
+/// \throws kIo naming TMPDIR when it is no folder or cannot be written
+fs::path temporary_folder(std::string_view advice);
+
+/// Returns a name for a temporary file next to `file`, another one at each call: "<file>.part-<process>-<number>". A
+/// file of that name may exist: a killed process may have left it that had the same id, or a process on another machine
+/// with the same id may write it. Threads: any.
+fs::path temporary_path_for(const fs::path& file);
+
 /// Returns true when `file` has the name of a temporary file of an atomic write (base/plain/files.h) of `written`:
 /// "<written>.part-<process>-<number>". A killed process leaves such files. Only names are compared.
 /// \param written  a file name in the same folder, without its path

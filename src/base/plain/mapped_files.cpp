@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel {
 namespace {
@@ -108,7 +108,7 @@ class FileToMap {
  public:
   /// O_NONBLOCK has no effect on a regular file. Without it, opening a pipe would wait for a writer.
   explicit FileToMap(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
     const bool is_file = ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
     if (!is_file) ::close(descriptor_);
     EK_CHECK(is_file, kIo, file.string(), ": not a file");
@@ -132,7 +132,7 @@ MappedFile::MappedFile(const fs::path& file) {
   size_ = opened.size();
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, opened.descriptor(), 0);
-  EK_CHECK(address != MAP_FAILED, kIo, file.string(), ": cannot be mapped: ", std::strerror(errno));
+  EK_CHECK(address != MAP_FAILED, kIo, file.string(), ": cannot be mapped: ", os_error_text(errno));
   ::madvise(address, size_, MADV_HUGEPAGE);  // file systems without huge pages refuse this hint, which does no harm
   data_ = static_cast<const std::byte*>(address);
   register_mapping(address, size_, file, opened.status());

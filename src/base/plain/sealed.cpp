@@ -4,9 +4,9 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 
 #include "base/plain/files.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel {
 namespace {
@@ -100,7 +100,7 @@ void append_sealed(const fs::path& file, const OrderedJson& object) { append_lin
 
 FileIdentity FileIdentity::of(const fs::path& file) {
   struct stat status = {};
-  EK_CHECK(::stat(file.c_str(), &status) == 0, kIo, file.string(), ": ", std::strerror(errno));
+  EK_CHECK(::stat(file.c_str(), &status) == 0, kIo, file.string(), ": ", os_error_text(errno));
   const auto nanoseconds = [](const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
   return {status.st_dev, status.st_ino, status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
 }

@@ -1,36 +1,36 @@
-/// \file  Locks a folder for one process. The system releases the lock when the process ends, even after a crash.
+/// \file  Locks a folder for one process, by a file in it. The lock ends with the process (base/plain/file_lock.h).
 /// Example:  const FolderLock lock(run);  // throws when another process works there
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "base/plain/file_lock.h"
 
 namespace evenkeel {
 
-/// Holds the lock of a folder until it is destroyed. The lock is an flock(2) on the file `.lock`, which contains
-/// process, machine and time for error messages. A `.lock` file that no living process has locked has no effect.
-/// Readers need no lock.
+/// Holds the lock of a folder until it is destroyed. The lock is the file `.lock`, which names the process. Readers
+/// need no lock.
 class FolderLock {
  public:
   static constexpr const char* kFile = ".lock";
 
   /// Locks the folder. \throws kIo naming the holder of the lock, which may be this process, or the reason why the file
   /// cannot be created. REQUIRES that the folder exists.
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
+  explicit FolderLock(const std::filesystem::path& folder) : lock_(folder / kFile, folder.string()) {}
   /// Returns the process that holds the lock of `folder`, e.g. "process 12 on host since ...", or nothing. Does not
   /// change the folder.
   static std::optional<std::string> holder(const std::filesystem::path& folder);
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&& other) noexcept;
+  /// Checks that nobody holds the lock. Does not change the folder. \throws kIo naming the holder
+  /// \param advice  what to do, for the message; left out where the holder's name says it
+  static void check_free(const std::filesystem::path& folder, std::string_view advice);
+  /// Returns true if `entry` of a folder is its lock, or was left by a process that was killed while it locked.
+  static bool is_lock(const std::filesystem::path& entry) { return FileLock::belongs_to(entry, kFile); }
 
  private:
-  /// Removes the file and releases the lock.
-  void release();
-
-  std::filesystem::path file_;
-  int descriptor_ = -1;
+  FileLock lock_;
 };
 
 }  // namespace evenkeel

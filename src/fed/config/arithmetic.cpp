@@ -6,6 +6,7 @@
 
 #include "base/plain/files.h"
 #include "base/system/device.h"
+#include "base/system/threads.h"
 #include "models/checkpoint.h"
 #include "nn/dense/matmul_probe.h"
 
@@ -42,7 +43,7 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
                     !model.stores_wide();
   if (!open || !gains_from_choice(model)) return machine;
   const int before = at::get_num_threads();
-  at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
+  use_pool_threads(config.threads > 0 ? config.threads : machine.threads);
   machine.products = nn::fastest_kernels(
       nn::measure_matmuls(model.base_format == models::BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
   at::set_num_threads(before);

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/plain/os_error.h"
+
 namespace evenkeel::fed {
 namespace {
 
@@ -52,7 +54,7 @@ class ParallelExchange {
     try {
       threads_.emplace_back([this, task = std::move(task)] { run(task); });
     } catch (const std::system_error& error) {
-      fail(kConfig, "clients.parallel: of thread ", running_ + 1, " the system says: ", error.what());
+      throw os_error(error).with_context(concat("clients.parallel, thread ", running_ + 1));
     }
     ++running_;
   }

@@ -1,11 +1,13 @@
 #include "fed/run/event_log.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "fed/run/run_folder.h"
 
 namespace evenkeel::fed {
@@ -121,7 +123,7 @@ void EventLog::add(const EvaluationRecord& evaluation) {
 void EventLog::append(const ScalarEvent& event) const {
   std::ofstream out(file_, std::ios::binary | std::ios::app);
   out << event_record(event) << std::flush;
-  EK_CHECK(out.good(), kIo, file_.string(), ": cannot be written");
+  EK_CHECK(out.good(), kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
 }
 
 }  // namespace evenkeel::fed

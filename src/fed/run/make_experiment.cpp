@@ -8,6 +8,7 @@
 #include "base/plain/files.h"
 #include "base/system/device.h"
 #include "base/system/process.h"
+#include "base/system/threads.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/store/manifest.h"
 
@@ -104,7 +105,7 @@ Server make_server(const ExperimentConfig& config, const models::CausalLm& shape
 
 Experiment make_experiment(ExperimentConfig config, Purpose purpose,
                            const std::function<void(const Experiment& e)>& check) {
-  at::set_num_threads(static_cast<int>(config.threads));
+  use_pool_threads(config.threads);
   const bool trains = purpose == Purpose::kTrain;
   const bool computes = purpose != Purpose::kDryRun && purpose != Purpose::kServe;
   settle_device(computes ? machine_of(config) : c10::Device(c10::kCPU));
@@ -120,7 +121,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
 }
 
 Experiment make_experiment_of_rows(ExperimentConfig config, Shards rows) {
-  at::set_num_threads(static_cast<int>(config.threads));
+  use_pool_threads(config.threads);
   settle_device(c10::Device(c10::kCPU));
   auto e = outlined(std::move(config));
   take_clients(e, std::move(rows));

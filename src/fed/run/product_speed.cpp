@@ -12,6 +12,7 @@
 
 #include "base/plain/clock.h"
 #include "base/system/device.h"
+#include "base/system/threads.h"
 #include "nn/dense/frozen_weight.h"
 
 namespace evenkeel::fed {
@@ -64,7 +65,7 @@ std::vector<nn::MatmulTable> tables_of(const ModelSection& model) {
 class PoolThreads {
  public:
   explicit PoolThreads(int64_t threads) : before_(at::get_num_threads()) {
-    if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+    if (threads > 0) use_pool_threads(threads);
   }
   ~PoolThreads() { at::set_num_threads(before_); }
   PoolThreads(const PoolThreads&) = delete;

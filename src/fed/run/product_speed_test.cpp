@@ -14,10 +14,10 @@ namespace {
 TEST(ProductSpeed, WhatSlowsMostCallsDownDoesNotCount) {
   int calls = 0;
   const double seconds = least_seconds([&] {
-    if (++calls % 3 != 0) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    if (++calls % 3 != 0) std::this_thread::sleep_for(std::chrono::milliseconds(400));
   });
   EXPECT_GE(calls, 5);
-  EXPECT_LT(seconds, 0.03);
+  EXPECT_LT(seconds, 0.2);
 }
 
 TEST(ProductSpeed, TheThreadsOfTheRunComputeAndThoseOfThePoolAreRestored) {
@@ -32,9 +32,13 @@ TEST(ProductSpeed, TheThreadsOfTheRunComputeAndThoseOfThePoolAreRestored) {
 /// "auto" may choose each kernel, float32 among them; other work on the machine slows both down.
 TEST(ProductSpeed, AutoIsTheFastestKernelOrEngineOfTheRun) {
   ModelSection model;
-  const double fastest = product_speed(model, 1);
+  auto float32 = model;
+  float32.compute_dtype = ComputeDtype::kFloat32;
+  double ratio = 0;
+  for (int i = 0; i < 10 && ratio < 0.5; ++i)  // other work may begin between the two measurements
+    ratio = product_speed(model, 1) / product_speed(float32, 1);
+  EXPECT_GE(ratio, 0.5);
   model.compute_dtype = ComputeDtype::kFloat32;
-  EXPECT_GT(fastest, 0.5 * product_speed(model, 1));
   model.engine = EngineChoice::kAten;
   EXPECT_GT(product_speed(model, 1), 1e8);
 }

@@ -41,7 +41,7 @@ bool names_exactly(const fs::path& file, std::string_view name) {
 bool only_locked(const fs::path& folder) {
   const auto entries = entries_of(folder);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
-    return entry.filename() == FolderLock::kFile || names_exactly(entry, kUnfinished);
+    return FolderLock::is_lock(entry) || names_exactly(entry, kUnfinished);
   });
 }
 
@@ -63,10 +63,8 @@ void remove_leftovers(const fs::path& folder) {
 
 /// Checks that no other process works in the folder. \throws kIo with advice
 void check_unused(const fs::path& folder) {
-  const auto holder = FolderLock::holder(folder);
-  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder,
-           ": one process at a time works in it; wait for its end, or choose another --out; see how far it is by: ",
-           command_line({"status", folder.string()}));
+  FolderLock::check_free(folder, concat("wait for its end, or choose another --out; see how far it is by: ",
+                                        command_line({"status", folder.string()})));
 }
 
 /// Checks that the folder holds only the lock. \throws kIo

@@ -7,6 +7,7 @@
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "base/plain/sealed.h"
 #include "fed/config/arithmetic.h"
 #include "fed/round/starting_adapter.h"
@@ -51,7 +52,7 @@ fs::path sessions_to_write(const fs::path& folder) {
   const auto known = sessions_file(folder), file = folder / kSessions;
   std::error_code error;
   if (known != file) fs::rename(known, file, error);
-  EK_CHECK(!error, kIo, known.string(), ": cannot be renamed to ", file.string(), ": ", error.message());
+  EK_CHECK(!error, kIo, known.string(), ": cannot be renamed to ", file.string(), ": ", os_error_text(error.value()));
   return file;
 }
 

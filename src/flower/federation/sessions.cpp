@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 
 namespace evenkeel::flower {
@@ -27,14 +27,14 @@ constexpr int kMostEnvelopes = 16;  // limit of a node's envelopes in one exchan
 /// written would end the process. \throws kIo
 void make_whole_file(const fs::path& file, int64_t bytes) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  EK_CHECK(descriptor >= 0, kIo, file.string(), ": cannot be made: ", std::strerror(errno));
+  EK_CHECK(descriptor >= 0, kIo, file.string(), ": cannot be made: ", os_error_text(errno));
   int failure = 0;
   do {
     failure = bytes > 0 ? ::posix_fallocate(descriptor, 0, bytes) : 0;
   } while (failure == EINTR);
   ::close(descriptor);
   if (failure != 0) ::unlink(file.c_str());
-  EK_CHECK(failure == 0, kIo, file.string(), ": no place for an upload of ", bytes, " bytes: ", std::strerror(failure));
+  EK_CHECK(failure == 0, kIo, file.string(), ": no place for an upload of ", bytes, " bytes: ", os_error_text(failure));
 }
 
 /// Returns [bytes] uint8, mapped to an unlinked file, so that uploads take no anonymous memory.

@@ -14,11 +14,11 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <set>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "flower/format/base64.h"
 
@@ -206,13 +206,13 @@ void Key::save(const fs::path& file) const {
   const std::string text = text_of(bio.get());
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   EK_CHECK(descriptor >= 0 || errno != EEXIST, kIo, file.string(), " is there already; a key is never written over");
-  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", std::strerror(errno));
+  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", os_error_text(errno));
   const bool written =
       ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
   const int error = errno;
   ::close(descriptor);
   if (!written) ::unlink(file.c_str());
-  EK_CHECK(written, kIo, file.string(), " cannot be written: ", std::strerror(error));
+  EK_CHECK(written, kIo, file.string(), " cannot be written: ", os_error_text(error));
 }
 
 PublicKey Key::public_key() const {

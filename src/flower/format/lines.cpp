@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 
 namespace evenkeel::flower {
@@ -66,11 +67,11 @@ bool remove_abandoned(const sockaddr_un& address) {
 
 std::shared_ptr<SharedMemory> SharedMemory::make(size_t bytes) {
   const int descriptor = ::memfd_create("evenkeel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  EK_CHECK(descriptor >= 0, kIo, "shared memory: ", std::strerror(errno));
+  EK_CHECK(descriptor >= 0, kIo, "shared memory: ", os_error_text(errno));
   EK_CHECK(::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0, kIo, "shared memory of ", bytes,
-           " bytes: ", std::strerror(errno));
+           " bytes: ", os_error_text(errno));
   void* data = bytes == 0 ? nullptr : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  EK_CHECK(data != MAP_FAILED, kIo, "shared memory of ", bytes, " bytes: ", std::strerror(errno));
+  EK_CHECK(data != MAP_FAILED, kIo, "shared memory of ", bytes, " bytes: ", os_error_text(errno));
   return std::shared_ptr<SharedMemory>(new SharedMemory(descriptor, static_cast<std::byte*>(data), bytes));
 }
 
@@ -82,7 +83,7 @@ std::shared_ptr<SharedMemory> SharedMemory::of(int descriptor, size_t bytes) {
   EK_CHECK(::fstat(descriptor, &file) == 0 && static_cast<size_t>(file.st_size) >= bytes, kData,
            "the arrays' memory has ", file.st_size, " bytes, the line says ", bytes);
   void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  EK_CHECK(data != MAP_FAILED, kIo, "the arrays' memory of ", bytes, " bytes: ", std::strerror(errno));
+  EK_CHECK(data != MAP_FAILED, kIo, "the arrays' memory of ", bytes, " bytes: ", os_error_text(errno));
   memory->data_ = static_cast<std::byte*>(data);
   memory->size_ = bytes;
   return memory;
@@ -97,7 +98,7 @@ SharedMemory::~SharedMemory() {
 void SharedMemory::seal() {
   if (data_) ::munmap(std::exchange(data_, nullptr), size_);
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-  EK_CHECK(::fcntl(descriptor_, F_ADD_SEALS, kSeals) == 0, kIo, "shared memory: ", std::strerror(errno));
+  EK_CHECK(::fcntl(descriptor_, F_ADD_SEALS, kSeals) == 0, kIo, "shared memory: ", os_error_text(errno));
 }
 
 LineSocket::~LineSocket() {
@@ -129,7 +130,7 @@ void LineSocket::send(OrderedJson line, const std::shared_ptr<SharedMemory>& mem
     }
     const auto sent = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    EK_CHECK(sent > 0, kIo, "the other side of the socket is gone: ", std::strerror(errno));
+    EK_CHECK(sent > 0, kIo, "the other side of the socket is gone: ", os_error_text(errno));
     done += static_cast<size_t>(sent);
   }
 }
@@ -179,11 +180,11 @@ bool LineSocket::fill(const StopWaiting& stop) {
 LineListener::LineListener(std::filesystem::path path) : path_(std::move(path)) {
   const auto address = address_of(path_);
   descriptor_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  EK_CHECK(descriptor_ >= 0, kIo, path_.string(), ": ", std::strerror(errno));
+  EK_CHECK(descriptor_ >= 0, kIo, path_.string(), ": ", os_error_text(errno));
   int why = bind_to(descriptor_, address);
   if (why == EADDRINUSE && remove_abandoned(address)) why = bind_to(descriptor_, address);
   if (why != 0) ::close(descriptor_);
-  EK_CHECK(why == 0, kIo, path_.string(), ": ", std::strerror(why));
+  EK_CHECK(why == 0, kIo, path_.string(), ": ", os_error_text(why));
   ::listen(descriptor_, 16);
 }
 

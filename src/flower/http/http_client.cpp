@@ -2,13 +2,17 @@
 
 #include <httplib.h>
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 
+#include "base/plain/address.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "flower/http/certificates.h"
+#include "flower/http/plain_client.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -42,60 +46,59 @@ std::string transport_word(httplib::Error error) {
       return "no TLS connection: the server may be without TLS";
     case httplib::Error::SSLLoadingCerts:
       return "the authority's certificate cannot be read";
-    case httplib::Error::Canceled:
-      return "an answer larger than allowed";
     default:
       return httplib::to_string(error);
   }
 }
 
-/// Returns why no answer arrived.
-std::string reason_of(httplib::Error error, const httplib::Client& client, bool tls) {
-  if (error == httplib::Error::SSLServerVerification) return refusal_of_certificate(client.get_openssl_verify_result());
-  if (error != httplib::Error::Read && error != httplib::Error::Write) return transport_word(error);
-  return concat("the connection ended before the answer", tls ? "" : "; a server with TLS needs --ca FILE here");
+/// Returns true if the server ended the connection. Canceled says that it did while the body was sent.
+bool has_ended(httplib::Error error) {
+  return error == httplib::Error::Read || error == httplib::Error::Write || error == httplib::Error::Canceled;
 }
 
 }  // namespace
 
-std::string Endpoint::text() const { return concat(ca_file ? "https://" : "http://", host, ":", port); }
+std::string Endpoint::text() const { return concat(ca_file ? "https://" : "http://", address_text(host, port)); }
 
 struct HttpClient::Parts {
-  Parts(const Endpoint& server, double timeout_s, size_t most_bytes)
-      : client(server.text()), most(most_bytes), tls(server.ca_file.has_value()) {
+  Parts(const Endpoint& server, double timeout_s, size_t most_bytes) : most(most_bytes) {
+    if (server.ca_file)
+      client = std::make_unique<httplib::SSLClient>(server.host, server.port);
+    else
+      client = std::make_unique<PlainClient>(server.host, server.port);
     std::signal(SIGPIPE, SIG_IGN);  // otherwise a connection closed by the server would end the process
     const auto whole = static_cast<time_t>(std::ceil(timeout_s));
-    client.set_keep_alive(true);
-    client.set_tcp_nodelay(true);
-    client.set_connection_timeout(whole);
-    client.set_read_timeout(whole);
-    client.set_write_timeout(whole);
-    client.set_decompress(false);  // we do not ask for compression, and decompressed data could be large
-    EK_CHECK(client.is_valid(), kConfig, "no address of a server: ", shown(server.text()));
-    if (tls) verify(server);
+    client->set_keep_alive(true);
+    client->set_tcp_nodelay(true);
+    client->set_connection_timeout(whole);
+    client->set_read_timeout(whole);
+    client->set_write_timeout(whole);
+    client->set_decompress(false);  // we do not ask for compression, and decompressed data could be large
+    EK_CHECK(client->is_valid(), kConfig, "no address of a server: ", shown(server.text()));
+    if (server.ca_file) verify(server);
   }
 
   /// Makes connections verify the server.
   void verify(const Endpoint& server) {
     check_authority(*server.ca_file);
-    client.set_ca_cert_path(server.ca_file->string());
-    require_host(client.ssl_context(), server.host);
+    client->set_ca_cert_path(server.ca_file->string());
+    require_host(dynamic_cast<httplib::SSLClient&>(*client).ssl_context(), server.host);
   }
 
   Answer send(httplib::Request& request) {
     Answer answer;
+    bool too_large = false;
     request.content_receiver = [&](const char* data, size_t length, uint64_t, uint64_t total) {
       if (answer.body.empty() && total > 0) answer.body.reserve(std::min<uint64_t>(total, most));
-      if (answer.body.size() + length > most) return false;
+      too_large = answer.body.size() + length > most;
+      if (too_large) return false;
       answer.body.append(data, length);
       return true;
     };
     httplib::Response response;
     httplib::Error error = httplib::Error::Success;
-    if (!client.send(request, response, error)) {
-      answer.detail = reason_of(error, client, tls);
-      return answer;
-    }
+    errno = 0;
+    if (!client->send(request, response, error)) return unanswered(error, errno, too_large);
     answer.status = response.status;
     answer.date = parse_date(response.get_header_value("Date"));
     if (answer.ok())
@@ -105,9 +108,23 @@ struct HttpClient::Parts {
     return answer;
   }
 
-  httplib::Client client;
+  /// Returns why no answer arrived. \param reason  errno after the call
+  Answer unanswered(httplib::Error error, int reason, bool too_large) const {
+    if (reason == EMFILE || reason == ENFILE) return {.detail = os_error_text(reason)};
+    if (too_large) return {.detail = "an answer larger than allowed"};
+    const auto* tls = dynamic_cast<const httplib::SSLClient*>(client.get());
+    if (tls && error == httplib::Error::SSLServerVerification)
+      return {.detail = refusal_of_certificate(tls->get_openssl_verify_result())};
+    if (!has_ended(error)) return {.detail = transport_word(error)};
+    const auto* plain = dynamic_cast<const PlainClient*>(client.get());
+    if (plain && plain->server_speaks_tls())
+      return {.detail = "the server speaks TLS: give --ca FILE", .needs_tls = true};
+    return {.detail = concat("the connection ended before the answer",
+                             plain ? "; a server with TLS needs --ca FILE here" : "")};
+  }
+
+  std::unique_ptr<httplib::ClientImpl> client;
   size_t most;
-  bool tls;
 };
 
 HttpClient::HttpClient(const Endpoint& server, double timeout_s, size_t most)

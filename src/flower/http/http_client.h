@@ -26,6 +26,7 @@ struct Answer {
   std::string detail{};  ///< the error's text: from its JSON, from the transport, or with status 200 from kReasonHeader
   int code = 0;          ///< Flower's code of an error; 0: none
   std::optional<double> date{};  ///< the server's clock (Date), seconds since 1970
+  bool needs_tls = false;        ///< no answer arrived, because the server speaks TLS and this client does not
 
   bool ok() const { return status == 200; }
   /// Returns true if the error is temporary, so that the call may be retried: the transport failed (0), or the server

@@ -6,10 +6,12 @@
 #include <condition_variable>
 #include <deque>
 
+#include "base/plain/address.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "base/plain/text.h"
 #include "flower/http/certificates.h"
 #include "flower/http/connection.h"
@@ -60,8 +62,14 @@ class ConnectionStream : public httplib::Stream {
 class Threads : public httplib::TaskQueue {
  public:
   explicit Threads(int count) {
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      shutdown();
+      throw os_error(error);
+    }
   }
+  ~Threads() override { shutdown(); }
   void enqueue(std::function<void()> task) override {
     {
       const std::lock_guard lock(mutex_);
@@ -76,7 +84,8 @@ class Threads : public httplib::TaskQueue {
       done_ = true;
     }
     arrived_.notify_all();
-    for (auto& thread : threads_) thread.join();
+    for (auto& thread : threads_)
+      if (thread.joinable()) thread.join();
   }
   /// Returns true if connections wait for a thread.
   bool crowded() const { return waiting_ > 0; }
@@ -150,7 +159,6 @@ HttpReply reply_of(const Refusal& refusal) {
 struct HttpServer::Parts : httplib::Server {
   Parts(ServerOptions given, Answering answers) : options(std::move(given)), answering(std::move(answers)) {
     if (options.tls) tls = tls_context(*options.tls);
-    new_task_queue = [this] { return threads = new Threads(options.threads); };  // cpp-httplib owns it
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (request.method == "POST" && request.path.starts_with("/v1/fleet/")) return HandlerResponse::Unhandled;
       answer(request, response, nullptr);
@@ -166,10 +174,14 @@ struct HttpServer::Parts : httplib::Server {
     set_socket_options(keep_port_to_itself);
     bound = options.port == 0 ? bind_to_any_port(options.host)
                               : (bind_to_port(options.host, options.port) ? options.port : -1);
-    EK_CHECK(bound > 0, kIo, "cannot listen at ", options.host, ":", options.port, ": ",
+    EK_CHECK(bound > 0, kIo, "cannot listen at ", address_text(options.host, options.port), ": ",
              errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
     ::listen(svr_sock_, 512);  // cpp-httplib's backlog of five is too short when many nodes reconnect at once
+    auto pool = std::make_unique<Threads>(options.threads);
+    threads = pool.get();
+    new_task_queue = [this] { return threads; };  // cpp-httplib deletes it
     listener = std::thread([this] { listen_after_bind(); });
+    pool.release();
   }
 
   ~Parts() override {
@@ -222,7 +234,7 @@ struct HttpServer::Parts : httplib::Server {
   void answer(const httplib::Request& from, httplib::Response& to, const httplib::ContentReader* reader) {
     HttpRequest request{.method = from.method,
                         .path = from.path,
-                        .peer = concat(from.remote_addr, ":", from.remote_port),
+                        .peer = address_text(from.remote_addr, from.remote_port),
                         .content_type = from.get_header_value("Content-Type"),
                         .content_encoding = from.get_header_value("Content-Encoding"),
                         .signature = {.public_key = from.get_header_value("flwr-public-key"),

@@ -57,6 +57,7 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
   for (int count = 1;; ++count) {
     if (tries) *tries = count;
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
+    EK_CHECK(joined_ || !answer.needs_tls, kConfig, server_.text(), ": ", answer.detail);
     const bool refused_time = joined_ && is_of_clock(answer);
     if (!answer.passing() && !refused_time) {
       if (last_warning > 0) log::info("[node] ", server_.text(), " answers again");

@@ -11,6 +11,7 @@
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
+#include "base/plain/os_error.h"
 #include "base/plain/sealed.h"
 #include "base/plain/text.h"
 #include "flower/format/calls.h"
@@ -78,7 +79,12 @@ void side_by_side(size_t count, size_t threads, const std::function<void(size_t 
     }
   };
   std::vector<std::jthread> others;
-  for (size_t thread = 1; thread < std::min(threads, count); ++thread) others.emplace_back(run, thread);
+  try {
+    for (size_t thread = 1; thread < std::min(threads, count); ++thread) others.emplace_back(run, thread);
+  } catch (const std::system_error& error) {
+    next = count;  // what has started ends soon
+    throw os_error(error);
+  }
   run(0);
   others.clear();
   if (failure) std::rethrow_exception(failure);

@@ -1,32 +1,33 @@
 /// \file  Prevents two processes from executing the same run of a study. Processes that share a study (--shard, --only)
-/// each claim the runs that they will execute. The system releases the claims of a process when it ends, even after a
-/// crash.
+/// each claim the runs that they will execute. The claims of a process end with it (base/plain/file_lock.h).
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "base/plain/file_lock.h"
+
 namespace evenkeel::study {
 
-/// Claims of this process: one locked byte per run in the file `.claims` (fcntl(2), F_OFD_SETLK).
+/// Claims of this process: a locked file `.claims-<number>` in the folder of the study, which lists the runs. The
+/// folder is locked while a process compares its runs with those files (lock_state()).
 class RunClaims {
  public:
-  static constexpr const char* kFile = ".claims";
-
   /// Claims runs.
   /// \param folder  folder of the study, which must exist
   /// \param runs    indices into StudyState::runs
   /// \param labels  StudyRun::label() of each of `runs`, for errors
   /// \throws kIo naming the first run that another process has claimed
   RunClaims(const std::filesystem::path& folder, std::span<const size_t> runs, std::span<const std::string> labels);
-  ~RunClaims();
-  RunClaims(const RunClaims&) = delete;
-  RunClaims& operator=(const RunClaims&) = delete;
+
+  /// Returns true if `entry` of a folder is a file of claims, or was left by a process that was killed.
+  static bool is_claim(const std::filesystem::path& entry);
 
  private:
-  int descriptor_ = -1;
+  std::optional<FileLock> lock_;
 };
 
 }  // namespace evenkeel::study

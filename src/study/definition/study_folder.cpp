@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <thread>
 
 #include "base/format/command_line.h"
 #include "base/format/record.h"
@@ -12,15 +10,15 @@
 #include "base/plain/log.h"
 #include "fed/store/run_checkpoint.h"
 #include "study/definition/run_claims.h"
+#include "study/definition/study_lock.h"
 
 namespace evenkeel::study {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};  // to wait for another process that writes study.json
-
 /// Returns true for the lock, and for files that an interrupted create_study() left before it wrote study.json.
 bool is_leftover(const fs::path& entry) {
-  constexpr std::array<std::string_view, 4> kFirst = {kBaseFile, kStateFile, FolderLock::kFile, RunClaims::kFile};
+  constexpr std::array<std::string_view, 2> kFirst = {kBaseFile, kStateFile};
+  if (FolderLock::is_lock(entry) || RunClaims::is_claim(entry)) return true;
   return std::any_of(kFirst.begin(), kFirst.end(), [&](std::string_view name) {
     return (entry.filename() == name && name != kStateFile) || is_temporary_of(entry, name);
   });
@@ -93,17 +91,6 @@ Study with_runs(const fs::path& folder, StudyState state, const std::vector<Plan
 }
 
 }  // namespace
-
-FolderLock lock_state(const fs::path& folder) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  for (;;) try {
-      return FolderLock(folder);
-    } catch (const Error& error) {
-      const bool in_use = std::string_view(error.what()).find(" is in use by ") != std::string_view::npos;
-      if (!in_use || std::chrono::steady_clock::now() > deadline) throw;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-}
 
 void check_new(const fs::path& folder) {
   check_path_text(folder.string(), "--out");

@@ -8,14 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/system/folder_lock.h"
 #include "study/definition/study_plan.h"
 
 namespace evenkeel::study {
-
-/// Locks the folder for one change of study.json. Waits up to half a minute while another process holds the lock.
-/// \throws kIo naming the process that holds it
-FolderLock lock_state(const std::filesystem::path& folder);
 
 /// A study with its runs' configs.
 struct Study {

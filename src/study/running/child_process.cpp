@@ -9,11 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <utility>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel::study {
 namespace {
@@ -26,7 +26,7 @@ struct Pipe {
 
 Pipe open_pipe() {
   std::array<int, 2> ends{};
-  EK_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, kIo, "no pipe to a run: ", std::strerror(errno));
+  EK_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, kIo, "no pipe to a run: ", os_error_text(errno));
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }
@@ -100,7 +100,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
   errors_ = pipe.read;
   if (process_ > 0) return;
   ::close(pipe.read);
-  fail(kIo, "no process for a run: ", std::strerror(reason));
+  fail(kIo, "a run: ", no_process_text(reason, "--jobs"));
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept

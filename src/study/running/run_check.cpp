@@ -15,12 +15,9 @@ constexpr std::chrono::seconds kPatienceWithRun{10};  // to wait for a killed pr
 
 void check_unused(const fs::path& folder) {
   const auto deadline = std::chrono::steady_clock::now() + kPatienceWithRun;
-  auto holder = FolderLock::holder(folder);
-  while (holder && std::chrono::steady_clock::now() < deadline) {
+  while (FolderLock::holder(folder) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    holder = FolderLock::holder(folder);
-  }
-  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder, ": wait for its end");
+  FolderLock::check_free(folder, "wait for its end");
 }
 
 /// Refuses a folder that has files but no run.

@@ -1,0 +1,66 @@
+#include "base/plain/atomic_folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "base/plain/error.h"
+#include "base/plain/folders.h"
+#include "base/plain/os_error.h"
+
+namespace evenkeel {
+namespace {
+
+/// Removes a trailing slash, which a shell's completion adds, so that the parent folder is the right one.
+fs::path without_trailing_slash(const fs::path& folder) {
+  const auto whole = fs::absolute(folder).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+struct stat details_of(const fs::path& path) {
+  struct stat status = {};
+  EK_CHECK(::stat(path.c_str(), &status) == 0, kIo, path.string(), ": ", os_error_text(errno));
+  return status;
+}
+
+/// A rename cannot replace a mount point. The check fails early instead of after the work.
+void check_no_mount_point(const fs::path& folder) {
+  EK_CHECK(!path_exists(folder) || details_of(folder).st_dev == details_of(folder.parent_path()).st_dev, kIo,
+           folder.string(), ": is a mount point; name a folder inside it");
+}
+
+/// Names the lock of a ".part" folder. The lock lies next to the folder, because the folder is renamed.
+fs::path lock_of(const fs::path& part) { return part.string() + ".lock"; }
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(const fs::path& folder)
+    : folder_(without_trailing_slash(folder)), part_(folder_.string() + ".part") {
+  check_new_folder(folder_);
+  make_folders(folder_.parent_path());
+  check_writable_folder(folder_.parent_path());
+  check_no_mount_point(folder_);
+  FileLock lock(lock_of(part_), part_.string());
+  make_folders(part_);
+  for (const auto& entry : entries_of(part_)) remove_path(entry);
+  lock_ = std::move(lock);
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (!lock_) return;
+  std::error_code ignored;  // a destructor does not throw; the next writer removes leftovers
+  fs::remove_all(part_, ignored);
+}
+
+void AtomicFolder::commit() {
+  flush_folder(part_);
+  EK_CHECK(::rename(part_.c_str(), folder_.c_str()) == 0, kIo, folder_.string(),
+           ": cannot be put in place: ", os_error_text(errno));
+  lock_.reset();
+  flush_folder(folder_.parent_path());
+}
+
+}  // namespace evenkeel
