@@ -169,8 +169,9 @@ size_t lines_until(const SealedLines& evaluations, int64_t round) {
 std::function<void()> adapter_writer(const fs::path& folder, const methods::ServerState& state, const Server& server) {
   return
       [folder, change = state.common.base_change, adapters = lora::completed(state.global.adapters, state.common.fixed),
-       sites = server.sites, base = server.model_folder.string()] {
-        lora::save_joined_peft_adapter(folder, lora::Joined(change, adapters), sites, base);
+       sites = server.all_sites,
+       options = lora::PeftOptions{server.model_folder.string(), lora::standard_layout(server.model.peft)}] {
+        lora::save_peft_adapter(folder, lora::Joined(change, adapters), sites, options);
       };
 }
 

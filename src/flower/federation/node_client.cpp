@@ -302,7 +302,8 @@ Envelope NodeClient::keep(const Envelope& envelope) {
     const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
     const auto factors = lora::received(std::move(adapter)).adapters;
     without_empty_folders({options_.adapters, folder}, [&] {
-      lora::save_joined_peft_adapter(folder, lora::Joined({}, factors), server.sites, server.model_folder.string());
+      lora::save_peft_adapter(folder, factors, server.all_sites,
+                              {server.model_folder.string(), lora::standard_layout(server.model.peft)});
     });
     log::info("[node] the final adapter is in ", folder.string());
   }
