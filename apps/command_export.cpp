@@ -36,7 +36,7 @@ struct Trained {
   lora::AdapterState adapters;
   std::unique_ptr<models::CausalLm> shape;  ///< of the base model, without weights
   fs::path base;                            ///< its folder
-  nn::RouterOptions router;  ///< of the run's evaluations
+  nn::RouterOptions router;                 ///< of the run's evaluations
 };
 
 Trained read_adapter(const ExportFlags& flags) {
@@ -67,10 +67,12 @@ Trained read_run(const ExportFlags& flags) {
           .router = server.setup_of(state, server.evaluator({})).router};
 }
 
-at::Tensor merged_weight(const at::Tensor& base, const lora::LoraFactors& factors, at::ScalarType type) {
+/// Returns the sum of a weight and its update, which is added in float32. \throws kNumeric as stored_as()
+at::Tensor merged_weight(const std::string& name, const at::Tensor& base, const lora::LoraFactors& factors,
+                         at::ScalarType type) {
   auto sum = lora::delta_weight(factors).to(at::kFloat);
   EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
-  return sum.add_(base).to(type);
+  return models::stored_as(type, sum.add_(base), name);
 }
 
 /// Returns the config.json of a merged checkpoint. The key of the family states whether gate weights sum to one.
@@ -110,8 +112,9 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
   const auto model = models::load_model(trained.base);
   auto weights = model->parameters();
   for (const auto& [module, factors] : lora::factors_by_module(trained.adapters, model->all_sites())) {
-    auto& weight = weights.at(module + ".weight");
-    weight = merged_weight(weight, factors, models::scalar_type(dtype).value_or(weight.scalar_type()));
+    const auto name = module + ".weight";
+    auto& weight = weights.at(name);
+    weight = merged_weight(name, weight, factors, models::scalar_type(dtype).value_or(weight.scalar_type()));
   }
   models::write_checkpoint(
       out, merged_config(*model, trained.router), std::move(weights), dtype, models::kShardBytes,

@@ -61,13 +61,12 @@ void write_folder(const fs::path& folder, const FolderContent& content) {
     shapes.emplace(concat(kPrefix, module, kB), at::empty(pair.b, at::device(at::kMeta)));
   }
   make_folders(folder);
-  stream_safetensors(
-      folder / "adapter_model.safetensors", shapes,
-      [&](const std::string& name) {
-        const auto factors = content.pairs.at(module_of(name)).make();
-        return finite(name.ends_with(kA) ? factors.a : factors.b, name);
-      },
-      {{"format", "pt"}});
+  stream_safetensors(folder / "adapter_model.safetensors", shapes,
+                     [&](const std::string& name) {
+                       const auto factors = content.pairs.at(module_of(name)).make();
+                       return finite(name.ends_with(kA) ? factors.a : factors.b, name);
+                     },
+                     {{"format", "pt"}});
   write_file_atomic(folder / "adapter_config.json", content.config.dump(2) + "\n");
 }
 

@@ -1,5 +1,5 @@
-/// \file  Provides what both PEFT layouts share: tensor names, the adapter_config.json of plain LoRA, and the content of
-/// a folder before it is written. Private to lora/peft*.cpp.
+/// \file  Provides what both PEFT layouts share: tensor names, the adapter_config.json of plain LoRA, and the content
+/// of a folder before it is written. Private to lora/peft*.cpp.
 #pragma once
 
 #include <filesystem>
@@ -43,7 +43,7 @@ using SiteReader = std::function<LoraFactors(const std::string& site)>;
 
 /// A pair of factors of a file, which is made when it is written.
 struct FilePair {
-  std::vector<int64_t> a, b;           ///< sizes of lora_A and lora_B
+  std::vector<int64_t> a, b;            ///< sizes of lora_A and lora_B
   std::function<LoraFactors()> make{};  ///< makes a pair of these sizes
 };
 

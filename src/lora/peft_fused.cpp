@@ -26,8 +26,8 @@ at::Tensor zeros(int64_t experts, int64_t rows, int64_t columns) {
   return experts > 0 ? at::zeros({experts, rows, columns}, at::kFloat) : at::zeros({rows, columns}, at::kFloat);
 }
 
-/// Returns the factors of all linears of a parameter as one pair, [*, n r, in] and [*, parts out, n r]. A linear without
-/// factors has rank 0 and zero rows of B.
+/// Returns the factors of all linears of a parameter as one pair, [*, n r, in] and [*, parts out, n r]. A linear
+/// without factors has rank 0 and zero rows of B.
 LoraFactors stacked(const FusedParameter& parameter, int64_t rank, const SiteReader& read) {
   const auto& site = *parameter.any;
   const int64_t ranks = parameter.adapted() * rank;

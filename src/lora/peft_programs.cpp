@@ -48,8 +48,8 @@ std::string_view in_017(const PeftFolder& folder, const Sites& sites) {
   return lost == static_cast<int64_t>(folder.sites.size()) ? kFindsNothing : kOtherResults;
 }
 
-/// PEFT 0.21 joins gate_proj and up_proj while it loads one module per expert. It places the result as if down_proj were
-/// adapted too, and takes dense linears of the same names for experts.
+/// PEFT 0.21 joins gate_proj and up_proj while it loads one module per expert. It places the result as if down_proj
+/// were adapted too, and takes dense linears of the same names for experts.
 std::string_view in_021(const PeftFolder& folder, const Sites& sites) {
   if (folder.layout == PeftLayout::kFused || folder.family != PeftFamily::kConverted) return {};
   Projections all;
@@ -78,6 +78,7 @@ std::string not_readable(std::string_view program, bool was_run, std::string_vie
 
 std::vector<std::string> not_readable_in_peft(PeftFamily family, const std::set<std::string>& adapted,
                                               const Sites& sites) {
+  if (family == PeftFamily::kUntried) return {};
   const auto layout = standard_layout(family);
   const PeftFolder folder{family, layout, written_sites(adapted, sites, layout, true)};
   std::vector<std::string> lines;

@@ -1,5 +1,5 @@
-/// \file  Says which versions of PEFT apply all factors of an adapter folder. Source: tests/parity/test_what_peft_reads.py
-/// and test_what_peft_reads_v5.py load every kind of folder and compare logits.
+/// \file  Says which versions of PEFT apply all factors of an adapter folder. Source:
+/// tests/parity/test_what_peft_reads.py and test_what_peft_reads_v5.py load every kind of folder and compare logits.
 #pragma once
 
 #include <set>
@@ -35,7 +35,7 @@ std::string why_not_whole(PeftVersion version, const PeftFolder& folder, const S
 std::string not_readable(std::string_view program, bool was_run, std::string_view reason);
 
 /// Returns not_readable() for each version that does not apply all factors of a folder in the standard layout, as
-/// adapter/ of a run is.
+/// adapter/ of a run is. Empty for a family that no test has tried.
 /// \param adapted  the sites with an adapter
 std::vector<std::string> not_readable_in_peft(PeftFamily family, const std::set<std::string>& adapted,
                                               const Sites& sites);

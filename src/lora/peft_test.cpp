@@ -442,7 +442,8 @@ TEST_F(Peft, AnAdapterWithoutEffectIsReadBack) {
   AdapterState zero{{kUp, {at::zeros({3, 2, 7}), at::zeros({3, 4, 2}), {}, 2.0}}};
   save_peft_adapter(folder_, zero, kSites, kAsGiven);
   EXPECT_EQ(load_peft_adapter(folder_, kSites).at(kUp).rank(), 2);
-  for (auto* factor : {&zero.at(kUp).a, &zero.at(kUp).b}) *factor = factor->slice(factor == &zero.at(kUp).a ? 1 : 2, 0, 0);
+  for (auto* factor : {&zero.at(kUp).a, &zero.at(kUp).b})
+    *factor = factor->slice(factor == &zero.at(kUp).a ? 1 : 2, 0, 0);
   for (const auto& nothing : {zero, AdapterState()}) {
     save_peft_adapter(folder_, nothing, kSites, kAsGiven);
     const auto read = load_peft_adapter(folder_, kSites);
@@ -475,8 +476,11 @@ TEST(FusedPeftOfUnequalLayers, IsReadBack) {
     }
   auto all = make_adapters(sites, 2, 2.0, 5);
   for (auto& [name, factors] : all) factors.b.fill_(0.5);
-  const auto of = [](int64_t layer, std::string_view name) { return concat("model.layers.", layer, ".mlp.experts.", name); };
-  for (const auto& [first, second] : {std::pair{"gate_proj", "up_proj"}, {"gate_proj", "down_proj"}, {"down_proj", "up_proj"}}) {
+  const auto of = [](int64_t layer, std::string_view name) {
+    return concat("model.layers.", layer, ".mlp.experts.", name);
+  };
+  for (const auto& [first, second] :
+       {std::pair{"gate_proj", "up_proj"}, {"gate_proj", "down_proj"}, {"down_proj", "up_proj"}}) {
     const AdapterState some{{of(0, first), all.at(of(0, first))}, {of(1, second), all.at(of(1, second))}};
     const testing::TemporaryFolder folder;
     save_peft_adapter(folder.path(), some, sites, {.layout = PeftLayout::kFused, .whole_layers = false});

@@ -121,8 +121,7 @@ void save_peft_adapter(const fs::path& folder, const Joined& adapter, const Site
   LastSites made(adapter, sites, info);
   const peft::SiteReader read = [&](const std::string& site) { return made.at(site); };
   const auto written = written_sites(made.adapted(), sites, options.layout, options.whole_layers);
-  const auto content =
-      options.layout == PeftLayout::kFused ? peft::fused_content : peft::per_expert_content;
+  const auto content = options.layout == PeftLayout::kFused ? peft::fused_content : peft::per_expert_content;
   peft::write_folder(folder, content(written, sites, info, read));
 }
 

@@ -7,8 +7,8 @@ namespace evenkeel::methods {
 
 /// Returns factors A and B for every site with the server's rank and scale. At a site of the adapter `server.start`,
 /// the adapter's rows of A and columns of B come first and fresh ones follow. Fresh columns of B are zero, so the
-/// product equals the adapter's product. Where a row of A and its column of B are zero, the row is a fresh one. All rows
-/// are trained.
+/// product equals the adapter's product. Where a row of A and its column of B are zero, the row is a fresh one. All
+/// rows are trained.
 /// \throws kConfig naming the site when the adapter has a higher rank than the server, or when the server's rank is
 /// below 1
 lora::AdapterState first_adapters(const ServerView& server);

@@ -16,8 +16,8 @@
 namespace evenkeel::report {
 
 /// The formats of `evenkeel export`. kPeft: an adapter in PEFT's layout as adapter/ of a run has it
-/// (lora::standard_layout()). kPeftFused: an adapter with all experts of a layer in one tensor. kMerged: the base with the adapter merged into its weights. kGguf: an adapter for
-/// llama.cpp.
+/// (lora::standard_layout()). kPeftFused: an adapter with all experts of a layer in one tensor. kMerged: the base with
+/// the adapter merged into its weights. kGguf: an adapter for llama.cpp.
 enum class ExportFormat { kPeft, kPeftFused, kMerged, kGguf };
 constexpr auto names(ExportFormat) {
   return std::array{config::EnumName<ExportFormat>{"peft", ExportFormat::kPeft},
@@ -48,7 +48,7 @@ struct ServingFacts {
 /// \param router    router options of the run's evaluations
 /// \param whole_layers  as lora::PeftOptions::whole_layers
 ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
-                           const nn::RouterOptions& router, bool whole_layers = true);
+                           const nn::RouterOptions& router, bool whole_layers = false);
 
 /// Describes how one program serves one export.
 struct Served {

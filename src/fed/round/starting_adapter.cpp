@@ -62,8 +62,8 @@ methods::ServerState begun(const Server& server, methods::GradientSum gradient_s
   auto view = server.view(0, std::move(gradient_sum));
   if (!start.empty()) view.start = &start;
   auto state = server.method->initialize(view);
-  EK_CHECK(start.empty() || has_effect(methods::whole_adapter(state), start), kConfig,
-           named(server), ": method ", server.config.method.name, " does not start from an adapter, allowed: empty");
+  EK_CHECK(start.empty() || has_effect(methods::whole_adapter(state), start), kConfig, named(server), ": method ",
+           server.config.method.name, " does not start from an adapter, allowed: empty");
   return state;
 }
 

@@ -6,8 +6,8 @@
 namespace evenkeel::fed {
 
 /// Loads the factors of the run's sites from the adapter that `[lora] init` names; empty if it names none.
-/// \throws kConfig when the method cannot start from an adapter, the path is not a folder, or the adapter has factors of
-/// other sites; kCheckpoint when the adapter does not fit the model
+/// \throws kConfig when the method cannot start from an adapter, the path is not a folder, or the adapter has factors
+/// of other sites; kCheckpoint when the adapter does not fit the model
 lora::AdapterState adapter_to_start_from(const Server& server);
 
 /// Returns the state that the method initialises, with the adapter of `[lora] init` if there is one.

@@ -9,6 +9,7 @@
 #include "base/system/machine.h"
 #include "data/row_files.h"
 #include "fed/config/arithmetic.h"
+#include "fed/round/adapter_readers.h"
 #include "fed/round/payload_check.h"
 #include "fed/run/contamination.h"
 #include "fed/run/machine_speed.h"
@@ -306,6 +307,7 @@ Envelope NodeClient::keep(const Envelope& envelope) {
                               {server.model_folder.string(), lora::standard_layout(server.model.peft)});
     });
     log::info("[node] the final adapter is in ", folder.string());
+    fed::warn_of_readers(server, concat("[node] ", folder.string()));
   }
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
