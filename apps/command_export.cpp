@@ -37,16 +37,14 @@ struct Trained {
   lora::AdapterState adapters;
   std::unique_ptr<models::CausalLm> shape;  ///< of the base model, without weights
   fs::path base;                            ///< its folder
-  lora::PeftInfo info;
-  nn::RouterOptions router;  ///< of the run's evaluations
+  nn::RouterOptions router;                 ///< of the run's evaluations
 };
 
 Trained read_adapter(const ExportFlags& flags) {
   const auto base = models::resolve_model_path(flags.model);
   auto shape = models::load_shape(base);
   auto adapters = lora::load_peft_adapter(flags.adapter, shape->all_sites());
-  const auto info = lora::peft_info(flags.base_model, adapters);
-  return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .info = info, .router = {}};
+  return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .router = {}};
 }
 
 /// Reads the adapter of a run's last committed round, or of its best one.
@@ -64,18 +62,18 @@ Trained read_run(const ExportFlags& flags) {
   const auto server = fed::make_server(config, *shape);
   fed::check_state(state, server.sites,
                    concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
-  const auto info = lora::peft_info(flags.base_model, adapters);
   return {.adapters = std::move(adapters),
           .shape = std::move(shape),
           .base = base,
-          .info = info,
           .router = server.setup_of(state, server.evaluator({})).router};
 }
 
-at::Tensor merged_weight(const at::Tensor& base, const lora::LoraFactors& factors, at::ScalarType type) {
+/// Returns the sum of a weight and its update, which is added in float32. \throws kNumeric as stored_as()
+at::Tensor merged_weight(const std::string& name, const at::Tensor& base, const lora::LoraFactors& factors,
+                         at::ScalarType type) {
   auto sum = lora::delta_weight(factors).to(at::kFloat);
   EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
-  return sum.add_(base).to(type);
+  return models::stored_as(type, sum.add_(base), name);
 }
 
 /// Returns the config.json of a merged checkpoint. The key of the family states whether gate weights sum to one.
@@ -115,8 +113,9 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
   const auto model = models::load_model(trained.base);
   auto weights = model->parameters();
   for (const auto& [module, factors] : lora::factors_by_module(trained.adapters, model->all_sites())) {
-    auto& weight = weights.at(module + ".weight");
-    weight = merged_weight(weight, factors, models::scalar_type(dtype).value_or(weight.scalar_type()));
+    const auto name = module + ".weight";
+    auto& weight = weights.at(name);
+    weight = merged_weight(name, weight, factors, models::scalar_type(dtype).value_or(weight.scalar_type()));
   }
   models::write_checkpoint(
       out, merged_config(*model, trained.router), std::move(weights), dtype, models::kShardBytes,
@@ -131,12 +130,19 @@ void save_gguf(const fs::path& out, const Trained& trained) {
   lora::save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.shape->all_sites(), architecture);
 }
 
+bool is_for_peft(report::ExportFormat format) {
+  return format == report::ExportFormat::kPeft || format == report::ExportFormat::kPeftFused;
+}
+
 void save(const fs::path& out, report::ExportFormat format, const ExportFlags& flags, const Trained& trained) {
   if (format == report::ExportFormat::kMerged) return save_merged(out, flags, trained);
   if (format == report::ExportFormat::kGguf) return save_gguf(out, trained);
-  const auto save_adapter =
-      format == report::ExportFormat::kPeft ? lora::save_peft_adapter : lora::save_fused_peft_adapter;
-  save_adapter(out, trained.adapters, trained.shape->all_sites(), trained.info);
+  const auto& shape = *trained.shape;
+  const auto standard = lora::standard_layout(shape.spec().peft);
+  lora::save_peft_adapter(out, trained.adapters, shape.all_sites(),
+                          {.base_model = flags.base_model,
+                           .layout = format == report::ExportFormat::kPeft ? standard : lora::PeftLayout::kFused,
+                           .whole_layers = !flags.no_pad});
 }
 
 /// Writes the run's own chat template, if it has one, so that programs prompt the adapter as in training.
@@ -166,11 +172,12 @@ std::vector<std::string> targets_of(const lora::AdapterState& adapters) {
 void write_card(const fs::path& out, report::ExportFormat format, const ExportFlags& flags, const Trained& trained,
                 const report::ServingFacts& facts) {
   if (flags.run.empty()) return;
+  const auto info = lora::peft_info(flags.base_model, trained.adapters);
   try {
     const auto card = report::model_card(records_of(flags), fed::run_config(flags.run),
                                          {.format = format,
                                           .facts = facts,
-                                          .scale = {.alpha = trained.info.alpha, .rank = trained.info.rank},
+                                          .scale = {.alpha = info.alpha, .rank = info.rank},
                                           .targets = targets_of(trained.adapters),
                                           .base_model = flags.base_model});
     write_file_atomic(out / "README.md", card);
@@ -193,31 +200,27 @@ void print_serving(report::ExportFormat format, const report::ServingFacts& fact
   for (const auto& served : report::serving(format, facts)) std::cout << "  " << report::serving_line(served) << '\n';
 }
 
-/// Reads the adapter and converts it for the format. PEFT's formats need one rank for all sites and, unless a flag says
-/// otherwise, adapters on all projections of a layer.
+/// Reads the adapter and converts it for the format. PEFT's formats need one rank for all sites.
 Trained read_for(report::ExportFormat format, const ExportFlags& flags) {
   auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags);
-  if (format != report::ExportFormat::kPeft && format != report::ExportFormat::kPeftFused) return trained;
-  trained.adapters = lora::with_one_rank(std::move(trained.adapters));
-  if (!flags.no_pad)
-    trained.adapters = lora::with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
-  trained.info = lora::peft_info(flags.base_model, trained.adapters);
+  if (is_for_peft(format)) trained.adapters = lora::with_one_rank(std::move(trained.adapters));
   return trained;
 }
 
-report::ServingFacts facts_of(const Trained& trained) {
-  return report::serving_facts(*trained.shape, trained.adapters, trained.router);
+report::ServingFacts facts_of(report::ExportFormat format, const ExportFlags& flags, const Trained& trained) {
+  const bool whole_layers = is_for_peft(format) && !flags.no_pad;
+  return report::serving_facts(*trained.shape, trained.adapters, trained.router, whole_layers);
 }
 
 /// Prints for every format how programs would serve it.
 void check_formats(const ExportFlags& flags, std::span<const report::ExportFormat> formats) {
-  for (const auto format : formats) print_serving(format, facts_of(read_for(format, flags)));
+  for (const auto format : formats) print_serving(format, facts_of(format, flags, read_for(format, flags)));
 }
 
 void write_export(const ExportFlags& flags, report::ExportFormat format) {
   check_not_kept("--out", flags.out);
   const auto trained = read_for(format, flags);
-  const auto facts = facts_of(trained);
+  const auto facts = facts_of(format, flags, trained);
   const NewFolders folders(flags.out);
   AtomicFolder staged(flags.out);
   save(staged.path(), format, flags, trained);
@@ -269,7 +272,8 @@ void add_export_command(CLI::App& program) {
       "Writes the adapter of a run's last committed round, or its best one, with a README.md of what its records say; "
       "or one that PEFT "
       "saved.\n"
-      "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21, vLLM, SGLang and llama.cpp's converter\n"
+      "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21, vLLM, SGLang and llama.cpp's converter; for "
+      "GraniteMoE, which has none, as peft-fused\n"
       "peft-fused: the same on fused expert tensors, for PEFT 0.21 alone; 0.17 loads it without a word, and wrong\n"
       "merged: a full checkpoint, added in float32, held in memory while it is written\n"
       "gguf: adapter.gguf, for llama.cpp's --lora");

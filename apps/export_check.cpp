@@ -32,7 +32,12 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 double largest_difference(const lora::AdapterState& read, const lora::AdapterState& written) {
   double most = 0;
   for (const auto& [site, factors] : written) {
-    const auto& same = read.at(site);
+    const auto found = read.find(site);  // zeros are read as no adapter
+    if (found == read.end()) {
+      most = std::max({most, factors.a.abs().max().item<double>(), factors.b.abs().max().item<double>()});
+      continue;
+    }
+    const auto& same = found->second;
     most = std::max({most, largest_difference(same.a, factors.a), largest_difference(same.b, factors.b),
                      std::abs(same.scaling - factors.scaling)});
   }

@@ -15,13 +15,6 @@ std::vector<int64_t> stacked(int64_t experts, int64_t rows, int64_t columns) {
   return experts > 0 ? std::vector<int64_t>{experts, rows, columns} : std::vector<int64_t>{rows, columns};
 }
 
-bool is_finite(const at::Tensor& values) {
-  if (!values.defined() || values.numel() == 0) return true;
-  // at::aminmax() returns NaN if any value is NaN, and needs no temporary tensor.
-  const auto [low, high] = at::aminmax(values);
-  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
-}
-
 }  // namespace
 
 double LoraScale::of(int64_t r) const {
@@ -71,6 +64,13 @@ AdapterState completed(const AdapterState& sent, const AdapterState& fixed) {
     if (!factors.b.defined()) factors.b = known->second.b;
   }
   return whole;
+}
+
+bool is_finite(const at::Tensor& values) {
+  if (!values.defined() || values.numel() == 0) return true;
+  // at::aminmax() returns NaN if any value is NaN, and needs no temporary tensor.
+  const auto [low, high] = at::aminmax(values);
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
 void check_finite(const AdapterState& adapters, std::string_view who) {

@@ -122,6 +122,9 @@ AdapterState clone(const AdapterState& adapters);
 /// out.
 AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 
+/// Returns true if no value is infinite or NaN, and for an undefined tensor.
+bool is_finite(const at::Tensor& values);
+
 /// Checks all factors. \throws kNumeric naming the site when a factor holds a value that is not finite. \param who  the
 /// beginning of the message
 void check_finite(const AdapterState& adapters, std::string_view who);

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "base/format/gguf.h"
 #include "base/plain/error.h"
 
@@ -9,6 +11,14 @@ namespace evenkeel::lora {
 namespace {
 
 double alpha_of(const LoraFactors& factors) { return factors.scaling * static_cast<double>(factors.rank()); }
+
+/// Returns the value of adapter.lora.alpha. \throws kNumeric when float32 cannot hold it
+float stored_alpha(double alpha) {
+  const auto stored = static_cast<float>(alpha);
+  EK_CHECK(std::isfinite(stored) && stored != 0, kNumeric, "the adapter's alpha is ", alpha,
+           ", which float32, the type of adapter.lora.alpha, does not hold");
+  return stored;
+}
 
 /// Permutes output rows for a rotary embedding of adjacent pairs: in each head, rows of the two halves alternate.
 at::Tensor interleaved(const at::Tensor& b, int64_t heads) {
@@ -37,11 +47,14 @@ void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& ad
     tensors.emplace(gguf.tensor + ".lora_a", factors.a);
     tensors.emplace(gguf.tensor + ".lora_b", gguf_b(factors, gguf, alpha));
   }
+  for (const auto& [name, tensor] : tensors)
+    EK_CHECK(is_finite(tensor), kNumeric, "the adapter's tensor ", name,
+             " holds a value that is not finite in float32, the type of GGUF adapters");
   save_gguf(file,
             {{"general.architecture", architecture},
              {"general.type", "adapter"},
              {"adapter.type", "lora"},
-             {"adapter.lora.alpha", static_cast<float>(alpha)}},
+             {"adapter.lora.alpha", stored_alpha(alpha)}},
             tensors);
 }
 

@@ -14,7 +14,8 @@ namespace evenkeel::lora {
 /// scaling * r of the first site. If scaling * r of another site differs, the ratio is multiplied into its B; so ranks
 /// and scalings may differ. \throws kInternal without a site, for a core, and for a rank or scaling of 0.
 /// \param architecture  the architecture name of the base's GGUF, e.g. "olmoe"
-/// \throws kConfig naming a site for which llama.cpp has no tensor.
+/// \throws kConfig naming a site for which llama.cpp has no tensor; kNumeric naming a tensor, or alpha, that float32
+/// does not hold.
 void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& adapters, const Sites& sites,
                        const std::string& architecture);
 

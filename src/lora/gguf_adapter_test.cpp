@@ -76,6 +76,16 @@ TEST_F(GgufAdapter, RowsOfHeadsAreInterleavedForRotaryPairs) {
                         at::tensor({0.0F, 2.0F, 1.0F, 3.0F, 4.0F, 6.0F, 5.0F, 7.0F})));
 }
 
+TEST_F(GgufAdapter, RejectsValuesBeyondFloat32AndLeavesNoFile) {
+  auto adapters = gguf_adapters();
+  adapters.at(kGgufHeads).scaling = 1e300;
+  EXPECT_NE(testing::refusal([&] { written(adapters); }).find(".lora_b holds a value that is not finite"),
+            std::string::npos);
+  for (auto& [site, factors] : adapters) factors.scaling = 1e-60;
+  EXPECT_NE(testing::refusal([&] { written(adapters); }).find("alpha is "), std::string::npos);
+  EXPECT_FALSE(path_exists(file_));
+}
+
 TEST_F(GgufAdapter, RejectsASiteUnknownToLlamaCpp) {
   Sites sites = kGgufSites;
   sites.at(kGgufHeads).gguf = {};

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <deque>
 #include <set>
 
 #include "base/plain/files.h"
@@ -19,8 +18,6 @@ namespace {
 using peft::kA;
 using peft::kB;
 using peft::kPrefix;
-
-std::string_view last_name(std::string_view module) { return module.substr(module.rfind('.') + 1); }
 
 /// Returns the sites of an adapter file. \throws kCheckpoint on a name that is not a LoRA factor of a known site.
 std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites, const std::string& file) {
@@ -41,7 +38,7 @@ std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites
 /// Returns the fused expert parameter that contains a site, or an empty string.
 std::string parameter_of(const Site& site) {
   const auto& place = site.fused;
-  return place.module.empty() ? std::string() : concat(place.module, '.', last_name(place.parameter));
+  return place.module.empty() ? std::string() : concat(place.module, '.', peft::last_name(place.parameter));
 }
 
 /// Returns the name under which PEFT looked up rank and alpha of a module. For a router adapted as a parameter it is
@@ -177,109 +174,16 @@ void check_values(const AdapterState& adapters, const std::string& file) {
   }
 }
 
-/// Caches the sites that were computed last, because tensors of a layer's three stacks alternate in the file.
-class LastSites {
- public:
-  LastSites(const Joined& adapter, const PeftInfo& info) : adapter_(adapter), info_(info) {}
+bool is_zero(const at::Tensor& factor) { return factor.count_nonzero().item<int64_t>() == 0; }
 
-  const LoraFactors& at(const std::string& site) {
-    const auto known = std::find_if(made_.begin(), made_.end(), [&](const auto& one) { return one.first == site; });
-    if (known != made_.end()) return known->second;
-    if (made_.size() == kKept) made_.pop_front();
-    const auto& own = made_.emplace_back(site, adapter_.factors(site));
-    peft::require_one_scaling({own}, info_);
-    return own.second;
-  }
-
- private:
-  static constexpr size_t kKept = 4;
-  const Joined& adapter_;
-  const PeftInfo& info_;
-  std::deque<std::pair<const std::string, LoraFactors>> made_{};
-};
+/// Removes sites whose factors are all zero. If all are, the adapter is unchanged.
+AdapterState without_padding(AdapterState adapters) {
+  auto used = adapters;
+  std::erase_if(used, [](const auto& site) { return is_zero(site.second.b) && is_zero(site.second.a); });
+  return used.empty() ? adapters : used;
+}
 
 }  // namespace
-
-PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters) {
-  if (adapters.empty()) return {.base_model = base_model, .alpha = 1, .rank = 1};
-  const auto& any = adapters.begin()->second;
-  return {.base_model = base_model, .alpha = any.scaling * static_cast<double>(any.rank()), .rank = any.rank()};
-}
-
-AdapterState with_one_rank(AdapterState adapters) {
-  int64_t rank = 1;
-  for (const auto& [name, factors] : adapters) rank = std::max(rank, factors.rank());
-  const double scaling = adapters.empty() ? 1.0 : adapters.begin()->second.scaling;
-  const bool agree =
-      std::all_of(adapters.begin(), adapters.end(), [&](const auto& entry) { return entry.second.scaling == scaling; });
-  for (auto& [name, factors] : adapters) {
-    const int64_t more = rank - factors.rank();
-    if (more > 0) factors.a = at::constant_pad_nd(factors.a, {0, 0, 0, more});
-    if (more > 0) factors.b = at::constant_pad_nd(factors.b, {0, more});
-    if (!agree) factors.b = factors.b * factors.scaling;
-    if (!agree) factors.scaling = 1;
-  }
-  return adapters;
-}
-
-AdapterState with_whole_layers(AdapterState adapters, const Sites& sites) {
-  std::map<std::string, const LoraFactors*> of_layer;
-  for (const auto& [name, factors] : adapters)
-    if (const auto& site = sites.at(name); site.role == SiteRole::kExpert) of_layer[site.moe_layer] = &factors;
-  for (const auto& [name, site] : sites) {
-    const auto like = of_layer.find(site.moe_layer);
-    if (site.role != SiteRole::kExpert || like == of_layer.end() || adapters.contains(name)) continue;
-    const int64_t rank = like->second->rank();
-    adapters[name] = {.a = at::zeros({site.experts, rank, site.in}, at::kFloat),
-                      .b = at::zeros({site.experts, site.out, rank}, at::kFloat),
-                      .scaling = like->second->scaling};
-  }
-  return adapters;
-}
-
-void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, const Sites& sites, const PeftInfo& info) {
-  peft::require_one_scaling(adapters, info);
-  TensorMap tensors;
-  std::set<std::string> targets;
-  for (const auto& [module, f] : factors_by_module(adapters, sites)) {
-    tensors.emplace(concat(peft::kPrefix, module, peft::kA), f.a);
-    tensors.emplace(concat(peft::kPrefix, module, peft::kB), f.b);
-    targets.emplace(last_name(module));
-  }
-  auto config = peft::adapter_config(info);
-  config["target_modules"] = targets;
-  peft::write_folder(folder, tensors, config);
-}
-
-void save_joined_peft_adapter(const fs::path& folder, const Joined& adapter, const Sites& sites,
-                              const std::string& base_model) {
-  if (adapter.sites().empty()) return save_peft_adapter(folder, {}, sites, peft_info(base_model, {}));
-  const auto& first = adapter.sites().front();
-  const auto info = peft_info(base_model, {{first, adapter.factors(first)}});
-  Sites adapted;
-  for (const auto& site : adapter.sites()) adapted.insert(*sites.find(site));
-  const auto parts = parts_by_module(adapted);
-  TensorMap shapes;
-  std::set<std::string> targets;
-  for (const auto& [module, part] : parts) {
-    const auto& site = sites.at(part.site);
-    shapes.emplace(concat(peft::kPrefix, module, peft::kA), at::empty({info.rank, site.in}, at::device(at::kMeta)));
-    shapes.emplace(concat(peft::kPrefix, module, peft::kB), at::empty({site.out, info.rank}, at::device(at::kMeta)));
-    targets.emplace(last_name(module));
-  }
-  LastSites made(adapter, info);
-  const auto make = [&](const std::string& name) {
-    const bool is_a = name.ends_with(peft::kA);
-    const auto module =
-        std::string_view(name).substr(peft::kPrefix.size(), name.size() - peft::kPrefix.size() - peft::kA.size());
-    const auto& [site, expert] = parts.find(module)->second;
-    const auto& factors = made.at(site);
-    return expert_part(is_a ? factors.a : factors.b, expert);
-  };
-  auto config = peft::adapter_config(info);
-  config["target_modules"] = targets;
-  peft::write_folder(folder, shapes, make, config);
-}
 
 AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {
   const auto config = peft::read_adapter_config(folder / "adapter_config.json");
@@ -296,7 +200,7 @@ AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {
              file.string(), ": holds ", name, " in both layouts");
   EK_CHECK(left.empty(), kCheckpoint, file.string(), ": unexpected tensor ", shown(left.begin()->first, 160));
   check_values(adapters, file.string());
-  return adapters;
+  return without_padding(std::move(adapters));
 }
 
 }  // namespace evenkeel::lora

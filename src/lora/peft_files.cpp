@@ -7,6 +7,22 @@
 #include "base/plain/folders.h"
 
 namespace evenkeel::lora::peft {
+namespace {
+
+std::string module_of(const std::string& name) {
+  return name.substr(kPrefix.size(), name.size() - kPrefix.size() - kA.size());
+}
+
+at::Tensor finite(const at::Tensor& factor, const std::string& name) {
+  auto stored = factor.to(at::kFloat);
+  EK_CHECK(is_finite(stored), kNumeric, "the adapter's tensor ", name,
+           " holds a value that is not finite in float32, the type of adapter files");
+  return stored;
+}
+
+}  // namespace
+
+std::string_view last_name(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 void require_one_scaling(const AdapterState& adapters, const PeftInfo& info) {
   const double expected = info.alpha / static_cast<double>(info.rank);
@@ -38,15 +54,20 @@ at::Tensor take_factor(TensorMap& left, const std::string& name, at::IntArrayRef
   return tensor.to(at::kFloat);
 }
 
-void write_folder(const fs::path& folder, const TensorMap& tensors, const OrderedJson& config) {
-  write_folder(
-      folder, tensors, [&](const std::string& name) { return tensors.at(name); }, config);
-}
-
-void write_folder(const fs::path& folder, const TensorMap& shapes, const TensorMaker& make, const OrderedJson& config) {
+void write_folder(const fs::path& folder, const FolderContent& content) {
+  TensorMap shapes;
+  for (const auto& [module, pair] : content.pairs) {
+    shapes.emplace(concat(kPrefix, module, kA), at::empty(pair.a, at::device(at::kMeta)));
+    shapes.emplace(concat(kPrefix, module, kB), at::empty(pair.b, at::device(at::kMeta)));
+  }
   make_folders(folder);
-  stream_safetensors(folder / "adapter_model.safetensors", shapes, make, {{"format", "pt"}});
-  write_file_atomic(folder / "adapter_config.json", config.dump(2) + "\n");
+  stream_safetensors(folder / "adapter_model.safetensors", shapes,
+                     [&](const std::string& name) {
+                       const auto factors = content.pairs.at(module_of(name)).make();
+                       return finite(name.ends_with(kA) ? factors.a : factors.b, name);
+                     },
+                     {{"format", "pt"}});
+  write_file_atomic(folder / "adapter_config.json", content.config.dump(2) + "\n");
 }
 
 }  // namespace evenkeel::lora::peft

@@ -1,132 +1,115 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <set>
 
-#include "lora/modules.h"
+#include "base/plain/error.h"
 #include "lora/peft_files.h"
 
-namespace evenkeel::lora {
+namespace evenkeel::lora::peft {
 namespace {
 
-using peft::kA;
-using peft::kB;
-using peft::kPrefix;
-
-/// A parameter that several linear layers share, in the order of their outputs. Null: the layer is not adapted.
+/// A parameter that several linear layers share, in the order of their outputs. An empty name: zeros.
 struct FusedParameter {
-  std::string name;
-  std::vector<const LoraFactors*> parts;
+  std::string name;  ///< as in target_parameters
+  std::vector<std::string> parts;
+  const Site* any = nullptr;  ///< one of its linears
 
   int64_t adapted() const {
-    return std::count_if(parts.begin(), parts.end(), [](const auto* part) { return part; });
+    return std::count_if(parts.begin(), parts.end(), [](const auto& part) { return !part.empty(); });
   }
 };
 
 /// The fused parameters of one module, in PEFT's order.
 using FusedModule = std::map<int64_t, FusedParameter>;
 
-/// The factors of all layers of a parameter as one pair. A layer that is not adapted has rank 0 and zero rows of B.
-struct StackedParts {
-  at::Tensor a, b;  // [*, n r, in], [*, parts out, n r]
-};
-
-at::Tensor with_sizes(const at::Tensor& like, int64_t rows, int64_t columns) {
-  auto sizes = like.sizes().vec();
-  sizes[sizes.size() - 2] = rows;
-  sizes.back() = columns;
-  return at::zeros(sizes, like.options());
+at::Tensor zeros(int64_t experts, int64_t rows, int64_t columns) {
+  return experts > 0 ? at::zeros({experts, rows, columns}, at::kFloat) : at::zeros({rows, columns}, at::kFloat);
 }
 
-StackedParts stack_parts(const FusedParameter& parameter) {
-  const auto& any =
-      **std::find_if(parameter.parts.begin(), parameter.parts.end(), [](const auto* part) { return part; });
-  const int64_t rank = any.rank(), width = any.b.size(-2), ranks = parameter.adapted() * rank;
-  StackedParts fused{with_sizes(any.a, ranks, any.a.size(-1)),
-                     with_sizes(any.b, static_cast<int64_t>(parameter.parts.size()) * width, ranks)};
+/// Returns the factors of all linears of a parameter as one pair, [*, n r, in] and [*, parts out, n r]. A linear
+/// without factors has rank 0 and zero rows of B.
+LoraFactors stacked(const FusedParameter& parameter, int64_t rank, const SiteReader& read) {
+  const auto& site = *parameter.any;
+  const int64_t ranks = parameter.adapted() * rank;
+  LoraFactors all{.a = zeros(site.experts, ranks, site.in),
+                  .b = zeros(site.experts, site.fused.parts * site.out, ranks)};
   int64_t row = 0, first_output = 0;
-  for (const auto* part : parameter.parts) {
-    if (part != nullptr) {
-      fused.a.narrow(-2, row, rank).copy_(part->a);
-      fused.b.narrow(-2, first_output, width).narrow(-1, row, rank).copy_(part->b);
+  for (const auto& part : parameter.parts) {
+    if (!part.empty()) {
+      const auto factors = read(part);
+      all.a.narrow(-2, row, rank).copy_(factors.a);
+      all.b.narrow(-2, first_output, site.out).narrow(-1, row, rank).copy_(factors.b);
       row += rank;
     }
-    first_output += width;
+    first_output += site.out;
   }
-  return fused;
+  return all;
 }
 
 /// Moves the expert axis into the rank axis: slowest in A, fastest in B.
-void add_factors_of(TensorMap& tensors, const std::string& module, const at::Tensor& a, const at::Tensor& b) {
-  const bool stack = a.dim() == 3;
-  tensors.emplace(concat(peft::kPrefix, module, peft::kA), stack ? a.flatten(0, 1) : a);
-  tensors.emplace(concat(peft::kPrefix, module, peft::kB), stack ? b.permute({1, 2, 0}).flatten(1, 2) : b);
+LoraFactors in_two_axes(const LoraFactors& factors) {
+  if (factors.a.dim() == 2) return factors;
+  return {.a = factors.a.flatten(0, 1), .b = factors.b.permute({1, 2, 0}).flatten(1, 2)};
+}
+
+FilePair pair_of(const FusedParameter& parameter, int64_t rank, const SiteReader& read) {
+  const auto& site = *parameter.any;
+  const int64_t ranks = parameter.adapted() * rank * std::max<int64_t>(1, site.experts);
+  return {.a = {ranks, site.in}, .b = {site.fused.parts * site.out, ranks}, .make = [parameter, rank, &read] {
+            return in_two_axes(stacked(parameter, rank, read));
+          }};
 }
 
 /// PEFT wraps a module once per adapted parameter, in their order. The first parameter is the innermost wrapper.
-void add_module(TensorMap& tensors, const std::string& module, const FusedModule& parameters) {
+void add_module(const std::string& module, const FusedModule& parameters, int64_t rank, const SiteReader& read,
+                std::map<std::string, FilePair>& pairs) {
   std::string wrapped = module;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    const auto fused = stack_parts(parameter->second);
-    add_factors_of(tensors, wrapped, fused.a, fused.b);
+    pairs[wrapped] = pair_of(parameter->second, rank, read);
     wrapped += ".base_layer";
   }
 }
 
-/// The adapted modules of a model, as PEFT's two kinds of targets.
-struct FusedTargets {
-  std::set<std::string> modules, parameters;
-  std::map<std::string, int64_t> parts;  ///< number of adapted linear layers per parameter, for parameters with several
-};
-
-std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
-
-std::map<std::string, FusedModule> fused_modules(const AdapterState& adapters, const Sites& sites) {
+std::map<std::string, FusedModule> fused_modules(const std::set<std::string>& written, const Sites& sites) {
   std::map<std::string, FusedModule> modules;
-  for (const auto& [name, f] : adapters) {
-    const auto& place = sites.at(name).fused;
-    if (place.module.empty()) continue;
-    auto& parameter = modules[place.module][place.order];
-    parameter.name = place.parameter;
-    parameter.parts.resize(static_cast<size_t>(place.parts), nullptr);
-    parameter.parts[static_cast<size_t>(place.part)] = &f;
+  for (const auto& name : written) {
+    const auto& site = sites.at(name);
+    if (site.fused.module.empty()) continue;
+    auto& parameter = modules[site.fused.module][site.fused.order];
+    parameter.name = site.fused.parameter;
+    parameter.any = &site;
+    parameter.parts.resize(static_cast<size_t>(site.fused.parts));
+    parameter.parts[static_cast<size_t>(site.fused.part)] = name;
   }
   return modules;
 }
 
-AdapterState plain_ones(const AdapterState& adapters, const Sites& sites) {
-  AdapterState plain;
-  for (const auto& [name, f] : adapters)
-    if (sites.at(name).fused.module.empty()) plain.emplace(name, f);
+std::set<std::string> plain_ones(const std::set<std::string>& written, const Sites& sites) {
+  std::set<std::string> plain;
+  for (const auto& name : written)
+    if (sites.at(name).fused.module.empty()) plain.insert(name);
   return plain;
 }
 
 }  // namespace
 
-void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
-                             const PeftInfo& info) {
-  peft::require_one_scaling(adapters, info);
-  TensorMap tensors;
-  FusedTargets targets;
-  for (const auto& [module, f] : factors_by_module(plain_ones(adapters, sites), sites)) {
-    add_factors_of(tensors, module, f.a, f.b);
-    targets.modules.insert(last_part(module));
-  }
-  for (const auto& [module, parameters] : fused_modules(adapters, sites)) {
-    add_module(tensors, module, parameters);
+FolderContent fused_content(const std::set<std::string>& written, const Sites& sites, const PeftInfo& info,
+                            const SiteReader& read) {
+  auto content = per_expert_content(plain_ones(written, sites), sites, info, read);
+  std::set<std::string> names;
+  for (const auto& [module, parameters] : fused_modules(written, sites)) {
+    add_module(module, parameters, info.rank, read, content.pairs);
     for (const auto& [order, parameter] : parameters) {
-      targets.parameters.insert(parameter.name);
-      if (const auto n = parameter.adapted(); n > 1) targets.parts[last_part(parameter.name)] = n;
+      names.insert(parameter.name);
+      const auto n = parameter.adapted();
+      if (n < 2) continue;
+      const std::string own(last_name(parameter.name));
+      content.config["rank_pattern"][own] = n * info.rank;
+      content.config["alpha_pattern"][own] = static_cast<double>(n) * info.alpha;
     }
   }
-  auto config = peft::adapter_config(info);
-  config["target_modules"] = targets.modules;
-  config["target_parameters"] = targets.parameters;
-  for (const auto& [parameter, n] : targets.parts) {
-    config["rank_pattern"][parameter] = n * info.rank;
-    config["alpha_pattern"][parameter] = static_cast<double>(n) * info.alpha;
-  }
-  peft::write_folder(folder, tensors, config);
+  content.config["target_parameters"] = names;
+  return content;
 }
 
-}  // namespace evenkeel::lora
+}  // namespace evenkeel::lora::peft

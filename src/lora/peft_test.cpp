@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -31,7 +32,8 @@ const Sites kSites = {
     {kRouter, {0, 7, 3, {}, SiteRole::kRouter, {kRouter}, {.module = kRouter, .parameter = "mlp.gate.weight"}}},
     {kUp, stack(7, 4, "up_proj", {.parameter = kGateUp.parameter, .part = 1, .parts = 2})},
     {kExpertsOf + ".down_proj", stack(4, 7, "down_proj", {.parameter = "mlp.experts.down_proj", .order = 1})}};
-const PeftInfo kInfo{.base_model = "models/x", .alpha = 4, .rank = 2};
+const PeftOptions kAsGiven{.base_model = "models/x", .whole_layers = false};
+const PeftOptions kFusedAsGiven{.base_model = "models/x", .layout = PeftLayout::kFused, .whole_layers = false};
 
 AdapterState example_adapters() {
   auto adapters = make_adapters(kSites, 2, 2.0, 42);
@@ -42,7 +44,7 @@ AdapterState example_adapters() {
 
 class Peft : public ::testing::Test {
  protected:
-  Peft() { save_peft_adapter(folder_, example_adapters(), kSites, kInfo); }
+  Peft() { save_peft_adapter(folder_, example_adapters(), kSites, kAsGiven); }
 
   void set_config(const std::string& key, const Json& value) const {
     auto config = load_json(folder_ / "adapter_config.json");
@@ -86,11 +88,11 @@ TEST_F(Peft, JoiningWhileWritingEqualsJoiningBefore) {
   adapters.erase(kUp);
   const auto whole = joined(changes, adapters);
   ASSERT_EQ(whole.at(kQuery).rank(), 5) << "as high as the weight is";
-  save_peft_adapter(folder_ / "before", whole, kSites, peft_info("models/x", whole));
-  save_joined_peft_adapter(folder_ / "while", Joined(changes, adapters), kSites, "models/x");
+  save_peft_adapter(folder_ / "before", whole, kSites, kAsGiven);
+  save_peft_adapter(folder_ / "while", Joined(changes, adapters), kSites, kAsGiven);
   for (const auto* file : {"adapter_model.safetensors", "adapter_config.json"})
     EXPECT_EQ(read_file(folder_ / "before" / file), read_file(folder_ / "while" / file)) << file;
-  save_joined_peft_adapter(folder_ / "plain", Joined({}, example_adapters()), kSites, "models/x");
+  save_peft_adapter(folder_ / "plain", Joined({}, example_adapters()), kSites, kAsGiven);
   EXPECT_EQ(read_file(folder_ / "plain/adapter_model.safetensors"), read_file(folder_ / "adapter_model.safetensors"));
 }
 
@@ -113,7 +115,7 @@ TEST_F(Peft, ModulesAreNamedAsInTheFamily) {
   Site up = stack(7, 4, "up_proj", kGateUp);
   for (int64_t e = 0; e < 3; ++e) up.modules[static_cast<size_t>(e)] = concat("layers.0.moe.", 2 - e, ".w3");
   const AdapterState adapters{{kUp, example_adapters().at(kUp)}};
-  save_peft_adapter(folder_, adapters, {{kUp, up}}, kInfo);
+  save_peft_adapter(folder_, adapters, {{kUp, up}}, kAsGiven);
   EXPECT_TRUE(at::equal(tensors().at("base_model.model.layers.0.moe.0.w3.lora_B.weight"), adapters.at(kUp).b[2]));
   EXPECT_EQ(load_json(folder_ / "adapter_config.json")["target_modules"], Json::array({"w3"}));
   EXPECT_TRUE(at::equal(load_peft_adapter(folder_, {{kUp, up}}).at(kUp).b, adapters.at(kUp).b));
@@ -152,7 +154,7 @@ TEST_F(Peft, RejectsOtherKindsOfAdapters) {
                                                          {"loftq_config", {{"loftq_bits", 4}}},
                                                          {"a_key_of_tomorrow", nullptr}};
   for (const auto& [key, value] : bad) {
-    save_peft_adapter(folder_, example_adapters(), kSites, kInfo);
+    save_peft_adapter(folder_, example_adapters(), kSites, kAsGiven);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
@@ -181,7 +183,7 @@ TEST_F(Peft, ErrorsNameTheExpectedType) {
                                                          {"use_rslora", "yes"},
                                                          {"bias", Json::array({Json::array({1})})}};
   for (const auto& [key, value] : bad) {
-    save_peft_adapter(folder_, example_adapters(), kSites, kInfo);
+    save_peft_adapter(folder_, example_adapters(), kSites, kAsGiven);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
@@ -217,7 +219,7 @@ TEST_F(Peft, RejectsMissingUnexpectedMisshapenAndNonFiniteTensors) {
 TEST_F(Peft, DoesNotWriteWhatPeftCannotRepresent) {
   auto adapters = example_adapters();
   adapters.at(kQuery).scaling = 3;
-  EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kSites, kInfo), Error);
+  EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kSites, kAsGiven), Error);
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
@@ -234,7 +236,7 @@ TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
   adapters[gate].b = at::rand_like(adapters[gate].b);
   auto sites = kSites;
   sites[gate] = stack(7, 4, "gate_proj", kGateUp);
-  save_fused_peft_adapter(folder_, adapters, sites, kInfo);
+  save_peft_adapter(folder_, adapters, sites, kFusedAsGiven);
   const auto saved = tensors();
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
   for (int64_t e = 0; e < 3; ++e) {
@@ -254,7 +256,7 @@ TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
 }
 
 TEST_F(Peft, AnAdapterOfGateOnlyLeavesUpUnchanged) {
-  save_fused_peft_adapter(folder_, {{kUp, example_adapters().at(kUp)}}, kSites, kInfo);
+  save_peft_adapter(folder_, {{kUp, example_adapters().at(kUp)}}, kSites, kFusedAsGiven);
   const auto saved = tensors();
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
   const auto delta = fused_delta(saved.at(experts + ".lora_A.weight"), saved.at(experts + ".lora_B.weight"), 3, 1);
@@ -299,14 +301,14 @@ TEST_F(FusedPeft, WrittenAdaptersAreReadBackBitForBit) {
                                                   {kGate, kExpertsOf + ".down_proj"}}) {
     auto sites = whole();
     for (const auto& site : without) sites.erase(site);
-    save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+    save_peft_adapter(folder_, adapters(sites), sites, kFusedAsGiven);
     expect_equal(load_peft_adapter(folder_, whole()), adapters(sites));
   }
 }
 
 TEST_F(FusedPeft, LinearsThatShareAAreReadAtItsRank) {
   const auto sites = whole();
-  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  save_peft_adapter(folder_, adapters(sites), sites, kFusedAsGiven);
   auto shared = tensors();
   auto& b = shared[kWrapped + ".lora_B.weight"];
   b = at::linspace(-1, 1, b.numel(), at::kFloat).view(b.sizes());
@@ -323,15 +325,15 @@ TEST_F(FusedPeft, LinearsThatShareAAreReadAtItsRank) {
 
 TEST_F(FusedPeft, ErrorsNameTensorsOfWrongShape) {
   const auto sites = whole();
-  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  save_peft_adapter(folder_, adapters(sites), sites, kFusedAsGiven);
   set_config("target_parameters", {"mlp.experts.gate_up_proj", "mlp.gate.weight"});
   EXPECT_EQ(refusal(),
             "model.layers.0.mlp.experts has factors of 2 parameters, and target_parameters names 1 of it that "
             "the model has");
-  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  save_peft_adapter(folder_, adapters(sites), sites, kFusedAsGiven);
   set_config("rank_pattern", Json::object());
   EXPECT_EQ(refusal(), "tensor " + kWrapped + ".lora_A.weight is [12, 7], expected [6, 7]");
-  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  save_peft_adapter(folder_, adapters(sites), sites, kFusedAsGiven);
   EXPECT_EQ(refusal(), "share 0 of model.layers.0.mlp.experts.gate_up_proj is adapted, which the model lacks");
 }
 
@@ -404,9 +406,8 @@ TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneRankAndScaling) {
   auto unequal = adapters(sites);
   unequal[kUp] = make_lora(kUp, sites.at(kUp), 3, 0.5, 11);
   unequal[kUp].b = at::linspace(-1, 1, 3 * 4 * 3, at::kFloat).view({3, 4, 3});
-  for (const auto save : {save_peft_adapter, save_fused_peft_adapter}) {
-    const auto one = with_one_rank(unequal);
-    save(folder_, one, sites, peft_info("x", one));
+  for (const auto& options : {kAsGiven, kFusedAsGiven}) {
+    save_peft_adapter(folder_, with_one_rank(unequal), sites, options);
     const auto read = load_peft_adapter(folder_, sites);
     for (const auto& [site, factors] : unequal) {
       EXPECT_EQ(read.at(site).rank(), 3) << site;
@@ -415,17 +416,78 @@ TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneRankAndScaling) {
   }
 }
 
-TEST_F(FusedPeft, MissingLayersAreFilledWithZeros) {
+/// Returns the names of all tensors that hold zeros alone.
+std::set<std::string> zero_tensors(const TensorMap& tensors) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors)
+    if (!tensor.any().item<bool>()) names.insert(name);
+  return names;
+}
+
+TEST_F(FusedPeft, MissingProjectionsAreFilledWithZerosAndReadAsMissing) {
   const auto sites = whole();
-  AdapterState partial{{kQuery, adapters(sites).at(kQuery)}};
-  EXPECT_EQ(with_whole_layers(partial, sites).size(), 1u) << "attention alone needs no experts";
+  const AdapterState attention{{kQuery, adapters(sites).at(kQuery)}};
+  EXPECT_EQ(written_sites({kQuery}, sites, PeftLayout::kPerExpert, true).size(), 1u) << "attention needs no experts";
+  auto partial = attention;
   partial[kUp] = adapters(sites).at(kUp);
-  const auto made = with_whole_layers(partial, sites);
-  EXPECT_EQ(made.size(), 4u);
-  EXPECT_EQ(made.at(kGate).b.abs().max().item<float>(), 0);
-  EXPECT_EQ(made.at(kExpertsOf + ".down_proj").a.sizes(), (std::vector<int64_t>{3, 2, 4}));
-  save_peft_adapter(folder_, made, sites, kInfo);
-  expect_equal(load_peft_adapter(folder_, sites), made);
+  for (const auto layout : {PeftLayout::kPerExpert, PeftLayout::kFused}) {
+    save_peft_adapter(folder_, partial, sites, {.layout = layout});
+    const auto zeros = zero_tensors(tensors());
+    EXPECT_EQ(zeros.size(), layout == PeftLayout::kFused ? 2u : 2u * 2 * 3);
+    expect_equal(load_peft_adapter(folder_, sites), partial);
+  }
+}
+
+TEST_F(Peft, AnAdapterWithoutEffectIsReadBack) {
+  AdapterState zero{{kUp, {at::zeros({3, 2, 7}), at::zeros({3, 4, 2}), {}, 2.0}}};
+  save_peft_adapter(folder_, zero, kSites, kAsGiven);
+  EXPECT_EQ(load_peft_adapter(folder_, kSites).at(kUp).rank(), 2);
+  for (auto* factor : {&zero.at(kUp).a, &zero.at(kUp).b})
+    *factor = factor->slice(factor == &zero.at(kUp).a ? 1 : 2, 0, 0);
+  for (const auto& nothing : {zero, AdapterState()}) {
+    save_peft_adapter(folder_, nothing, kSites, kAsGiven);
+    const auto read = load_peft_adapter(folder_, kSites);
+    ASSERT_EQ(read.size(), 1u);
+    EXPECT_FALSE(read.begin()->second.b.any().item<bool>());
+  }
+}
+
+TEST_F(Peft, AValueBeyondFloat32IsRefusedByNameAndLeavesNoFile) {
+  auto adapters = example_adapters();
+  adapters.at(kQuery).b = at::full({5, 2}, 1e300, at::kDouble);
+  const auto says = testing::refusal([&] { save_peft_adapter(folder_ / "new", adapters, kSites, kAsGiven); });
+  EXPECT_NE(says.find("base_model.model." + kQuery + ".lora_B.weight"), std::string::npos) << says;
+  EXPECT_NE(says.find("float32"), std::string::npos) << says;
+  EXPECT_TRUE(fs::is_empty(folder_ / "new"));
+}
+
+/// Two layers with adapters on other linears. The file names parameters and ranks once for both.
+TEST(FusedPeftOfUnequalLayers, IsReadBack) {
+  Sites sites;
+  for (const int64_t layer : {0, 1})
+    for (auto [name, site] : std::map<std::string, Site>{
+             {"gate_proj", stack(7, 4, "gate_proj", kGateUp)},
+             {"up_proj", stack(7, 4, "up_proj", {.parameter = kGateUp.parameter, .part = 1, .parts = 2})},
+             {"down_proj", stack(4, 7, "down_proj", {.parameter = "mlp.experts.down_proj", .order = 1})}}) {
+      site.moe_layer = concat("model.layers.", layer, ".mlp");
+      site.fused.module = site.moe_layer + ".experts";
+      for (auto& module : site.modules) module.replace(13, 1, std::to_string(layer));
+      sites[concat(site.fused.module, ".", name)] = site;
+    }
+  auto all = make_adapters(sites, 2, 2.0, 5);
+  for (auto& [name, factors] : all) factors.b.fill_(0.5);
+  const auto of = [](int64_t layer, std::string_view name) {
+    return concat("model.layers.", layer, ".mlp.experts.", name);
+  };
+  for (const auto& [first, second] :
+       {std::pair{"gate_proj", "up_proj"}, {"gate_proj", "down_proj"}, {"down_proj", "up_proj"}}) {
+    const AdapterState some{{of(0, first), all.at(of(0, first))}, {of(1, second), all.at(of(1, second))}};
+    const testing::TemporaryFolder folder;
+    save_peft_adapter(folder.path(), some, sites, {.layout = PeftLayout::kFused, .whole_layers = false});
+    const auto read = load_peft_adapter(folder.path(), sites);
+    for (const auto& [site, factors] : some) EXPECT_TRUE(at::equal(read.at(site).a, factors.a)) << site;
+    EXPECT_EQ(read.size(), 2u);
+  }
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ class FlexLora : public FederatedMethod {
     return setup;
   }
 
-  /// Creates the first state: one A for all clients, cut to their rank, and B = 0; or the best approximation of the
-  /// start.
+  /// Creates the first state: one A for all clients, cut to their rank, and B = 0; or the triplets of the start.
   ServerState initialize(const ServerView& server) const override {
     ServerState state;
     state.global.adapters = first_best_adapters(server);

@@ -17,6 +17,7 @@
 
 #include "data/example.h"
 #include "lora/adapter.h"
+#include "lora/peft_family.h"
 #include "nn/attention/kv_cache.h"
 #include "nn/compute/compute.h"
 #include "nn/dense/loss.h"
@@ -66,6 +67,7 @@ struct ModelSpec {
   std::vector<std::string> moe_layers{};  ///< routing keys in depth order, as in "model.layers.0.mlp"
   GateRule gates{};
   GgufRule gguf{};
+  lora::PeftFamily peft = lora::PeftFamily::kUntried;
   TokenWork work{};
 };
 

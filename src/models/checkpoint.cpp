@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <limits>
 #include <optional>
 
 #include "base/format/fingerprint.h"
@@ -255,6 +256,19 @@ std::string_view torch_dtype_name(at::ScalarType type) {
   }
 }
 
+double largest_number(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::max();
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::max();
+    case at::kDouble:
+      return std::numeric_limits<double>::max();
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
 // Sets the dtype in config.json. transformers 5 uses the key `dtype` and prefers it to `torch_dtype`, so every existing
 // key of the two is updated.
 std::string with_dtype(const std::string& config_json, at::ScalarType type) {
@@ -409,6 +423,19 @@ std::unique_ptr<TensorSource> shape_source(const BaseStorage& storage, std::stri
   return std::make_unique<ShapeSource>(storage, std::move(origin));
 }
 
+at::Tensor stored_as(at::ScalarType type, const at::Tensor& values, const std::string& name) {
+  auto stored = values.to(type).contiguous();
+  if (all_finite(stored)) return stored;
+  EK_CHECK(all_finite(values.contiguous()), kNumeric, "tensor ", name, " holds a value that is not finite in ",
+           torch_dtype_name(values.scalar_type()));
+  std::vector<std::string_view> others;
+  for (const auto other : {at::kBFloat16, at::kFloat, at::kDouble})
+    if (all_finite(values.to(other).contiguous())) others.push_back(torch_dtype_name(other));
+  fail(kNumeric, "tensor ", name, " does not fit ", torch_dtype_name(type), ": its largest value is ",
+       values.abs().max().item<double>(), ", and ", torch_dtype_name(type), " ends at ", largest_number(type),
+       "; allowed: --dtype ", join(others, " or "));
+}
+
 void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& shapes,
                       const TensorMaker& make, int64_t shard_bytes, const FusedTensors& fused) {
   EK_CHECK(!shapes.empty(), kInternal, "a checkpoint without tensors");
@@ -417,7 +444,13 @@ void write_checkpoint(const fs::path& folder, const std::string& config_json, co
   int64_t bytes = 0;
   for (const auto& shard : shards) bytes += safetensors_size(shard, kHubMetadata);
   machine::require_disk(folder, bytes, "the model");
-  write_shards(out.path(), shards, fused_maker(fused, make));
+  const TensorMaker finite = [&make](const std::string& name) {
+    auto tensor = make(name);
+    EK_CHECK(all_finite(tensor.contiguous()), kNumeric, "tensor ", name, " holds a value that is not finite in ",
+             torch_dtype_name(tensor.scalar_type()));
+    return tensor;
+  };
+  write_shards(out.path(), shards, fused_maker(fused, finite));
   write_file_atomic(out.path() / "config.json", with_dtype(config_json, shapes.begin()->second.scalar_type()));
   out.commit();
 }
@@ -429,7 +462,7 @@ void write_checkpoint(const fs::path& folder, const std::string& config_json, co
     shapes[name] =
         at::empty(tensor.sizes(), at::device(at::kMeta).dtype(scalar_type(dtype).value_or(tensor.scalar_type())));
   const auto make = [&](const std::string& name) {
-    return tensors.at(name).detach().to(shapes.at(name).scalar_type());
+    return stored_as(shapes.at(name).scalar_type(), tensors.at(name).detach(), name);
   };
   write_checkpoint(folder, config_json, shapes, make, shard_bytes, fused);
 }

@@ -77,16 +77,22 @@ std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint6
 /// \throws kCheckpoint when the model has more than 2^20 tensors or 2^60 bytes
 std::unique_ptr<TensorSource> shape_source(const BaseStorage& storage, std::string origin);
 
+/// Converts a tensor that is written to a checkpoint.
+/// \throws kNumeric when a value is not finite in `type`. The message names the tensor, and the types of BaseDtype that
+/// hold all of its values.
+at::Tensor stored_as(at::ScalarType type, const at::Tensor& values, const std::string& name);
+
 /// Writes config.json and the tensors in Hugging Face format: one file, or shards with an index above `shard_bytes`. It
 /// makes one tensor at a time, so it needs memory for the largest only. The folder is renamed into place when it is
 /// complete.
 /// \param shapes  names, sizes and dtypes of the model's matrices; tensors without storage suffice
 /// \param make    returns the tensor of a name
 /// \param fused   fused tensors to write in the place of the matrices that they contain
-/// \throws kIo when `folder` exists and is not empty, or when the disk is too small; both before any tensor is made
+/// \throws kIo when `folder` exists and is not empty, or when the disk is too small; both before any tensor is made;
+/// kNumeric naming a tensor with a value that is not finite
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& shapes,
                       const TensorMaker& make, int64_t shard_bytes, const FusedTensors& fused = {});
-/// Writes tensors that are in memory, each converted to `dtype` when it is written.
+/// Writes tensors that are in memory, each converted to `dtype` when it is written. \throws kNumeric as stored_as()
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& tensors,
                       BaseDtype dtype, int64_t shard_bytes, const FusedTensors& fused = {});
 

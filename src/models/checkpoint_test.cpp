@@ -178,6 +178,31 @@ TEST_F(Checkpoint, AWeightThatIsNotFiniteIsNamedInEveryType) {
     }
 }
 
+TEST_F(Checkpoint, AValueBeyondTheTypeThatIsWrittenIsRefusedWithTheTypesThatHoldIt) {
+  const auto written = [&](double value, at::ScalarType type, BaseDtype dtype) {
+    const TensorMap tensors{{"first", at::ones({2, 3})}, {"second", at::full({3, 2}, value, type)}};
+    return testing::refusal([&] { write_checkpoint(root_ / "new", "{}", tensors, dtype, 1 << 20); });
+  };
+  EXPECT_NE(
+      written(1e39, at::kDouble, BaseDtype::kFloat32)
+          .find("tensor second does not fit float32: its largest value is 1e+39, and float32 ends at 3.40282e+38; "
+                "allowed: --dtype float64"),
+      std::string::npos)
+      << written(1e39, at::kDouble, BaseDtype::kFloat32);
+  EXPECT_NE(written(3.4e38, at::kFloat, BaseDtype::kBFloat16).find("allowed: --dtype float32 or float64"),
+            std::string::npos);
+  EXPECT_NE(
+      written(INFINITY, at::kFloat, BaseDtype::kFloat64).find("second holds a value that is not finite in float32"),
+      std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ / "new"));
+  const TensorMap shapes{{"drawn", at::empty({2, 3}, at::device(at::kMeta))}};
+  const auto drawn = [](const std::string&) { return at::full({2, 3}, NAN); };
+  EXPECT_NE(
+      testing::refusal([&] { write_checkpoint(root_ / "new", "{}", shapes, drawn, 1 << 20); }).find("tensor drawn"),
+      std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ / "new"));
+}
+
 TEST_F(Checkpoint, ATruncatedFileIsRefused) {
   const auto folder = saved();
   fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 10);

@@ -24,6 +24,7 @@ double read_logits_scaling(const ModelConfig& config) {
 
 DecoderSpec granitemoe_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config, {.max_positions = 2048});
+  spec.model.peft = lora::PeftFamily::kJoined;
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-6)};
   spec.names.feed_forward = "block_sparse_moe";
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);

@@ -7,6 +7,17 @@
 #include "base/plain/error.h"
 
 namespace evenkeel::models {
+namespace {
+
+/// Returns the place of a dense linear for PEFT. PEFT 0.21 takes the names of dense linears for those of experts where
+/// it converts adapters of a family. As parameters it adapts them.
+lora::FusedPlace parameter_place(const std::string& module, const ModelBuilder& model) {
+  if (model.spec.peft != lora::PeftFamily::kConverted) return {};
+  const auto number = concat(".", model.layer, ".");
+  return {.module = module, .parameter = concat(module.substr(module.find(number) + number.size()), ".weight")};
+}
+
+}  // namespace
 
 MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model) : activation_(spec.activation) {
   const int64_t hidden = model.spec.hidden_size;
@@ -19,6 +30,7 @@ MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& m
                          .out = out,
                          .role = lora::SiteRole::kMlp,
                          .bias = spec.bias,
+                         .fused = parameter_place(concat(module, ".", name), model),
                          .gguf = std::move(gguf)},
                         model);
   };

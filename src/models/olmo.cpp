@@ -10,6 +10,7 @@ DecoderSpec olmo_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config, {.max_positions = 2048});
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
   if (!spec.attention.o_bias) spec.model.gguf = {.architecture = "olmo", .interleaves_heads = true};
+  spec.model.peft = lora::PeftFamily::kDense;
   spec.norm = {.kind = NormKind::kLayerNorm, .eps = 1e-5};
   if (config.has("clip_qkv")) spec.attention.clip = config.number_or("clip_qkv", 0);
   spec.feed_forward = in_every_layer(MlpSpec{.width = config.integer("intermediate_size")});

@@ -15,6 +15,7 @@ void require_heads_of_hidden_size(const DecoderSpec& spec, const ModelConfig& co
 DecoderSpec olmoe_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config);
   require_heads_of_hidden_size(spec, config);
+  spec.model.peft = lora::PeftFamily::kConverted;
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-5)};
   spec.attention.qk_norm = QkNorm::kFullWidth;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);

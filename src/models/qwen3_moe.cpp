@@ -29,6 +29,7 @@ auto in_sparse_layers(const MixtureSpec& sparse, const MlpSpec& dense, const Mod
 DecoderSpec qwen3_moe_decoder(const ModelConfig& config) {
   config.require("use_sliding_window", false);
   auto spec = read_decoder(config, {.max_positions = 32768, .kv_heads = 4});
+  spec.model.peft = lora::PeftFamily::kConverted;
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-6)};
   spec.attention.qk_norm = QkNorm::kPerHead;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);

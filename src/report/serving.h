@@ -3,18 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lora/peft_programs.h"
 #include "models/causal_lm.h"
 #include "nn/moe/routing.h"
 
 namespace evenkeel::report {
 
-/// The formats of `evenkeel export`. kPeft: an adapter in PEFT's layout per expert. kPeftFused: an adapter with all
-/// experts of a layer in one tensor. kMerged: the base with the adapter merged into its weights. kGguf: an adapter for
-/// llama.cpp.
+/// The formats of `evenkeel export`. kPeft: an adapter in PEFT's layout as adapter/ of a run has it
+/// (lora::standard_layout()). kPeftFused: an adapter with all experts of a layer in one tensor. kMerged: the base with
+/// the adapter merged into its weights. kGguf: an adapter for llama.cpp.
 enum class ExportFormat { kPeft, kPeftFused, kMerged, kGguf };
 constexpr auto names(ExportFormat) {
   return std::array{config::EnumName<ExportFormat>{"peft", ExportFormat::kPeft},
@@ -29,20 +32,23 @@ struct ServingFacts {
   nn::RouterOptions router;    ///< router options of the run's evaluations
   bool router_lora = false;    ///< routers are adapted
   bool experts = false;        ///< experts are adapted
-  bool whole_layers = true;    ///< in each adapted layer all projections of the experts are adapted
-  bool gate_with_up = true;    ///< gate_proj and up_proj are adapted together, or neither is
+  bool whole_layers = true;    ///< in each adapted layer all projections of the experts have factors in the file
+  bool gate_with_up = true;    ///< gate_proj and up_proj have factors together, or neither has
   bool tied_experts = false;   ///< the base model has experts, and its head and embedding are one tensor
   bool llama_cpp = true;       ///< llama.cpp has an architecture for the base model
   bool expert_modules = true;  ///< each expert of the base model is a module of its own in checkpoints
   int64_t rank = 0;            ///< LoRA rank of the per-expert layout
   int64_t fused_rank = 0;      ///< largest LoRA rank of the fused layout
+  /// Why a version of PEFT does not apply all factors of a layout (lora/peft_programs.h); empty: it applies all.
+  std::map<std::pair<lora::PeftVersion, lora::PeftLayout>, std::string> not_in_peft{};
 };
 /// Collects the serving facts of an adapter.
 /// \param base      the base model of the adapter
-/// \param adapters  the factors as exported
+/// \param adapters  the adapted sites with their factors
 /// \param router    router options of the run's evaluations
+/// \param whole_layers  as lora::PeftOptions::whole_layers
 ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
-                           const nn::RouterOptions& router);
+                           const nn::RouterOptions& router, bool whole_layers = false);
 
 /// Describes how one program serves one export.
 struct Served {

@@ -86,6 +86,17 @@ TEST_F(Serving, UnsupportedLayoutsAndTargetsAreReported) {
     EXPECT_NE(fused.find(part), std::string::npos) << fused;
 }
 
+TEST_F(Serving, ExpertsThatPeftLeavesOutAreReported) {
+  const auto unpadded = facts({"v_proj", "gate_proj", "up_proj"});
+  EXPECT_EQ(line(ExportFormat::kPeft, unpadded, "transformers 5"),
+            "transformers 5 + PEFT 0.21 (run): not readable there (leaves out gate_proj and up_proj where no layer has "
+            "down_proj; export without --no-pad)");
+  EXPECT_NE(line(ExportFormat::kPeft, unpadded, "transformers 4.57").find(": exact"), std::string::npos);
+  EXPECT_NE(line(ExportFormat::kPeftFused, unpadded, "transformers 5").find(": exact"), std::string::npos);
+  const auto experts = facts({"gate_proj", "up_proj"});
+  EXPECT_NE(line(ExportFormat::kPeftFused, experts, "transformers 4.57").find("(refuses it: "), std::string::npos);
+}
+
 TEST_F(Serving, GgufIsForLlamaCppOnly) {
   const auto all = serving(ExportFormat::kGguf, facts({"down_proj"}));
   ASSERT_EQ(all.size(), 1u);

@@ -234,22 +234,43 @@ TEST_P(OptionOfMethod, StartingFromAnAdapterKeepsItsEffectAndTrains) {
   }
 }
 
-TEST_P(OptionOfMethod, RejectsAStartingAdapterAboveTheLargestRank) {
+// Methods whose clients train the factors of the start refuse a higher rank. Those that make it a change of the base
+// keep all of it. No method cuts it.
+TEST_P(OptionOfMethod, AStartingAdapterAboveTheLargestRankIsRefusedOrKeptWhole) {
   const TinyFederation world;
   if (!methods::find_method(GetParam()).starts_from_adapter)
     GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   const auto start = adapter_to_begin_with(world, world.rank + 1);
   auto server = world.server();
   server.start = &start;
-  const auto method = make_method(GetParam());
-  const bool into_base = GetParam() == "flora" || GetParam() == "florist", cuts = GetParam() == "flexlora";
-  if (into_base || cuts) {  // FlexLoRA keeps the best approximation of the clients' rank
-    const auto difference = largest_difference(effect(method->initialize(server)), start);
-    EXPECT_EQ(difference < 1e-5, into_base) << difference;
-    return;
+  const auto refusal_of = [&](const methods::FederatedMethod& method) {
+    return testing::refusal([&] { EXPECT_LT(largest_difference(effect(method.initialize(server)), start), 1e-5); });
+  };
+  const auto says = concat("lora.init has rank 5 at ", start.begin()->first, ", allowed: up to 4");
+  const bool into_base = GetParam() == "flora" || GetParam() == "florist";
+  const auto refusal = refusal_of(*make_method(GetParam()));
+  EXPECT_EQ(refusal.find(says) == std::string::npos, into_base) << refusal;
+  if (GetParam() != "florist") return;
+  const auto in_code = refusal_of(*make_method("florist", "mode = \"code\""));
+  EXPECT_NE(in_code.find(says), std::string::npos) << in_code;
+}
+
+// Padding of other programs: rows of A that are zero with their columns of B. They have neither effect nor gradient.
+TEST_P(OptionOfMethod, IdleRowsOfAStartingAdapterAreReplacedByFreshOnes) {
+  const TinyFederation world;
+  if (!methods::find_method(GetParam()).starts_from_adapter)
+    GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
+  auto start = adapter_to_begin_with(world, 3);
+  for (auto& [site, factors] : start) {
+    factors.a.narrow(-2, 1, 1).zero_();
+    factors.b.narrow(-1, 1, 1).zero_();
   }
-  const auto refusal = testing::refusal([&] { method->initialize(server); });
-  EXPECT_NE(refusal.find("lora.init has rank 5"), std::string::npos) << refusal;
+  auto server = world.server();
+  server.start = &start;
+  const auto state = make_method(GetParam())->initialize(server);
+  EXPECT_LT(largest_difference(effect(state), start), 1e-5);
+  for (const auto& [site, factors] : lora::completed(state.global.adapters, state.common.fixed))
+    EXPECT_TRUE(factors.a.ne(0).any(-1).all().item<bool>()) << site;
 }
 
 std::vector<std::string> method_names() {

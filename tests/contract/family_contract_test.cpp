@@ -280,12 +280,12 @@ TEST_P(Family, AnAdapterOfAllSitesRoundTrips) {
   const auto model = testing::make_model(GetParam(), models::BaseDtype::kFloat32);
   const testing::TemporaryFolder folder;
   const auto adapters = testing::random_adapters(*model, 2, at::kFloat);
-  lora::save_peft_adapter(folder.path(), adapters, model->all_sites(), lora::peft_info("a model", adapters));
-  const auto loaded = lora::load_peft_adapter(folder.path(), model->all_sites());
-  ASSERT_EQ(loaded.size(), adapters.size());
-  for (const auto& [site, factors] : adapters) EXPECT_TRUE(at::equal(loaded.at(site).b, factors.b)) << site;
-  lora::save_fused_peft_adapter(folder.path() / "fused", adapters, model->all_sites(),
-                                lora::peft_info("a model", adapters));
+  for (const auto layout : {lora::PeftLayout::kPerExpert, lora::PeftLayout::kFused}) {
+    lora::save_peft_adapter(folder.path(), adapters, model->all_sites(), {"a model", layout});
+    const auto loaded = lora::load_peft_adapter(folder.path(), model->all_sites());
+    ASSERT_EQ(loaded.size(), adapters.size());
+    for (const auto& [site, factors] : adapters) EXPECT_TRUE(at::equal(loaded.at(site).b, factors.b)) << site;
+  }
 }
 
 TEST_P(Family, RejectsInvalidInput) {

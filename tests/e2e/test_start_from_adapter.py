@@ -71,6 +71,23 @@ def test_an_adapter_that_does_not_fit_is_rejected_before_anything_is_written(tin
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("method", [name for name in NAMES if name not in ("fed-sb", "flora")])
+def test_an_adapter_of_a_higher_rank_is_refused_alike_by_methods_that_train_its_factors(tiny_model, adapter, likelihood, method, tmp_path):
+    words = start(tiny_model, adapter, method, lora__rank=1, lora__alpha=2)
+    words += ["--set", "method.florist.mode=code"] if method == "florist" else []
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *words),
+             "lora.init has rank 2 at model.layers.0.mlp.experts.down_proj, allowed: up to 1, the largest rank of any client")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("method", ["flora", "florist"])
+def test_an_adapter_of_a_higher_rank_is_a_change_of_the_base_for_methods_that_merge(tiny_model, adapter, likelihood, method, tmp_path):
+    words = start(tiny_model, adapter, method, lora__rank=1, lora__alpha=2, evaluate__as_exported="false")
+    succeed("train", CONFIG, "--out", tmp_path / "out", *[word.replace("evaluate.limit=4", "evaluate.limit=0") for word in words])
+    before = next(one for one in lines(tmp_path / "out/evaluations.jsonl") if one["round"] == 0)
+    assert before["nll"] == pytest.approx(likelihood, abs=2e-5)
+
+
 def test_a_resumed_run_requires_the_same_adapter(tiny_model, adapter, likelihood, tmp_path):
     import shutil
     shutil.copytree(adapter / "adapter", tmp_path / "start")

@@ -18,7 +18,7 @@ const lora::Sites& sites() {
 
 std::string fitting_adapter() {
   lora::save_peft_adapter(fuzz::folder() / "fitting", lora::make_adapters(sites(), 2, 1.0, 7), sites(),
-                          {.base_model = "small", .alpha = 2, .rank = 2});
+                          {.base_model = "small", .whole_layers = false});
   return read_file(fuzz::folder() / "fitting/adapter_model.safetensors");
 }
 

@@ -57,7 +57,7 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
   const auto sites = model->sites(targets);
   lora::AdapterState adapters = lora::load_peft_adapter(adapter_folder, sites);
   train::AdamW optimizer(leaves_of(adapters), optimizer_of(job.at("optimizer")));
-  const lora::PeftInfo info{model_folder.string(), job.at("alpha"), job.at("rank")};
+  const lora::PeftOptions options{.base_model = model_folder.string(), .whole_layers = false};
   models::ForwardOptions forward;
   forward.adapters = &adapters;
 
@@ -67,11 +67,11 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
     const nn::LossSum loss = model->loss(data::pack(batch), forward);
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
     mean.backward();
-    if (losses.empty()) lora::save_peft_adapter(out / "gradients", gradients_of(adapters), sites, info);
+    if (losses.empty()) lora::save_peft_adapter(out / "gradients", gradients_of(adapters), sites, options);
     losses.push_back(mean.item<double>());
     optimizer.step(-1, train::Gradients::kZeroed);
   }
-  lora::save_peft_adapter(out / "adapter", lora::clone(adapters), sites, info);
+  lora::save_peft_adapter(out / "adapter", lora::clone(adapters), sites, options);
   write_file_atomic(out / "losses.json", Json(losses).dump());
 }
 

@@ -72,7 +72,7 @@ TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
                       {"evaluate.tasks=[\"builtin:sizes\"]"});
   const auto state = trained(e);
   const auto adapter = methods::whole_adapter(state);
-  lora::save_peft_adapter(root() / "adapter", adapter, e.server.sites, lora::peft_info("model", adapter));
+  lora::save_peft_adapter(root() / "adapter", adapter, e.server.all_sites, {});
   std::map<scoring::ServedBy, std::vector<std::string>> scored;
   for (const auto& point : evaluation_points(e.server, state)) {
     const auto one = score(e.server, e.fabric, state, point, {{.task = "builtin:sizes", .predictions = true}}).value();

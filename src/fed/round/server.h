@@ -38,6 +38,7 @@ struct Server {
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   models::ModelSpec model;
   lora::Sites sites;
+  lora::Sites all_sites;  ///< of the model; the layout of an adapter folder depends on them
   std::unique_ptr<methods::FederatedMethod> method;
   std::vector<methods::ClientProfile> clients;
   /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the

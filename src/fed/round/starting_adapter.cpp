@@ -15,13 +15,6 @@ namespace {
 // Relative to the largest value of the product, because folding and decomposing round.
 constexpr double kTolerance = 1e-3;
 
-/// Returns false if clients or the server would cut the starting adapter to a lower rank.
-bool keeps_all(const lora::AdapterState& start, const Server& server) {
-  for (const auto& [site, factors] : start)
-    if (factors.rank() > server.max_rank()) return false;
-  return true;
-}
-
 /// Returns scaling B A x, [*, out], for a fixed random vector of signs x.
 at::Tensor probed(const lora::LoraFactors& factors, const std::string& site) {
   auto x_I = at::empty({factors.a.size(-1)}, at::kFloat);
@@ -42,6 +35,10 @@ bool has_effect(const lora::AdapterState& whole, const lora::AdapterState& start
   return true;
 }
 
+bool is_zero(const lora::LoraFactors& factors) {
+  return !factors.a.any().item<bool>() && !factors.b.any().item<bool>();
+}
+
 std::string named(const Server& server) { return concat("lora.init = \"", server.config.lora.init, "\""); }
 
 }  // namespace
@@ -52,8 +49,12 @@ lora::AdapterState adapter_to_start_from(const Server& server) {
   EK_CHECK(config.method.entry().starts_from_adapter, kConfig, named(server), ": method ", config.method.name,
            " makes its factors from gradients and cannot start from an adapter, allowed: empty");
   EK_CHECK(is_folder(config.lora.init), kConfig, named(server), " is no folder");
-  return in_context(concat(named(server), ", whose modules have to be among lora.targets and lora.router_lora"),
-                    [&] { return lora::load_peft_adapter(config.lora.init, server.sites); });
+  auto start = in_context(named(server), [&] { return lora::load_peft_adapter(config.lora.init, server.all_sites); });
+  std::erase_if(start, [&](const auto& site) { return !server.sites.contains(site.first) && is_zero(site.second); });
+  for (const auto& [site, factors] : start)
+    EK_CHECK(server.sites.contains(site), kConfig, named(server), " adapts ", site,
+             ", which is not among lora.targets and lora.router_lora");
+  return start;
 }
 
 methods::ServerState begun(const Server& server, methods::GradientSum gradient_sum) {
@@ -61,8 +62,8 @@ methods::ServerState begun(const Server& server, methods::GradientSum gradient_s
   auto view = server.view(0, std::move(gradient_sum));
   if (!start.empty()) view.start = &start;
   auto state = server.method->initialize(view);
-  EK_CHECK(start.empty() || !keeps_all(start, server) || has_effect(methods::whole_adapter(state), start), kConfig,
-           named(server), ": method ", server.config.method.name, " does not start from an adapter, allowed: empty");
+  EK_CHECK(start.empty() || has_effect(methods::whole_adapter(state), start), kConfig, named(server), ": method ",
+           server.config.method.name, " does not start from an adapter, allowed: empty");
   return state;
 }
 

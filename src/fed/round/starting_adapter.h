@@ -6,12 +6,13 @@
 namespace evenkeel::fed {
 
 /// Loads the factors of the run's sites from the adapter that `[lora] init` names; empty if it names none.
-/// \throws kConfig when the method cannot start from an adapter or the path is not a folder; kCheckpoint when the
-/// adapter does not fit the sites
+/// \throws kConfig when the method cannot start from an adapter, the path is not a folder, or the adapter has factors
+/// of other sites; kCheckpoint when the adapter does not fit the model
 lora::AdapterState adapter_to_start_from(const Server& server);
 
 /// Returns the state that the method initialises, with the adapter of `[lora] init` if there is one.
-/// \throws as adapter_to_start_from(); kConfig when the state does not change the weights as the adapter does
+/// \throws as adapter_to_start_from(); kConfig when the adapter's rank is higher than the method takes, and when the
+/// state does not change the weights as the adapter does
 methods::ServerState begun(const Server& server, methods::GradientSum gradient_sum = {});
 
 /// Makes the state before the first round. Gradients that the method asks for are computed by the clients, for the

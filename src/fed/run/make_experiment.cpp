@@ -98,6 +98,7 @@ Server make_server(const ExperimentConfig& config, const models::CausalLm& shape
           .model_folder = models::resolve_model_path(config.model.path),
           .model = shape.spec(),
           .sites = config.lora.sites(shape),
+          .all_sites = shape.all_sites(),
           .method = config.method.make(),
           .clients = {},
           .tasks = config.evaluate.tasks};

@@ -165,11 +165,11 @@ size_t lines_until(const SealedLines& evaluations, int64_t round) {
 
 /// Returns a function that writes adapter/. It holds copies of the data it needs, so it can run in another thread.
 std::function<void()> adapter_writer(const fs::path& folder, const methods::ServerState& state, const Server& server) {
-  return
-      [folder, change = state.common.base_change, adapters = lora::completed(state.global.adapters, state.common.fixed),
-       sites = server.sites, base = server.model_folder.string()] {
-        lora::save_joined_peft_adapter(folder, lora::Joined(change, adapters), sites, base);
-      };
+  return [folder, change = state.common.base_change,
+          adapters = lora::completed(state.global.adapters, state.common.fixed), sites = server.all_sites,
+          options = lora::PeftOptions{server.model_folder.string(), lora::standard_layout(server.model.peft)}] {
+    lora::save_peft_adapter(folder, lora::Joined(change, adapters), sites, options);
+  };
 }
 
 /// Returns true if the adapter is small enough to be written in the background while the next round runs.

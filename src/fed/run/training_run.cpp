@@ -10,6 +10,7 @@
 #include "base/system/events.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
+#include "fed/round/adapter_readers.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/best_round.h"
@@ -47,6 +48,7 @@ Snapshot first_snapshot(const Course& run) {
 /// Checks all inputs of the run before the weights are loaded.
 void check_beginning(const Experiment& e) {
   check_start(e.server);
+  warn_of_readers(e.server, "[train] adapter/ of this run");
   check_evaluation(e);
   warn_of_contamination(e);
 }

@@ -9,6 +9,7 @@
 #include "base/system/machine.h"
 #include "data/row_files.h"
 #include "fed/config/arithmetic.h"
+#include "fed/round/adapter_readers.h"
 #include "fed/round/payload_check.h"
 #include "fed/run/contamination.h"
 #include "fed/run/machine_speed.h"
@@ -302,9 +303,11 @@ Envelope NodeClient::keep(const Envelope& envelope) {
     const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
     const auto factors = lora::received(std::move(adapter)).adapters;
     without_empty_folders({options_.adapters, folder}, [&] {
-      lora::save_joined_peft_adapter(folder, lora::Joined({}, factors), server.sites, server.model_folder.string());
+      lora::save_peft_adapter(folder, factors, server.all_sites,
+                              {server.model_folder.string(), lora::standard_layout(server.model.peft)});
     });
     log::info("[node] the final adapter is in ", folder.string());
+    fed::warn_of_readers(server, concat("[node] ", folder.string()));
   }
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }

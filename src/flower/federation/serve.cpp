@@ -10,6 +10,7 @@
 #include "base/plain/os_error.h"
 #include "base/plain/sealed.h"
 #include "fed/config/arithmetic.h"
+#include "fed/round/adapter_readers.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
@@ -92,6 +93,7 @@ void leave_out_tasks_here(const ServeOptions& options, fed::Server& server) {
 fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig config) {
   auto e = fed::make_experiment(std::move(config), options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
+  fed::warn_of_readers(e.server, "[serve] adapter/ of this run");
   require_rows_apart(e.server);
   require_comparable_rounds(options, e.server.config);
   leave_out_tasks_here(options, e.server);

@@ -1,0 +1,16 @@
+/// \file  Defines how transformers and PEFT hold the experts of a model family. The family says it
+/// (models/causal_lm.h); lora/peft_programs.h follows from it.
+#pragma once
+
+#include <cstdint>
+
+namespace evenkeel::lora {
+
+enum class PeftFamily : uint8_t {
+  kUntried,    ///< no test loads adapters of the family with PEFT
+  kDense,      ///< no experts: each linear is a module in all versions
+  kConverted,  ///< checkpoints have one module per expert. transformers 5 joins them; PEFT 0.21 converts adapters
+  kJoined,     ///< checkpoints have all experts of a layer in one tensor
+};
+
+}  // namespace evenkeel::lora
