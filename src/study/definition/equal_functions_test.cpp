@@ -16,10 +16,10 @@ struct OnModel {
 
   /// Returns the complaint about arms given as "name: setting, setting".
   std::string complaint(const std::vector<std::pair<std::string, std::string>>& arms) const {
-    write_file_atomic(folder.path() / "model/config.json", model);
+    write_file_atomic(folder.path() / "config.json", model);
     write_file_atomic(folder.path() / "base.toml",
                       concat("threads = 1\n[model]\ncompute_dtype = \"float32\"\npath = \"",
-                             (folder.path() / "model").string(), "\"\n[evaluate]\nbudgets = [0.25, 1.0]\n"));
+                             folder.path().string(), "\"\n[evaluate]\nbudgets = [0.25, 1.0]\n"));
     std::string text = concat("[study]\nbase = \"base.toml\"\n", study, "\n");
     for (const auto& [name, set] : arms)
       text += concat("[[study.arm]]\nname = \"", name, "\"\nset = [", set, "]\n");
