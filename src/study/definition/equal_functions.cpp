@@ -53,13 +53,20 @@ std::vector<ArmModel> arms_of(std::span<const PlannedRun> runs, Specs& specs) {
   return arms;
 }
 
+/// Returns the first names of a list, and the number of the others.
+std::string some_of(std::span<const std::string> names) {
+  constexpr size_t kMost = 5;
+  if (names.size() <= kMost) return shown(join(names), 90);
+  return concat(shown(join(names.first(kMost)), 90), " and ", names.size() - kMost, " more");
+}
+
 /// Returns "fedit, ffa-lora (olmoe_native)": the arms whose gates are renormalised or not, by value of the key.
 std::string gate_side(std::span<const ArmModel> arms, bool sum_to_one) {
   std::map<std::string_view, std::vector<std::string>> by_value;
   for (const auto& arm : arms)
     if (arm.gates_sum_to_one() == sum_to_one) by_value[config::name_of(arm.gate_norm())].push_back(arm.run.arm);
   std::vector<std::string> texts;
-  for (const auto& [value, names] : by_value) texts.push_back(concat(join(names), " (", value, ")"));
+  for (const auto& [value, names] : by_value) texts.push_back(concat(some_of(names), " (", value, ")"));
   return join(texts);
 }
 
@@ -72,10 +79,10 @@ void check_gates(const StudySection& study, std::span<const ArmModel> sparse) {
     return;
   if (is_free(study, kModel) && one_value([](const auto& arm) { return arm.gate_norm(); })) return;
   const auto& key = sparse[0].spec.gates.key;
-  fail(kConfig, "gate weights differ between arms: renormalised over the selected experts in ", gate_side(sparse, true),
-       "; not renormalised in ", gate_side(sparse, false), ", because of ", kGates,
-       key.empty() ? "" : concat(" and the model's ", key), "; allowed: the same in all arms, as by [study] set = [\"",
-       kGates, "=renorm_selected\"], or [study] free = [\"", kGates, "\"]");
+  fail(kConfig, "gates differ: renormalised in ", gate_side(sparse, true), "; not in ", gate_side(sparse, false),
+       ", by ", kGates, key.empty() ? "" : concat(" and the model's ", key),
+       "; allowed: the same in all arms, as by [study] set = [\"", kGates, "=renorm_selected\"], or [study] free = [\"",
+       kGates, "\"]");
 }
 
 /// Returns the numbers of experts per token at the budgets of evaluations, "1, 2, 4, 8".
@@ -95,7 +102,7 @@ std::string names_of(std::span<const ArmModel> arms, bool all_experts) {
   std::vector<std::string> names;
   for (const auto& arm : arms)
     if (is_scored_with_all_experts(arm) == all_experts) names.push_back(arm.run.arm);
-  return join(names);
+  return some_of(names);
 }
 
 /// Checks that rank methods are not scored with all experts alone where other arms are scored with fewer.
@@ -110,9 +117,9 @@ void check_scored_experts(const StudySection& study, std::span<const ArmModel> s
     });
   });
   if (fewer == sparse.end()) return;
-  fail(kConfig, "experts per token differ between arms in every evaluation: ", fewer->spec.top_k, " at every budget in ",
-       all_experts, "; ", top_ks(*fewer), " at budgets ", join(fewer->run.config.evaluate.budgets), " in ", own,
-       ", because of ", kModes, " = [\"a\"]; allowed: \"b\" among them, as by [study] set = [\"", kModes,
+  fail(kConfig, "experts per token differ: ", fewer->spec.top_k, " at every budget in ", all_experts, "; ",
+       top_ks(*fewer), " at budgets ", join(fewer->run.config.evaluate.budgets), " in ", own, ", by ", kModes,
+       " = [\"a\"]; allowed: \"b\" among them, as by [study] set = [\"", kModes,
        "=[a, b]\"], or [study] free = [\"", kModes, "\"]");
 }
 

@@ -45,9 +45,19 @@ const Arms kBoth{{"plain", "\"method.name=fedit\""},
 
 TEST(EqualFunctions, ArmsWithOtherGatesAreNamedWithTheirValuesAndBothWaysOut) {
   EXPECT_TRUE(says(OnModel{}.complaint(kBoth),
-                   {"renormalised over the selected experts in mean (renorm_selected)",
-                    "not renormalised in plain, half (olmoe_native)", "method.gate_norm", "norm_topk_prob",
+                   {"renormalised in mean (renorm_selected)", "not in plain, half (olmoe_native)", "method.gate_norm", "norm_topk_prob",
                     "set = [\"method.gate_norm=renorm_selected\"]", "free = [\"method.gate_norm\"]"}));
+}
+
+TEST(EqualFunctions, ManyArmsAreCountedSoThatTheLineStaysShort) {
+  Arms arms;
+  for (int i = 0; i < 30; ++i) {
+    arms.emplace_back(concat("plain-", i, std::string(60, 'x')), "\"method.name=fedit\"");
+    arms.emplace_back(concat("mean-", i, std::string(60, 'x')), "\"method.name=a3smoe\"");
+  }
+  const auto line = OnModel{}.complaint(arms);
+  EXPECT_TRUE(says(line, {"mean-0", "plain-0", " and 25 more (renorm_selected)", " and 25 more (olmoe_native)"}));
+  EXPECT_LE(line.size(), 480u) << line;
 }
 
 TEST(EqualFunctions, AnArmOfOneMethodWithAnotherGateIsNamedToo) {

@@ -103,7 +103,7 @@ struct StudyState {
     field("endpoint", endpoint);
     field("seeds", seeds);
     field("arms", arms);
-    field("set", set);
+    field.optional("set", set);
     field("common", common);
     field("free", free);
     field("pinned", pinned);
