@@ -45,7 +45,7 @@ struct EvaluateFlags {
   std::optional<std::string> decode, form, format, score, chat_template, date;
   std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
-  bool json = false, in_the_run_only = false, strict = false, best = false;
+  bool json = false, in_the_run_only = false, strict = false, best = false, questions = false;
 };
 
 /// Counts the rows of --data that could not be read or asked, over all tasks.
@@ -64,7 +64,11 @@ struct LeftOut {
 class ScoreWriter {
  public:
   explicit ScoreWriter(const EvaluateFlags& flags)
-      : json_(flags.json), is_journalled_(!flags.journal.empty()), file_(flags.predictions), progress_("evaluate") {}
+      : json_(flags.json),
+        is_journalled_(!flags.journal.empty()),
+        has_questions_(flags.questions),
+        file_(flags.predictions),
+        progress_("evaluate") {}
 
   void progress(const std::string& task, double budget, int64_t done, int64_t rows) {
     open_predictions();
@@ -106,8 +110,12 @@ class ScoreWriter {
     EK_CHECK(predictions_.good(), kIo, file_, " cannot be written: ", os_error_text(errno));
   }
 
-  static std::string line(const scoring::TaskScore& score, size_t row, const scoring::Prediction& prediction) {
-    OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};
+  std::string line(const scoring::TaskScore& score, size_t index, const scoring::Prediction& prediction) const {
+    OrderedJson json{{"task", score.task}, {"budget", score.budget}};
+    json["row"] = prediction.row < 0 ? static_cast<int64_t>(index) : prediction.row;
+    if (!prediction.file.empty()) json["file"] = prediction.file;
+    if (has_questions_) json["question"] = prediction.question;
+    if (!score.reading.empty()) json["reading"] = score.reading;
     if (score.served_by != scoring::ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
     if (score.kind == scoring::AnswerKind::kLikelihood)
       add_likelihood(prediction, json);
@@ -136,7 +144,7 @@ class ScoreWriter {
     if (prediction.bert_score) json["bert_score"] = *prediction.bert_score;
   }
 
-  bool json_, is_journalled_;
+  bool json_, is_journalled_, has_questions_;
   std::string file_;
   log::Progress progress_;
   std::ofstream predictions_;
@@ -195,6 +203,7 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(!bert.encoder.empty() || (bert.layer < 0 && bert.baseline.empty()), kConfig,
            "--bert-layer and --bert-baseline go with --bert-encoder");
   EK_CHECK(flags.model.top_k == 0 || flags.budgets.empty(), kConfig, "--top-k and --budget exclude each other");
+  EK_CHECK(!flags.questions || !flags.predictions.empty(), kConfig, "--questions goes with --predictions");
   EK_CHECK(!flags.in_the_run_only || !flags.run.empty(), kConfig, "--in-the-run-only goes with --run");
   check_budgets(flags.budgets);
   check_row_flags(flags);
@@ -538,6 +547,7 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--journal", flags->journal,
                       "file that keeps what is answered: the same command, killed, goes on from it");
   command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");
+  command->add_flag("--questions", flags->questions, "also write the text of every question into --predictions");
   command->add_flag("--in-the-run-only", flags->in_the_run_only,
                     "--run: do not also score the exported adapter as other programs route it");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");

@@ -12,7 +12,7 @@ from ._process import Event, events_of, lines_of, run_program
 from ._progress import bar_for
 from ._toml import check_no_rows
 from .errors import EvenkeelError
-from .records import Records
+from .records import Records, selected_scores
 
 __all__ = ["evaluate", "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "score"]
 
@@ -98,9 +98,11 @@ def score(texts: Sequence[Text], *, run: Optional[PathLike] = None, model: Optio
 
 def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
              tasks: Union[str, Sequence[str], None] = None, budget: Union[float, Sequence[float], None] = None,
-             limit: Optional[int] = None, progress: Optional[bool] = None, on_event: Optional[Callable[[Event], Any]] = None,
-             **flags: Any) -> Records:
+             limit: Optional[int] = None, served_by: str = "run", rank_eval_mode: Optional[str] = None, progress: Optional[bool] = None,
+             on_event: Optional[Callable[[Event], Any]] = None, **flags: Any) -> Records:
     """Scores tasks at one or more budgets: a record per task and budget.
+
+    served_by, rank_eval_mode: which scores, as in Run.evaluations_list().
 
     tasks, budget, limit: None: those of the run.
     progress, on_event: as train().
@@ -109,6 +111,8 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
     Raises EvenkeelError, and KeyboardInterrupt as train().
     """
     options = {**_source(run, model, adapter), "tasks": tasks, "budget": budget, "limit": limit, **flags}
+    if run is not None and served_by == "run":
+        options["in_the_run_only"] = True
     bar = bar_for(progress)
 
     def take(event: Event) -> None:
@@ -120,7 +124,8 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
         events = events_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take, {"evaluation"})
     finally:
         bar.close()
-    return Records({key: value for key, value in event.items() if key != "event"} for event in events)
+    scores = Records({key: value for key, value in event.items() if key != "event"} for event in events)
+    return selected_scores(scores, served_by, rank_eval_mode)
 
 
 def export(run: PathLike, out: PathLike, *, format: str = "peft", **flags: Any) -> pathlib.Path:

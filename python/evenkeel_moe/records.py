@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .errors import MissingPackage
 
@@ -37,6 +37,36 @@ class Records(List[Dict[str, Any]]):
         body = "".join("<tr>" + "".join(f"<td>{html.escape(str(row.get(column, '')))}</td>" for column in columns) + "</tr>" for row in rows)
         left = f"<p>{len(self) - SHOWN} more</p>" if len(self) > SHOWN else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{left}"
+
+
+def selected_scores(records: Records, served_by: str, rank_eval_mode: Optional[str], clients: bool = False) -> Records:
+    """The scores of one way of serving and one rank evaluation mode, so that no column mixes them.
+
+    served_by: "run", "transformers", "native_gates", or "all". rank_eval_mode: "a", "b" or "all"; None: "b" where a score has it, whose
+    number of experts per token is that of other methods, otherwise what there is. clients: the scores of single clients instead of those
+    of the global adapter. Records without served_by are the run's.
+    """
+    for name, value, allowed in (("served_by", served_by, ("run", "transformers", "native_gates", "all")),
+                                 ("rank_eval_mode", rank_eval_mode, ("a", "b", "all", None))):
+        if value not in allowed:
+            raise ValueError(f"{name} is {value!r}, allowed: {', '.join(map(repr, allowed))}")
+    kept = [record for record in records
+            if served_by in ("all", record.get("served_by", "run")) and ("client" in record) == clients]
+    in_both = {_place(record) for record in kept if record.get("reading") == "b"}
+
+    def is_asked(record: Dict[str, Any]) -> bool:
+        mode = record.get("reading", "")
+        if rank_eval_mode is None:
+            return mode != "a" or _place(record) not in in_both
+        return rank_eval_mode in ("all", mode) or not mode
+
+    return Records(record for record in kept if is_asked(record))
+
+
+def _place(record: Dict[str, Any]) -> Tuple[Any, ...]:
+    """What a score is of, apart from its rank evaluation mode."""
+    return tuple(record.get(key) for key in ("arm", "seed", "round", "task", "budget", "measure", "client", "rows_of"))\
+        + (record.get("served_by", "run"),)
 
 
 def _flat(record: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:

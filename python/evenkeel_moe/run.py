@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 from ._process import text_of
 from ._toml import read_toml
 from .errors import EvenkeelError, MissingPackage
-from .records import Records
+from .records import Records, selected_scores
 
 if TYPE_CHECKING:
     import numpy
@@ -93,9 +93,15 @@ class Run:
         """A record per round and client: the entries "clients" of rounds.jsonl."""
         return Records({"round": record["round"], **client} for record in self.rounds_list() for client in record["clients"])
 
-    def evaluations_list(self) -> Records:
-        """The lines of evaluations.jsonl."""
-        return _records(self.path / "evaluations.jsonl")
+    def evaluations_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None, clients: bool = False) -> Records:
+        """Lines of evaluations.jsonl: of every round, task and budget the score of the run itself.
+
+        served_by: "transformers" or "native_gates": the scores of the exported adapter as these programs route, which a run has if they
+        route otherwise than it does; "all": every line. rank_eval_mode: of rank methods "a" (the adapter cut to the rank, all experts),
+        "b" (the whole adapter, the budget's experts) or "all"; None: "b", or "a" if the run has no other. clients: the scores of single
+        clients, of evaluate.per_client. Raises ValueError for other values.
+        """
+        return selected_scores(_records(self.path / "evaluations.jsonl"), served_by, rank_eval_mode, clients)
 
     @property
     def rounds(self) -> pandas.DataFrame:
@@ -109,7 +115,7 @@ class Run:
 
     @property
     def evaluations(self) -> pandas.DataFrame:
-        """A row per round, task and budget. Needs pandas; evaluations_list() does not."""
+        """A row per round, task and budget: the run's own scores, evaluations_list(). Needs pandas; evaluations_list() does not."""
         return self.evaluations_list().frame()
 
     def adapter(self) -> Dict[str, numpy.ndarray[Any, Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 from ._process import run_program, text_of
 from ._toml import set_flags
 from .errors import EvenkeelError
-from .records import Records
+from .records import Records, selected_scores
 from .run import Report, Run, report_page
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Study"]
 
 PathLike = Union[str, "os.PathLike[str]"]
+
+
+def _difference(difference: Mapping[str, Any]) -> Dict[str, Any]:
+    low, high = difference["interval_t"] or (None, None)
+    return {"budget": difference["budget"], "n": len(difference["seeds"]), "mean": difference["mean"], "deviation": difference["deviation"],
+            "low": low, "high": high, **{key: difference[key] for key in ("p", "p_holm", "detectable")}}
 
 
 class Study:
@@ -82,14 +88,30 @@ class Study:
         report: Dict[str, Any] = json.loads(text_of(["report", os.fspath(self.path), "--format", "json", "--quiet"]))
         return report
 
-    def values_list(self) -> Records:
-        """A record per arm, seed, budget, task and measure, of the runs that are done. The costs of a whole run have no budget and no top_k: None."""
-        return Records(self.report()["values"])
+    def values_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None) -> Records:
+        """A record per arm, seed, budget, task and measure, of the runs that are done. Costs have no task, those of a whole run no budget
+        and no top_k: None. served_by, rank_eval_mode: which scores, as in Run.evaluations_list()."""
+        values = Records(self.report()["values"])
+        costs = [value for value in values if not value["task"]]
+        return Records([*selected_scores(Records(value for value in values if value["task"]), served_by, rank_eval_mode), *costs])
 
     @property
     def values(self) -> pandas.DataFrame:
         """values_list() as a data frame, to make tables and figures of. Needs pandas."""
         return self.values_list().frame()
+
+    def differences_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None) -> Records:
+        """A record per arm and budget: its paired difference to the reference in the study's endpoint. Keys: arm, reading (the rank
+        evaluation mode), budget, n (pairs of seeds), mean, deviation, low and high (95 % interval over seeds, t), p, p_holm and
+        detectable. None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list()."""
+        return selected_scores(Records(
+            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], **_difference(difference)}
+            for result in self.report()["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
+
+    @property
+    def differences(self) -> pandas.DataFrame:
+        """differences_list() as a data frame. Needs pandas."""
+        return self.differences_list().frame()
 
     def page(self) -> Report:
         """The page of the comparison. A notebook shows it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from dataclasses import dataclass, fields
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ._process import Event, events_of
 from ._program import shared_path
@@ -44,7 +44,7 @@ class Round:
         return f"round {self.round}/{self.rounds}: loss {self.loss:.4f}, {self.tokens:,} tokens, {self.seconds:.1f} s"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """A score of one task at one budget. Every value of `record` is an attribute: `evaluation.accuracy`."""
 
@@ -65,10 +65,29 @@ class Evaluation:
     def __dir__(self) -> Iterable[str]:
         return [*super().__dir__(), *self.__dict__.get("record", {})]
 
+    @property
+    def served_by(self) -> str:
+        """"run": as the run computes; "transformers" or "native_gates": the exported adapter as these programs compute."""
+        return str(self.record.get("served_by", "run"))
+
     def __str__(self) -> str:
-        measure = next((name for name in ("accuracy", "f1", "exact_match", "nll") if name in self.record), None)
-        score = f"{measure} {self.record[measure]:.4f}" if measure else "scored"
-        return f"{self.task} at budget {self.budget:g}: {score}"
+        return f"{self._what()}: {', '.join(self._measures(self.record.keys() & _FIRST)[:1]) or 'scored'}"
+
+    def __repr__(self) -> str:
+        return f"<Evaluation of {self._what()}, round {self.round}, served by {self.served_by}: {', '.join(self._measures(_MEASURES))}>"
+
+    def _what(self) -> str:
+        top_k, mode, client = (self.record.get(key) for key in ("top_k", "reading", "client"))
+        parts = [f"{self.task} at budget {self.budget:g}", f"K = {top_k}" if top_k else "", f"mode {mode}" if mode else "",
+                 f"client {client}" if client is not None else ""]
+        return ", ".join(part for part in parts if part)
+
+    def _measures(self, names: Iterable[str]) -> List[str]:
+        return [f"{name} {self.record[name]:.4f}" for name in _MEASURES if name in names and self.record.get(name) is not None]
+
+
+_MEASURES = ("accuracy", "accuracy_likelihood", "log_likelihood", "invalid_rate", "f1", "exact_match", "bert_score", "nll")
+_FIRST = frozenset({"accuracy", "f1", "nll"})
 
 
 class _Listener:
@@ -78,16 +97,24 @@ class _Listener:
                  on_evaluation: Optional[Callable[[Evaluation], Any]], on_event: Optional[Callable[[Event], Any]]) -> None:
         self.bar = bar_for(progress)
         self.on_round, self.on_evaluation, self.on_event = on_round, on_evaluation, on_event
+        self.rank_eval_modes: Sequence[str] = ()
 
     def __call__(self, event: Event) -> None:
         self.bar.take(event)
         kind = event["event"]
         if self.on_round is not None and kind == "round":
             self.on_round(Round(**{field.name: event[field.name] for field in fields(Round)}))
-        if self.on_evaluation is not None and kind == "evaluation":
+        if kind == "run":
+            self.rank_eval_modes = event["rank_eval_modes"]
+        if self.on_evaluation is not None and kind == "evaluation" and self._is_own(event):
             self.on_evaluation(Evaluation(event["task"], event["budget"], event.get("round", 0), event))
         if self.on_event is not None:
             self.on_event(event)
+
+    def _is_own(self, event: Event) -> bool:
+        """True for the scores that Run.evaluations has: in mode "a" only if the run has no mode "b"."""
+        is_second = event.get("reading") == "a" and "b" in self.rank_eval_modes
+        return "served_by" not in event and "client" not in event and not is_second
 
 
 def _words_of(config: Union[PathLike, Mapping[str, Any]]) -> List[str]:
@@ -110,8 +137,9 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[s
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
     progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
-    on_round, on_evaluation: called after every round and every score. on_event: called with every event of
-    docs/json-lines.md. What a callback raises stops the run cleanly and is raised here.
+    on_round, on_evaluation: called after every round and every score of the run itself, those of Run.evaluations. on_event: called with
+    every event of docs/json-lines.md, so also with the scores of the exported adapter, of single clients and of the other rank evaluation
+    mode. What a callback raises stops the run cleanly and is raised here.
 
     Raises EvenkeelError with the program's line. Ctrl-C stops the program, which saves its state, and raises
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.

@@ -110,6 +110,17 @@ std::vector<std::string_view> question_of(const Row& row) {
   return question;
 }
 
+std::string question_text(const Row& row) {
+  std::string text;
+  const auto add = [&](const std::string& part) {
+    if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
+  };
+  add(row.instruction);
+  add(row.input);
+  for (size_t i = 0; i + 1 < row.turns.size(); ++i) add(row.turns[i].content);
+  return text;
+}
+
 int64_t Example::targets() const {
   int64_t count = static_cast<int64_t>(ids.size()) - first_target;
   for (const auto& gap : between) count -= gap.end - gap.begin;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,14 @@ struct Turn {
   std::string more{};      ///< `message` as JSON, used to compare rows; empty if `message` is undefined
 };
 
+/// Where a row was read.
+struct RowPlace {
+  std::shared_ptr<const std::string> file{};  ///< path of the file; null for a generated row
+  /// Number of the row in the file, 0 is the first: its index in a JSON list, among the lines that are not empty, or
+  /// among the questions of a TeleQuAD file. Rows that cannot be read count. Of a generated row: its number in the set.
+  int64_t row = -1;
+};
+
 /// One row of a task, in the LLM-Adapters format. `input` is the context; it is empty in the commonsense files.
 struct Row {
   std::string instruction, input, output, answer;
@@ -41,12 +50,16 @@ struct Row {
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins; -1: not in `input`
   /// Place of a test row of a user's file, "a.jsonl:17", for messages; else empty.
   std::string origin{};
+  RowPlace place{};  ///< set by data::training_rows() and data::test_rows()
   bool is_required = true;  ///< false: a row whose question does not fit into the model is left out
 };
 
 /// Returns the parts of the row that form the question, context included. Two rows ask the same question if the results
 /// are equal. The views point into `row`.
 std::vector<std::string_view> question_of(const Row& row);
+/// Returns the question as text: instruction and context, or the content of the turns before the answer, separated by
+/// empty lines.
+std::string question_text(const Row& row);
 
 /// The half-open range [begin, end) of positions in a sequence.
 struct IdSpan {

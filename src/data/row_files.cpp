@@ -250,7 +250,11 @@ bool is_named_lines(const fs::path& file) { return file.extension() == ".jsonl" 
 class FileReader {
  public:
   FileReader(const FileRows& what, std::string file, TaskRows& set)
-      : what_(what), reader_(what), file_(std::move(file)), set_(set) {}
+      : what_(what),
+        reader_(what),
+        file_(std::move(file)),
+        name_(std::make_shared<const std::string>(file_)),
+        set_(set) {}
 
   void read() {
     const std::string text = read_file(file_, static_cast<size_t>(limits::kFile));
@@ -323,6 +327,7 @@ class FileReader {
   void add(const SourceRow& row) {
     if (!format_) format_ = what_.format == RowFormat::kAuto ? format_of(row.view()) : what_.format;
     set_.rows.push_back(reader_.read(row, *format_));
+    set_.rows.back().place = {name_, seen_ - 1};
     ++kept_;
   }
 
@@ -354,6 +359,7 @@ class FileReader {
   const FileRows& what_;
   RowReader reader_;
   std::string file_;
+  std::shared_ptr<const std::string> name_;
   TaskRows& set_;
   std::optional<RowFormat> format_;
   int64_t seen_ = 0, kept_ = 0;
@@ -383,6 +389,7 @@ void append(TaskRows part, TaskRows& all) {
   std::move(part.rows.begin(), part.rows.end(), std::back_inserter(all.rows));
   all.files.insert(all.files.end(), part.files.begin(), part.files.end());
   all.left_out += part.left_out;
+  std::move(part.held_out.begin(), part.held_out.end(), std::back_inserter(all.held_out));
   for (const auto member : {&TaskRows::note, &TaskRows::read})
     if (!(part.*member).empty()) all.*member += concat((all.*member).empty() ? "" : "; ", part.*member);
 }

@@ -55,6 +55,8 @@ struct TaskRows {
   /// Warning for the user, e.g. that a stand-in file was used or rows were left out; empty if there is none.
   std::string note{};
   int64_t left_out = 0;  ///< rows that could not be read
+  /// Training rows only: the rows of the same files that are held out for testing.
+  std::vector<RowPlace> held_out{};
   /// Summary of what was read, e.g. "1204 rows of a.jsonl (alpaca)"; may be empty.
   std::string read{};
 };

@@ -40,6 +40,12 @@ std::vector<int64_t> draw_indices(int64_t count, int64_t limit, std::string_view
   return order;
 }
 
+/// Numbers the rows of a family that does not say where they are from.
+void number_rows(TaskRows& set) {
+  for (size_t i = 0; i < set.rows.size(); ++i)
+    if (set.rows[i].place.row < 0) set.rows[i].place.row = static_cast<int64_t>(i);
+}
+
 void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed) {
   const auto count = static_cast<int64_t>(set.rows.size());
   if (limit <= 0 || limit >= count) return;
@@ -149,7 +155,12 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
   EK_CHECK(json.is_array(), kData, file.string(), " is not a JSON array of rows");
   std::vector<Row> rows;
   rows.reserve(json.size());
-  for (const auto& row : json) rows.push_back(to_row(JsonView(row, concat(file.string(), ": row ", rows.size()))));
+  const auto name = std::make_shared<const std::string>(file.string());
+  for (const auto& row : json) {
+    const auto index = static_cast<int64_t>(rows.size());
+    rows.push_back(to_row(JsonView(row, concat(*name, ": row ", index))));
+    rows.back().place = {name, index};
+  }
   EK_CHECK(!rows.empty(), kData, file.string(), " holds no rows");
   return rows;
 }
@@ -157,6 +168,7 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
   const auto& family = find_task_family(task.family);
   auto set = family.test_rows(task, options_for(family, from));
+  number_rows(set);
   const auto count = static_cast<int64_t>(set.rows.size());
   if (from.limit > count)
     set.note += concat(set.note.empty() ? "" : "; ", task.name, " has ", count, " rows, ", from.limit,
@@ -183,6 +195,7 @@ std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from
 TaskRows training_rows(std::string_view name, const RowOptions& from) {
   const auto& family = find_task_family(name);
   auto set = family.training_rows(options_for(family, from));
+  number_rows(set);
   if (!family.generates) keep(set, from.limit, "training-rows", from.seed);
   return set;
 }

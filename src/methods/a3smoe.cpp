@@ -3,7 +3,7 @@
 //
 //   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar. A
 //            learned one is the client's own; an evaluation gets the mean over the clients of its K (decision 0024)
-//   server   f_ci = a_ci / n_c,   w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t,   Theta_i = sum_c w_ci Theta_ci
+//   server   f_ci = a_ci / n_c, or a_ci / (n_c K_c),   w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t,   Theta_i = sum_c w_ci Theta_ci
 //            everything but experts: sum_c p_c Theta_c
 //
 // Dimension names: E experts, C clients.
@@ -21,6 +21,7 @@ using config::EnumName;
 
 enum class Rescaler { kOff, kLearn, kFixed };
 enum class UnusedExpert { kKeep, kMean };
+enum class Frequency { kPerToken, kPerSelection };
 
 constexpr auto names(Rescaler) {
   return std::array{config::EnumName{"off", Rescaler::kOff}, config::EnumName{"learn", Rescaler::kLearn},
@@ -30,13 +31,22 @@ constexpr auto names(UnusedExpert) {
   return std::array{config::EnumName{"keep", UnusedExpert::kKeep}, config::EnumName{"mean", UnusedExpert::kMean}};
 }
 
+constexpr auto names(Frequency) {
+  return std::array{config::EnumName{"per_token", Frequency::kPerToken},
+                    config::EnumName{"per_selection", Frequency::kPerSelection}};
+}
+
 struct Config {
   double temperature = 1.0;
+  Frequency frequency = Frequency::kPerToken;
   Rescaler rescaler = Rescaler::kOff;
   UnusedExpert unused_expert = UnusedExpert::kKeep;
 
   void visit(auto& field) {
     field("temperature", temperature, "exponent t of the activation share, 0 or more; 0: FedAvg");
+    field("frequency", frequency,
+          "activation share of an expert on a client: per_token (a / n, a client weighs in proportion to its K_c) or "
+          "per_selection (a / (n K_c), which sums to 1 over the experts for every K_c)");
     field("rescaler", rescaler, "scale of MoE outputs: off, learn (one per client) or fixed (K / K_c)");
     field("unused_expert", unused_expert,
           "factors of an expert that no client used: keep (the last ones) or mean (weighted by p)");
@@ -53,12 +63,14 @@ constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
 std::string rescaler_at(int64_t top_k) { return concat(kRescaler, ".", top_k); }
 
-/// Computes p_c (a_ci / n_c)^t for one layer, before division by the sum over clients.
+/// Computes p_c f_ci^t for one layer, before division by the sum over clients.
 /// \return [E] float64
-at::Tensor activation_E(const std::string& layer, double temperature, const ClientUpdate& update, double weight) {
+at::Tensor activation_E(const std::string& layer, const Config& config, const ClientUpdate& update, double weight) {
   const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
-  const auto share_E = update.extra(counts_of(layer)).to(at::kDouble) / tokens;
-  return share_E.pow(temperature) * weight;
+  const bool per_selection = config.frequency == Frequency::kPerSelection;
+  const double choices = per_selection ? tokens * static_cast<double>(update.client.top_k) : tokens;
+  const auto share_E = update.extra(counts_of(layer)).to(at::kDouble) / choices;
+  return share_E.pow(config.temperature) * weight;
 }
 
 /// Computes the p-weighted mean of the learned rescalers for each K among the participants: "rescaler.<K>", [1]
@@ -139,7 +151,7 @@ class A3Smoe : public FederatedMethod {
     TensorMap totals;
     for (const auto& layer : server.moe_layers)
       totals[layer] = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
-        return activation_E(layer, config_.temperature, update, weight);
+        return activation_E(layer, config_, update, weight);
       });
     for (auto& [site, factors] : next.global.adapters) {
       const auto& layer = server.sites.at(site).moe_layer;
@@ -175,7 +187,7 @@ class A3Smoe : public FederatedMethod {
                               const RoundView& round, const Uploads& uploads) const {
     const auto used_E = stack.total_E.gt(0);
     const auto mean = uploads.mean(stack.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
-      const auto own_E = activation_E(stack.layer, config_.temperature, update, weight);
+      const auto own_E = activation_E(stack.layer, config_, update, weight);
       return at::where(used_E, own_E / stack.total_E, at::zeros_like(own_E));
     });
     if (used_E.all().item<bool>()) return mean;

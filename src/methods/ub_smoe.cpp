@@ -15,7 +15,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/plain/log.h"
 #include "methods/method_registry.h"
+#include "methods/ub_smoe_no_effect.h"
 #include "methods/ub_smoe_options.h"
 #include "methods/ub_smoe_pseudo_gradients.h"
 
@@ -117,6 +119,7 @@ class UbSmoe : public FederatedMethod {
 
   ServerState initialize(const ServerView& server) const override {
     check(server);
+    for (const auto& line : values_without_effect(options_)) log::warning("[train] ", line);
     auto state = FederatedMethod::initialize(server);
     state.memory[kMaxTopK] = scalar(static_cast<double>(server.max_top_k));
     for (const auto& layer : server.moe_layers)

@@ -114,9 +114,11 @@ std::string fault_of(const data::TaskInfo& task, const data::Row& row) {
   return concat("has the answer \"", shown(row.answer), "\", which is none of its options: ", shown(join(allowed)));
 }
 
-/// Returns the fields of a row that scores are computed from.
+/// Returns the fields of a row that scores are computed from, its place, and the question as instruction.
 data::Row scored_part(data::Row row) {
   data::Row part;
+  part.instruction = data::question_text(row);
+  part.place = std::move(row.place);
   part.answer = std::move(row.answer);
   part.options = std::move(row.options);
   part.references = std::move(row.references);
@@ -252,7 +254,7 @@ bool PreparedTask::fits(const EvaluationOptions& options) const {
 size_t PreparedTask::bytes() const {
   size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(data::Row) +
                  first_answer_.size() * sizeof(size_t);
-  for (const auto& row : rows_) bytes += row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
+  for (const auto& row : rows_) bytes += row.instruction.capacity() + row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
   for (const auto& answers : answers_) bytes += sizeof answers + bytes_of(answers);
   for (const auto& example : examples_.examples)
     bytes +=

@@ -50,7 +50,8 @@ class PreparedTask {
                const models::ModelSpec& model, const EvaluationOptions& options);
 
   const data::TaskInfo& task() const { return task_; }
-  /// Returns answer, options and references of each row. The other fields are empty, to save memory.
+  /// Returns answer, options, references and place of each row, and its question (data::question_text()) as
+  /// instruction. The other fields are empty, to save memory.
   std::span<const data::Row> rows() const { return rows_; }
   /// Returns the number of distinct questions. Rows with the same question and context count once.
   int64_t questions() const { return questions_; }

@@ -164,6 +164,15 @@ void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, co
   score.perplexity = std::exp(score.nll);
 }
 
+/// Says of which row each prediction is, and what the row asks.
+void name_rows(std::span<const data::Row> rows, std::span<Prediction> predictions) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    predictions[i].file = rows[i].place.file ? *rows[i].place.file : "";
+    predictions[i].row = rows[i].place.row;
+    predictions[i].question = rows[i].instruction;
+  }
+}
+
 }  // namespace
 
 void check_task(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
@@ -197,7 +206,9 @@ TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& tas
   }
   if (task.weighs_answers() || score.kind == AnswerKind::kLikelihood) add_log_likelihood(all, score);
   if (outputs.items) *outputs.items = items_of(score.kind, all);
-  if (outputs.predictions) *outputs.predictions = std::move(all);
+  if (!outputs.predictions) return score;
+  name_rows(task.rows(), all);
+  *outputs.predictions = std::move(all);
   return score;
 }
 

@@ -229,6 +229,10 @@ struct Prediction {
   double nll = 0;  ///< sum of the negative log-likelihood over the correct answer's tokens
   /// Tokens of the correct answer, or of the first reference for free text. 0: its likelihood is not known.
   int64_t answer_tokens = 0;
+  /// File and number of the row (data::RowPlace), and its question (data::question_text()). They are set where the rows
+  /// are, and are not part of messages and journals.
+  std::string file = {}, question = {};
+  int64_t row = -1;
 
   void visit(auto& field) {  // base/format/record.h
     field("output", output);

@@ -56,6 +56,7 @@ const std::vector<Change>& changes() {
       {"ub-smoe", "rho_fn", "'inv_sqrt'"},
       {"ub-smoe", "rho_fn", "'log'"},
       {"a3smoe", "temperature", "2.0"},
+      {"a3smoe", "frequency", "'per_selection'"},
       {"a3smoe", "rescaler", "'learn'"},
       {"a3smoe", "rescaler", "'fixed'"},
       {"a3smoe", "unused_expert", "'mean'"},

@@ -118,7 +118,8 @@ TEST(TwoClients, FloristPaddingGetsNoGradient) {
 }
 
 /// Returns what client 0's factors of ones become if client 1's are zero: its weight per expert. \return [1, 4]
-at::Tensor weights_of_client_0(const std::string& toml) {
+/// \param top_ks  K of both clients; empty: that of the fixture
+at::Tensor weights_of_client_0(const std::string& toml, const std::vector<int64_t>& top_ks = {}) {
   OneSite world("a3smoe", toml);
   world.sites = {{kSite, {.experts = 4, .in = 3, .out = 2, .moe_layer = kLayer}}};
   auto server = world.server();
@@ -132,6 +133,7 @@ at::Tensor weights_of_client_0(const std::string& toml) {
     payload.extras[kLayer + ".counts"] = at::tensor(counts[static_cast<size_t>(id)], at::kInt);
     payload.extras[kLayer + ".tokens"] = at::scalar_tensor(10, at::kInt);
     updates.push_back({world.client(id), payload, 1});
+    if (!top_ks.empty()) updates.back().client.top_k = top_ks[static_cast<size_t>(id)];
   }
   const auto next = world.method->aggregate(server, world.method->initialize(server), world.round(), updates);
   const auto& [a, b, core, scaling, ranks] = next.global.adapters.at(kSite);
@@ -143,6 +145,16 @@ TEST(A3Smoe, WeighsExpertsByTheirUseOnEachClient) {
   expect_near(weights_of_client_0(""), {{.42857143, .25, .2, .33333333}});
   expect_near(weights_of_client_0("temperature = 2.0"), {{.36, .1, .05882353, .2}});
   expect_near(weights_of_client_0("temperature = 0.0"), {{.5, .5, .5, .5}});
+}
+
+// Client 0: 10 tokens, K = 1; client 1: 10 tokens, K = 2. Per token 0.6 against 0.8 (weight 0.6 / 1.4); per selection
+// 0.6 / 1 against 0.8 / 2 (weight 0.6 / 1.0).
+TEST(A3Smoe, DividesByTheExpertsPerTokenIfTheFrequencyIsPerSelection) {
+  const std::string per_selection = "frequency = \"per_selection\"";
+  expect_near(weights_of_client_0("frequency = \"per_token\"", {1, 2}), {{.42857143, .25, .2, .33333333}});
+  expect_near(weights_of_client_0(per_selection, {1, 2}), {{.6, .4, .33333333, .5}});
+  expect_near(weights_of_client_0(per_selection, {3, 3}), {{.42857143, .25, .2, .33333333}});  // equal K cancels
+  expect_near(weights_of_client_0(per_selection + "\ntemperature = 2.0", {1, 2}), {{.69230769, .30769231, .2, .5}});
 }
 
 /// Returns the extra loss of tokens with these router scores, each of which selects its K best experts.

@@ -74,6 +74,7 @@ BAD = {
         "--best": [(None, ["--best", "--run"])],
         "--tasks": [("arc_x", ["arc_x", "arc_c"]), ("", ["task"])],
         "--in-the-run-only": [("yes", ["yes"]), (None, ["--in-the-run-only", "--run"])],
+        "--questions": [("yes", ["yes"]), (None, ["--questions", "--predictions"])],
         "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
         "--budget": [("0", ["--budget", "is 0", "(0, 1]"]), ("0.5,1.5", ["--budget", "1.5", "(0, 1]"]),
                      ("-1", ["--budget", "-1", "(0, 1]"]), ("nan", ["--budget", "nan", "(0, 1]"]),

@@ -162,6 +162,7 @@ BAD = {
     "method.ub-smoe.rho_ref": word("kbar"),
     "method.ub-smoe.rho_fn": word("sqrt"),
     "method.a3smoe.temperature": NOT_NEGATIVE,
+    "method.a3smoe.frequency": word("per_token", "per_selection"),
     "method.a3smoe.rescaler": word("off", "learn", "fixed"),
     "method.a3smoe.unused_expert": word("keep"),
     "method.smoe-llb.llb_coef": NOT_NEGATIVE,

@@ -333,7 +333,7 @@ def too_large_model(place):
 def study_without_a_model(place):
     (place / "base.toml").write_text(CONFIG.read_text().replace('"models/tiny"', '"/nowhere"'))
     arms = "".join(f'[[study.arm]]\nname = "{name}"\nset = ["method.name={name}"]\n' for name in ("fedit", "ub-smoe"))
-    (place / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\n{arms}')
+    (place / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\nset = ["method.gate_norm=renorm_selected"]\n{arms}')
     return ["study", place / "study.toml", "--out"]
 
 

@@ -37,7 +37,7 @@ def put_study(folder, name, done, failed=0, common=(), base=None, more_arms=(), 
         runs[i] |= {"state": "failed", "error": "[io] no space left", "seconds": 7.0}
     folder.mkdir(parents=True)
     state = {"version": 1, "name": name.rpartition("/")[2], "reference": arms[0]["name"], "endpoint": "accuracy", "seeds": study["seeds"],
-             "arms": arms, "common": list(common), "free": [], "pinned": ["threads=1", f'model.device="{device}"'],
+             "arms": arms, "set": study.get("set", []), "common": list(common), "free": [], "pinned": ["threads=1", f'model.device="{device}"'],
              "base": hashlib.sha256(base.encode()).hexdigest(), "runs": runs}
     (folder / "study.json").write_text(sealed(state) + "\n")
     (folder / "base.toml").write_text(base)

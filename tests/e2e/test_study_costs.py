@@ -25,7 +25,7 @@ BUDGETS = {0.125: 1, 0.25: 2, 0.5: 4, 1.0: 8}
 def study(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("costs")
     arms = "".join(f'[[study.arm]]\nname = "{arm}"\nset = ["method.name={arm}"]\n' for arm in ARMS)
-    (folder / "costs.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = {list(SEEDS)}\n{arms}')
+    (folder / "costs.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = {list(SEEDS)}\nset = ["method.gate_norm=renorm_selected"]\n{arms}')
     words = settings(model__path=tiny_model, clients__participation=1.0, train__rounds=2, data__limit=40, evaluate__limit=1,
                      evaluate__budgets=list(BUDGETS), evaluate__tasks="['builtin:facts']")
     done = started("study", folder / "costs.toml", "--out", folder / "out", *words)

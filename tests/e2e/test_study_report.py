@@ -301,7 +301,8 @@ def test_the_output_of_evenkeel_study_can_be_reported(tiny_model, tmp_path):
     text = CONFIG.read_text().replace('"models/tiny"', f'"{tiny_model}"').replace("rounds = 3", "rounds = 1").replace("limit = 90", "limit = 30")
     (tmp_path / "base.toml").write_text(text)
     arms = "".join(f'[[study.arm]]\nname = "{arm}"\nset = {json.dumps(ARMS[arm])}\n' for arm in ("ub-smoe", "fedit"))
-    (tmp_path / "pair.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [4, 7]\nreference = "fedit"\n{arms}')
+    (tmp_path / "pair.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [4, 7]\nreference = "fedit"\n'
+                                        f'set = ["method.gate_norm=renorm_selected"]\n{arms}')
     done = started("study", tmp_path / "pair.toml", "--out", tmp_path / "out", "--set", "evaluate.items=true")
     assert done.returncode == 0, done.stderr
     report = reported(tmp_path / "out")
@@ -394,7 +395,8 @@ def test_a_paper_table_of_a_single_run_is_refused(study):
 
 
 def test_doctor_estimates_memory_and_disk_of_a_study(tiny_model, tmp_path):
-    (tmp_path / "small.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = [1, 2]\n[[study.arm]]\nname = "fedit"\nset = ["method.name=fedit"]\n'
+    (tmp_path / "small.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = [1, 2]\nset = ["method.gate_norm=renorm_selected"]\n'
+                                         '[[study.arm]]\nname = "fedit"\nset = ["method.name=fedit"]\n'
                                          '[[study.arm]]\nname = "ub-smoe"\nset = ["method.name=ub-smoe"]\n')
     done = succeed("doctor", "--config", tmp_path / "small.toml", *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1))
     assert "2 arms x 2 seeds" in done.stdout and "memory" in done.stdout and "disk" in done.stdout

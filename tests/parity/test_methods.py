@@ -132,6 +132,8 @@ def precision(request):
 @pytest.mark.parametrize("name,reference,toml,options", [
     ("fedit", fedit, "", {}), ("smoe-llb", smoe_llb, "", {}), ("a3smoe", a3smoe, "", {}),
     ("a3smoe", a3smoe, "temperature = 2.0", {"a3_temp": 2.0}), ("a3smoe", a3smoe, "temperature = 0.0", {"a3_temp": 0.0}),
+    ("a3smoe", a3smoe, "frequency = \"per_selection\"", {"a3_frequency": "per_selection"}),
+    ("a3smoe", a3smoe, "frequency = \"per_selection\"\ntemperature = 0.5", {"a3_frequency": "per_selection", "a3_temp": 0.5}),
     ("a3smoe", a3smoe, "unused_expert = \"mean\"", {"a3_unused": "mean"})])
 def test_server_step_of_methods_that_average_factors_equals_the_reference(tmp_path, precision, seed, ranks, name, reference, toml, options):
     dtype, tolerance = precision

@@ -55,6 +55,11 @@ def test_a_notebook_runs(notebook, tmp_path, monkeypatch):
     assert "<iframe" in shown[-1]._repr_html_()
     for run in namespace["runs"].values():
         assert len(run.rounds_list()) == 2 and set(run.evaluations["round"]) == {2}
+        shown_scores = run.evaluations.groupby("top_k")["accuracy_likelihood"].mean()  # what the figure draws
+        own = [one for one in run.evaluations_list(served_by="all") if "served_by" not in one]
+        for top_k in (1, 2, 4, 8):
+            of_k = [one["accuracy_likelihood"] for one in own if one["top_k"] == top_k]
+            assert shown_scores[top_k] == pytest.approx(sum(of_k) / len(of_k)) and len(of_k) == 5
     assert pathlib.Path(namespace["folder"], "adapter_model.safetensors").is_file()
 
 

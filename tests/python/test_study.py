@@ -21,7 +21,7 @@ def folder(small_run, tmp_path):
     (tmp_path / "study.json").write_text(sealed({
         "version": 1, "name": "tiny", "reference": "fedit", "endpoint": "accuracy", "seeds": [5], "arms": [
             {"name": "fedit", "set": ["method.name=fedit"]}, {"name": "ub-smoe", "set": ["method.name=ub-smoe"]}],
-        "common": [], "free": [], "pinned": [], "base": "0" * 64, "runs": runs}) + "\n")
+        "set": [], "common": [], "free": [], "pinned": [], "base": "0" * 64, "runs": runs}) + "\n")
     return tmp_path
 
 
@@ -42,7 +42,8 @@ def test_a_folder_without_a_study_is_rejected(tmp_path):
 def test_a_study_can_be_run_and_reported(tiny_model, tmp_path):
     (tmp_path / "base.toml").write_text(CONFIG.read_text())
     arms = "".join(f'[[study.arm]]\nname = "{name}"\nset = ["method.name={name}"]\n' for name in ("fedit", "a3smoe"))
-    (tmp_path / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\nreference = "fedit"\nendpoint = "accuracy"\n{arms}')
+    (tmp_path / "study.toml").write_text(f'[study]\nbase = "base.toml"\nseeds = [1, 2]\nreference = "fedit"\nendpoint = "accuracy"\n'
+                                         f'set = ["method.gate_norm=renorm_selected"]\n{arms}')
     chosen = {key: value for key, value in settings(tiny_model, train__rounds=1, evaluate__limit=2).items() if key != "method.name"}
     study = ek.Study(tmp_path / "study.toml", out=tmp_path / "study")
     assert len(study.run(set=chosen, only=["fedit:1"]).runs()) == 1

@@ -83,6 +83,8 @@ TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, con
   auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
   if (!set.test.empty() || set.held_out == 0) return all;
   const auto held = held_out_of(all.rows, set);
+  for (size_t i = 0; !held_out && i < held.size(); ++i)
+    if (held[i]) all.held_out.push_back(all.rows[i].place);
   size_t count = 0;
   for (size_t i = 0; i < all.rows.size(); ++i)
     if (held[i] == held_out) std::swap(all.rows[count++], all.rows[i]);

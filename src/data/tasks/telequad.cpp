@@ -78,12 +78,15 @@ bool read_question(const JsonView& json, bool impossible, Entry& question) {
   return true;
 }
 
-void read_paragraph(const JsonView& json, const Entry& document, bool impossible, std::vector<Entry>& questions) {
+/// \param count  number of questions before this paragraph; it is raised by those of the paragraph
+void read_paragraph(const JsonView& json, const Entry& document, bool impossible, int64_t& count,
+                    std::vector<Entry>& questions) {
   const auto context = json.at("context");
   context.require(!context.string().empty(), " is empty");
   for (const auto& item : json.at("qas").items()) {
     Entry question = document;
     question.row.input = context.string();
+    question.row.place.row = count++;
     if (read_question(item, impossible, question)) questions.push_back(std::move(question));
   }
 }
@@ -91,12 +94,15 @@ void read_paragraph(const JsonView& json, const Entry& document, bool impossible
 std::vector<Entry> read_questions(const std::filesystem::path& file, bool impossible) {
   const Json json = load_json(file);
   std::vector<Entry> questions;
+  int64_t count = 0;
+  const auto name = std::make_shared<const std::string>(file.string());
   for (const auto& document : JsonView(json, file.string()).at("data").items()) {
     Entry unasked;
+    unasked.row.place.file = name;
     unasked.docid = document.at("docid").string();
     unasked.source = document.at("source").string();
     for (const auto& paragraph : document.at("paragraphs").items())
-      read_paragraph(paragraph, unasked, impossible, questions);
+      read_paragraph(paragraph, unasked, impossible, count, questions);
   }
   return questions;
 }
@@ -166,6 +172,7 @@ TaskRows side_rows(const RowOptions& options, Side side) {
   const auto sides = sides_of(questions, options.telequad);
   TaskRows set;
   for (size_t i = 0; i < questions.size(); ++i) {
+    if (side == Side::kTraining && sides[i] == Side::kTest) set.held_out.push_back(questions[i].row.place);
     if (sides[i] != side) continue;
     auto& question = questions[i];
     question.row.label = label_of(question, options.label);

@@ -30,14 +30,29 @@ std::vector<std::string> labels_of(std::span<const data::Row> rows, const data::
   return labels;
 }
 
-void deal_out(data::TokenizedRows tokenized, std::span<const std::vector<int64_t>> parts, Shards& shards) {
+FileRow file_row(const data::RowPlace& place, std::span<const std::string> files) {
+  if (!place.file) return {.row = place.row};
+  const auto found = std::find(files.begin(), files.end(), *place.file);
+  if (found == files.end()) return {.row = place.row};
+  return {static_cast<size_t>(found - files.begin()), place.row};
+}
+
+std::vector<FileRow> file_rows_of(std::span<const data::RowPlace> places, std::span<const std::string> files) {
+  std::vector<FileRow> rows;
+  for (const auto& place : places) rows.push_back(file_row(place, files));
+  return rows;
+}
+
+/// \param rows  the rows that were tokenized
+void deal_out(data::TokenizedRows tokenized, std::span<const data::Row> rows,
+              std::span<const std::vector<int64_t>> parts, Shards& shards) {
   for (const auto& part : parts) {
     auto& examples = shards.examples.emplace_back();
-    auto& rows = shards.rows.emplace_back();
+    auto& numbers = shards.rows.emplace_back();
     for (int64_t index : part) {
       const auto i = static_cast<size_t>(index);
       examples.push_back(std::move(tokenized.examples[i]));
-      rows.push_back(tokenized.rows[i]);
+      numbers.push_back(file_row(rows[static_cast<size_t>(tokenized.rows[i])].place, shards.files));
     }
   }
 }
@@ -78,12 +93,15 @@ void add_client(ReadRows read, Shards& shards) {
   auto& [set, tokenized] = read;
   EK_CHECK(!tokenized.examples.empty(), kData, "none of the ", set.rows.size(),
            " rows keeps an answer within data.cutoff");
-  shards.rows.push_back(std::move(tokenized.rows));
+  for (const auto& file : set.files)
+    if (std::find(shards.files.begin(), shards.files.end(), file) == shards.files.end()) shards.files.push_back(file);
+  auto& numbers = shards.rows.emplace_back();
+  for (const int64_t row : tokenized.rows)
+    numbers.push_back(file_row(set.rows[static_cast<size_t>(row)].place, shards.files));
+  for (const auto& row : file_rows_of(set.held_out, shards.files)) shards.held_out.push_back(row);
   shards.examples.push_back(std::move(tokenized.examples));
   shards.cut += tokenized.cut;
   shards.without_target += tokenized.without_target;
-  for (const auto& file : set.files)
-    if (std::find(shards.files.begin(), shards.files.end(), file) == shards.files.end()) shards.files.push_back(file);
   shards.files_of.push_back(std::move(set.files));
 }
 
@@ -122,11 +140,12 @@ Shards dealt_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& 
   const auto parts = data::partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
   Shards shards{.examples = {},
                 .rows = {},
+                .held_out = file_rows_of(set.held_out, set.files),
                 .files = set.files,
                 .files_of = {},
                 .cut = tokenized.cut,
                 .without_target = tokenized.without_target};
-  deal_out(std::move(tokenized), parts, shards);
+  deal_out(std::move(tokenized), set.rows, parts, shards);
   return shards;
 }
 

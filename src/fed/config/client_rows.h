@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,19 @@
 
 namespace evenkeel::fed {
 
+/// A row of a file.
+struct FileRow {
+  std::optional<size_t> file{};  ///< index into Shards::files; nothing for a generated row
+  int64_t row = 0;               ///< data::RowPlace::row
+  bool operator==(const FileRow&) const = default;
+};
+
 /// The tokenized training rows by client.
 struct Shards {
   std::vector<std::vector<data::Example>> examples;  ///< [client][row]
-  std::vector<std::vector<int64_t>> rows;  ///< [client][row], index into the training set or the client's own rows
-  std::vector<std::string> files;          ///< files that were read; empty for generated rows
+  std::vector<std::vector<FileRow>> rows;            ///< [client][row], where the row was read
+  std::vector<FileRow> held_out{};                   ///< rows of the same files that are held out for testing
+  std::vector<std::string> files;                    ///< files that were read; empty for generated rows
   std::vector<std::vector<std::string>> files_of;  ///< [client], if clients have their own rows; else empty
   int64_t cut = 0;                                 ///< number of rows longer than data.cutoff
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer

@@ -13,7 +13,7 @@
 namespace evenkeel::fed {
 namespace {
 
-constexpr std::string_view kRoundTag = "train/", kScoreTag = "evaluate/";
+constexpr std::string_view kRoundTag = "train/", kScoreTag = "evaluate/", kExportedTag = "exported/";
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -42,11 +42,12 @@ ScalarEvent event_of(const RoundRecord& round) {
   return {.wall_time = now(), .step = round.round, .scalars = std::move(scalars)};
 }
 
-/// evaluate/TASK/budget 0.5 mode a exported transformers/
+/// Returns "evaluate/TASK/budget 0.5 mode a/" for scores of the run itself, "exported/transformers/TASK/budget 0.5/" for
+/// those of the exported adapter.
 std::string prefix_of(const scoring::TaskScore& score) {
-  return concat(
-      kScoreTag, score.task, "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading,
-      score.served_by == scoring::ServedBy::kRun ? "" : concat(" exported ", config::name_of(score.served_by)), '/');
+  const bool own = score.served_by == scoring::ServedBy::kRun;
+  return concat(own ? std::string(kScoreTag) : concat(kExportedTag, config::name_of(score.served_by), '/'), score.task,
+                "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading, '/');
 }
 
 ScalarEvent event_of(const EvaluationRecord& record) {
@@ -68,11 +69,16 @@ ScalarEvent event_of(const EvaluationRecord& record) {
   return {.wall_time = now(), .step = record.round, .scalars = std::move(scalars)};
 }
 
-size_t count(const std::vector<ScalarEvent>& events, std::string_view tag) {
+size_t count(const std::vector<ScalarEvent>& events, std::initializer_list<std::string_view> tags) {
   return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const ScalarEvent& event) {
-    return !event.scalars.empty() && event.scalars.front().tag.starts_with(tag);
+    return !event.scalars.empty() && std::any_of(tags.begin(), tags.end(), [&](std::string_view tag) {
+      return event.scalars.front().tag.starts_with(tag);
+    });
   }));
 }
+
+size_t count_rounds(const std::vector<ScalarEvent>& events) { return count(events, {kRoundTag}); }
+size_t count_scores(const std::vector<ScalarEvent>& events) { return count(events, {kScoreTag, kExportedTag}); }
 
 template <typename Record>
 std::vector<Record> records_of(const SealedLines& lines) {
@@ -101,15 +107,15 @@ EventLog::EventLog(fs::path folder, bool wanted)
   std::erase_if(scores, [](const EvaluationRecord& record) { return record.score.client.has_value(); });
   uint64_t whole = 0;
   auto written = events_of(file_, whole);
-  if (whole == 0 || count(written, kRoundTag) > rounds.size() || count(written, kScoreTag) > scores.size()) {
+  if (whole == 0 || count_rounds(written) > rounds.size() || count_scores(written) > scores.size()) {
     make_folders(file_.parent_path());
     write_file_atomic(file_, event_file_head(now()));
     written.clear();
   } else {
     fs::resize_file(file_, whole);
   }
-  for (size_t i = count(written, kRoundTag); i < rounds.size(); ++i) add(rounds[i]);
-  for (size_t i = count(written, kScoreTag); i < scores.size(); ++i) add(scores[i]);
+  for (size_t i = count_rounds(written); i < rounds.size(); ++i) add(rounds[i]);
+  for (size_t i = count_scores(written); i < scores.size(); ++i) add(scores[i]);
 }
 
 void EventLog::add(const RoundRecord& round) {

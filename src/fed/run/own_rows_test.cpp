@@ -1,6 +1,8 @@
 // Tests clients with own rows: what they train on, and the scores of each at its budget.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "fed/config/client_rows.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/testing.h"
@@ -52,7 +54,12 @@ TEST_F(OwnRows, AreTheTrainingRowsOfEachClient) {
   EXPECT_EQ(shards.examples[0].size(), 5u);
   EXPECT_EQ(shards.examples[1].size(), 6u);
   EXPECT_EQ(shards.examples[2].size(), 4u);
-  EXPECT_EQ(shards.rows[0], (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(shards.rows[0], (std::vector<FileRow>{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}})) << "numbers of each file";
+  EXPECT_EQ(shards.rows[2].front().file, 3u);
+  std::set<int64_t> of_b;
+  for (const auto& row : shards.rows[1]) EXPECT_TRUE(of_b.insert(row.row).second && row.file == 2u) << row.row;
+  for (const auto& row : shards.held_out) EXPECT_TRUE(of_b.insert(row.row).second && row.file == 2u) << row.row;
+  EXPECT_EQ(of_b, (std::set<int64_t>{0, 1, 2, 3, 4, 5, 6, 7})) << "every row of the file once, trained or held out";
   EXPECT_EQ(shards.files_of[0], (std::vector<std::string>{path("a1.jsonl"), path("a2.jsonl")}));
   EXPECT_EQ(shards.files.size(), 4u);
   EXPECT_EQ(e.server.clients[1].examples, 6);

@@ -72,11 +72,39 @@ void check_empty(const fs::path& folder) {
   EK_CHECK(only_locked(folder), kIo, folder.string(), ": exists already and is not empty; choose another --out");
 }
 
+OrderedJson numbers_of(const std::vector<FileRow>& rows) {
+  auto json = OrderedJson::array();
+  for (const auto& row : rows) json.push_back(row.row);
+  return json;
+}
+
+OrderedJson files_of(const std::vector<FileRow>& rows) {
+  auto json = OrderedJson::array();
+  for (const auto& row : rows) json.push_back(row.file ? OrderedJson(*row.file) : OrderedJson());
+  return json;
+}
+
+/// Returns true if all rows are of the first file, or all are generated.
+bool are_of_one_file(const Shards& shards) {
+  const auto file = shards.files.empty() ? std::optional<size_t>() : std::optional<size_t>(0);
+  const auto all_of_it = [&](const std::vector<FileRow>& rows) {
+    return std::all_of(rows.begin(), rows.end(), [&](const FileRow& row) { return row.file == file; });
+  };
+  return all_of_it(shards.held_out) && std::all_of(shards.rows.begin(), shards.rows.end(), all_of_it);
+}
+
 OrderedJson partition_json(const Shards& shards) {
+  auto clients = OrderedJson::array(), files = OrderedJson::array();
+  for (const auto& rows : shards.rows) clients.push_back(numbers_of(rows)), files.push_back(files_of(rows));
   OrderedJson json = {{"files", shards.files},
                       {"cut", shards.cut},
                       {"without_target", shards.without_target},
-                      {"clients", shards.rows}};
+                      {"clients", std::move(clients)},
+                      {"held_out", numbers_of(shards.held_out)}};
+  if (!are_of_one_file(shards)) {
+    json["file_of_client_rows"] = std::move(files);
+    json["file_of_held_out"] = files_of(shards.held_out);
+  }
   if (!shards.files_of.empty()) json["client_files"] = shards.files_of;
   return json;
 }

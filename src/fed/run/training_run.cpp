@@ -149,11 +149,15 @@ void log_beginning(const Server& server, int64_t rounds_done) {
 /// Writes the event "run": the run, and its remaining rounds.
 void write_run_event(const Course& run, int64_t rounds_done) {
   const auto& server = run.server;
+  auto modes = server.config.method.entry().rank_eval_modes(server.config.evaluate.rank_eval_modes,
+                                                            server.model.num_experts > 0);
+  std::erase(modes, "");
   events::write("run", {{"run", run.folder.path().string()},
                         {"name", server.config.name},
                         {"method", server.config.method.name},
                         {"model", server.model_folder.string()},
                         {"seed", server.config.seed},
+                        {"rank_eval_modes", modes},
                         {"clients", server.clients.size()},
                         {"rounds", server.config.train.rounds},
                         {"rounds_done", rounds_done}});

@@ -2,6 +2,7 @@
 ///
 ///   [study]
 ///   base = "configs/demo.toml"      # relative to the study file
+///   set = ["train.rounds=5"]        # of all arms
 ///   seeds = [1, 2, 3]
 ///   reference = "fedit"
 ///   endpoint = "log_likelihood"
@@ -27,13 +28,14 @@ struct ArmSection {
   std::vector<std::string> set;
   void visit(auto& field) {
     field("name", name, "name of the arm, also of its folder: letters, digits, - and _, dots between digits");
-    field("set", set, "settings of the arm in addition to the base config, each as after --set");
+    field("set", set, "settings of this arm alone, each as after --set");
   }
 };
 
 /// `[study]`
 struct StudySection {
   std::string name, base, reference;
+  std::vector<std::string> set;
   std::vector<int64_t> seeds;
   Endpoint endpoint = Endpoint::kLogLikelihood;
   std::vector<std::string> free;
@@ -41,6 +43,9 @@ struct StudySection {
   void visit(auto& field) {
     field("name", name, "name of the study; empty: the file's name without .toml");
     field("base", base, "config that every run starts from, relative to the study file");
+    field("set", set,
+          "settings of all arms on top of the base config, each as after --set; --set and then the settings of an arm "
+          "come after them");
     field("seeds", seeds, "seeds; every arm runs once with each of them");
     field("reference", reference, "name of the arm that others are compared with; empty: the first");
     field("endpoint", endpoint, "measure that arms are compared by");

@@ -21,7 +21,9 @@ constexpr std::array<std::string_view, 6> kPinned = {
     "seed", "threads", "model.device", "model.engine", "model.compute_dtype", "model.products"};
 /// Keys and sections in which arms may differ: what is compared, and names.
 constexpr std::array<std::string_view, 4> kFree = {"method", "train", "name", "output"};
-constexpr std::string_view kEqualInTrain = "train.rounds";
+/// Keys of [train] that are no part of what is compared: how long a run is, and in what precision factors are sent and
+/// then scored.
+constexpr std::array<std::string_view, 3> kEqualInTrain = {"train.rounds", "train.stop", "train.transport_dtype"};
 
 template <typename Sections>
 bool lies_in_any(std::string_view key, const Sections& sections) {
@@ -53,7 +55,7 @@ std::string who(const std::string& arm) { return concat("arm ", arm); }
 fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
   refuse_seed(arm.set, who(arm.name));
   try {
-    return read_config(request.file.base, joined(request.common, arm.set));
+    return read_config(request.file.base, joined(request.of_all_arms(), arm.set));
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
   }
@@ -63,7 +65,7 @@ void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const 
                const StudySection& study) {
   for (const auto& [key, value, other] : fed::changed_keys(asked, reference)) {
     const bool pinned = lies_in_any(key, kPinned);
-    const bool free = (lies_in_any(key, kFree) && key != kEqualInTrain) || lies_in_any(key, study.free);
+    const bool free = (lies_in_any(key, kFree) && !lies_in_any(key, kEqualInTrain)) || lies_in_any(key, study.free);
     EK_CHECK(!pinned && free, kConfig, who(arm.name), ": ", key, " is ", shown(value.value_or("not there")),
              ", in arm ", study.reference, " ", shown(other.value_or("not there")), ", allowed: the same in all arms",
              pinned ? "" : concat(", or [study] free = [\"", key, "\"]"));
@@ -141,7 +143,7 @@ void pin_products(std::vector<std::string>& settings, const fed::ProductsSection
 
 PlannedRun planned_run(const StudyRequest& request, const std::vector<std::string>& pinned, const ArmSection& arm,
                        int64_t seed) {
-  auto settings = joined(joined(request.common, arm.set), pinned);
+  auto settings = joined(joined(request.of_all_arms(), arm.set), pinned);
   settings.push_back(concat("seed=", seed));
   try {
     auto config = read_config(request.file.base, settings);
@@ -164,11 +166,13 @@ bool decides_items(const StudyRequest& request) {
     return std::any_of(settings.begin(), settings.end(), names_it);
   };
   const auto& arms = request.file.study.arm;
-  return any(request.common) || std::any_of(arms.begin(), arms.end(), [&](const auto& arm) { return any(arm.set); }) ||
+  return any(request.of_all_arms()) || std::any_of(arms.begin(), arms.end(), [&](const auto& arm) { return any(arm.set); }) ||
          config::Table::load(request.file.base).table("evaluate").contains("items");
 }
 
 }  // namespace
+
+std::vector<std::string> StudyRequest::of_all_arms() const { return joined(file.study.set, common); }
 
 fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
   auto table = config::Table::load(base);
@@ -177,7 +181,7 @@ fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::s
 }
 
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
-  auto config = fed::ExperimentConfig::load(request.file.base, request.common);
+  auto config = fed::ExperimentConfig::load(request.file.base, request.of_all_arms());
   const int64_t at_once = job_slots(config.model.device, jobs).count();
   if (config.threads == 0)
     config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (at_once * config.clients.parallel));
@@ -201,6 +205,7 @@ StudyRequest with_items(StudyRequest request) {
 
 void check_arms(const StudyRequest& request) {
   const auto& study = request.file.study;
+  refuse_seed(study.set, "study.set");
   refuse_seed(request.common, "--set");
   const auto is_reference = [&](const ArmSection& arm) { return arm.name == study.reference; };
   const auto reference = asked_config(request, *std::find_if(study.arm.begin(), study.arm.end(), is_reference));
@@ -233,6 +238,7 @@ StudyRequest request_of(const StudyState& state, const fs::path& base) {
   auto& study = request.file.study;
   study.name = state.name;
   study.base = std::string(kBaseFile);
+  study.set = state.set;
   study.reference = state.reference;
   study.seeds = state.seeds;
   study.endpoint = state.endpoint;
@@ -247,6 +253,7 @@ StudyState new_state(const StudyRequest& request, const std::vector<std::string>
   const auto& study = request.file.study;
   StudyState state{.name = study.name, .reference = study.reference, .endpoint = study.endpoint, .seeds = study.seeds};
   state.arms = request.file.arms();
+  state.set = study.set;
   state.common = request.common;
   state.free = study.free;
   state.pinned = pinned;

@@ -1,7 +1,7 @@
 /// \file  Plans the runs of a study: makes the config of every arm with every seed, and compares the configs.
 ///
-/// Settings are applied in this order: the base config, the settings of the command line, those of the arm, the pinned
-/// settings (pinned_settings()), the seed. A later setting replaces an earlier one.
+/// Settings are applied in this order: the base config, `set` of `[study]`, the settings of the command line, those of
+/// the arm, the pinned settings (pinned_settings()), the seed. A later setting replaces an earlier one.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,10 @@ namespace evenkeel::study {
 struct StudyRequest {
   StudyFile file;
   std::vector<std::string> common{};  ///< settings of every arm, from the command line
+
+  /// Returns the settings of every arm on top of the base config: those of the study file, then those of the command
+  /// line.
+  std::vector<std::string> of_all_arms() const;
 };
 
 /// A run to be executed.
@@ -48,7 +52,7 @@ std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jo
 StudyRequest with_items(StudyRequest request);
 
 /// Checks that arms differ from the reference only in keys that a paired comparison allows: [method], [train] without
-/// train.rounds, names and output. [study] free allows further keys, but never seed, threads, device and arithmetic.
+/// train.rounds, train.stop and train.transport_dtype, names and output. [study] free allows further keys, but never seed, threads, device and arithmetic.
 /// \throws kConfig naming arm, key and both values
 void check_arms(const StudyRequest& request);
 

@@ -92,6 +92,30 @@ TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   EXPECT_EQ(runs[3].config.threads, 3);
 }
 
+TEST(StudyPlan, SettingsOfTheFileAreOfAllArmsAndThoseOfTheCommandLineAndOfArmsReplaceThem) {
+  const std::string all = "seeds = [1]\nset = [\"train={ rounds = 7, batch_size = 3 }\", \"clients.count=3\", ";
+  Written two(kTwoArms, all + "\"train.local_epochs=0.75\", \"evaluate.items=false\", \"threads=2\"]");
+  two.request.common = {"clients.count=5"};
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  EXPECT_EQ(pinned.front(), "threads=2") << "the file's settings are pinned as the base config's";
+  EXPECT_EQ(with_items(two.request).common, std::vector<std::string>{"clients.count=5"}) << "the file decides items";
+  const auto runs = plan_runs(two.request, pinned);
+  EXPECT_EQ(runs[0].config.train.rounds, 7);
+  EXPECT_EQ(runs[1].config.train.batch_size, 3);
+  EXPECT_EQ(runs[0].config.clients.count, 5) << "--set comes after the file";
+  EXPECT_EQ(runs[0].config.train.local_epochs, 0.75);
+  EXPECT_EQ(runs[1].config.train.local_epochs, 0.5) << "an arm comes last";
+  EXPECT_EQ(new_state(two.request, pinned, runs).set, two.request.file.study.set);
+}
+
+TEST(StudyPlan, SettingsOfTheFileAreCheckedAsThoseOfTheCommandLine) {
+  const auto with = [](const std::string& set) { return complaint_about(kTwoArms, "seeds = [1]\nset = [\"" + set + "\"]"); };
+  EXPECT_EQ(with("data.limit=20"), "nothing") << "what all arms share needs no [study] free";
+  EXPECT_TRUE(holds(with("seed=3"), "study.set sets seed=3"));
+  EXPECT_TRUE(holds(with("train.round=3"), "train.round"));
+  EXPECT_TRUE(holds(with("train.rounds"), "train.rounds"));
+}
+
 TEST(StudyPlan, ThreadsThatAreLeftOpenAreTheCoresByJobs) {
   const Written open(kTwoArms, "seeds = [1]", "[model]\ncompute_dtype = \"float32\"\n");
   const auto threads = [&](int64_t jobs) { return pinned_settings(open.request, jobs, "runs/two").front(); };
@@ -112,7 +136,8 @@ TEST(StudyPlan, ArmsDifferInMethodAndTrainingAlone) {
   for (const auto* set : {"train.optimizer.lr=0.1", "method.name=ub-smoe", "name=x", "train.batch_size=2"})
     EXPECT_EQ(complaint_about(arm(set)), "nothing");
   for (const auto* set : {"data.limit=20", "clients.count=3", "clients.budgets=[1.0]", "lora.rank=4", "lora.init=x",
-                          "evaluate.limit=2", "train.rounds=7", "model.dtype=float32"})
+                          "evaluate.limit=2", "train.rounds=7", "train.stop.patience=2", "train.transport_dtype=bfloat16",
+                          "model.dtype=float32", "evaluate.rank_eval_modes=[a]"})
     EXPECT_TRUE(holds(complaint_about(arm(set)), concat("arm x: ", std::string_view(set).substr(0, 5)))) << set;
   EXPECT_TRUE(holds(complaint_about(arm("seed=3")), "arm x sets seed=3"));
   EXPECT_TRUE(holds(complaint_about(arm("threads=2")), "arm x: threads is 2, in arm plain 3"));
@@ -132,7 +157,7 @@ TEST(StudyPlan, FreeKeysMayDifferUnlessTheyArePinned) {
 }
 
 TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
-  Written two(kTwoArms, "seeds = [4, 2]\nendpoint = \"f1\"\nfree = [\"data.limit\"]");
+  Written two(kTwoArms, "seeds = [4, 2]\nendpoint = \"f1\"\nfree = [\"data.limit\"]\nset = [\"data.cutoff=99\"]");
   two.request.common = {"train.rounds=5"};
   const auto pinned = pinned_settings(two.request, 1, "runs/two");
   const auto runs = plan_runs(two.request, pinned);
@@ -150,13 +175,14 @@ TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
 
 TEST(StudyPlan, EveryShippedStudyHasArmsThatCanBeCompared) {
   size_t studies = 0;
-  for (const auto* folder : {"configs/paper", "configs/paper/small"})
+  for (const auto* folder :
+       {"configs/paper", "configs/paper/native", "configs/paper/small", "configs/paper/small/native"})
     for (const auto& file : entries_of(shipped_folder() / folder)) {
       if (!is_file(file) || read_file(file).find("[study]") == std::string::npos) continue;
       ++studies;
       EXPECT_NO_THROW(check_arms({.file = StudyFile::load(file)})) << file;
     }
-  EXPECT_GE(studies, 30u);
+  EXPECT_GE(studies, 44u);
 }
 
 TEST(RunClaims, ARunIsClaimedOnceAndFreeWhenItsProcessEnds) {

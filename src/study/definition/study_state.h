@@ -90,7 +90,8 @@ struct StudyState {
   Endpoint endpoint = Endpoint::kLogLikelihood;
   std::vector<int64_t> seeds{};
   std::vector<Arm> arms{};
-  std::vector<std::string> common{};  ///< settings of every arm from the command line
+  std::vector<std::string> set{};     ///< settings of every arm from the study file
+  std::vector<std::string> common{};  ///< settings of every arm from the command line, after those of the file
   std::vector<std::string> free{};    ///< keys in which arms may differ, beyond those that check_arms() allows
   std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
   std::string base{};                 ///< sha256 of base.toml
@@ -102,6 +103,7 @@ struct StudyState {
     field("endpoint", endpoint);
     field("seeds", seeds);
     field("arms", arms);
+    field.optional("set", set);
     field("common", common);
     field("free", free);
     field("pinned", pinned);

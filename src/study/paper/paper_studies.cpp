@@ -60,8 +60,15 @@ bool is_data_here(const std::string& path) {
   }
 }
 
-std::vector<std::string> missing_inputs(const fs::path& base) {
-  const auto config = config::Table::load(base);
+/// Returns the base config with the settings of all arms.
+config::Table config_of(const StudyFile& file) {
+  auto config = config::Table::load(file.base);
+  for (const auto& setting : file.study.set) config.set(setting);
+  return config;
+}
+
+std::vector<std::string> missing_inputs(const StudyFile& file) {
+  const auto config = config_of(file);
   const auto model = config.table("model").string("path").value_or("builtin:tiny-olmoe");
   const auto data = config.table("data").string("path").value_or("");
   std::vector<std::string> missing;
@@ -131,9 +138,9 @@ bool is_run_of_paper(const StudyRun& run, const StudyState& state, const StudyFi
 
 /// Reads how far the runs of the paper's study are. Runs that the folder does not know yet are not done.
 void add_state(PaperStudy& study, const StudyFile& file, StudyState state) {
-  const auto config = config_in(study.folder, state.common);
+  const auto config = config_in(study.folder, request_of(state, study.folder / kBaseFile).of_all_arms());
   std::erase_if(state.runs, [&](const StudyRun& run) { return !is_run_of_paper(run, state, file); });
-  study.is_other = !config || state.runs.empty() || !is_config_of_paper(*config, read_config(file.base, {}));
+  study.is_other = !config || state.runs.empty() || !is_config_of_paper(*config, read_config(file.base, file.study.set));
   if (study.is_other) return;
   study.done = state.count(RunState::kDone);
   study.failed = state.count(RunState::kFailed);
@@ -145,13 +152,13 @@ void add_state(PaperStudy& study, const StudyFile& file, StudyState state) {
 fed::ExperimentConfig config_of_runs(const PaperStudy& study, const StudyFile& file) {
   if (!study.is_other && holds_study(study.folder)) {
     const auto state = read_state(study.folder);
-    auto settings = state.common;
+    auto settings = request_of(state, study.folder / kBaseFile).of_all_arms();
     settings.insert(settings.end(), state.pinned.begin(), state.pinned.end());
     if (const auto config = config_in(study.folder, settings)) return *config;
   }
-  const bool names_device = config::Table::load(file.base).table("model").contains("device");
-  return read_config(file.base,
-                     names_device ? std::vector<std::string>() : std::vector<std::string>{"model.device=auto"});
+  auto settings = file.study.set;
+  if (!config_of(file).table("model").contains("device")) settings.emplace_back("model.device=auto");
+  return read_config(file.base, settings);
 }
 
 /// Foresees the time of the runs that are left: from those that are done, otherwise from FLOPs.
@@ -172,7 +179,7 @@ PaperStudy study_of_paper(const std::string& name, const fs::path& folder, std::
   PaperStudy study{.name = name, .file = shipped_folder() / "configs/paper" / (name + ".toml"), .folder = folder};
   const auto file = StudyFile::load(study.file);
   study.runs = static_cast<int64_t>(file.study.arm.size() * file.study.seeds.size());
-  study.missing = missing_inputs(file.base);
+  study.missing = missing_inputs(file);
   if (holds_study(folder)) add_state(study, file, read_state(folder));
   add_time_left(study, file, flops, speed);
   return study;

@@ -12,6 +12,7 @@
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "base/system/process.h"
+#include "study/definition/equal_functions.h"
 #include "study/definition/run_claims.h"
 #include "study/running/run_queue.h"
 
@@ -119,6 +120,7 @@ StudyTask plan_study(const StudyCommand& command) {
   task.is_new = !holds_study(folder);
   task.study = opened_study(command, task.request, folder);
   check_endpoint(task.study.state.endpoint, task.study.runs);
+  check_equal_functions(task.request.file.study, task.study.runs);
   task.mine = chosen_runs(command, task.study.state);
   task.slots = job_slots(task.study.runs.front().config.model.device, command.jobs);
   return task;

@@ -44,7 +44,7 @@ struct StudyTask {
 };
 
 /// Reads the study file and the study's folder, and plans all runs. Changes nothing.
-/// \throws kIo, kConfig, kCheckpoint as open_study(), check_new() and plan_runs()
+/// \throws kIo, kConfig, kCheckpoint as open_study(), check_new(), plan_runs() and check_equal_functions()
 StudyTask plan_study(const StudyCommand& command);
 
 /// Executes the runs that are not done, as many at the same time as there are slots, and resumes those that have begun.

@@ -7,6 +7,8 @@ from . import common
 def activation_weights(counts, tokens, weights, temperature=1.0):
     """w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t with f_ci = a_ci / n_c. counts [C, E], tokens [C] -> [C, E].
 
+    For f_ci = a_ci / (n_c K_c), pass n_c K_c as tokens.
+
     A column of zeros marks an expert that no client used. t = 0 gives p_c for every expert (0^0 = 1).
     """
     p = common.normalise(weights)
@@ -47,7 +49,8 @@ def aggregate(state, clients, weights, options):
         if not common.is_stacked(site):
             continue
         layer = options["site_layer"][name]
-        w = activation_weights([c["counts"][layer] for c in clients], [c["tokens"][layer] for c in clients],
+        per = [c["top_k"] if options.get("a3_frequency") == "per_selection" else 1 for c in clients]
+        w = activation_weights([c["counts"][layer] for c in clients], [c["tokens"][layer] * k for c, k in zip(clients, per)],
                                weights, options.get("a3_temp", 1.0))
         sites[name].update(_expert_mean(site, [c["sites"][name] for c in clients], w, p, options))
     return {**state, "sites": sites}
