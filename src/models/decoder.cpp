@@ -35,28 +35,6 @@ int64_t read_kv_heads(const ModelConfig& config, int64_t heads, const DecoderDef
   return config.view().json().contains(key) || defaults.kv_heads == 0 ? heads : defaults.kv_heads;
 }
 
-/// Rejects sliding windows, except one that is as long as the longest sequence. Qwen's families have a key that
-/// disables the window.
-void refuse_windows(const ModelConfig& config, int64_t max_positions, const DecoderDefaults& defaults) {
-  const auto window = config.view().find("sliding_window");
-  const auto used = config.view().find("use_sliding_window");
-  EK_CHECK(defaults.sliding_window == 0 || defaults.sliding_window >= max_positions ||
-               config.view().json().contains("sliding_window"),
-           kCheckpoint, config.origin(), ": sliding_window is not there, which means ", defaults.sliding_window,
-           ", supported: null, or at least the ", max_positions, " of max_position_embeddings");
-  if (!window || (used && !used->flag())) return;
-  window->require(window->integer() >= max_positions, " is ", window->integer(), ", supported: null, or at least the ",
-                  max_positions, " of max_position_embeddings");
-}
-
-void refuse_layer_types(const ModelConfig& config) {
-  const auto types = config.view().find("layer_types");
-  if (!types) return;
-  for (const auto& type : types->items())
-    type.require(type.string() == "full_attention" || type.string() == "attention", " is ", shown(type.json()),
-                 ", supported: \"full_attention\"");
-}
-
 /// Rejects keys that change what transformers computes for any family.
 void refuse_what_no_leaf_knows(const ModelConfig& config) {
   config.require("attention_dropout", 0.0);
@@ -64,7 +42,6 @@ void refuse_what_no_leaf_knows(const ModelConfig& config) {
   config.require("is_encoder_decoder", false);
   for (const auto* key : {"quantization_config", "per_layer_config", "attention_chunk_size", "kv_sharing_modes"})
     config.require(key, nullptr);
-  refuse_layer_types(config);
 }
 
 at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : x * factor; }
@@ -301,7 +278,7 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
   spec.rope = read_rope(
       config,
       {.theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = heads.head_width});
-  refuse_windows(config, spec.model.max_positions, defaults);
+  heads.windows = read_windows(config, spec.model, defaults.window);
   EK_CHECK(heads.heads % heads.kv_heads == 0, kCheckpoint, config.origin(), ": num_attention_heads ", heads.heads,
            " is not a multiple of num_key_value_heads ", heads.kv_heads);
   return spec;

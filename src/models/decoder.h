@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "models/attention_leaf.h"
+#include "models/attention_windows.h"
 #include "models/mixture_leaf.h"
 #include "models/mlp_leaf.h"
 
@@ -61,15 +62,16 @@ inline auto in_every_layer(FeedForwardSpec block) {
 struct DecoderDefaults {
   double rope_theta = 10000.0;
   int64_t max_positions = 4096;
-  int64_t kv_heads = 0;        ///< 0: the number of heads
-  int64_t head_width = 0;      ///< 0: hidden_size / heads
-  int64_t sliding_window = 0;  ///< in tokens; 0: none
+  int64_t kv_heads = 0;    ///< 0: the number of heads
+  int64_t head_width = 0;  ///< 0: hidden_size / heads
+  WindowRule window{};
 };
 
 /// Reads the config.json keys that all families share: vocabulary, widths, layers, heads, head width (`head_dim`, or
-/// else hidden_size / heads), positions, end tokens, RoPE (models/rope_config.h), and tied embeddings. The family
+/// else hidden_size / heads), positions, end tokens, RoPE (models/rope_config.h), sliding windows
+/// (models/attention_windows.h), and tied embeddings. The family
 /// itself sets norm, QK-norm, biases and feed-forward blocks.
-/// \throws kCheckpoint when sizes do not fit, or on an unsupported setting: sliding windows, other layer types,
+/// \throws kCheckpoint when sizes do not fit, or on an unsupported setting: other layer types,
 /// quantised weights, attention dropout
 DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults = {});
 

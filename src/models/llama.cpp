@@ -6,10 +6,12 @@
 namespace evenkeel::models {
 namespace {
 
-/// Completes what both families share. llama.cpp has one architecture for both, and it knows SiLU only.
+/// Completes what both families share. llama.cpp has one architecture for both, with SiLU
+/// and without windows.
 DecoderSpec with_gated_blocks(DecoderSpec spec, const ModelConfig& config, bool mlp_bias) {
   const auto activation = read_activation(config);
-  if (activation == Activation::kSilu) spec.model.gguf = {.architecture = "llama", .interleaves_heads = true};
+  if (activation == Activation::kSilu && spec.attention.windows.empty())
+    spec.model.gguf = {.architecture = "llama", .interleaves_heads = true};
   spec.norm.eps = config.number_or("rms_norm_eps", 1e-6);
   spec.feed_forward =
       in_every_layer(MlpSpec{.width = config.integer("intermediate_size"), .activation = activation, .bias = mlp_bias});
@@ -23,7 +25,8 @@ DecoderSpec llama_decoder(const ModelConfig& config) {
 }
 
 DecoderSpec mistral_decoder(const ModelConfig& config) {
-  auto spec = read_decoder(config, {.max_positions = 131072, .kv_heads = 8, .sliding_window = 4096});
+  auto spec = read_decoder(
+      config, {.max_positions = 131072, .kv_heads = 8, .window = {.layers = WindowRule::kAll, .otherwise = 4096}});
   return with_gated_blocks(std::move(spec), config, false);
 }
 
@@ -40,7 +43,7 @@ ModelEntry mistral() {
   return decoder_entry<mistral_decoder>({.family = "mistral",
                                          .has_experts = false,
                                          .source = "Mistral (Jiang et al. 2023), transformers MistralForCausalLM",
-                                         .example = R"({"sliding_window": null, "head_dim": 6})"});
+                                         .example = R"({"sliding_window": 3, "head_dim": 6})"});
 }
 
 }  // namespace evenkeel::models

@@ -7,20 +7,26 @@
 namespace evenkeel::models {
 namespace {
 
-/// Reads what both families share. `use_sliding_window` is false unless config.json says otherwise.
+/// Reads what both families share.
 DecoderSpec read_qwen(const ModelConfig& config, int64_t head_width) {
-  config.require("use_sliding_window", false);
-  auto spec = read_decoder(config, {.max_positions = 32768, .kv_heads = 32, .head_width = head_width});
+  constexpr WindowRule kWindow{.layers = WindowRule::kByTypes, .otherwise = 4096, .needs_consent = true};
+  auto spec =
+      read_decoder(config, {.max_positions = 32768, .kv_heads = 32, .head_width = head_width, .window = kWindow});
   spec.norm.eps = config.number_or("rms_norm_eps", 1e-6);
   spec.feed_forward =
       in_every_layer(MlpSpec{.width = config.integer("intermediate_size"), .activation = read_activation(config)});
   return spec;
 }
 
+/// llama.cpp's models have SiLU and no windows.
+bool is_known_to_llama_cpp(const DecoderSpec& spec, const ModelConfig& config) {
+  return read_activation(config) == Activation::kSilu && spec.attention.windows.empty();
+}
+
 DecoderSpec qwen2_decoder(const ModelConfig& config) {
   auto spec = read_qwen(config, 0);
   spec.attention.qkv_bias = true;
-  if (read_activation(config) == Activation::kSilu) spec.model.gguf = {.architecture = "qwen2"};
+  if (is_known_to_llama_cpp(spec, config)) spec.model.gguf = {.architecture = "qwen2"};
   return spec;
 }
 
@@ -28,9 +34,7 @@ DecoderSpec qwen3_decoder(const ModelConfig& config) {
   auto spec = read_qwen(config, 128);
   spec.attention.qk_norm = QkNorm::kPerHead;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
-  // llama.cpp's model has no biases.
-  if (read_activation(config) == Activation::kSilu && !spec.attention.o_bias)
-    spec.model.gguf = {.architecture = "qwen3"};
+  if (is_known_to_llama_cpp(spec, config) && !spec.attention.o_bias) spec.model.gguf = {.architecture = "qwen3"};
   return spec;
 }
 

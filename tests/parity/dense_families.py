@@ -27,9 +27,10 @@ SCALED = {"rope_parameters": LLAMA3 | {"rope_theta": 5e5}} if V5 else {"rope_sca
 OPTIONS = {
     "llama": [{}, {"attention_bias": True}, {"mlp_bias": True, "hidden_act": "gelu"}, {"head_dim": 10, "attention_bias": True, "mlp_bias": True},
               {"hidden_act": "gelu_pytorch_tanh"}, {"rms_norm_eps": 0.02}, SCALED],
-    "mistral": [{"sliding_window": None}, {"head_dim": 10, "sliding_window": 256}, {"sliding_window": None, "hidden_act": "gelu"}],
-    "qwen2": [{}, {"hidden_act": "gelu_pytorch_tanh"}, {"rms_norm_eps": 0.02}, {"use_sliding_window": False, "sliding_window": 16}],
-    "qwen3": [{"head_dim": 10}, {"head_dim": 6, "attention_bias": True}, {"head_dim": 14, "hidden_act": "gelu"}, {"head_dim": 8, "rms_norm_eps": 0.02},
+    "mistral": [{"sliding_window": None}, {"head_dim": 10, "sliding_window": 256}, {"sliding_window": 7, "hidden_act": "gelu"},
+                {"sliding_window": 100}, {"sliding_window": 1}],
+    "qwen2": [{}, {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}, {"hidden_act": "gelu_pytorch_tanh"}, {"rms_norm_eps": 0.02}, {"use_sliding_window": False, "sliding_window": 16}],
+    "qwen3": [{"head_dim": 10}, {"head_dim": 6, "attention_bias": True}, {"head_dim": 14, "hidden_act": "gelu"}, {"head_dim": 8, "rms_norm_eps": 0.02, "use_sliding_window": True, "sliding_window": 30, "max_window_layers": 0},
               {}],
     "granite": [{"embedding_multiplier": 12.0, "logits_scaling": 6.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125},
                 {"attention_multiplier": 0.3, "attention_bias": True, "mlp_bias": True},

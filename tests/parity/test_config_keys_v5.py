@@ -55,6 +55,7 @@ READ = {
     "residual_multiplier": (GRANITE, [1.1]),
     "attention_multiplier": (GRANITE, [1.5]),
     "hidden_act": (DENSE, ["gelu", "gelu_pytorch_tanh"]),
+    "sliding_window": (("mistral", "mixtral"), [7, 1]),
 }
 # key -> (families, values): other weights, so a separate model.
 SIZES = {
@@ -80,8 +81,8 @@ REFUSED = {
     "layer_types": (FAMILIES, [["sliding_attention", "full_attention"]]),
     "attention_chunk_size": (FAMILIES, [16]),
     "kv_sharing_modes": (FAMILIES, [["none", "none"]]),
-    "sliding_window": (("olmo", "olmoe", "mixtral", *GRANITE, "llama", "mistral", "olmo2"), [64]),
-    "use_sliding_window": (QWEN, [True]),
+    "sliding_window": (("olmo", "olmoe", *GRANITE, "llama", "olmo2"), [64]),
+    "use_sliding_window": (QWEN, ["yes", 1]),
     "router_jitter_noise": (("mixtral",), [0.1]),
     "quantization_config": (FAMILIES, [{"quant_method": "awq"}]),
     "num_local_experts": (("olmoe",), [5]), "num_experts": (("qwen3_moe", "mixtral"), [5]),
@@ -215,6 +216,20 @@ def test_unsupported_keys_are_rejected_by_name(family, key, value, saved):
     (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
     done = forked_score(folder, texts)
     assert done.returncode == 1 and key in done.stderr and "config.json" in done.stderr, done.stderr
+
+
+WINDOW = {"use_sliding_window": True, "sliding_window": 7}
+TYPES = ["sliding_attention", "full_attention"]
+
+
+@pytest.mark.parametrize("family, settings", [("qwen3_moe", WINDOW), *((family, WINDOW | more) for family in ("qwen2", "qwen3") for more in (
+    {"max_window_layers": 1}, {"max_window_layers": 0}, {"layer_types": TYPES}, {"layer_types": TYPES, "max_window_layers": 2}))])
+def test_windows_that_need_consent_are_those_of_transformers(family, settings, saved):
+    folder, config, (_, plain) = saved[family]
+    (folder / "config.json").write_text(json.dumps({key: old for key, old in config.items() if key != "layer_types"} | settings))
+    texts, expected = texts_with_logits(peer_of(family, folder), (1, 40, 9), seed=5)
+    assert_logits_close(our_logits(folder, texts), expected)
+    assert max((a - b).abs().max() for a, b in zip(plain, expected)) > 1e-3, "the window changes nothing"
 
 
 @pytest.mark.parametrize("family", ("olmo", *SPARSE))
@@ -370,7 +385,7 @@ def test_missing_keys_have_the_defaults_of_transformers(family, saved):
     folder, config, _ = saved[family]
     kept = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
             "intermediate_size", "moe_intermediate_size", "num_experts", "num_local_experts", "num_experts_per_tok",
-            *(("sliding_window", "head_dim") if family == "mistral" else ()))  # its default window is not computed
+            *(("head_dim",) if family == "mistral" else ()))
     (folder / "config.json").write_text(json.dumps({key: config[key] for key in kept if key in config}))
     texts, expected = texts_with_logits(peer_of(family, folder), (30,), seed=5)
     assert_logits_close(our_logits(folder, texts), expected)

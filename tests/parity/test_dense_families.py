@@ -7,7 +7,7 @@ from peft import PeftModel
 
 from dense_families import ALL, ATTENTION, FAMILIES, GATED, TRAINED, model_at
 from federated_run import federated_run
-from peer import V5, assert_logits_close, assert_scores_equal, load_float32, random_model, run, score, texts_with_logits
+from peer import assert_logits_close, assert_scores_equal, load_float32, random_model, run, score, texts_with_logits
 from training_peer import assert_twenty_steps_agree
 
 LENGTHS = (1, 2, 200, 17, 64)
@@ -77,15 +77,3 @@ def test_a_merged_checkpoint_opens_in_transformers_with_the_logits_of_base_and_a
     for model, flags in ((model_folder, ("--adapter", run_folder / "adapter")), (tmp_path / "merged", ())):
         _, logits = score(model, texts, tmp_path, *flags)
         assert_logits_close(logits, expected)
-
-
-@pytest.mark.skipif(not V5, reason="the default of a missing key is that of transformers 5")
-@pytest.mark.parametrize("window", ["missing", 64])
-def test_a_window_shorter_than_the_longest_text_is_rejected_by_name(window, tmp_path):
-    model_at("mistral", 0).save_pretrained(tmp_path / "model")
-    path = tmp_path / "model" / "config.json"
-    config = {key: value for key, value in json.loads(path.read_text()).items() if key != "sliding_window"}
-    path.write_text(json.dumps(config | ({"max_position_embeddings": 8192} if window == "missing" else {"sliding_window": window})))
-    (tmp_path / "texts.jsonl").write_text('{"ids": [3, 4, 5]}\n')
-    with pytest.raises(AssertionError, match="exited 1.*sliding_window"):
-        run("score", "--model", tmp_path / "model", "--input", tmp_path / "texts.jsonl")
