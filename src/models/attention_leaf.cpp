@@ -28,26 +28,29 @@ nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) 
 }
 
 /// Stores the keys and values of the batch in the cache, then computes attention over the cache.
-at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer, int64_t window,
                     const LayerPass& pass) {
   if (pass.window) {
     pass.window->put(layer, k, v);
-    return pass.window->attend(layer, q, pass.queries_N.defined());
+    return pass.window->attend(layer, q, pass.queries_N.defined(), window);
   }
   const std::span<const int64_t> offsets = pass.batch.offsets;
   const auto& cache = *pass.options.cache;
   nn::store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
-  if (!pass.queries_N.defined() && begins(cache, offsets)) return nn::packed_attention(q, k, v, offsets);
-  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer);
+  if (!pass.queries_N.defined() && begins(cache, offsets))
+    return nn::packed_attention(q, k, v, offsets, {.window = window});
+  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer, window);
   std::vector<int64_t> one_each(offsets.size());
   std::iota(one_each.begin(), one_each.end(), 0);
-  return nn::cached_attention(q, one_each, cache, layer);
+  return nn::cached_attention(q, one_each, cache, layer, window);
 }
 
 }  // namespace
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model)
-    : spec_(spec), norm_eps_(norm_eps) {
+    : spec_(spec),
+      norm_eps_(norm_eps),
+      window_(spec.windows.empty() ? 0 : spec.windows.at(static_cast<size_t>(model.layer))) {
   const auto& names = spec_.names;
   const int64_t hidden = model.spec.hidden_size, queries = spec.heads * spec.head_width,
                 keys = spec.kv_heads * spec.head_width;
@@ -80,7 +83,8 @@ nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
       scaled({pass.select_query_rows(pass.rotary.cos), pass.select_query_rows(pass.rotary.sin)}, spec_);
   return {.q = {.norm = q_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = at_queries},
           .k = {.norm = k_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = pass.rotary},
-          .v = {.clip = spec_.clip}};
+          .v = {.clip = spec_.clip},
+          .window = window_};
 }
 
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
@@ -97,9 +101,9 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
   if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), pass);
   if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), pass);
   const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
-  return o_(
-      attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer), pass),
-      pass);
+  return o_(attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer),
+                     window_, pass),
+            pass);
 }
 
 }  // namespace evenkeel::models

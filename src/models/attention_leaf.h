@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/leaf.h"
 #include "nn/attention/attention.h"
@@ -31,6 +32,8 @@ struct AttentionSpec {
   bool qkv_bias = false, o_bias = false;
   std::optional<double> clip{};   ///< queries, keys and values are clamped to [-clip, clip]
   std::optional<double> scale{};  ///< factor of the scores; nullopt: 1 / sqrt(P)
+  /// How many tokens a token of each layer attends to, itself included; 0: all up to itself. Empty: 0 in every layer.
+  std::vector<int64_t> windows{};
   AttentionNames names{};
 };
 
@@ -51,6 +54,7 @@ class AttentionLeaf {
 
   AttentionSpec spec_;
   double norm_eps_;
+  int64_t window_;  // of this layer
   FrozenLinear q_, k_, v_, o_;
   at::Tensor q_norm_, k_norm_;  // undefined: no QK-norm
 };

@@ -15,12 +15,13 @@
 namespace evenkeel::models {
 namespace {
 
-int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec) {
+int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec, const DecoderDefaults& defaults) {
   if (config.has("head_dim")) {
     const int64_t width = config.integer("head_dim");
     EK_CHECK(width % 2 == 0, kCheckpoint, config.origin(), ": head_dim ", width, " must be even");
     return width;
   }
+  if (defaults.head_width > 0 && !config.view().json().contains("head_dim")) return defaults.head_width;
   const int64_t hidden = spec.model.hidden_size, heads = spec.attention.heads;
   EK_CHECK(hidden % heads == 0 && hidden / heads % 2 == 0, kCheckpoint, config.origin(), ": hidden_size ", hidden,
            " over num_attention_heads ", heads, " must be an even whole number");
@@ -34,24 +35,6 @@ int64_t read_kv_heads(const ModelConfig& config, int64_t heads, const DecoderDef
   return config.view().json().contains(key) || defaults.kv_heads == 0 ? heads : defaults.kv_heads;
 }
 
-/// Rejects sliding windows, except one that is as long as the longest sequence. Qwen's families have a key that
-/// disables the window.
-void refuse_windows(const ModelConfig& config, int64_t max_positions) {
-  const auto window = config.view().find("sliding_window");
-  const auto used = config.view().find("use_sliding_window");
-  if (!window || (used && !used->flag())) return;
-  window->require(window->integer() >= max_positions, " is ", window->integer(), ", supported: null, or at least the ",
-                  max_positions, " of max_position_embeddings");
-}
-
-void refuse_layer_types(const ModelConfig& config) {
-  const auto types = config.view().find("layer_types");
-  if (!types) return;
-  for (const auto& type : types->items())
-    type.require(type.string() == "full_attention" || type.string() == "attention", " is ", shown(type.json()),
-                 ", supported: \"full_attention\"");
-}
-
 /// Rejects keys that change what transformers computes for any family.
 void refuse_what_no_leaf_knows(const ModelConfig& config) {
   config.require("attention_dropout", 0.0);
@@ -59,7 +42,6 @@ void refuse_what_no_leaf_knows(const ModelConfig& config) {
   config.require("is_encoder_decoder", false);
   for (const auto* key : {"quantization_config", "per_layer_config", "attention_chunk_size", "kv_sharing_modes"})
     config.require(key, nullptr);
-  refuse_layer_types(config);
 }
 
 at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : x * factor; }
@@ -79,10 +61,11 @@ class Decoder final : public CausalLm {
 
  private:
   struct Layer {
-    Norm input_norm;
+    std::optional<Norm> input_norm;
     AttentionLeaf attention;
-    Norm feed_forward_norm;
+    std::optional<Norm> attention_output_norm, feed_forward_norm;
     std::variant<MlpLeaf, MixtureLeaf> feed_forward;
+    std::optional<Norm> feed_forward_output_norm;
   };
   struct Built {
     ModelSpec spec;
@@ -145,10 +128,13 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
     note_experts(model.spec, mixture, module(names.feed_forward));
     return MixtureLeaf(mixture, module(names.feed_forward), model);
   };
-  const int64_t hidden = model.spec.hidden_size;
-  layers_.push_back({Norm(spec.norm, module(names.input_norm), hidden, model),
+  const auto norm = [&](const std::string& name) {
+    return name.empty() ? std::nullopt : std::optional(Norm(spec.norm, module(name), model.spec.hidden_size, model));
+  };
+  layers_.push_back({norm(names.input_norm),
                      AttentionLeaf(spec.attention, module(names.attention), spec.norm.eps, model),
-                     Norm(spec.norm, module(names.feed_forward_norm), hidden, model), feed_forward()});
+                     norm(names.attention_output_norm), norm(names.feed_forward_norm), feed_forward(),
+                     norm(names.feed_forward_output_norm)});
 }
 
 // Takes the head. Some writers also store a tied head; it must then equal the embedding.
@@ -226,6 +212,11 @@ at::Tensor last_rows(const data::PackedBatch& batch) {
   return at::tensor(rows, at::kLong);
 }
 
+/// Applies a norm that the family may lack.
+at::Tensor normed(const std::optional<Norm>& norm, const at::Tensor& x_RD, const ForwardOptions& options) {
+  return norm ? (*norm)(x_RD, options) : x_RD;
+}
+
 at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
   check_batch(batch, options);
   if (options.cache) options.cache->extend(batch.offsets);
@@ -254,11 +245,12 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
                          numbers,
                          &choices,
                          only_last ? last : at::Tensor()};
+    const auto attended_RD = layer.attention(normed(layer.input_norm, x_RD, options), i, pass);
     x_RD = pass.select_query_rows(x_RD) +
-           times(layer.attention(layer.input_norm(x_RD, options), i, pass), scales_.residual);
-    const auto normed_RD = layer.feed_forward_norm(x_RD, options);
-    const auto y_RD = std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
-    x_RD = x_RD + times(y_RD, scales_.residual);
+           times(normed(layer.attention_output_norm, attended_RD, options), scales_.residual);
+    const auto in_RD = normed(layer.feed_forward_norm, x_RD, options);
+    const auto y_RD = std::visit([&](const auto& block) { return block(in_RD, pass); }, layer.feed_forward);
+    x_RD = x_RD + times(normed(layer.feed_forward_output_norm, y_RD, options), scales_.residual);
   }
   if (window) window->write_back();
   if (layout) count_choices(choices, spec().num_experts, batch, *layout, options.routing);
@@ -282,11 +274,11 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
   auto& heads = spec.attention;
   heads.heads = config.integer("num_attention_heads");
   heads.kv_heads = read_kv_heads(config, heads.heads, defaults);
-  heads.head_width = read_head_width(config, spec);
+  heads.head_width = read_head_width(config, spec, defaults);
   spec.rope = read_rope(
       config,
       {.theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = heads.head_width});
-  refuse_windows(config, spec.model.max_positions);
+  heads.windows = read_windows(config, spec.model, defaults.window);
   EK_CHECK(heads.heads % heads.kv_heads == 0, kCheckpoint, config.origin(), ": num_attention_heads ", heads.heads,
            " is not a multiple of num_key_value_heads ", heads.kv_heads);
   return spec;

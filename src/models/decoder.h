@@ -3,7 +3,9 @@
 /// A family consists of one function that returns a DecoderSpec and one registry entry; models/olmoe.cpp is the
 /// shortest sparse example. Tensors, sites, checkpoint names and cost follow from the leaves. A model computes
 ///
-///   x += attention(norm(x));  x += feed_forward(norm(x))   per layer;   norm, then the head.
+///   x += norm(attention(norm(x)));  x += norm(feed_forward(norm(x)))   per layer;   norm, then the head.
+///
+/// Most families have only the inner norms. DecoderNames says which of the four a family has.
 #pragma once
 
 #include <functional>
@@ -13,17 +15,19 @@
 #include <variant>
 
 #include "models/attention_leaf.h"
+#include "models/attention_windows.h"
 #include "models/mixture_leaf.h"
 #include "models/mlp_leaf.h"
 
 namespace evenkeel::models {
 
 /// Module names outside attention and feed-forward blocks. Names of modules of a layer begin with `layers` and the
-/// layer's number.
+/// layer's number. A norm without a name does not exist in the family.
 struct DecoderNames {
   std::string embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm", head = "lm_head";
   std::string input_norm = "input_layernorm", attention = "self_attn";
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp";
+  std::string attention_output_norm{}, feed_forward_output_norm{};  ///< norms of what the blocks return
 };
 
 /// Describes a feed-forward block, dense or sparse.
@@ -58,13 +62,16 @@ inline auto in_every_layer(FeedForwardSpec block) {
 struct DecoderDefaults {
   double rope_theta = 10000.0;
   int64_t max_positions = 4096;
-  int64_t kv_heads = 0;  ///< 0: the number of heads
+  int64_t kv_heads = 0;    ///< 0: the number of heads
+  int64_t head_width = 0;  ///< 0: hidden_size / heads
+  WindowRule window{};
 };
 
 /// Reads the config.json keys that all families share: vocabulary, widths, layers, heads, head width (`head_dim`, or
-/// else hidden_size / heads), positions, end tokens, RoPE (models/rope_config.h), and tied embeddings. The family
+/// else hidden_size / heads), positions, end tokens, RoPE (models/rope_config.h), sliding windows
+/// (models/attention_windows.h), and tied embeddings. The family
 /// itself sets norm, QK-norm, biases and feed-forward blocks.
-/// \throws kCheckpoint when sizes do not fit, or on an unsupported setting: sliding windows, other layer types,
+/// \throws kCheckpoint when sizes do not fit, or on an unsupported setting: other layer types,
 /// quantised weights, attention dropout
 DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults = {});
 

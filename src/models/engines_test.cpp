@@ -219,10 +219,12 @@ TEST_P(Engines, AreNearInBFloat16) {
   // Of these, the draws have near ties that rounding to bfloat16 decides otherwise: all experts are chosen.
   const bool ties = GetParam() == "mixtral" || GetParam() == "qwen3_moe" || GetParam() == "granitemoe";
   const nn::RouterOptions plain{.top_k = ties ? 6 : 0}, modulated{.top_k = ties ? 6 : 2, .num_candidates = 2};
+  // Norms behind the blocks of olmo2 make the rounded output of each block as large as the rest of the stream.
+  const double tolerance = GetParam() == "olmo2" ? 6e-2 : 2e-2;
   for (const int64_t rank : {1, 5, 20, 32})
-    expect_same(GetParam(), {.rank = rank, .change = rank == 5, .factor_size = 0.3, .router = plain}, kHalves, 2e-2,
-                more, false);
-  expect_same(GetParam(), {.factor_size = 0.3, .router = modulated}, kHalves, 2e-2, more, false);
+    expect_same(GetParam(), {.rank = rank, .change = rank == 5, .factor_size = 0.3, .router = plain}, kHalves,
+                tolerance, more, false);
+  expect_same(GetParam(), {.factor_size = 0.3, .router = modulated}, kHalves, tolerance, more, false);
 }
 
 TEST_P(Engines, HoldTheSameWeightsUnderTheSameNames) {

@@ -33,10 +33,6 @@ TEST(Qwen3Moe, HasDenseLayersBetweenSparseOnesAndWhereListed) {
             std::vector<std::string>{"model.layers.3.mlp"});
 }
 
-TEST(Qwen3Moe, RefusesASlidingWindow) {
-  EXPECT_THROW(testing::make_model("qwen3_moe", BaseDtype::kFloat32, {{"use_sliding_window", true}}), Error);
-}
-
 TEST(Mixtral, UsesCommonSiteNamesAndItsCheckpointsModuleNames) {
   const auto model = testing::make_model("mixtral", BaseDtype::kFloat32);
   const auto& up = model->all_sites().at("model.layers.1.block_sparse_moe.experts.up_proj");
@@ -45,9 +41,57 @@ TEST(Mixtral, UsesCommonSiteNamesAndItsCheckpointsModuleNames) {
   EXPECT_TRUE(model->spec().gates.renormalise);
 }
 
-TEST(Mixtral, AcceptsAWindowThatCoversAllPositions) {
-  EXPECT_NO_THROW(testing::make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 32}}));
-  EXPECT_THROW(testing::make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 31}}), Error);
+TEST(Mixtral, LlamaCppServesItWithoutAWindowThatLimitsATextOnly) {
+  const auto architecture = [](int64_t window) {
+    return testing::make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", window}})->spec().gguf.architecture;
+  };
+  EXPECT_EQ(architecture(32), "llama");
+  EXPECT_EQ(architecture(31), "");
+}
+
+/// Families and keys that give both layers, or the second alone, a window of three tokens.
+const std::vector<std::pair<std::string, Json>> kWindows{
+    {"mistral", {{"sliding_window", 3}}},
+    {"mixtral", {{"sliding_window", 3}}},
+    {"qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 3}}},
+    {"qwen2", {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}}},
+    {"qwen3",
+     {{"use_sliding_window", true}, {"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}}};
+
+TEST(SlidingWindow, HidesTokensThatAreOutOfReachOfAllLayers) {
+  for (const auto& [family, keys] : kWindows) {
+    const auto model = testing::make_model(family, BaseDtype::kFloat64, keys);
+    auto other = testing::kSequences;
+    other[0][0] = 8;
+    const auto changed =
+        (model->hidden(data::pack_ids(other), {}) - model->hidden(data::pack_ids(testing::kSequences), {}))
+            .abs()
+            .amax(1);
+    // Two layers of three tokens each: the token at 5 sees those from 1 on, if both layers have the window.
+    const bool both = family == "mistral" || family == "mixtral" || family == "qwen3_moe";
+    EXPECT_EQ(changed[5].item<double>() < 1e-12, both) << family;
+    EXPECT_GT(changed[4].item<double>(), 1e-6) << family;
+  }
+}
+
+TEST(SlidingWindow, IsTheSameWithACache) {
+  for (const auto& [family, keys] : kWindows) {
+    const auto model = testing::make_model(family, BaseDtype::kFloat64, keys);
+    const std::vector<std::vector<int64_t>> texts{{1, 4, 9, 2, 10, 3, 6}};
+    const auto whole = model->hidden(data::pack_ids(texts), {});
+    nn::KvCache cache(
+        {.layers = 2, .heads = model->spec().num_kv_heads, .width = model->spec().head_width, .type = at::kDouble});
+    cache.sequences.resize(1);
+    cache.open(0, 7);
+    std::vector<at::Tensor> steps;
+    for (const auto& [begin, end] : {std::pair{0, 4}, {4, 5}, {5, 7}}) {
+      const std::vector<std::vector<int64_t>> part{{texts[0].begin() + begin, texts[0].begin() + end}};
+      auto batch = data::pack_ids(part);
+      batch.positions = at::arange(begin, end, at::kLong);
+      steps.push_back(model->hidden(batch, {.cache = &cache}));
+    }
+    EXPECT_LT(testing::max_difference(at::cat(steps), whole), 1e-12) << family;
+  }
 }
 
 TEST(GraniteMoe, AppliesItsScalingFactors) {

@@ -8,8 +8,9 @@ namespace {
 
 DecoderSpec mixtral_decoder(const ModelConfig& config) {
   config.require("router_jitter_noise", 0.0);
-  auto spec = read_decoder(config, {.rope_theta = 1e6, .max_positions = 131072, .kv_heads = 8});
-  spec.model.gguf = {.architecture = "llama", .interleaves_heads = true};
+  auto spec = read_decoder(
+      config, {.rope_theta = 1e6, .max_positions = 131072, .kv_heads = 8, .window = {.layers = WindowRule::kAll}});
+  if (spec.attention.windows.empty()) spec.model.gguf = {.architecture = "llama", .interleaves_heads = true};
   spec.model.peft = lora::PeftFamily::kConverted;
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-5)};
   spec.names.feed_forward = "block_sparse_moe";

@@ -8,14 +8,16 @@
 
 namespace evenkeel::models {
 
-ModelEntry olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe();
+ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                     // sparse
+ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite();  // dense
 
 namespace {
 
 constexpr std::string_view kBuiltinPrefix = "builtin:";
 
 std::vector<ModelEntry>& table() {
-  static std::vector<ModelEntry> rows{olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe()};
+  static std::vector<ModelEntry> rows{olmo(),  olmoe(),   qwen3_moe(), mixtral(), granitemoe(), olmo2(),
+                                      llama(), mistral(), qwen2(),     qwen3(),   granite()};
   return rows;
 }
 

@@ -27,8 +27,8 @@ auto in_sparse_layers(const MixtureSpec& sparse, const MlpSpec& dense, const Mod
 }
 
 DecoderSpec qwen3_moe_decoder(const ModelConfig& config) {
-  config.require("use_sliding_window", false);
-  auto spec = read_decoder(config, {.max_positions = 32768, .kv_heads = 4});
+  constexpr WindowRule kWindow{.layers = WindowRule::kAll, .otherwise = 4096, .needs_consent = true};
+  auto spec = read_decoder(config, {.max_positions = 32768, .kv_heads = 4, .window = kWindow});
   spec.model.peft = lora::PeftFamily::kConverted;
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-6)};
   spec.attention.qk_norm = QkNorm::kPerHead;
@@ -36,8 +36,10 @@ DecoderSpec qwen3_moe_decoder(const ModelConfig& config) {
   auto sparse = read_mixture(config, {.width = "moe_intermediate_size"});
   sparse.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob"};
   spec.feed_forward = in_sparse_layers(sparse, {.width = config.integer("intermediate_size")}, config);
-  if (dense_layers(config).empty() && config.integer_or("decoder_sparse_step", 1) == 1 && !spec.attention.o_bias)
-    spec.model.gguf = {.architecture = "qwen3moe"};  // llama.cpp's model has no dense layers and no biases
+  // llama.cpp's model has no dense layers, biases or windows.
+  if (dense_layers(config).empty() && config.integer_or("decoder_sparse_step", 1) == 1 && !spec.attention.o_bias &&
+      spec.attention.windows.empty())
+    spec.model.gguf = {.architecture = "qwen3moe"};
   return spec;
 }
 

@@ -22,6 +22,7 @@ struct Inputs {
   at::Tensor q_THP, k_TGP, v_TGP, q_ends, k_ends;
   double scale;
   bool causal;
+  std::optional<int64_t> left;  // how many keys before its own a query attends to
 };
 
 void check_heads(const at::Tensor& x, const char* name) {
@@ -67,7 +68,9 @@ Sequence sequence_of(const Inputs& in, int64_t b) {
 at::Tensor scores_of(const Inputs& in, const Sequence& s) {
   auto scores_HLM = at::matmul(s.q, s.k.transpose(1, 2)) * in.scale;
   if (!in.causal) return scores_HLM;
-  const auto hidden = at::ones({s.count_q, s.count_k}, at::kBool).triu(s.count_k - s.count_q + 1);
+  const int64_t own = s.count_k - s.count_q;
+  auto hidden = at::ones({s.count_q, s.count_k}, at::kBool).triu(own + 1);
+  if (in.left) hidden.logical_or_(at::ones_like(hidden).tril(own - *in.left - 1));
   return scores_HLM.masked_fill(hidden, -std::numeric_limits<double>::infinity());
 }
 
@@ -81,14 +84,15 @@ using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, a
 FlashResult flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const std::optional<at::Tensor>& starts, const std::optional<at::Tensor>& key_starts, int64_t longest,
                   int64_t longest_key, double dropout, bool causal, bool, std::optional<double> scale,
-                  std::optional<int64_t>, std::optional<int64_t>, const std::optional<at::Tensor>&,
+                  std::optional<int64_t> left, std::optional<int64_t> right, const std::optional<at::Tensor>&,
                   const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, std::optional<int64_t>) {
+  TORCH_CHECK(right.value_or(0) == 0 && left.value_or(0) >= 0, "flash attention: a window of earlier keys alone");
   const Operator counted;
   check_heads(q, "q"), check_heads(k, "k"), check_heads(v, "v");
   TORCH_CHECK(starts && key_starts && scale && dropout == 0, "flash attention: packed sequences without dropout");
   check_starts(*starts, longest), check_starts(*key_starts, longest_key);
   const Inputs in{on_processor(q),           on_processor(k), on_processor(v), on_processor(*starts),
-                  on_processor(*key_starts), *scale,          causal};
+                  on_processor(*key_starts), *scale,          causal,          left};
   auto out = at::empty(q.sizes(), q.options());
   auto logsumexp = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
   for (int64_t b = 0; b + 1 < starts->size(0); ++b) {
@@ -106,14 +110,14 @@ using FlashGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 FlashGradients flash_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& starts,
                               const at::Tensor& key_starts, int64_t longest, int64_t longest_key, double, bool causal,
-                              const at::Tensor&, const at::Tensor&, std::optional<double> scale, std::optional<int64_t>,
-                              std::optional<int64_t>) {
+                              const at::Tensor&, const at::Tensor&, std::optional<double> scale,
+                              std::optional<int64_t> left, std::optional<int64_t>) {
   const Operator counted;
   check_heads(dout, "the gradient"), check_heads(q, "q"), check_heads(k, "k"), check_heads(v, "v"),
       check_heads(out, "the output");
   check_starts(starts, longest), check_starts(key_starts, longest_key);
   const Inputs in{on_processor(q),          on_processor(k), on_processor(v), on_processor(starts),
-                  on_processor(key_starts), *scale,          causal};
+                  on_processor(key_starts), *scale,          causal,          left};
   auto dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
   for (int64_t b = 0; b + 1 < starts.size(0); ++b) {
     const auto s = sequence_of(in, b);

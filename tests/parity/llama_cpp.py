@@ -26,10 +26,18 @@ CONFIGS = {
     "qwen3_moe": SPARSE | {"model_type": "qwen3_moe", "moe_intermediate_size": 48, "head_dim": 32, "norm_topk_prob": True},
     "mixtral": SHARED | {"model_type": "mixtral", "num_local_experts": 16, "num_experts_per_tok": 8, "sliding_window": None},
     "llama": SHARED | {"model_type": "llama", "num_hidden_layers": 2},
+    "mistral": SHARED | {"model_type": "mistral", "sliding_window": None, "head_dim": 32},
+    "qwen2": SHARED | {"model_type": "qwen2", "tie_word_embeddings": True},
+    "qwen3": SHARED | {"model_type": "qwen3", "head_dim": 32},
+    "granite": SHARED | {"model_type": "granite", "embedding_multiplier": 3.0, "logits_scaling": 1.5, "residual_multiplier": 0.6,
+                         "attention_multiplier": 0.25},
+    "olmo2": SHARED | {"model_type": "olmo2", "num_key_value_heads": 8},
 }
 ARCHITECTURES = {"olmoe": gguf.MODEL_ARCH.OLMOE, "olmo": gguf.MODEL_ARCH.OLMO, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
-                 "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "llama": gguf.MODEL_ARCH.LLAMA}
-INTERLEAVED = ("olmo", "mixtral", "llama")  # rotary embeddings of adjacent pairs
+                 "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "llama": gguf.MODEL_ARCH.LLAMA,
+                 "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3,
+                 "granite": gguf.MODEL_ARCH.GRANITE, "olmo2": gguf.MODEL_ARCH.OLMO2}
+INTERLEAVED = ("olmo", "mixtral", "llama", "mistral", "granite")  # rotary embeddings of adjacent pairs
 
 
 def experts_of(config):
@@ -69,6 +77,8 @@ def add_sizes(writer, config, top_k):
         writer.add_expert_used_count(top_k or config["num_experts_per_tok"])
     for key, add in {"clip_qkv": writer.add_clamp_kqv, "head_dim": writer.add_key_length,
                      "moe_intermediate_size": writer.add_expert_feed_forward_length,
+                     "embedding_multiplier": writer.add_embedding_scale, "logits_scaling": writer.add_logit_scale,
+                     "residual_multiplier": writer.add_residual_scale, "attention_multiplier": writer.add_attention_scale,
                      "shared_expert_intermediate_size": writer.add_expert_shared_feed_forward_length}.items():
         if key in config:
             add(config[key])

@@ -3,7 +3,7 @@
 
 namespace evenkeel {
 
-/// Registers qwen2_moe and llama.
+/// Registers qwen2_moe.
 void add_other_families();
 
 }  // namespace evenkeel

@@ -7,8 +7,8 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, GraniteMoeConfig, LlamaConfig, MixtralConfig, OlmoConfig, OlmoeConfig,
-                          Qwen2MoeConfig, Qwen3MoeConfig)
+from transformers import (AutoConfig, AutoModelForCausalLM, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Olmo2Config, OlmoConfig, OlmoeConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 from forked import forked
 
@@ -17,8 +17,9 @@ PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "even
 V5 = int(transformers.__version__.split(".")[0]) >= 5
 # The default of transformers 5, grouped products, rejects rows that are no multiple of 16 bytes.
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
-CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "llama": LlamaConfig, "mixtral": MixtralConfig,
-           "qwen2_moe": Qwen2MoeConfig, "qwen3_moe": Qwen3MoeConfig, "granitemoe": GraniteMoeConfig}
+CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "olmo2": Olmo2Config, "llama": LlamaConfig, "mistral": MistralConfig,
+           "mixtral": MixtralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "qwen2_moe": Qwen2MoeConfig,
+           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig}
 # If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.
 SMALLEST_GAP = 3e-5
 

@@ -27,7 +27,7 @@ QWEN3 = itertools.cycle([(None, True, 1, [], False), (10, False, 1, [], False), 
 # Granite: embedding_multiplier, logits_scaling, residual_multiplier, attention_multiplier, biases.
 GRANITE = itertools.cycle([(12.0, 6.0, 0.22, 0.0078125, False), (1.0, 1.0, 1.0, 0.3, True), (3, 0.5, 0.7, 0.25, False),
                            (0.5, 2.0, 1.4, 0.1, False)])
-MIXTRAL = itertools.cycle([{}, {"head_dim": 10}, {"sliding_window": 256}])
+MIXTRAL = itertools.cycle([{}, {"head_dim": 10}, {"sliding_window": 256}, {"sliding_window": 11}])
 
 
 def qwen3_moe(shape, more):

@@ -17,7 +17,9 @@ from transformers.modeling_rope_utils import RopeParameters
 from forked import forked
 from peer import CONFIGS, EXPERTS, assert_logits_close, experts_of, random_model, texts_with_logits
 
-FAMILIES = ("olmo", "olmoe", "qwen3_moe", "mixtral", "granitemoe")
+SPARSE = ("olmoe", "qwen3_moe", "mixtral", "granitemoe")
+DENSE = ("llama", "mistral", "qwen2", "qwen3", "granite", "olmo2")  # without olmo, which has other norms
+FAMILIES = ("olmo", *SPARSE, *DENSE)
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=20, vocab_size=83, num_hidden_layers=2)
 MODELS = {
     "olmo": SMALL,
@@ -26,14 +28,18 @@ MODELS = {
     "mixtral": SMALL | dict(num_local_experts=7, num_experts_per_tok=3, head_dim=8),  # without a width, transformers scales no positions
     "granitemoe": SMALL | dict(num_local_experts=7, num_experts_per_tok=3, embedding_multiplier=3.0, logits_scaling=1.5,
                                residual_multiplier=0.6, attention_multiplier=0.25),
+    "llama": SMALL, "mistral": SMALL | dict(sliding_window=None, head_dim=8), "qwen2": SMALL, "qwen3": SMALL | dict(head_dim=128),
+    "granite": SMALL | dict(embedding_multiplier=3.0, logits_scaling=1.5, residual_multiplier=0.6, attention_multiplier=0.25),
+    "olmo2": SMALL,
 }
 PLAIN = {"rope_type": "default"}
 LINEAR = {"rope_type": "linear", "factor": 2.5}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 30, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 30}
-SPARSE = ("olmoe", "qwen3_moe", "mixtral", "granitemoe")
-NORMED = SPARSE
+NORMED = (*SPARSE, *DENSE)
+GRANITE = ("granitemoe", "granite")
+QWEN = ("qwen3_moe", "qwen2", "qwen3")
 
 # key -> (families, values): with another value the same weights have other logits, equal to transformers'.
 READ = {
@@ -44,18 +50,20 @@ READ = {
     "num_experts_per_tok": (SPARSE, [1, 5]),
     "norm_topk_prob": (("olmoe",), [True]),
     "clip_qkv": (("olmo", "olmoe"), [0.3]),
-    "embedding_multiplier": (("granitemoe",), [1, 7.5]),
-    "logits_scaling": (("granitemoe",), [8.0]),
-    "residual_multiplier": (("granitemoe",), [1.1]),
-    "attention_multiplier": (("granitemoe",), [1.5]),
+    "embedding_multiplier": (GRANITE, [1, 7.5]),
+    "logits_scaling": (GRANITE, [8.0]),
+    "residual_multiplier": (GRANITE, [1.1]),
+    "attention_multiplier": (GRANITE, [1.5]),
+    "hidden_act": (DENSE, ["gelu", "gelu_pytorch_tanh"]),
+    "sliding_window": (("mistral", "mixtral"), [7, 1]),
 }
 # key -> (families, values): other weights, so a separate model.
 SIZES = {
     "vocab_size": (FAMILIES, [61]), "hidden_size": (FAMILIES, [48]), "num_hidden_layers": (FAMILIES, [3]),
-    "num_attention_heads": (FAMILIES, [8]), "num_key_value_heads": (FAMILIES, [1, 4]), "head_dim": (("olmo", "qwen3_moe", "mixtral", "granitemoe"), [12]),
+    "num_attention_heads": (FAMILIES, [8]), "num_key_value_heads": (FAMILIES, [1, 4]), "head_dim": (("olmo", "qwen3_moe", "mixtral", "granitemoe", *DENSE), [12]),
     "intermediate_size": (FAMILIES, [28]), "moe_intermediate_size": (("qwen3_moe",), [22]),
     "num_experts": (("olmoe",), [9]), "num_local_experts": (("qwen3_moe", "mixtral", "granitemoe"), [9]),
-    "tie_word_embeddings": (FAMILIES, [True]), "attention_bias": (("olmo", "olmoe", "qwen3_moe", "granitemoe"), [True]),
+    "tie_word_embeddings": (FAMILIES, [True]), "attention_bias": (("olmo", "olmoe", "qwen3_moe", *GRANITE, "llama", "qwen3", "olmo2"), [True]), "mlp_bias": (("llama", "granite"), [True]),
     "decoder_sparse_step": (("qwen3_moe",), [2]), "mlp_only_layers": (("qwen3_moe",), [[0]]),
 }
 # key -> (families, values): exit code 1, and one line that names file and key.
@@ -65,7 +73,7 @@ REFUSED = {
     "rope_scaling": (FAMILIES, [{"type": "su", "factor": 2.0}, {"rope_type": "llama3"}, {"factor": 4.0}, PLAIN | {"low_freq_factor": 1}]),
     "rope_theta": (FAMILIES, [None, 0, "10000"]),
     "partial_rotary_factor": (FAMILIES, [0.5]),
-    "hidden_act": (FAMILIES, ["gelu", "relu"]),
+    "hidden_act": (FAMILIES, ["relu", "gelu_new"]),
     "attention_dropout": (FAMILIES, [0.1]),
     "is_encoder_decoder": (FAMILIES, [True]),
     "is_causal": (FAMILIES, [False]),
@@ -73,14 +81,14 @@ REFUSED = {
     "layer_types": (FAMILIES, [["sliding_attention", "full_attention"]]),
     "attention_chunk_size": (FAMILIES, [16]),
     "kv_sharing_modes": (FAMILIES, [["none", "none"]]),
-    "sliding_window": (("olmo", "olmoe", "mixtral", "granitemoe"), [64]),
-    "use_sliding_window": (("qwen3_moe",), [True]),
+    "sliding_window": (("olmo", "olmoe", *GRANITE, "llama", "olmo2"), [64]),
+    "use_sliding_window": (QWEN, ["yes", 1]),
     "router_jitter_noise": (("mixtral",), [0.1]),
     "quantization_config": (FAMILIES, [{"quant_method": "awq"}]),
     "num_local_experts": (("olmoe",), [5]), "num_experts": (("qwen3_moe", "mixtral"), [5]),
     "head_dim": (("olmoe",), [12]),  # in transformers the norm over all heads is as wide as the hidden states
-    "rms_norm_eps": (NORMED, [None, "1e-5"]), "vocab_size": (FAMILIES, [None, 83.5]), "logits_scaling": (("granitemoe",), [0]),
-    "attention_multiplier": (("granitemoe",), [None]), "norm_topk_prob": (("olmoe", "qwen3_moe"), [None, 1]),
+    "rms_norm_eps": (NORMED, [None, "1e-5"]), "vocab_size": (FAMILIES, [None, 83.5]), "logits_scaling": (GRANITE, [0]),
+    "attention_multiplier": (GRANITE, [None]), "norm_topk_prob": (("olmoe", "qwen3_moe"), [None, 1]),
 }
 STORED = "tensors are computed with as they are stored, or as --dtype says"
 LABELS = "there is no classifier"
@@ -104,7 +112,10 @@ NO_EFFECT = {
     "max_position_embeddings": (300, "positions are computed; longer texts are refused here"),
     "original_max_position_embeddings": (16, "a setting of scaled positions, see ROPES; these are plain"),
 }
-NO_EFFECT_OF = {"qwen3_moe": {"sliding_window": (8, "use_sliding_window is false")}}
+NO_WINDOW = {"sliding_window": (8, "use_sliding_window is false")}
+NO_EFFECT_OF = {"qwen3_moe": NO_WINDOW, "qwen2": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
+                "qwen3": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
+                "llama": {"pretraining_tp": (2, "how transformers computed once, not what")}}
 
 
 def placed(family):
@@ -205,6 +216,28 @@ def test_unsupported_keys_are_rejected_by_name(family, key, value, saved):
     (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
     done = forked_score(folder, texts)
     assert done.returncode == 1 and key in done.stderr and "config.json" in done.stderr, done.stderr
+
+
+WINDOW = {"use_sliding_window": True, "sliding_window": 7}
+TYPES = ["sliding_attention", "full_attention"]
+
+
+@pytest.mark.parametrize("family, settings", [("qwen3_moe", WINDOW), *((family, WINDOW | more) for family in ("qwen2", "qwen3") for more in (
+    {"max_window_layers": 1}, {"max_window_layers": 0}, {"layer_types": TYPES}, {"layer_types": TYPES, "max_window_layers": 2}))])
+def test_windows_that_need_consent_are_those_of_transformers(family, settings, saved):
+    folder, config, (_, plain) = saved[family]
+    (folder / "config.json").write_text(json.dumps({key: old for key, old in config.items() if key != "layer_types"} | settings))
+    texts, expected = texts_with_logits(peer_of(family, folder), (1, 40, 9), seed=5)
+    assert_logits_close(our_logits(folder, texts), expected)
+    assert max((a - b).abs().max() for a, b in zip(plain, expected)) > 1e-3, "the window changes nothing"
+
+
+@pytest.mark.parametrize("family", ("olmo", *SPARSE))
+def test_blocks_with_silu_alone_reject_another_activation(family, saved):
+    folder, config, (texts, _) = saved[family]
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "gelu"}))
+    done = forked_score(folder, texts)
+    assert done.returncode == 1 and "hidden_act" in done.stderr and "config.json" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -351,7 +384,8 @@ def test_alternative_spellings_of_keys_are_read(family, key, other, saved):
 def test_missing_keys_have_the_defaults_of_transformers(family, saved):
     folder, config, _ = saved[family]
     kept = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-            "intermediate_size", "moe_intermediate_size", "num_experts", "num_local_experts", "num_experts_per_tok")
+            "intermediate_size", "moe_intermediate_size", "num_experts", "num_local_experts", "num_experts_per_tok",
+            *(("head_dim",) if family == "mistral" else ()))
     (folder / "config.json").write_text(json.dumps({key: config[key] for key in kept if key in config}))
     texts, expected = texts_with_logits(peer_of(family, folder), (30,), seed=5)
     assert_logits_close(our_logits(folder, texts), expected)

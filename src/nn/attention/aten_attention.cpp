@@ -45,23 +45,24 @@ double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double
 
 struct FlashNode : torch::autograd::Function<FlashNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_THP, const at::Tensor& k_TGP,
-                            const at::Tensor& v_TGP, const at::Tensor& starts_B1, int64_t longest) {
+                            const at::Tensor& v_TGP, const at::Tensor& starts_B1, int64_t longest, int64_t window) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const auto [out, logsumexp, seed, unused, mask] =
-        at::_flash_attention_forward(q_THP, k_TGP, v_TGP, starts_B1, starts_B1, longest, longest, /*dropout_p=*/0.0,
-                                     /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(q_THP));
+    const auto [out, logsumexp, seed, unused, mask] = at::_flash_attention_forward(
+        q_THP, k_TGP, v_TGP, starts_B1, starts_B1, longest, longest, /*dropout_p=*/0.0,
+        /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(q_THP), tokens_before(window), tokens_after(window));
     ctx->save_for_backward({q_THP, k_TGP, v_TGP, out, logsumexp, starts_B1, seed, unused});
     ctx->saved_data["longest"] = longest;
+    ctx->saved_data["window"] = window;
     return out;
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = ctx->get_saved_variables();
-    const int64_t longest = ctx->saved_data["longest"].toInt();
-    auto [dq, dk, dv] =
-        at::_flash_attention_backward(grads[0].contiguous(), saved[0], saved[1], saved[2], saved[3], saved[4], saved[5],
-                                      saved[5], longest, longest, 0.0, true, saved[6], saved[7], scale_of(saved[0]));
-    return {dq, dk, dv, at::Tensor(), at::Tensor()};
+    const int64_t longest = ctx->saved_data["longest"].toInt(), window = ctx->saved_data["window"].toInt();
+    auto [dq, dk, dv] = at::_flash_attention_backward(
+        grads[0].contiguous(), saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], saved[5], longest, longest,
+        0.0, true, saved[6], saved[7], scale_of(saved[0]), tokens_before(window), tokens_after(window));
+    return {dq, dk, dv, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -74,13 +75,21 @@ at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& la
       .transpose(1, 2);
 }
 
+// Returns which of L tokens each token attends to, [L, L]; nothing without a window, which the library computes itself.
+std::optional<at::Tensor> window_mask(int64_t longest, int64_t window, const at::Tensor& like) {
+  if (window <= 0 || window >= longest) return std::nullopt;
+  const auto before = at::ones({longest, longest}, like.options().dtype(at::kBool)).tril();
+  return before.triu(1 - window);
+}
+
 // Padding follows each sequence. Attention is causal, so no token attends to padding.
 at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            const Layout& layout) {
+                            const Layout& layout, int64_t window) {
   const int64_t heads = q_THP.size(1);
+  const auto mask_LL = window_mask(layout.longest, window, q_THP);
   const auto out_BHLP = at::scaled_dot_product_attention(
-      padded_heads(q_THP, heads, layout), padded_heads(k_TGP, heads, layout), padded_heads(v_TGP, heads, layout), {},
-      0.0, /*is_causal=*/true, scale_of(q_THP));
+      padded_heads(q_THP, heads, layout), padded_heads(k_TGP, heads, layout), padded_heads(v_TGP, heads, layout),
+      mask_LL, 0.0, /*is_causal=*/!mask_LL, scale_of(q_THP));
   return gather_rows(out_BHLP.transpose(1, 2).reshape({-1, heads, q_THP.size(2)}), layout.unpadded);
 }
 
@@ -89,6 +98,10 @@ at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, co
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
   return RotaryNode::apply(x_THP, table.cos, table.sin);
 }
+
+std::optional<int64_t> tokens_before(int64_t window) { return window > 0 ? std::optional(window - 1) : std::nullopt; }
+
+std::optional<int64_t> tokens_after(int64_t window) { return window > 0 ? std::optional<int64_t>(0) : std::nullopt; }
 
 bool has_flash(const at::Tensor& q) {
   const auto type = q.scalar_type();
@@ -110,8 +123,8 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
     return layout.copies.defined() ? gather_rows(result, layout.copies) : result;
   };
   const auto q = of_tokens(q_RHP, steps.q), k = of_tokens(k_RGP, steps.k), v = of_tokens(v_RGP, steps.v);
-  auto out =
-      has_flash(q) ? FlashNode::apply(q, k, v, layout.starts_B1, layout.longest) : padded_attention(q, k, v, layout);
+  auto out = has_flash(q) ? FlashNode::apply(q, k, v, layout.starts_B1, layout.longest, steps.window)
+                          : padded_attention(q, k, v, layout, steps.window);
   if (layout.firsts.defined()) out = gather_rows(out, layout.firsts);
   return out.reshape({q_RHP.size(0), -1});
 }

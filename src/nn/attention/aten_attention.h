@@ -5,6 +5,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "nn/attention/aten_layout.h"
 #include "nn/attention/attention.h"
 
@@ -13,6 +16,11 @@ namespace evenkeel::nn::aten {
 /// Computes x cos + rotate_half(x) sin in float32 or wider. The first term is rounded before the second is added.
 /// \param x_THP  [T, H, P], any float type \return [T, H, P] in the type of x
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
+
+/// Returns flash attention's argument for a window: how many tokens before itself a token attends to; nothing for 0.
+std::optional<int64_t> tokens_before(int64_t window);
+/// Returns flash attention's argument for the tokens after itself: 0 with a window, else nothing.
+std::optional<int64_t> tokens_after(int64_t window);
 
 /// Returns true if flash attention supports the device, type and head width of `q`.
 bool has_flash(const at::Tensor& q);

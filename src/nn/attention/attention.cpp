@@ -63,6 +63,7 @@ struct RotaryNode : torch::autograd::Function<RotaryNode> {
 // The operands of attention: q [T, H, P], k and v [T, G, P], the output [T, H, P], logsumexp [T, H].
 struct AttentionOperands {
   at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
+  int64_t window = 0;
 };
 
 // Computes attention for one sequence and one key/value head.
@@ -87,7 +88,8 @@ struct SequenceHeads {
             .kv_stride = kv_stride(),
             .out = of.out_THP.mutable_data_ptr<T>() + q_at(),
             .logsumexp = of.logsumexp_TH.mutable_data_ptr<T>() + start * of.q_THP.size(1) + kv_head * heads(),
-            .logsumexp_stride = of.q_THP.size(1)};
+            .logsumexp_stride = of.q_THP.size(1),
+            .window = of.window};
   }
 };
 
@@ -134,10 +136,11 @@ variable_list attention_gradients(const AttentionOperands& of, std::span<const i
 // The settings of a call. The node keeps them for its backward pass.
 struct AttentionCall : torch::CustomClassHolder {
   AttentionCall(std::span<const int64_t> o, const AttentionSteps& s, const at::Tensor& rows_T)
-      : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v} {}
+      : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v}, window(s.window) {}
   const std::vector<int64_t> offsets;
   const SharedRows rows;
   const std::array<HeadSteps, 3> steps;
+  const int64_t window;
 };
 using AttentionCallPointer = c10::intrusive_ptr<AttentionCall>;
 
@@ -171,8 +174,12 @@ at::Tensor with_steps(at::TensorList inputs, size_t i, const AttentionCall& call
 struct AttentionNode : torch::autograd::Function<AttentionNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const AttentionCallPointer& call) {
     const auto q_THP = with_steps(inputs, 0, *call);
-    const AttentionOperands of{q_THP, with_steps(inputs, 1, *call), with_steps(inputs, 2, *call), at::empty_like(q_THP),
-                               at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
+    const AttentionOperands of{q_THP,
+                               with_steps(inputs, 1, *call),
+                               with_steps(inputs, 2, *call),
+                               at::empty_like(q_THP),
+                               at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options()),
+                               call->window};
     q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
     const auto out_RHP = call->rows.representatives(of.out_THP);
     ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.representatives(of.logsumexp_TH)});
@@ -185,9 +192,10 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     const auto call = c10::static_intrusive_pointer_cast<AttentionCall>(ctx->saved_data["call"].toCapsule());
     const auto& rows = call->rows;
     const auto& steps = call->steps;
-    auto out = attention_gradients({with_steps(saved, 0, *call), with_steps(saved, 1, *call),
-                                    with_steps(saved, 2, *call), rows.expand(saved[3]), rows.expand(saved[4])},
-                                   call->offsets, rows.scatter_to_representatives(grads[0].contiguous()));
+    auto out =
+        attention_gradients({with_steps(saved, 0, *call), with_steps(saved, 1, *call), with_steps(saved, 2, *call),
+                             rows.expand(saved[3]), rows.expand(saved[4]), call->window},
+                            call->offsets, rows.scatter_to_representatives(grads[0].contiguous()));
     for (auto& gradient : out) gradient = rows.sum_by_row(gradient);
     out.resize(2 * steps.size() + 1);
     for (size_t i = 0, weight = steps.size(); i < steps.size(); ++i, ++weight)

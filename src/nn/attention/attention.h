@@ -22,9 +22,10 @@ struct HeadSteps {
   std::optional<double> clip{};  ///< clamps to [-clip, clip]
   RotaryTable rotary{};          ///< RoPE at the positions of the tokens
 };
-/// The steps of queries, keys and values.
+/// The steps of queries, keys and values, and how far queries see.
 struct AttentionSteps {
   HeadSteps q{}, k{}, v{};
+  int64_t window = 0;  ///< how many tokens a token attends to, itself included; 0: all up to itself
 };
 
 /// Applies the steps. \param x_THP  [T, H, P] \return [T, H, P] \throws kShape if the norm or the table has other sizes
@@ -37,7 +38,7 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 /// Computes causal attention within each sequence, with scale 1/sqrt(P). H / G query heads share a key/value head.
 /// Saved for backward: q, k, v, the output, and logsumexp [R, H]. The steps are recomputed in the backward pass.
 /// \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G, P] \param offsets  [B + 1], see check_offsets()
-/// \param steps  applied first; the weights of their norms get gradients if they require them (pre-training)
+/// \param steps  applied first, with the window; the weights of their norms get gradients if they require them (pre-training)
 /// \param rows_T  the row of each token (data/example.h); undefined: token t has row t, R = T
 /// \return [R, H * P] \throws kShape if sizes disagree
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,

@@ -20,14 +20,15 @@ using testing::expect_gradients_match;
 using testing::max_difference;
 using testing::random_tensor;
 
-// Computes softmax(q K^T / sqrt(P)) V for one sequence with a materialised causal mask.
-at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Tensor& v_LGP) {
+// Computes softmax(q K^T / sqrt(P)) V for one sequence with a materialised mask.
+at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Tensor& v_LGP, int64_t window = 0) {
   const int64_t groups = q_LHP.size(1) / k_LGP.size(1), length = q_LHP.size(0);
   const auto q = q_LHP.transpose(0, 1);
   const auto k = k_LGP.repeat_interleave(groups, 1).transpose(0, 1),
              v = v_LGP.repeat_interleave(groups, 1).transpose(0, 1);
   auto scores = at::bmm(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(q_LHP.size(2)));
-  const auto mask = at::ones({length, length}, at::kBool).tril();
+  auto mask = at::ones({length, length}, at::kBool).tril();
+  if (window > 0) mask = mask.triu(1 - window);
   scores = scores.masked_fill(mask.logical_not(), -1e30);
   return at::bmm(at::softmax(scores, 2), v).transpose(0, 1).reshape({length, -1});
 }
@@ -63,6 +64,34 @@ TEST(Attention, SequencesLongerThanABlockOfQueriesEqualTheReference) {
     const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
     for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(testing::max_difference(ours[i], theirs[i]), tolerance) << i;
   }
+}
+
+TEST(Attention, AWindowHidesEarlierTokens) {
+  const std::vector<int64_t> offsets{0, 70, 71, 260};
+  const auto leaf = [](int64_t heads, int64_t seed) {
+    return testing::random_tensor({260, heads, 10}, seed).requires_grad_(true);
+  };
+  const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), flow = testing::random_tensor({260, 40}, 4);
+  for (const int64_t window : {1, 5, 63, 64, 65, 150, 188}) {
+    const auto packed = packed_attention(q, k, v, offsets, {.window = window});
+    std::vector<at::Tensor> wholes;
+    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+      const auto rows = [&](const at::Tensor& x) { return x.slice(0, offsets[b], offsets[b + 1]); };
+      wholes.push_back(naive(rows(q), rows(k), rows(v), window));
+    }
+    const auto whole = at::cat(wholes);
+    EXPECT_LT(testing::max_difference(packed, whole), 1e-12) << window;
+    const auto ours = torch::autograd::grad({packed}, {q, k, v}, {flow});
+    const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(testing::max_difference(ours[i], theirs[i]), 1e-12) << window;
+  }
+}
+
+TEST(Attention, AWindowOfTheWholeSequenceChangesNoBit) {
+  const std::vector<int64_t> offsets{0, 70, 200};
+  const auto q = testing::random_tensor({200, 4, 10}, 1, at::kFloat),
+             k = testing::random_tensor({200, 2, 10}, 2, at::kFloat);
+  EXPECT_TRUE(at::equal(packed_attention(q, k, k, offsets, {.window = 130}), packed_attention(q, k, k, offsets)));
 }
 
 TEST(Attention, ThreadsDoNotChangeBits) {

@@ -114,12 +114,13 @@ class HeadPass {
  public:
   /// \param q  queries of the piece and of this head; rows of q and `out` are `stride` elements apart
   HeadPass(const QueryPiece& piece, std::span<const RunQueries> parts, const KvShape& shape, int64_t layer,
-           int64_t kv_head, AttentionScratch<T>& scratch)
+           int64_t kv_head, int64_t window, AttentionScratch<T>& scratch)
       : piece_(piece),
         parts_(parts),
         shape_(shape),
         layer_(layer),
         head_(kv_head),
+        window_(window),
         scratch_(scratch),
         scores_(scratch.scores.at_least(piece.count * piece.longest)) {}
 
@@ -147,14 +148,16 @@ class HeadPass {
     }
   }
 
-  /// Computes the softmax over the tokens that each query attends to, and zeros after them.
+  /// Computes the softmax over the tokens that each query attends to, and zeros elsewhere.
   void weigh(const QueryRows& rows) {
     for (int64_t i = 0; i < rows.count; ++i) {
       T* scores = scores_ + (rows.first - piece_.first + i) * piece_.longest;
-      const int64_t seen = rows.visible + i;
-      const T sum = kernels::exp_shifted(scores, kernels::max_of(scores, seen), seen);
-      kernels::scaled_copy(T(1) / sum, scores, scores, seen);
-      std::fill(scores + seen, scores + rows.visible + rows.count - 1, T(0));
+      const int64_t end = rows.visible + i, begin = window_ > 0 ? std::max<int64_t>(0, end - window_) : 0;
+      T* seen = scores + begin;
+      const T sum = kernels::exp_shifted(seen, kernels::max_of(seen, end - begin), end - begin);
+      kernels::scaled_copy(T(1) / sum, seen, seen, end - begin);
+      std::fill(scores, seen, T(0));
+      std::fill(scores + end, scores + rows.visible + rows.count - 1, T(0));
     }
   }
 
@@ -172,14 +175,14 @@ class HeadPass {
   const QueryPiece& piece_;
   std::span<const RunQueries> parts_;
   const KvShape& shape_;
-  int64_t layer_, head_;
+  int64_t layer_, head_, window_;
   AttentionScratch<T>& scratch_;
   T* scores_;
 };
 
 template <typename T>
 void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache, int64_t layer,
-            at::Tensor& out_NHP) {
+            int64_t window, at::Tensor& out_NHP) {
   const int64_t heads = q_NHP.size(1), width = q_NHP.size(2), groups = heads / cache.shape().heads;
   const auto pieces = pieces_of(offsets, cache);
   std::vector<std::vector<RunQueries>> parts;
@@ -191,7 +194,7 @@ void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvC
     for (int64_t i = begin; i < end; ++i) {
       const auto& piece = pieces[static_cast<size_t>(i / heads)];
       const int64_t head = i % heads, at = (piece.first * heads + head) * width;
-      HeadPass<T>(piece, parts[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, scratch)
+      HeadPass<T>(piece, parts[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, window, scratch)
           .run(q + at, out + at, heads * width);
     }
   });
@@ -250,11 +253,11 @@ void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<cons
 }
 
 at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
-                            int64_t layer) {
+                            int64_t layer, int64_t window) {
   check_type(q_NHP.scalar_type(), cache.shape());
   auto out_NHP = at::empty_like(q_NHP);
-  q_NHP.scalar_type() == at::kDouble ? attend<double>(q_NHP, offsets, cache, layer, out_NHP)
-                                     : attend<float>(q_NHP, offsets, cache, layer, out_NHP);
+  q_NHP.scalar_type() == at::kDouble ? attend<double>(q_NHP, offsets, cache, layer, window, out_NHP)
+                                     : attend<float>(q_NHP, offsets, cache, layer, window, out_NHP);
   return out_NHP.view({q_NHP.size(0), -1});
 }
 

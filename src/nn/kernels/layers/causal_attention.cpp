@@ -17,8 +17,12 @@ struct Queries {
   const CausalAttention<T>& of;
   int64_t head, first, count;
 
-  int64_t keys() const { return first + count; }
-  int64_t seen_by(int64_t i) const { return first + i + 1; }
+  // The keys of the block begin with token first_key(). Query i attends to the keys [begin(i), end(i)) of the block.
+  int64_t first_key() const { return first_seen_by(0); }
+  int64_t keys() const { return first + count - first_key(); }
+  int64_t begin(int64_t i) const { return first_seen_by(i) - first_key(); }
+  int64_t end(int64_t i) const { return first + i + 1 - first_key(); }
+  int64_t first_seen_by(int64_t i) const { return of.window > 0 ? std::max<int64_t>(0, first + i + 1 - of.window) : 0; }
   T scale() const { return T(1) / std::sqrt(static_cast<T>(of.width)); }
   int64_t at() const { return first * of.q_stride + head * of.width; }
   T* logsumexp(int64_t i) const { return of.logsumexp + (first + i) * of.logsumexp_stride + head; }
@@ -27,8 +31,9 @@ struct Queries {
   ResultOf<T> result(T* all) const { return {all + at(), of.q_stride}; }
   StoredMatrix matrix(const T* all) const { return dense_matrix(all + at(), count, of.width, of.q_stride); }
   StoredMatrix seen(const T* keys_or_values) const {
-    return dense_matrix(keys_or_values, keys(), of.width, of.kv_stride);
+    return dense_matrix(keys_or_values + first_key() * of.kv_stride, keys(), of.width, of.kv_stride);
   }
+  ResultOf<T> sum(T* keys_or_values) const { return {keys_or_values + first_key() * of.kv_stride, of.kv_stride, true}; }
 };
 
 template <typename T, typename F>
@@ -47,15 +52,17 @@ T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
   return scores;
 }
 
-// Replaces scores by their softmax. Tokens after the query get 0.
+// Replaces scores by their softmax. Keys that the query does not attend to get 0.
 template <typename T>
 void softmax_rows(const Queries<T>& queries, T* scores) {
   const int64_t keys = queries.keys();
   for (int64_t i = 0; i < queries.count; ++i, scores += keys) {
-    const int64_t seen = queries.seen_by(i);
-    const T top = max_of(scores, seen), sum = exp_shifted(scores, top, seen);
-    scaled_copy(T(1) / sum, scores, scores, seen);
-    std::fill(scores + seen, scores + keys, T(0));
+    T* seen = scores + queries.begin(i);
+    const int64_t count = queries.end(i) - queries.begin(i);
+    const T top = max_of(seen, count), sum = exp_shifted(seen, top, count);
+    scaled_copy(T(1) / sum, seen, seen, count);
+    std::fill(scores, seen, T(0));
+    std::fill(seen + count, scores + keys, T(0));
     *queries.logsumexp(i) = top + std::log(sum);
   }
 }
@@ -66,13 +73,15 @@ void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, 
   const auto& of = queries.of;
   const int64_t keys = queries.keys();
   for (int64_t i = 0; i < queries.count; ++i, scores += keys, dscores += keys) {
-    const int64_t seen = queries.seen_by(i), row = queries.at() + i * of.q_stride;
-    exp_shifted(scores, *queries.logsumexp(i), seen);
-    std::fill(scores + seen, scores + keys, T(0));
+    const int64_t begin = queries.begin(i), end = queries.end(i), row = queries.at() + i * of.q_stride;
+    exp_shifted(scores + begin, *queries.logsumexp(i), end - begin);
     const T flow = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
-    for (int64_t j = 0; j < seen; ++j) dscores[j] -= flow;
-    scaled_product(queries.scale(), scores, dscores, dscores, seen);
-    std::fill(dscores + seen, dscores + keys, T(0));
+    for (int64_t j = begin; j < end; ++j) dscores[j] -= flow;
+    scaled_product(queries.scale(), scores + begin, dscores + begin, dscores + begin, end - begin);
+    for (T* all : {scores, dscores}) {
+      std::fill(all, all + begin, T(0));
+      std::fill(all + end, all + keys, T(0));
+    }
   }
 }
 
@@ -102,10 +111,9 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
     softmax_rows_backward(queries, grads.dout, scores, dscores);
     matmul_nn<T>(MatmulKernel::kFp32Exact, {dscores, queries.count, keys},
                  {queries.seen(of.k), queries.result(grads.dq)}, scratch.product);
-    matmul_tn<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
+    matmul_tn<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), queries.sum(grads.dv),
                  scratch.product);
-    matmul_tn<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), {grads.dk, of.kv_stride, true},
-                 scratch.product);
+    matmul_tn<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), queries.sum(grads.dk), scratch.product);
   });
 }
 

@@ -1,6 +1,6 @@
 /// \file  Computes the causal attention of one sequence and one key/value head on raw memory. Queries are processed in
-/// blocks of 64. The scores of a block with all tokens up to it are computed at once, so memory grows linearly with the
-/// length. Products use nn/kernels/matmul/gemm.h, so the order of summation depends only on the sequence. Threads: the
+/// blocks of 64. The scores of a block with all tokens that it attends to are computed at once, so memory grows linearly
+/// with the length, or with the window. Products use nn/kernels/matmul/gemm.h, so the order of summation depends only on the sequence. Threads: the
 /// caller's. Dimension names: L tokens, M query heads that share the key head, P head width.
 #pragma once
 
@@ -26,9 +26,11 @@ struct CausalAttention {
   T* out = nullptr;        ///< [L, M, P], laid out as q
   T* logsumexp = nullptr;  ///< [L, M], tokens `logsumexp_stride` elements apart; for the backward pass
   int64_t logsumexp_stride = 0;
+  int64_t window = 0;  ///< how many tokens a token attends to, itself included; 0: all up to itself
 };
 
-/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp. Each token attends to the tokens up to itself.
+/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp. Each token attends to the tokens up to itself, or to the
+/// last `window` of them.
 template <typename T>
 void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch);
 
