@@ -12,6 +12,7 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 
+import dense_families
 from federated_run import OLMOE, save_tokenizer
 from forked import forked
 from peer import V5, load_float32, random_model, score, texts_with_logits
@@ -40,6 +41,8 @@ TARGETS = {
     "all": [*ATTENTION, *GATED, "gate"],
 }
 CASES = [(family, targets) for family in FAMILIES for targets in TARGETS if family != "olmo" or "router" not in targets and targets != "all"]
+FAMILIES |= dense_families.TRAINED
+CASES += [(family, targets) for family in dense_families.FAMILIES for targets in ("attention", "gate, up", "attention, up, down")]
 CONFIG = """
 seed = 11
 threads = 1
