@@ -1,6 +1,7 @@
 /// \file  Reads and writes adapters in PEFT's format: adapter_config.json and adapter_model.safetensors. The plain
 /// layout has one Linear per expert and projection; PEFT 0.17 reads it, and 0.21 converts it. PEFT 0.21 writes the
-/// fused layout. Tensor names are base_model.model.<module>.lora_A.weight [r, in] and .lora_B.weight [out, r]; the
+/// fused layout. A site is a linear layer that an adapter is added to, or a stack of one per expert (lora/adapter.h).
+/// Tensor names are base_model.model.<module>.lora_A.weight [r, in] and .lora_B.weight [out, r]; the
 /// model family gives the modules of a site (lora/modules.h).
 #pragma once
 
@@ -17,13 +18,15 @@ namespace evenkeel::lora {
 /// 1.
 PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
 
-/// Writes the plain layout into `folder`, which is created if missing. Each file is written atomically. \throws
-/// kInternal for a core, or if the scaling of a site is not alpha / rank, because PEFT has one scaling per rank; kIo.
+/// Writes the plain layout into `folder`, which is created if missing. Each file is written atomically.
+/// \throws kInternal for factors with a core (the matrix between B and A that Fed-SB trains), and if the scaling of a
+/// site is not alpha / rank, because PEFT has one scaling per rank; kIo when a file cannot be written
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                        const PeftInfo& info);
 
-/// Works as save_peft_adapter(), but joins the factors while it writes, so that only a few sites are in memory. All
-/// sites get the scaling of the first. \throws as save_peft_adapter()
+/// Works as save_peft_adapter() for an adapter and a change of the base that are joined into one adapter (Joined).
+/// Sites are joined one after the other while they are written, so that only a few are in memory.
+/// \throws as save_peft_adapter(); kInternal if the sites differ in their scaling
 void save_joined_peft_adapter(const std::filesystem::path& folder, const Joined& adapter, const Sites& sites,
                               const std::string& base_model);
 
@@ -40,7 +43,8 @@ void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterS
 /// core.
 AdapterState with_one_rank(AdapterState adapters);
 
-/// Adds zero factors for every stack of experts without an adapter in a layer where another stack has one. Some readers
+/// A layer has three stacks of experts: gate_proj, up_proj and down_proj. Adds zero factors for a stack without an
+/// adapter where another stack of the layer has one. Some readers
 /// require all experts and projections of a layer: vLLM, and PEFT 0.21 on transformers 5 for gate_proj and up_proj.
 /// \param sites  all sites of the model
 AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);

@@ -31,7 +31,7 @@ class FlexLora : public FederatedMethod {
   /// start.
   ServerState initialize(const ServerView& server) const override {
     ServerState state;
-    state.global.adapters = first_best_adapters(server);
+    state.global.adapters = first_truncated_adapters(server);
     return state;
   }
 

@@ -1,4 +1,5 @@
-/// \file  Creates the state that a method starts with: fresh factors, or an existing adapter ([lora] init).
+/// \file  Creates the state that a method starts with: fresh factors, or an existing adapter ([lora] init). A site is a
+/// linear layer that an adapter is added to, or a stack of one per expert (lora/adapter.h).
 #pragma once
 
 #include "methods/protocol.h"
@@ -7,13 +8,13 @@ namespace evenkeel::methods {
 
 /// Returns factors A and B for every site with the server's rank and scale. At a site of the adapter `server.start`,
 /// the adapter's rows of A and columns of B come first and fresh ones follow. Fresh columns of B are zero, so the
-/// product equals the adapter's product. All rows are trained.
+/// product equals the adapter's product. Rows of the adapter and fresh rows are trained alike.
 /// \throws kConfig when the adapter has a higher rank than the server, or when the server's rank is below 1
 lora::AdapterState first_adapters(const ServerView& server);
 
 /// Works as first_adapters(), with scale 1 and with `server.start` cut to its largest singular triplets. Methods whose
 /// server cuts by SVD use it.
-lora::AdapterState first_best_adapters(const ServerView& server);
+lora::AdapterState first_truncated_adapters(const ServerView& server);
 
 /// Returns `server.start` as a change of the base, for methods whose clients train fresh factors in every round. It is
 /// empty without such an adapter.
