@@ -45,9 +45,10 @@ struct Exchange {
   /// Makes the full sync for a client that returns without the shared state.
   std::function<StateUpdate()> full_sync{};
   /// Checks a reply from an untrusted client (nodes).
-  /// \return the client's update norm (update_norm()), or 0 where the reply has none
+  /// \return how far the client's adapter moved (update_norm() in fed/round/payload_check.h); nothing if the reply has
+  /// no adapter
   /// \throws Error when the reply is not what its task asked for
-  std::function<double(const methods::ClientProfile& client, const Reply& reply)> check{};
+  std::function<std::optional<double>(const methods::ClientProfile& client, const Reply& reply)> check{};
   /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks

@@ -52,4 +52,9 @@ Reply sum_gradients(const ClientContext& context, const Task& task, std::span<co
   return reply;
 }
 
+TensorMap gradients_in(const Reply& reply) {
+  const auto* payload = encoded_payload(reply.upload);
+  return payload ? lora::decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
+}
+
 }  // namespace evenkeel::fed

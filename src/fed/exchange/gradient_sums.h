@@ -30,4 +30,8 @@ struct OwnedRow {
 Reply sum_gradients(const ClientContext& context, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 
+/// Returns the gradients in a reply of sum_gradients(), by gradient_name(); none if it has no upload.
+/// \throws kData, kCheckpoint when the upload cannot be decoded
+TensorMap gradients_in(const Reply& reply);
+
 }  // namespace evenkeel::fed

@@ -10,7 +10,7 @@
 
 namespace evenkeel::fed {
 
-/// Upper bounds on a download, from the agreement between node and server.
+/// Upper bounds on a download, from the agreement between node and server: the config and sizes that both know.
 struct DownloadTerms {
   int64_t rank = 0;        ///< r_c: the highest rank of a factor of an adapter
   int64_t delta_rank = 0;  ///< the highest rank of a change of the base; 0: the method never changes it
@@ -48,6 +48,11 @@ void check_upload(const lora::Payload& sent, const lora::Payload& expected, std:
 /// \throws kData, kCheckpoint when the reply is not valid; kData when its norm exceeds clients.update_norm
 double check_training_reply(const Server& server, const methods::ServerState& state,
                             const methods::ClientProfile& client, const Reply& reply);
+
+/// Checks the reply to a request for sums of gradients: none, or one finite gradient of each site that was asked for.
+/// \param sites  all sites of the model
+/// \throws kData naming client and site
+void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Reply& reply);
 
 /// Returns the Frobenius norm of sent - received over all factors. For a factor that was not received, or was received
 /// in another shape, received counts as 0.
