@@ -111,6 +111,14 @@ void append_inputs(const Projection& of, at::ScalarType type, variable_list& inp
                   {converted(pair->converted_a_RI, pair->a_RI), converted(pair->converted_b_OR, pair->b_OR)});
 }
 
+LinearFactors factors_of(const lora::LoraFactors* lora, const lora::LoraFactors* converted, const at::Tensor& w) {
+  if (!lora) return {};
+  check_factor_shapes(*lora, w);
+  LinearFactors factors{lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+  if (converted) factors.converted_a_RI = converted->a, factors.converted_b_OR = converted->b;
+  return factors;
+}
+
 }  // namespace
 
 at::ScalarType inner_type(const at::Tensor& x, const Compute& compute) {
@@ -131,6 +139,13 @@ lora::AdapterState converted_factors(const lora::AdapterState* state, at::Scalar
   const c10::NoGradGuard no_grad;
   if (!from.empty()) at::_foreach_copy_(to, from);
   return converted;
+}
+
+Projection projection_of(const LinearLayer& layer) {
+  const auto& w_OI = layer.weight->values_OI;
+  EK_CHECK(!layer.weight->scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
+  return {w_OI, factors_of(layer.factors.adapter, layer.converted.adapter, w_OI),
+          factors_of(layer.factors.change, layer.converted.change, w_OI)};
 }
 
 std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const Projection> projections, at::ScalarType type) {

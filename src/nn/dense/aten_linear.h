@@ -8,6 +8,7 @@
 
 #include "lora/adapter.h"
 #include "nn/compute/compute.h"
+#include "nn/dense/linear.h"
 
 namespace evenkeel::nn::aten {
 
@@ -31,6 +32,10 @@ struct Projection {
   at::Tensor w_OI;  ///< gets a gradient if it requires one
   LinearFactors adapter{}, change{};
 };
+
+/// Returns the weight and the factors of a layer, which share its storage. A core is multiplied into B.
+/// \throws Error{kShape} as check_factor_shapes(); kConfig for an int8 weight
+Projection projection_of(const LinearLayer& layer);
 
 /// Computes y = x W^T + scaling (x A^T) B^T, plus the term of the change, for each projection of one input, as one
 /// autograd node. The gradients of the input are summed in the products. Saved for backward: x, x A^T and the factors
