@@ -69,8 +69,9 @@ void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, 
     const int64_t seen = queries.seen_by(i), row = queries.at() + i * of.q_stride;
     exp_shifted(scores, *queries.logsumexp(i), seen);
     std::fill(scores + seen, scores + keys, T(0));
-    const T flow = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
-    for (int64_t j = 0; j < seen; ++j) dscores[j] -= flow;
+    // The gradient of a softmax is p * (dp - sum p dp), and the sum over keys equals dO . O.
+    const T sum_p_dp = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
+    for (int64_t j = 0; j < seen; ++j) dscores[j] -= sum_p_dp;
     scaled_product(queries.scale(), scores, dscores, dscores, seen);
     std::fill(dscores + seen, dscores + keys, T(0));
   }
@@ -102,6 +103,7 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
     softmax_rows_backward(queries, grads.dout, scores, dscores);
     matmul_nn<T>(MatmulKernel::kFp32Exact, {dscores, queries.count, keys},
                  {queries.seen(of.k), queries.result(grads.dq)}, scratch.product);
+    // dv += p^T dO and dk += dS^T q, over the queries of the block.
     matmul_tn<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
                  scratch.product);
     matmul_tn<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), {grads.dk, of.kv_stride, true},
