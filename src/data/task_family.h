@@ -12,7 +12,7 @@
 #include "data/file_sets.h"
 #include "data/prompt.h"
 #include "data/row_files.h"
-#include "data/telequad.h"
+#include "data/tasks/telequad.h"
 
 namespace evenkeel::data {
 
