@@ -12,7 +12,7 @@
 #include "data/file_sets.h"
 #include "data/prompt.h"
 #include "data/row_files.h"
-#include "data/tasks/telequad.h"
+#include "data/tasks/telequad_config.h"
 
 namespace evenkeel::data {
 

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/plain/text.h"
-#include "fed/exchange/gradient_sums.h"
 #include "fed/exchange/reported_numbers.h"
 #include "lora/algebra.h"
 
@@ -297,25 +296,6 @@ double check_training_reply(const Server& server, const methods::ServerState& st
   EK_CHECK(most == 0 || moved <= most, kData, source, " moves by ", moved, ", clients.update_norm allows ", most);
   check_parts(*payload, lora::payload_parts(expected, server.config.train.transport_dtype, server.sites), source);
   return moved;
-}
-
-void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Reply& reply) {
-  const auto gradients = gradients_in(reply);
-  if (gradients.empty()) return;
-  EK_CHECK(gradients.size() == ask.sites.size(), kData, "client ", reply.client, " sent ", gradients.size(),
-           " gradients, asked for ", ask.sites.size());
-  for (const auto& name : ask.sites) {
-    const auto found = gradients.find(gradient_name(name));
-    EK_CHECK(found != gradients.end(), kData, "client ", reply.client, " was asked for the gradient of ", name,
-             " and sent none");
-    const auto& site = sites.at(name);
-    std::vector<int64_t> shape{site.out, site.in};
-    if (site.experts > 0) shape.insert(shape.begin(), site.experts);
-    EK_CHECK(found->second.sizes() == at::IntArrayRef(shape) && found->second.scalar_type() == at::kFloat &&
-                 found->second.abs().max().item<double>() <= kMostGradient,
-             kData, "a gradient of client ", reply.client, " is [", join(found->second.sizes().vec()),
-             "], expected finite numbers up to ", kMostGradient, " of [", join(shape), "]");
-  }
 }
 
 double update_norm(const lora::Payload& sent, const lora::Payload& received) {

@@ -49,11 +49,6 @@ void check_upload(const lora::Payload& sent, const lora::Payload& expected, std:
 double check_training_reply(const Server& server, const methods::ServerState& state,
                             const methods::ClientProfile& client, const Reply& reply);
 
-/// Checks the reply to a request for sums of gradients: none, or one finite gradient of each site that was asked for.
-/// \param sites  all sites of the model
-/// \throws kData naming client and site
-void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Reply& reply);
-
 /// Returns the Frobenius norm of sent - received over all factors. For a factor that was not received, or was received
 /// in another shape, received counts as 0.
 double update_norm(const lora::Payload& sent, const lora::Payload& received);

@@ -9,7 +9,6 @@
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
 #include "fed/exchange/gradient_sums.h"
-#include "fed/round/payload_check.h"
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"

@@ -156,26 +156,19 @@ Prepared none(const at::Tensor& x) { return {at::empty({0}, x.options()), at::em
 
 Prepared prepared_change(const lora::LoraFactors* change, const at::Tensor& x, const at::Tensor& w) {
   if (!change) return none(x);
-  check_factor_shapes(*change, w);
+  check_factor_shapes(change->a, change->b, w);
   return {kernels::frozen_factor(change->a, x.scalar_type()), kernels::frozen_factor(change->b, x.scalar_type())};
 }
 
 Prepared prepared_adapter(const lora::LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
   if (!lora) return none(x);
-  check_factor_shapes(*lora, w);
+  check_factor_shapes(lora->a, lora->b, w);
   const auto dtype = x.scalar_type();
   const auto b = lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b;
   return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
 }
 
 }  // namespace
-
-void check_factor_shapes(const lora::LoraFactors& lora, const at::Tensor& w) {
-  EK_CHECK(lora.a.dim() == 2 && lora.b.dim() == 2 && lora.a.size(1) == w.size(1) && lora.b.size(0) == w.size(0) &&
-               lora.a.size(0) == lora.b.size(1),
-           kShape, "linear: adapter a has sizes ", lora.a.sizes(), " and b ", lora.b.sizes(), " beside a weight of ",
-           w.sizes());
-}
 
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors,
                   const Compute& compute) {
@@ -194,7 +187,7 @@ std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const LinearLa
   for (const auto& layer : layers) {
     check_shapes(x_TI, layer.weight->values_OI);
     if (compute.engine == Engine::kAten)
-      projections.push_back(aten::projection_of(layer));
+      projections.push_back(aten::projection_of(*layer.weight, layer.factors, layer.converted));
     else
       outputs.push_back(linear(x_TI, *layer.weight, layer.factors, compute));
   }

@@ -35,7 +35,4 @@ struct LinearLayer {
 /// gradients of the input by itself.
 std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const LinearLayer> layers, const Compute& compute);
 
-/// Checks that A is [r, in] and B [out, r] beside a weight w [out, in]. \throws Error{kShape}
-void check_factor_shapes(const lora::LoraFactors& lora, const at::Tensor& w);
-
 }  // namespace evenkeel::nn
