@@ -28,7 +28,8 @@ struct CausalAttention {
   int64_t logsumexp_stride = 0;
 };
 
-/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp. Each token attends to the tokens up to itself.
+/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp, the logarithm of the softmax's denominator. Each token
+/// attends to the tokens up to itself. `out` must not overlap q, k or v.
 template <typename T>
 void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch);
 
