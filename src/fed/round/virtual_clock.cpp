@@ -128,7 +128,7 @@ std::vector<LostClient> RoundClock::close(const methods::RoundView& round, std::
   return late;
 }
 
-void RoundClock::tell(RoundRecord& record) const {
+void RoundClock::add_times(RoundRecord& record) const {
   if (!runs()) return;
   for (auto& client : record.clients) client.simulated = arrived_.at(client.id);
   record.simulated = SimulatedRound{.start = start_, .end = end(), .took = seconds_};

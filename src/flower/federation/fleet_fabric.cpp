@@ -150,7 +150,7 @@ bool FleetFabric::share(const methods::ServerState& state) {
   return false;
 }
 
-void FleetFabric::part() {
+void FleetFabric::end_run() {
   fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
