@@ -12,8 +12,8 @@ namespace evenkeel::scoring {
 
 /// Computes the log-probability (natural log) of each of continuations[b] after prompt b. If every prompt's
 /// continuations have a common prefix, one pass computes these prefixes, and further passes what follows, except last
-/// tokens. If one prompt has none, no prefix is shared in the whole batch. So different continuations of one token need no
-/// forward pass, and continuations that differ in their last token only need one.
+/// tokens. If one prompt has none, no prefix is shared in the whole batch. So different continuations of one token need
+/// no forward pass, and continuations that differ in their last token only need one.
 /// The prompts in `run` (scoring/generation.h) are not changed. The greedy tokens that are found are stored in
 /// `run.known`, and generate() continues after them.
 /// Memory: KvShape::token_bytes() for each token that a pass computes. REQUIRES that `run` was made with

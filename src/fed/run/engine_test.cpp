@@ -29,8 +29,8 @@ class EngineTest : public testing::SmallRun, public ::testing::WithParamInterfac
   }
 };
 
-/// Bounds: both engines compute in float32 in another order, a relative difference of 1e-6 per step, which AdamW amplifies
-/// where a gradient is near 0.
+/// Bounds: both engines compute in float32 in another order, a relative difference of 1e-6 per step, which AdamW
+/// amplifies where a gradient is near 0.
 TEST_P(EngineTest, ARoundHasTheLossAndCountsOfOurKernels) {
   const auto kernels = played("model.engine='kernels'"), operators = played("model.engine='aten'");
   for (size_t round = 0; round < kernels.size(); ++round) {
