@@ -5,7 +5,7 @@
 #   make build        the program at build/evenkeel
 #   make gpu          build/evenkeel-gpu: the same program with a CUDA build of torch in .venv-gpu (5 GB), for NVIDIA GPUs
 #   make wheel        dist/evenkeel_moe-….whl: program and libraries for Python's pip
-#   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, of all rooms or of ROOMS="base wire"
+#   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, of all rooms or of ROOMS="base lora"
 #   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
 #   make fuzz-replay  the inputs that are known, once each
 #   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers

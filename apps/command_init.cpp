@@ -33,8 +33,8 @@ void add_init_command(CLI::App& program) {
   auto* command = program.add_subcommand("init", "a randomly initialised checkpoint of a model config");
   command->footer(
       "Example: evenkeel init configs/tiny/model.json --out models/random --seed 1 --dtype bfloat16\n\n"
-      "Writes a Hugging Face folder with random weights, for tests and measurements: tensor by tensor, so that memory\n"
-      "is the largest of them whatever the model's size.");
+      "Writes a Hugging Face folder with random weights, for tests and measurements. Tensors are written\n"
+      "one by one, so it needs memory for the largest of them only.");
   command->add_option("CONFIG", flags->config, "a model's config.json")->required();
   command->add_option("--out", flags->out, "output folder, new or empty")->required();
   command->add_option("--seed", flags->seed, "seed of the weights")->capture_default_str();

@@ -68,10 +68,11 @@ constexpr std::string_view kEnding = R"(.SH ENVIRONMENT
 folder with the published data sets; "$EVENKEEL_DATA/" begins paths in configs
 .TP
 .B EVENKEEL_TORCH
-of the Python package's command: folder of an installed torch, or auto; its LibTorch is used instead of the package's
+read by the command that the Python package installs: the folder of an installed torch, or auto; its LibTorch is used
+instead of the package's
 .TP
 .B XDG_CACHE_HOME
-its folder evenkeel remembers the fingerprints of large files; default ~/.cache
+its sub-folder evenkeel stores the fingerprints of large files; default ~/.cache
 .SH EXIT STATUS
 .TP
 .B 0

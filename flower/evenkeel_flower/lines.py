@@ -1,4 +1,4 @@
-"""Lines of JSON over a Unix socket, arrays beside them in a memfd: docs/flower-app.md of evenkeel, both sockets."""
+"""Lines of JSON over a Unix socket, arrays beside them in a memfd: docs/json-lines.md of evenkeel, both sockets."""
 
 import array
 import base64

@@ -24,9 +24,10 @@ struct PeerFailure {
   std::string text{};  ///< for messages
 };
 
-/// Runs two detached threads. The first sends a heartbeat ten times a second over its own connection to the store, and
-/// monitors other ranks. The second ends the process with exit code 1 when the first is blocked for more than timeout_s
-/// + 5 seconds: if rank 0 is frozen, calls to its store never return. The object must live as long as the process.
+/// Runs two detached threads. The first sends a heartbeat up to ten times a second over its own connection to the
+/// store, and monitors other ranks. The second ends the process with exit code 1 when the first is blocked for more
+/// than timeout_s + 5 seconds: if rank 0 is frozen, calls to its store never return. The object must live as long as
+/// the process.
 class Heartbeat {
  public:
   struct Settings {
@@ -44,17 +45,17 @@ class Heartbeat {
   /// Describes a group to monitor.
   struct Watch {
     std::vector<int> ranks{};   ///< ranks to monitor
-    int64_t epoch = 0;          ///< number of the group
+    int64_t epoch = 0;          ///< number of the group; a new group is made after each failure
     std::string trouble_key{};  ///< key under which a member reports why it leaves
   };
-  /// Replaces the monitored group and clears the recorded failure.
+  /// Replaces the monitored group, clears the recorded failure and restarts silence() of its ranks. Threads: any.
   void watch(Watch watch);
   /// Returns the first failure of the monitored group. Threads: any.
   PeerFailure trouble() const;
-  /// Returns the seconds since the rank's last heartbeat, or since watch() before the first; 0 for a rank that was
-  /// never monitored.
+  /// Returns the seconds since the rank's last heartbeat, or since the last watch() with it if that is later; 0 for a
+  /// rank that was never monitored. Threads: any.
   double silence(int rank) const;
-  /// Disables the second thread: the process is no longer ended.
+  /// Disables the second thread: the process is no longer ended. Threads: any.
   void retire() { retired_ = true; }
 
  private:

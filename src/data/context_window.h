@@ -20,8 +20,9 @@ struct KeptSpan {
 /// Returns a run of whole words of `context` around `required` with tokens_with(run) <= `limit`. First, words are added
 /// alternately on both sides while the sum of their token counts, each encoded alone, fits. Then words are removed from
 /// the edges until the whole prompt fits, because tokens may differ at joins.
+/// \param limit        largest number of tokens of the whole prompt
 /// \param tokens_with  counts the tokens of the whole prompt with the given context
-/// \return nothing if even the required words do not fit.
+/// \return the shortened context; nothing if even the required words do not fit
 /// Cost: one pass over the context, one encoding of each word that is tried, and two calls of `tokens_with`. Each word
 /// that is removed (usually none or one) costs another call.
 /// \throws kInternal for an empty context

@@ -39,9 +39,9 @@ enum class MessageKeys {
   kTextAlone,  ///< role and text; a message with other keys is an error, because the template could not render them
 };
 
-/// Reads the list of messages under `key`. The content of a message is a string, or a list of parts {"type": "text",
-/// "text": ...}. An assistant's message that calls tools needs no content. `weight` 0 excludes an assistant's message
-/// from the loss. \throws kData with the position and the error.
+/// Reads the list of messages under `key` into turns, in their order. The content of a message is a string, or a list
+/// of parts {"type": "text", "text": ...}. An assistant's message that calls tools needs no content. `weight` 0
+/// excludes an assistant's message from the loss. \throws kData with the position and the error.
 std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, MessageKeys keys);
 
 /// Reads the template variables of a row into Row::variables: `tools`, `documents` and the entries of

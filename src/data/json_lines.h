@@ -10,9 +10,9 @@ namespace evenkeel::data {
 
 /// A value of a file of JSON lines.
 struct JsonLine {
-  std::string_view text;
-  int64_t first = 0;  ///< number of its line, from 1
-  int64_t last = 0;   ///< number of its last line; greater than `first` if the value was written over several lines
+  std::string_view text;  ///< borrowed from the text of the file
+  int64_t first = 0;      ///< number of its line, from 1
+  int64_t last = 0;       ///< number of its last line; greater than `first` if the value was written over several lines
 };
 
 /// Iterates over the non-blank lines of a text. A byte order mark at the beginning is skipped. A value that is wrongly
@@ -37,8 +37,8 @@ class JsonLines {
 bool is_open_json(std::string_view text);
 
 /// Checks that the value ends on its line.
-/// \param place  the beginning of the message
-/// \throws kData
+/// \param place  file and line, with which the message begins
+/// \throws kData when the value goes on over several lines, or the line ends within it
 void check_line_ends(const JsonLine& line, std::string_view place);
 
 /// Checks that a file's bytes are not those of an archive, a table or text in UTF-16.

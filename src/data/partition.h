@@ -32,7 +32,7 @@ constexpr auto names(DirichletScheme) {
                     config::EnumName<DirichletScheme>{"group", DirichletScheme::kGroup}};
 }
 
-/// The config section `[partition]`. visit() documents the keys.
+/// The config table `partition` of `[data]`. visit() documents the keys.
 struct PartitionConfig {
   PartitionKind kind = PartitionKind::kIid;
   double alpha = 0.1;
@@ -52,7 +52,7 @@ struct PartitionConfig {
 };
 
 /// Returns the row indices of each client: disjoint and together all rows. Deterministic in `seed`.
-/// \param labels  one per row; only kDirichlet reads their values.
+/// \param labels  the group of each row; only kDirichlet reads their values
 /// \throws kConfig if there is no client, or more clients than rows, if alpha is not above 0, or if kGroup leaves a
 /// client empty in 1,000 draws
 std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,

@@ -68,7 +68,7 @@ TEST(Partition, IidIsEvenShuffledAndHardlySkewed) {
   const auto [least, most] = sizes_of(shards);
   EXPECT_LE(most - least, 1u);
   EXPECT_FALSE(std::is_sorted(shards[0].begin(), shards[0].end()));
-  EXPECT_LT(dominance(shards, labels), 0.35);
+  EXPECT_LT(dominance(shards, labels), 0.35) << "one of five labels is 0.2 of all rows";
 }
 
 TEST(Partition, SequentialSplitsInFileOrder) {
@@ -82,6 +82,8 @@ TEST(Partition, ClientSchemeGivesEqualSizesAndStrongSkewAtSmallAlpha) {
   const auto mild = partition(labels, 8, dirichlet(DirichletScheme::kClient, 100), 42);
   const auto [least, most] = sizes_of(skewed);
   EXPECT_LE(most - least, 1u);
+  // One of eight labels is 0.125 of all rows. A mixture of alpha = 0.1 gives most to one or two labels, one of alpha =
+  // 100 is nearly even.
   EXPECT_GT(dominance(skewed, labels), 0.45);
   EXPECT_LT(dominance(mild, labels), 0.3);
 }
@@ -90,6 +92,8 @@ TEST(Partition, GroupSchemeGivesUnequalSizesAndSkewAtSmallAlpha) {
   const auto labels = labels_of(20, 50);
   const auto skewed = partition(labels, 4, dirichlet(DirichletScheme::kGroup, 0.1), 42);
   const auto mild = partition(labels, 4, dirichlet(DirichletScheme::kGroup, 100), 42);
+  // A client has 250 of 1,000 rows on average, in 20 groups of 50. Each group goes nearly whole to one client, or in
+  // nearly equal parts to all four.
   EXPECT_GT(sizes_of(skewed).second, sizes_of(skewed).first + 50);
   EXPECT_LT(sizes_of(mild).second - sizes_of(mild).first, 100u);
   EXPECT_GT(dominance(skewed, labels), dominance(mild, labels));

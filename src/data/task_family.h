@@ -12,7 +12,7 @@
 #include "data/file_sets.h"
 #include "data/prompt.h"
 #include "data/row_files.h"
-#include "data/telequad.h"
+#include "data/tasks/telequad_config.h"
 
 namespace evenkeel::data {
 
@@ -32,13 +32,14 @@ struct TaskInfo {
 
 /// Selects the rows to load.
 struct RowOptions {
-  std::filesystem::path path{};  ///< folder of the family's files, or a parent that has a folder named as each family
+  std::filesystem::path path{};  ///< folder of the family's files, or the parent of a folder that has the family's name
   int64_t limit = 0;             ///< largest number of rows; 0: all (generated training rows: the default number)
   uint64_t seed = 42;            ///< seed of the draw for `limit` and of the order of generated test rows
-  std::string label = "label";   ///< what Row::label holds: one of label_keys()
+  std::string label = "label";   ///< key of a row that Row::label is read from: one of TaskFamily::label_keys
   TelequadConfig telequad{};     ///< settings of the task family telequad
   FilesConfig files{};           ///< the user's own files
-  /// Prompt template that the rows are for. kChat keeps conversations as turns (FileRows::conversations).
+  /// Prompt template that the rows are for; kPaper is that of the UB-SMoE paper. kChat keeps conversations as turns
+  /// (FileRows::conversations).
   PromptTemplate form = PromptTemplate::kPaper;
 };
 

@@ -9,6 +9,9 @@
 namespace evenkeel::jinja {
 namespace {
 
+// A call is charged to the budget before it allocates: about one unit for each byte that it reads or writes, and
+// several for each value that it makes.
+
 struct MethodCall {
   const std::string& text;
   std::string_view name;

@@ -12,6 +12,7 @@ namespace {
 
 using Body = std::vector<const Node*>;
 
+/// Parses the statements of a template. jinja/syntax.h says which members of a Node its kind uses.
 class StatementParser {
  public:
   explicit StatementParser(std::string_view source) : tokens_(tokenize(source)), expressions_(tokens_, syntax_) {}

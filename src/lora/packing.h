@@ -45,7 +45,7 @@ struct Packing {
   std::string layout;  ///< SHA-256 (hex) of names, dtypes and shapes; equal for payloads of the same structure
 };
 
-/// Divides a payload into arrays.
+/// Divides a payload into arrays. The bytes are described, not copied.
 /// \param beginning  the payload's first bytes, at least its head; the rest is ignored
 /// \param source  the name of the source, for errors
 /// \throws kCheckpoint when the bytes are not a payload, or it is not stored array by array.

@@ -1,6 +1,7 @@
 /// \file  Reads and writes adapters in PEFT's format: adapter_config.json and adapter_model.safetensors. Every adapter
-/// folder of the program is written by save_peft_adapter(). Tensor names are base_model.model.<module>.lora_A.weight
-/// [r, in] and .lora_B.weight [out, r]; the model family gives the modules of a site (lora/modules.h).
+/// folder of the program is written by save_peft_adapter(). A site is a linear layer that an adapter is added to, or a
+/// stack of one per expert (lora/adapter.h). Tensor names are base_model.model.<module>.lora_A.weight [r, in] and
+/// .lora_B.weight [out, r]; the model family gives the modules of a site (lora/modules.h).
 /// lora/peft_programs.h says which versions of PEFT read a folder.
 #pragma once
 

@@ -6,6 +6,7 @@
 
 namespace evenkeel::lora {
 
+/// The values, with their keys in the file.
 struct PeftInfo {
   std::string base_model;  ///< written as base_model_name_or_path; empty: written as null
   double alpha = 20;       ///< lora_alpha

@@ -13,13 +13,14 @@
 
 namespace evenkeel::lora::peft {
 
-/// A list of module names, or one regular expression. A name matches a whole module name, or the part of one after a
-/// dot. The regular expression must match the whole module name.
+/// A list of module names, or one regular expression. A name matches a module name that equals it, or that ends with a
+/// dot and the name: "mlp.gate" matches "model.layers.0.mlp.gate". The regular expression must match the whole name.
 class NameList {
  public:
   /// Reads the value of a key.
   /// \param value  null, a string or a list of strings
   /// \param origin  the file and key of the value, for error messages
+  /// \throws kCheckpoint for a value of another type
   NameList(const OrderedJson& value, const std::string& origin);
   bool empty() const { return names_.empty() && !pattern_; }
   /// Returns true if a name, or the regular expression, matches the module.
@@ -36,10 +37,10 @@ class NameList {
 /// check_target_module_exists of PEFT 0.21.
 class ModuleTargets {
  public:
-  /// Reads the four keys. \throws kCheckpoint on values that PEFT rejects too.
+  /// Reads the four keys. \throws kCheckpoint on values that PEFT rejects too, and for more than 100 patterns
   ModuleTargets(const OrderedJson& config, const std::string& file);
-  /// Returns false when the file has no target_modules. Then only the names of its tensors show which modules are
-  /// adapted.
+  /// Returns false when the file has neither target_modules nor target_parameters. Then only the names of its tensors
+  /// show which modules are adapted.
   bool known() const { return known_; }
   /// Returns true if the file adapts this module. Only if known().
   bool has(std::string_view module) const;

@@ -30,7 +30,7 @@ class FlexLora : public FederatedMethod {
   /// Creates the first state: one A for all clients, cut to their rank, and B = 0; or the triplets of the start.
   ServerState initialize(const ServerView& server) const override {
     ServerState state;
-    state.global.adapters = first_best_adapters(server);
+    state.global.adapters = first_svd_adapters(server);
     return state;
   }
 

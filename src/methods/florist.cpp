@@ -87,7 +87,7 @@ class Florist : public FederatedMethod {
     if (config_.mode == Mode::kPaper)
       state.common.base_change = first_base_change(server);
     else
-      state.global.adapters = first_best_adapters(server);
+      state.global.adapters = first_svd_adapters(server);
     return state;
   }
 

@@ -48,7 +48,7 @@ lora::AdapterState first_adapters(const ServerView& server) {
   return adapters;
 }
 
-lora::AdapterState first_best_adapters(const ServerView& server) {
+lora::AdapterState first_svd_adapters(const ServerView& server) {
   auto adapters = fresh_adapters(server, 1.0);
   if (!server.start) return adapters;
   check_rank(server);

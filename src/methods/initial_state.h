@@ -1,4 +1,5 @@
-/// \file  Creates the state that a method starts with: fresh factors, or an existing adapter ([lora] init).
+/// \file  Creates the state that a method starts with: fresh factors, or an existing adapter ([lora] init). A site is a
+/// linear layer that an adapter is added to, or a stack of one per expert (lora/adapter.h).
 #pragma once
 
 #include "methods/protocol.h"
@@ -15,7 +16,7 @@ lora::AdapterState first_adapters(const ServerView& server);
 
 /// Works as first_adapters(), with scale 1 and with `server.start` as its singular triplets, the largest first. Methods
 /// whose server cuts by SVD use it. \throws as first_adapters()
-lora::AdapterState first_best_adapters(const ServerView& server);
+lora::AdapterState first_svd_adapters(const ServerView& server);
 
 /// Returns `server.start` as a change of the base, for methods whose clients train fresh factors in every round. It has
 /// no limit of the rank. It is empty without such an adapter.

@@ -19,7 +19,7 @@ namespace evenkeel::methods::ubsmoe {
 /// Key of a broadcast tensor: the reference K of rho, which is the participants' mean K or K_max.
 constexpr const char* kRhoReference = "rho.reference";
 
-/// Describes how the pseudo-gradient g of each expert is scaled: share * clamp(scale * g, -bound, bound).
+/// Describes how the pseudo-gradient g of each expert of a layer is scaled: share * clamp(scale * g, -bound, bound).
 struct Injection {
   at::Tensor share_E, scale_E{};  // float64
   double bound = std::numeric_limits<double>::infinity();

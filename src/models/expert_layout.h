@@ -30,7 +30,7 @@ using FusedTensors = std::map<std::string, FusedTensor>;
 /// tensors.
 FusedTensors fused_tensors(const lora::Sites& sites, ExpertLayout layout);
 
-/// Replaces every fused tensor of either layout by views of its matrices.
+/// Replaces every fused tensor, of either layout that transformers has, by views of its matrices. Nothing is copied.
 /// \param origin  the folder, for errors
 /// \throws kCheckpoint when a fused tensor has another shape, or a matrix exists in both layouts
 void split_fused(TensorMap& tensors, const lora::Sites& sites, const std::string& origin);

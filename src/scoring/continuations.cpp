@@ -180,7 +180,8 @@ std::vector<std::vector<double>> continuation_logprobs(const models::CausalLm& m
   std::vector<std::vector<double>> sums(continuations.size());
   std::vector<Query> queries;
   std::vector<Branch> branches;
-  std::vector<size_t> first_row{continuations.size()};  // first row of the states after shared.ids[b]
+  // For each prompt, the first row of the states after shared.ids[b]. The rows of the prompts themselves come first.
+  std::vector<size_t> first_row = {continuations.size()};
   for (size_t b = 0; b < continuations.size(); ++b) {
     sums[b].assign(continuations[b].size(), 0.0);
     const size_t common = shared.ids[b].size();

@@ -25,11 +25,12 @@ void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows
 /// Lists of token ids in one array of 32-bit numbers.
 class TokenLists {
  public:
+  /// Appends a list. REQUIRES ids below 2^31.
   void add(std::span<const int64_t> ids);
   size_t size() const { return ends_.size(); }
   /// Returns list `i`. \throws kInternal when there is none
   std::vector<int64_t> at(size_t i) const;
-  /// Returns the memory in use.
+  /// Returns the memory in use, in bytes.
   size_t bytes() const { return ids_.capacity() * sizeof(int32_t) + ends_.capacity() * sizeof(size_t); }
 
  private:

@@ -22,8 +22,10 @@ struct Sampling {
 /// kept.
 at::Tensor kept_probabilities(const at::Tensor& logits_NV, const Sampling& sampling);
 
-/// Returns the first token at which the cumulative probability exceeds `uniform`, a number in [0, 1).
-/// \param probabilities_V  [V] float32; the sum may differ slightly from 1
+/// Returns the first token at which the cumulative probability exceeds `uniform` times the sum of all probabilities.
+/// Rounding cannot lead beyond the last token of probability above 0.
+/// \param probabilities_V  [V] float32, not negative, one above 0; the sum may differ slightly from 1
+/// \param uniform          in [0, 1)
 int64_t drawn_token(const at::Tensor& probabilities_V, double uniform);
 
 }  // namespace evenkeel::scoring

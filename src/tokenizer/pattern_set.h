@@ -12,8 +12,8 @@ struct PatternSet {
   bool negated = false;
 };
 
-/// Reads the rest of a set whose "[" has been read, including its "]". \throws kData if Oniguruma rejects it or reads
-/// it with a warning.
+/// Reads the rest of a set whose "[" has been read, including its "]". \throws kData if Oniguruma rejects it, or warns
+/// about it and reads it in its own way.
 PatternSet read_set(PatternCursor& cursor);
 
 }  // namespace evenkeel::tokenizer

@@ -26,7 +26,8 @@ class WordPieceEncoder {
   WordPieceEncoder(const Vocabulary& vocabulary, const WordPieceOptions& options);
 
   /// Appends the ids of one word to `out`; if a part of the word is not in the vocabulary, only the id of unk_token.
-  /// REQUIRES a non-empty word in valid UTF-8. Cost: at most one hash look-up per possible piece.
+  /// REQUIRES a non-empty word in valid UTF-8. Cost: at each position, one look-up per length from the longest piece
+  /// down.
   void encode(std::string_view word, std::vector<int64_t>& out) const;
 
  private:

@@ -16,7 +16,8 @@ struct AdamWTensors {
   std::vector<at::Tensor> steps{};  ///< float32 scalars, incremented by the step
 };
 
-/// Takes one step for all parameters. The result equals adamw() up to rounding.
+/// Takes one step for all parameters, in place. The result equals adamw() (train/adamw_kernel.h) up to rounding.
+/// REQUIRES gradients of all parameters. \param lr  learning rate of this step, in place of config.lr
 void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, double lr);
 
 /// Holds a stacked parameter. A step updates the slices [i] for which active_E[i] is true and leaves the others

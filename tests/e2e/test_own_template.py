@@ -37,7 +37,7 @@ max_new_tokens = 3
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     rows = [{"messages": [{"role": "user", "content": f"Is {i} odd?"}, {"role": "assistant", "content": "yes" if i % 2 else "no"}]} for i in range(6)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -48,8 +48,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(folder):
-    return succeed("train", "run.toml", "--out", "run", cwd=folder)
+def run(original):
+    return succeed("train", "run.toml", "--out", "run", cwd=original)
+
+
+@pytest.fixture
+def folder(original, run, tmp_path):
+    """Returns a copy of the folder with its run, which the test may change."""
+    return shutil.copytree(original, tmp_path / "own", symlinks=True)
 
 
 def test_rows_are_read_once_and_training_on_a_test_file_is_reported(folder, run):
@@ -57,30 +63,25 @@ def test_rows_are_read_once_and_training_on_a_test_file_is_reported(folder, run)
     assert "rows.jsonl trains and tests (as link.jsonl)" in run.stderr
 
 
-def test_the_run_stores_a_copy_that_every_command_uses(folder, run):
+def test_the_run_stores_a_copy_that_every_command_uses(folder):
     assert (folder / "run/chat_template.jinja").read_text() == TEMPLATE
-    (folder / "own.jinja").rename(folder / "away")
-    try:
-        succeed("evaluate", "--run", "run", "--predictions", "first.jsonl", cwd=folder)
-        asked = json.loads(succeed("generate", "--run", "run", "--prompt", "hi", "--max-new-tokens", "1", "--json", cwd=folder).stdout)
-        (folder / "ids.jsonl").write_text(json.dumps(asked["prompt_ids"]) + "\n")
-        text = succeed("tokenize", "--model", ROOT / "assets/tiny-olmoe", "--decode", "--input", "ids.jsonl", cwd=folder).stdout
-        assert text == "<user>hi<assistant>\n"
-        succeed("export", "--run", "run", "--out", "adapter", cwd=folder)
-        assert (folder / "adapter/chat_template.jinja").read_text() == TEMPLATE
-        succeed("train", "run.toml", "--out", "run", "--resume", cwd=folder)
-    finally:
-        (folder / "away").rename(folder / "own.jinja")
+    (folder / "own.jinja").unlink()
+    succeed("evaluate", "--run", "run", "--predictions", "first.jsonl", cwd=folder)
+    asked = json.loads(succeed("generate", "--run", "run", "--prompt", "hi", "--max-new-tokens", "1", "--json", cwd=folder).stdout)
+    (folder / "ids.jsonl").write_text(json.dumps(asked["prompt_ids"]) + "\n")
+    text = succeed("tokenize", "--model", ROOT / "assets/tiny-olmoe", "--decode", "--input", "ids.jsonl", cwd=folder).stdout
+    assert text == "<user>hi<assistant>\n"
+    succeed("export", "--run", "run", "--out", "adapter", cwd=folder)
+    assert (folder / "adapter/chat_template.jinja").read_text() == TEMPLATE
+    succeed("train", "run.toml", "--out", "run", "--resume", cwd=folder)
 
 
-def test_resume_rejects_another_template_and_a_changed_copy(folder, run):
+def test_resume_rejects_another_template_and_a_changed_copy(folder):
     shutil.copytree(folder / "run", folder / "other")
     (folder / "own.jinja").write_text(TEMPLATE + "!")
-    try:
-        done = evenkeel("train", "run.toml", "--out", "other", "--resume", cwd=folder)
-        assert done.returncode == 1 and "data.chat_template" in done.stderr, done.stderr
-    finally:
-        (folder / "own.jinja").write_text(TEMPLATE)
+    done = evenkeel("train", "run.toml", "--out", "other", "--resume", cwd=folder)
+    assert done.returncode == 1 and "data.chat_template" in done.stderr, done.stderr
+    (folder / "own.jinja").write_text(TEMPLATE)
     (folder / "other/chat_template.jinja").write_text("!")
     done = evenkeel("evaluate", "--run", "other", cwd=folder)
     assert done.returncode == 1 and "chat_template.jinja is not the chat template that the run was begun with" in done.stderr, done.stderr

@@ -89,9 +89,12 @@ def test_doctor_foresees_time_and_disk_of_a_run(tiny_model, tmp_path):
         if 0.2 * took < seconds < 5 * took:
             break
     there = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    # The speed is measured for half a second per K. The estimate of the disk leaves out records, reports and the larger
+    # state of some methods, and counts each adapter at its full size.
     assert 0.2 * took < seconds < 5 * took, (seconds, took)
     assert 0.4 * there < disk < 2.5 * there, (disk, there)
     longer, more = foreseen_time_and_disk("--config", CONFIG, *words, *settings(train__rounds=1000, evaluate__keep_best="true"))
+    # 1,000 rounds for 6, where most of 6 rounds may be the start; keep_best stores a second adapter and its round.
     assert longer > 20 * seconds and 1.5 * disk < more < 2.5 * disk
     huge = succeed("doctor", "--config", CONFIG, *words, *settings(train__batch_size=65536)).stdout
     assert "not measured: the run does not fit" in huge and "disk    about" in huge
@@ -107,7 +110,7 @@ def test_the_memory_estimate_is_an_upper_bound(tiny_model, tmp_path, changes):
     run.finish()
     print(f"{changes}: foreseen {foreseen / 2**20:.0f} MiB, measured {run.anonymous / 2**20:.0f} MiB anonymous, "
           f"ratio {foreseen / run.anonymous:.2f}")
-    assert foreseen > 0.9 * run.anonymous
+    assert foreseen >= run.anonymous
 
 
 # --- init ---

@@ -7,8 +7,6 @@ import pytest
 from test_extended import NAMES, SAMPLE, arguments
 from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
 
-UNEQUAL = {"hetlora", "flexlora", "flora", "florist"}
-
 
 @pytest.fixture(scope="module")
 def adapter(tiny_model, tmp_path_factory):
@@ -34,7 +32,7 @@ def likelihood(tiny_model, adapter):
     (adapter.parent / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", adapter.parent / "rows.jsonl", "--score", "nll", "--json"]
     alone, bare = (json.loads(succeed(*words, *more).stdout) for more in (["--adapter", adapter / "adapter"], []))
-    assert abs(alone["nll"] - bare["nll"]) > 1e-3
+    assert abs(alone["nll"] - bare["nll"]) > 1e-3, "the adapter's effect must be far above the tolerance of the tests"
     return alone["nll"]
 
 
@@ -46,6 +44,7 @@ def test_first_scores_equal_those_of_the_adapter(tiny_model, adapter, likelihood
     out = tmp_path / "out"
     succeed("train", CONFIG, "--out", out, *words)
     before, after = (next(one for one in lines(out / "evaluations.jsonl") if one["round"] == r) for r in (0, 1))
+    # Some methods cut or stack the factors, which changes the rounding of float32, but no more.
     assert before["nll"] == pytest.approx(likelihood, abs=2e-5)
     assert after["nll"] != before["nll"]
     files = {entry["path"].rsplit("/", 2)[-1] for entry in json.loads((out / "manifest.json").read_text())["files"]
@@ -53,7 +52,8 @@ def test_first_scores_equal_those_of_the_adapter(tiny_model, adapter, likelihood
     assert files == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_a_method_that_initialises_from_gradients_rejects_an_adapter(tiny_model, adapter, likelihood, tmp_path):
+@pytest.mark.usefixtures("likelihood")  # which writes the rows
+def test_a_method_that_initialises_from_gradients_rejects_an_adapter(tiny_model, adapter, tmp_path):
     assert "fed-sb" in NAMES
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *start(tiny_model, adapter, "fed-sb")), "lora.init",
              "fed-sb", "cannot start from an adapter")

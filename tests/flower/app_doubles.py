@@ -1,4 +1,4 @@
-"""Test doubles for the two programs that the Flower app talks to with its line protocol (docs/flower-app.md): an engine
+"""Test doubles for the two programs that the Flower app talks to with its line protocol (docs/json-lines.md): an engine
 that sends arrays of every kind to every node and checks the replies, and a node that changes every byte. Run as a
 program, it is the engine: `app_doubles.py serve CONFIG --grid SOCKET --out DIR`, where CONFIG is a JSON file.
 """

@@ -43,7 +43,7 @@ std::string tree_digest(const std::filesystem::path& file);
 bool is_settled(const FileIdentity& file, int64_t now);
 
 /// Remembers that all numbers in the files of a checkpoint are finite, so that loading need not check them again.
-/// Results are stored in the cache folder.
+/// Results are stored in the cache folder. For one thread; several processes may use the folder.
 class FiniteScan {
  public:
   /// Looks up `files` in the cache. \throws kIo when a file is missing.

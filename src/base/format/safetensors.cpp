@@ -277,7 +277,7 @@ int64_t pass_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, c
   sink(head);
   for (const auto& name : order) {
     const auto& shape = shapes.at(name);
-    const auto tensor = tensor_of(tensors, name).to(at::kCPU, shape.scalar_type()).contiguous();
+    const auto tensor = tensor_of(tensors, name).to(at::kCPU, shape.scalar_type()).expand(shape.sizes()).contiguous();
     sink({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
   }
   return static_cast<int64_t>(head.size()) + data_bytes(shapes);

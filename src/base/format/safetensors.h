@@ -41,9 +41,10 @@ struct SafetensorsHead {
 };
 
 /// Parses the header of a file from its first bytes. `bytes` must hold the whole header; bytes after it are ignored.
-/// \param place  the name of the source, for errors
-/// \throws kCheckpoint as load_safetensors(), except for errors that only the length of the file shows.
-SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& place);
+/// \param source  the name of the file or message, for errors
+/// \throws kCheckpoint as load_safetensors(), but not for byte ranges beyond the end of the file, whose length is not
+/// known here.
+SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& source);
 
 /// Maps `file` and returns its tensors.
 /// \throws kCheckpoint naming file and tensor, for a truncated file, a header that is too large or not JSON, an unknown
@@ -52,9 +53,9 @@ SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string&
 Safetensors load_safetensors(const std::filesystem::path& file);
 /// Reads the format from memory. `bytes` is [N] uint8. The tensors are views of `bytes` and keep it alive. A tensor
 /// whose address is not a multiple of its element size is copied instead.
-/// \param place  the name of the source, for errors
+/// \param source  the name of the file or message, for errors
 /// \throws kCheckpoint as load_safetensors().
-Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place);
+Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& source);
 
 /// Writes `file` atomically and returns the number of bytes written. Tensors are made contiguous on the CPU one at a
 /// time. They are sorted by element size (largest first), then by name; the data begins at a multiple of 64 bytes. The
@@ -79,8 +80,9 @@ at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);
 /// Passes the bytes of encode_safetensors_as() to `sink`, the header and then each tensor, without joining them in
-/// memory. Tensors that have the wanted dtype and are contiguous are not copied.
-/// \return the number of bytes
+/// memory. Tensors that have the wanted dtype and sizes and are contiguous are not copied.
+/// \return the number of bytes that were passed
+/// \throws as encode_safetensors_as(); anything that `sink` throws
 int64_t pass_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                             const SortKey& key, const ByteSink& sink);
 

@@ -131,6 +131,27 @@ TEST_F(SafetensorsTest, AMissingTensorIsAnInternalError) {
     }
 }
 
+TEST_F(SafetensorsTest, PassesTheBytesThatAreEncodedPieceByPiece) {
+  const auto a = at::arange(6, at::kFloat).view({2, 3});
+  const TensorMap shapes{{"bias", at::empty({4, 3}, at::kBFloat16)},  // converted, and broadcast from one row
+                         {"half", at::empty({2, 3}, at::kHalf)},      // converted
+                         {"same", at::empty({3, 2}, at::kFloat)}};    // not contiguous
+  const TensorMap tensors{{"bias", a.slice(0, 1)}, {"half", a}, {"same", a.t()}};
+  std::string passed;
+  size_t pieces = 0;
+  const int64_t bytes = pass_safetensors_as(shapes, tensors, {{"k", "v"}}, {}, [&](std::string_view piece) {
+    passed += piece;
+    ++pieces;
+  });
+  const auto encoded = encode_safetensors_as(shapes, tensors, {{"k", "v"}}, {});
+  const auto* begin = static_cast<const char*>(encoded.const_data_ptr());
+  EXPECT_EQ(passed, std::string(begin, begin + encoded.numel()));
+  EXPECT_EQ(bytes, static_cast<int64_t>(passed.size()));
+  EXPECT_EQ(pieces, 1 + shapes.size());  // the header, then each tensor
+  const auto read = decode_safetensors(encoded, "x");
+  EXPECT_TRUE(at::equal(read.tensors.at("bias").to(at::kFloat), a.slice(0, 1).expand({4, 3})));
+}
+
 TEST_F(SafetensorsTest, RejectsOverlapsHolesAndTrailingBytes) {
   const auto two = [](int first_begin, int first_end, int second_begin, int second_end) {
     return concat(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[)", first_begin, ",", first_end,

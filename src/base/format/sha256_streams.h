@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-/// Hashes sixteen interleaved texts. Text s consists of the 4-byte words s, s + 16, s + 32 … of all bytes passed to
-/// update().
+/// Hashes sixteen interleaved texts. For one thread. Text s consists of the 4-byte words s, s + 16, s + 32 … of all
+/// bytes passed to update().
 /// Example:  Sha256Streams streams;  streams.update(bytes);  streams.finish();
 class Sha256Streams {
  public:

@@ -27,16 +27,17 @@ int64_t gpu_count();
 /// \throws kConfig for any other name, for a GPU that does not exist, and when LibTorch was built without CUDA.
 c10::Device find_device(std::string_view name, std::string_view key);
 
-/// Returns the reason why there is no GPU to compute on: a LibTorch without CUDA, or no driver. REQUIRES that there is
-/// none.
+/// Returns the reason why there is no GPU to compute on: a LibTorch without CUDA, or no driver. REQUIRES gpu_count() ==
+/// 0.
 std::string_view why_no_gpu();
 
 /// Returns the name of a device, e.g. "cpu" or "cuda:0".
 std::string device_text(c10::Device device);
 
 /// Prepares this process to compute on `device`. A GPU becomes the current device, and its results become reproducible:
-/// deterministic algorithms (an operator without one raises an error), no TF32, no bfloat16 reductions in cuBLAS. Does
-/// nothing for the CPU. Call it once, before the first tensor is created.
+/// deterministic algorithms (an operator without one raises an error), no TF32 (products in float32 with 10 bits of
+/// mantissa), no bfloat16 reductions in cuBLAS. Does nothing for the CPU. Call it once, before the first tensor is
+/// created. Settings of LibTorch are per process.
 void settle_device(c10::Device device);
 
 /// Sets CUBLAS_WORKSPACE_CONFIG unless the environment has it, so that products of the same shape give the same bits.

@@ -23,7 +23,7 @@ bool wanted();
 /// Writes "start" with `fields`, unless "start" was written already. Does nothing before begin().
 void start(const OrderedJson& fields = OrderedJson::object());
 /// Writes {"event": name} with `fields`. Writes "start" first if it was not written. Does nothing before begin().
-/// \throws std::ios_base::failure when stdout cannot be written (apps/output.h)
+/// \throws std::ios_base::failure when stdout cannot be written; apps/output.h makes an error message of it
 void write(std::string_view name, const OrderedJson& fields);
 /// Works as write(), for the last event of a command that failed. An event that cannot be written is ignored.
 void write_last(std::string_view name, const OrderedJson& fields) noexcept;

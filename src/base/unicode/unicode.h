@@ -60,7 +60,7 @@ std::string_view nfc(std::string_view text, std::string& storage);
 /// REQUIRES valid UTF-8.
 std::string_view nfd(std::string_view text, std::string& storage);
 
-/// Work as nfd(), for NFKD and NFKC.
+/// These work as nfd(), for NFKD and NFKC.
 std::string_view nfkd(std::string_view text, std::string& storage);
 std::string_view nfkc(std::string_view text, std::string& storage);
 

@@ -1,5 +1,5 @@
-/// \file  Implements a client. Its replies depend only on the messages that it received, its own rows and its memory:
-/// the tensors that it kept from its last round.
+/// \file  Implements a client. A reply depends only on the task, the client's own rows, its memory (the tensors that it
+/// kept from its last round) and the shared state: what the server has sent to all clients (ClientContext::shared).
 #pragma once
 
 #include <functional>
@@ -19,13 +19,14 @@ class Client {
  public:
   /// \param context   shared data of the process; borrowed
   /// \param rows    the client's training rows; borrowed; empty for a client that never trains
-  /// \param memory  tensors that the client kept from its last round
+  /// \param memory  tensors that the client kept from its last round. Those that it keeps from this one are in
+  ///                 Reply::memory of the answer to a Train.
   Client(const ClientContext& context, std::span<const data::Example> rows, TensorMap memory = {})
       : context_(context), rows_(rows), memory_(std::move(memory)) {}
 
-  /// Carries out the task. The reply to a Train has a deferred upload. The reply depends only on the task,
-  /// the rows, the memory and the shared state.
-  /// \throws kData when the task needs rows that the client does not have; kNumeric; anything that `on_progress` throws
+  /// Carries out the task. The upload of a Train is deferred: tensors that are not encoded yet (fed/exchange/upload.h).
+  /// \throws kData when the task needs rows that the client does not have; kNumeric when a loss, a gradient or a score
+  /// is not finite; anything that `on_progress` throws
   Reply answer(const Task& task, const OnProgress& on_progress = {});
 
   /// Returns the adapters and router options that the method makes from the broadcast. Training and scoring both begin
@@ -36,7 +37,7 @@ class Client {
   Reply answer(const Task& task, const Train& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const SumGradients& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const Score& ask, const OnProgress& on_progress);
-  /// Returns the setup with which another program would run the adapter of the task.
+  /// Returns the adapter of the task with the routing that program `by` would use: no phi, no rescaler, its own gates.
   methods::LocalSetup exported(const Task& task, scoring::ServedBy by);
   lora::Payload download(const Task& task) const;
   methods::ClientView view(const Task& task);

@@ -20,7 +20,8 @@ struct ClientProgress {
   std::string task{};               ///< Score: name of the task
   double budget = 0;                ///< Score: budget of the evaluation
   int64_t rows_done = 0, rows = 0;  ///< Score: rows answered, rows in all
-  /// Score, by nodes, which report no rows: clients whose scores have arrived, clients in all. `task` is empty.
+  /// Score on nodes, which do not report single rows: clients whose scores have arrived, and all clients that are
+  /// asked. `task` is empty then.
   int64_t clients_done = 0, clients = 0;
 };
 
@@ -44,13 +45,15 @@ struct Exchange {
   /// Makes the full sync for a client that returns without the shared state.
   std::function<StateUpdate()> full_sync{};
   /// Checks a reply from an untrusted client (nodes).
-  /// \return the client's update norm (update_norm()), or 0 where the reply has none
+  /// \return how far the client's adapter moved (update_norm() in fed/round/payload_check.h); nothing if the reply has
+  /// no adapter
   /// \throws Error when the reply is not what its task asked for
-  std::function<double(const methods::ClientProfile& client, const Reply& reply)> check{};
+  std::function<std::optional<double>(const methods::ClientProfile& client, const Reply& reply)> check{};
   /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
-  bool encodes = false;                     ///< on_reply accepts replies with a deferred upload (fed/exchange/upload.h)
+  /// True: on_reply encodes uploads itself, so a reply may have a deferred one (fed/exchange/upload.h).
+  bool encodes = false;
 };
 
 /// Interface of a transport. Threads: callers make one call at a time, from any thread. An implementation may use
@@ -59,22 +62,25 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
 
-  /// Sends `news` to each of `clients` and to the evaluator. They apply it before any later task.
+  /// Sends `news` to each of `clients` and to the evaluation client (kEvaluator). They apply it before any later task.
   virtual void announce(std::span<const methods::ClientProfile> clients, const StateUpdate& news) = 0;
 
   /// Gives each of `clients` its task and returns when each has replied or is lost.
-  /// \throws the error of a client that failed; kConfig for a client that this fabric cannot reach (kPooledData)
+  /// \throws the error of a client that failed; kConfig for kPooledData, the client that owns the rows of all clients,
+  /// where the fabric has no such client
   virtual void exchange(std::span<const methods::ClientProfile> clients, const Exchange& exchange) = 0;
 
   /// Passes on the clients' memories as of the last committed round. Fabrics whose clients store their own memory
   /// ignore it.
   virtual void remember(const ClientMemories& /*memories*/) {}
 
-  /// Offers the shared state (state.common) after the last committed round.
-  /// \return true if the clients of this fabric use this copy, so that no StateUpdate needs to be sent to them
+  /// Offers the shared state (state.common) after the last committed round. `state` is borrowed for the call; tensors
+  /// that the fabric keeps share its storage.
+  /// \return true if the clients of this fabric use it, so that no StateUpdate needs to be sent to them
   virtual bool share(const methods::ServerState& /*state*/) { return false; }
 
-  /// Returns true if repeating a task costs only the client's time.
+  /// Returns true if a client can be asked for the same reply again at no other cost than its time. Then replies need
+  /// not be flushed to disk one by one: those that a power failure takes are computed again.
   virtual bool may_ask_again() const { return false; }
 
   /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have

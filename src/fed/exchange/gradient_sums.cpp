@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "base/plain/text.h"
+#include "fed/exchange/reported_numbers.h"
 #include "train/weight_gradient.h"
 
 namespace evenkeel::fed {
@@ -50,6 +52,30 @@ Reply sum_gradients(const ClientContext& context, const Task& task, std::span<co
   if (!sums.empty())
     reply.upload = lora::encode({.extras = std::move(sums)}, lora::TransportDtype::kFloat32, context.sites);
   return reply;
+}
+
+TensorMap gradients_in(const Reply& reply) {
+  const auto* payload = encoded_payload(reply.upload);
+  return payload ? lora::decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
+}
+
+void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Reply& reply) {
+  const auto gradients = gradients_in(reply);
+  if (gradients.empty()) return;
+  EK_CHECK(gradients.size() == ask.sites.size(), kData, "client ", reply.client, " sent ", gradients.size(),
+           " gradients, asked for ", ask.sites.size());
+  for (const auto& name : ask.sites) {
+    const auto found = gradients.find(gradient_name(name));
+    EK_CHECK(found != gradients.end(), kData, "client ", reply.client, " was asked for the gradient of ", name,
+             " and sent none");
+    const auto& site = sites.at(name);
+    std::vector<int64_t> shape{site.out, site.in};
+    if (site.experts > 0) shape.insert(shape.begin(), site.experts);
+    EK_CHECK(found->second.sizes() == at::IntArrayRef(shape) && found->second.scalar_type() == at::kFloat &&
+                 found->second.abs().max().item<double>() <= kMostGradient,
+             kData, "a gradient of client ", reply.client, " is [", join(found->second.sizes().vec()),
+             "], expected finite numbers up to ", kMostGradient, " of [", join(shape), "]");
+  }
 }
 
 }  // namespace evenkeel::fed

@@ -30,4 +30,12 @@ struct OwnedRow {
 Reply sum_gradients(const ClientContext& context, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 
+/// Returns the gradients in a reply of sum_gradients(), by gradient_name(); none if it has no upload.
+/// \throws kData, kCheckpoint when the upload cannot be decoded
+TensorMap gradients_in(const Reply& reply);
+/// Checks the reply to a request for sums of gradients: none, or one finite gradient of each site that was asked for.
+/// \param sites  all sites of the model
+/// \throws kData naming client and site
+void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Reply& reply);
+
 }  // namespace evenkeel::fed

@@ -72,7 +72,8 @@ class ParallelExchange {
 
  private:
   void run(const Task& task) {
-    // A new thread starts with as many threads as there are cores; the bits of results depend on that number.
+    // LibTorch's number of threads is set per thread: in a new one it is the number of cores, and bits depend on it.
+    // This call sets the number that the process has set.
     at::init_num_threads();
     try {
       events_.push(work_(task, [this](const ClientProgress& progress) {

@@ -8,7 +8,7 @@
 namespace evenkeel::fed {
 
 /// Cache of the encoded payloads of a round. It holds at most 64 MiB; a payload that no longer fits is encoded each
-/// time.
+/// time. For one thread.
 class Broadcasts {
  public:
   /// Returns encode(payload, dtype, sites). The bytes are shared with an earlier result if its payload had the same

@@ -10,7 +10,7 @@
 
 namespace evenkeel::fed {
 
-/// Upper bounds on a download, from the agreement between node and server.
+/// Upper bounds on a download, from the agreement between node and server: the config and sizes that both know.
 struct DownloadTerms {
   int64_t rank = 0;        ///< r_c: the highest rank of a factor of an adapter
   int64_t delta_rank = 0;  ///< the highest rank of a change of the base; 0: the method never changes it

@@ -175,7 +175,7 @@ struct Round {
     auto record = round_record(server, view, clients, other, next, seconds);
     std::sort(lost.begin(), lost.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
     if (!lost.empty()) record.lost = lost;
-    clock.tell(record);
+    clock.add_times(record);
     return record;
   }
 };

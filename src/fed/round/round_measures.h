@@ -8,8 +8,8 @@
 
 namespace evenkeel::fed {
 
-/// Computes the record of a round, without the lost clients.
-/// \param records  one per participant, in the round's order
+/// Computes the record of a round, without the lost clients and the simulated times, which the caller adds.
+/// \param records  what each participant measured and sent, in the round's order
 /// \param other    traffic in addition to the participants' payloads
 /// \param next     the state after the round
 /// \param seconds  wall time by phase; tokens_per_second is computed here

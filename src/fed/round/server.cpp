@@ -9,7 +9,6 @@
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
 #include "fed/exchange/gradient_sums.h"
-#include "fed/exchange/reported_numbers.h"
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
@@ -59,32 +58,6 @@ class OrderedSums {
   TensorMap sums_;
 };
 
-TensorMap gradients_in(const Reply& reply) {
-  const auto* payload = encoded_payload(reply.upload);
-  return payload ? lora::decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
-}
-
-/// Checks that a reply holds finite gradients of the sites that were asked for. \throws kData
-double check_gradients(const Server& server, const SumGradients& ask, const Reply& reply) {
-  const auto gradients = gradients_in(reply);
-  if (gradients.empty()) return 0;
-  EK_CHECK(gradients.size() == ask.sites.size(), kData, "client ", reply.client, " sent ", gradients.size(),
-           " gradients, asked for ", ask.sites.size());
-  for (const auto& name : ask.sites) {
-    const auto found = gradients.find(gradient_name(name));
-    EK_CHECK(found != gradients.end(), kData, "client ", reply.client, " was asked for the gradient of ", name,
-             " and sent none");
-    const auto& site = server.sites.at(name);
-    std::vector<int64_t> shape{site.out, site.in};
-    if (site.experts > 0) shape.insert(shape.begin(), site.experts);
-    EK_CHECK(found->second.sizes() == at::IntArrayRef(shape) && found->second.scalar_type() == at::kFloat &&
-                 found->second.abs().max().item<double>() <= kMostGradient,
-             kData, "a gradient of client ", reply.client, " is [", join(found->second.sizes().vec()),
-             "], expected finite numbers up to ", kMostGradient, " of [", join(shape), "]");
-  }
-  return 0;
-}
-
 /// Asks the clients, or the pool of their rows, for sums of gradients.
 /// \param lost      clients that fail are added and not asked again
 /// \param bytes_up  grows by the bytes that clients send for their own rows
@@ -95,23 +68,26 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
   for (const auto& client : server.clients)
     if (ask.sample.from == methods::SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
   OrderedSums sums(asked);
-  fabric.exchange(
-      asked,
-      {.task_of = [&](const methods::ClientProfile& client) { return Task{.client = client, .ask = ask}; },
-       .on_reply =
-           [&](const Reply& reply) {
-             const auto* payload = encoded_payload(reply.upload);
-             if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
-               bytes_up += payload->size();
-           },
-       .check = [&](const methods::ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
-       .on_loss =
-           [&](int64_t client, const std::string& why) {
-             if (!sums.add(client, {})) return;
-             log::warning("[train] before round 1: ", server.config.clients.who(client),
-                          " is lost, the method begins without its gradients: ", why);
-             lost.insert(client);
-           }});
+  fabric.exchange(asked,
+                  {.task_of = [&](const methods::ClientProfile& client) { return Task{.client = client, .ask = ask}; },
+                   .on_reply =
+                       [&](const Reply& reply) {
+                         const auto* payload = encoded_payload(reply.upload);
+                         if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
+                           bytes_up += payload->size();
+                       },
+                   .check =
+                       [&](const methods::ClientProfile&, const Reply& reply) {
+                         check_gradients(server.sites, ask, reply);
+                         return std::nullopt;
+                       },
+                   .on_loss =
+                       [&](int64_t client, const std::string& why) {
+                         if (!sums.add(client, {})) return;
+                         log::warning("[train] before round 1: ", server.config.clients.who(client),
+                                      " is lost, the method begins without its gradients: ", why);
+                         lost.insert(client);
+                       }});
   const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
   EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config.clients.quorum, kData, left, " of ",
            server.clients.size(), " clients are left to make the gradients that method ", server.config.method.name,

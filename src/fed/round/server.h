@@ -24,9 +24,11 @@ namespace evenkeel::fed {
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
-  scoring::ServedBy served_by = scoring::ServedBy::kRun;
-  std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on ClientOfScore::rows
+  /// Of a rank method, whose clients differ in LoRA rank: "a" cuts the adapter to the rank of the budget and uses all
+  /// experts, "b" uses the whole adapter and the experts of the budget (docs/ambiguities.md, R25). Empty for others.
+  std::string rank_eval_mode{};
+  scoring::ServedBy served_by = scoring::ServedBy::kRun;  ///< the program whose routing is used
+  std::optional<scoring::ClientOfScore> client{};         ///< evaluate at this client's rank, on ClientOfScore::rows
 
   /// Returns true if the point is scored on a client's own test rows.
   bool own_rows() const { return client && client->rows == scoring::RowsOf::kOwn; }
@@ -34,7 +36,7 @@ struct EvaluationPoint {
 
 /// The server of a run.
 struct Server {
-  ExperimentConfig config;             ///< settled
+  ExperimentConfig config;             ///< after settle(): no value is "auto" any more
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   models::ModelSpec model;
   lora::Sites sites;
@@ -58,7 +60,7 @@ struct Server {
   std::vector<methods::ClientProfile> profiles(std::span<const int64_t> ids) const;
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Makes the method's view of the server.
-  /// \param round  0 = the first
+  /// \param round  rounds that are done; the records count from 1
   methods::ServerView view(int64_t round, methods::GradientSum gradient_sum = {}) const;
 
   /// Returns a function that asks the clients of `fabric` for sums of gradients. Borrows both arguments.
@@ -68,7 +70,7 @@ struct Server {
   StateUpdate full_sync(const methods::ServerState& state) const;
 
   /// Returns the learning rate of a round, or nothing if the rate is constant.
-  /// \param round  0 = the first
+  /// \param round  rounds that are done before it
   std::optional<double> scheduled_rate(int64_t round) const;
   /// Draws the participants of the round that follows `state`.
   methods::RoundView draw(const methods::ServerState& state) const;
@@ -87,7 +89,8 @@ struct Server {
                                  std::span<const methods::ClientUpdate> updates,
                                  const lora::Reduction* others = nullptr) const;
 
-  /// Makes the profile of the client that scores `point`: the evaluation client, or the client itself for its own rows.
+  /// Makes the profile of the client that scores `point`: the evaluation client, which has no training rows and never
+  /// trains (kEvaluator), or for own rows the client that has them.
   /// \throws kConfig when the budget leaves no expert
   methods::ClientProfile evaluator(const EvaluationPoint& point) const;
   /// Makes a scoring task. With ServedBy::kRun its payload is the method's broadcast in the run's transport precision.
@@ -104,9 +107,10 @@ struct Server {
   UnexportableRouting unexportable_routing(const methods::ServerState& state, const EvaluationPoint& point) const;
 };
 
-/// Makes the profile of every client: beta_c, K_c, r_c and |D_c|.
-/// \param examples  |D_c| by client; empty if nobody trains
-/// \throws kConfig when a K_c is 0, or when a client's machine profile does not fit (fed/round/virtual_clock.h)
+/// Makes the profile of every client: its budget, experts per token K, LoRA rank and number of training rows.
+/// \param examples  number of training rows by client; empty if nobody trains
+/// \throws kConfig when a K is 0 on a sparse model, or when a client's machine profile does not fit
+/// (fed/round/virtual_clock.h)
 std::vector<methods::ClientProfile> make_clients(const ExperimentConfig& config, const models::ModelSpec& model,
                                                  std::span<const size_t> examples);
 

@@ -57,7 +57,7 @@ lora::AdapterState adapter_to_start_from(const Server& server) {
   return start;
 }
 
-methods::ServerState begun(const Server& server, methods::GradientSum gradient_sum) {
+methods::ServerState first_state(const Server& server, methods::GradientSum gradient_sum) {
   const auto start = adapter_to_start_from(server);
   auto view = server.view(0, std::move(gradient_sum));
   if (!start.empty()) view.start = &start;
@@ -69,7 +69,7 @@ methods::ServerState begun(const Server& server, methods::GradientSum gradient_s
 
 methods::ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent) {
   int64_t bytes_up = 0;
-  auto state = begun(server, server.gradient_sums(fabric, bytes_up));
+  auto state = first_state(server, server.gradient_sums(fabric, bytes_up));
   if (sent) sent->up["gradient_sums"] += bytes_up;
   return state;
 }
@@ -77,7 +77,7 @@ methods::ServerState initial_state(const Server& server, Fabric& fabric, OtherTr
 void check_start(const Server& server) {
   const auto start = adapter_to_start_from(server);
   if (start.empty()) return;
-  begun(server);
+  first_state(server);
   if (start.size() < server.sites.size())
     log::warning("[train] ", named(server), " has ", start.size(), " of the run's ", server.sites.size(),
                  " sites: the others begin with fresh factors");

@@ -13,7 +13,7 @@ lora::AdapterState adapter_to_start_from(const Server& server);
 /// Returns the state that the method initialises, with the adapter of `[lora] init` if there is one.
 /// \throws as adapter_to_start_from(); kConfig when the adapter's rank is higher than the method takes, and when the
 /// state does not change the weights as the adapter does
-methods::ServerState begun(const Server& server, methods::GradientSum gradient_sum = {});
+methods::ServerState first_state(const Server& server, methods::GradientSum gradient_sum = {});
 
 /// Makes the state before the first round. Gradients that the method asks for are computed by the clients, for the
 /// sites of one layer at a time (up to 2 GiB).
@@ -22,7 +22,7 @@ methods::ServerState initial_state(const Server& server, Fabric& fabric, OtherTr
 
 /// Checks `[lora] init` before training: loads the adapter and initialises the method with it. Does nothing if no
 /// adapter is named. Warns if the adapter lacks some of the run's sites.
-/// \throws as begun()
+/// \throws as first_state()
 void check_start(const Server& server);
 
 }  // namespace evenkeel::fed

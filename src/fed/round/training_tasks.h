@@ -20,8 +20,9 @@ class TrainingTasks {
 
   /// Makes the task of a client and begins its record. Equal payloads are encoded once.
   Task make(const methods::ClientProfile& client);
-  /// Returns the client's record with the report of its reply, or nothing if the reply answers no task of this round.
-  /// If Reply::task_size is set, another process made the task.
+  /// Returns the client's record with the report of its reply. If Reply::task_size is set, another process of a cluster
+  /// made the task, and its size is taken from there; such a reply is always accepted. Otherwise nothing is returned
+  /// for a client whose task make() has not made, or that was withdrawn.
   /// \throws kData when the reply holds another kind of report
   std::optional<ClientRecord> record_of(const Reply& reply) const;
   /// Forgets the task of a client that is lost. \return the size of its payload; 0 if it got none

@@ -8,7 +8,7 @@ namespace evenkeel::fed {
 namespace {
 
 // Limit of clients x rounds whose drop-outs are simulated before a run; takes about a second.
-constexpr int64_t kForeseen = 20'000'000;
+constexpr int64_t kMostSimulatedDropouts = 20'000'000;
 
 SimulatedMachine machine_of(const ExperimentConfig& config, const std::string& name, int64_t client) {
   return {name, config.client_profiles.profiles.at(name), static_cast<uint64_t>(config.seed), client};
@@ -66,7 +66,7 @@ void check_machines(const ExperimentConfig& config, std::span<const methods::Cli
   const bool all_stay = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     return config.client_profiles.profiles.at(name).dropout == 0;
   });
-  const int64_t foreseen = all_stay ? 0 : std::min(config.train.rounds, kForeseen / config.clients.count);
+  const int64_t foreseen = all_stay ? 0 : std::min(config.train.rounds, kMostSimulatedDropouts / config.clients.count);
   for (int64_t round = 0; round < foreseen; ++round) {
     const int64_t left = staying(config, names, round);
     EK_CHECK(left >= config.clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ",
@@ -128,7 +128,7 @@ std::vector<LostClient> RoundClock::close(const methods::RoundView& round, std::
   return late;
 }
 
-void RoundClock::tell(RoundRecord& record) const {
+void RoundClock::add_times(RoundRecord& record) const {
   if (!runs()) return;
   for (auto& client : record.clients) client.simulated = arrived_.at(client.id);
   record.simulated = SimulatedRound{.start = start_, .end = end(), .took = seconds_};

@@ -31,7 +31,7 @@ namespace evenkeel::fed {
 void check_machines(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients);
 
 /// The simulated clock of the round that follows `now`. Borrows the config. If clients have no machine profiles, runs()
-/// is false: no client drops out or is late, and tell() changes nothing.
+/// is false: no client drops out or is late, and add_times() changes nothing.
 class RoundClock {
  public:
   RoundClock(const ExperimentConfig& config, const methods::RoundView& round, const Snapshot& now);
@@ -50,7 +50,7 @@ class RoundClock {
   /// called
   double end() const { return start_ + seconds_; }
   /// Writes the simulated times into the record.
-  void tell(RoundRecord& record) const;
+  void add_times(RoundRecord& record) const;
 
  private:
   SimulatedClient simulated(const methods::ClientProfile& client, const ClientRecord& record) const;

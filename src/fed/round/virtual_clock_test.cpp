@@ -185,7 +185,7 @@ TEST(VirtualClock, SecondsOfARoundFollowBytesTokensAndLatency) {
   EXPECT_TRUE(clock.close(view, records, false).empty());
   RoundRecord record;
   for (int64_t id = 0; id < 4; ++id) record.clients.emplace_back().id = id;
-  clock.tell(record);
+  clock.add_times(record);
   const auto& first = *record.clients[0].simulated;
   EXPECT_EQ(first.device, "phone");
   EXPECT_DOUBLE_EQ(first.down, 0.25 + 8 * 5.0 / 40);
@@ -207,7 +207,7 @@ TEST(VirtualClock, HasNoTimeWithoutProfiles) {
   EXPECT_FALSE(clock.drops_out(2));
   RoundRecord record;
   record.clients.emplace_back();
-  clock.tell(record);
+  clock.add_times(record);
   EXPECT_FALSE(record.simulated || record.clients[0].simulated);
   EXPECT_EQ(clock.end(), 0);
 }

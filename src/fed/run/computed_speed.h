@@ -1,5 +1,6 @@
-/// \file  Estimates the time of a run without loading its weights, for models that are too large to be loaded and measured.
-/// The work of the run is counted in FLOPs (models/cost.h) and divided by the speed of a matrix product. For one thread.
+/// \file  Estimates the time of a run without loading its weights, for models that are too large to be loaded and
+/// measured. The work of the run is counted in FLOPs (models/cost.h) and divided by the speed of a matrix product. For
+/// one thread.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +16,8 @@ bool is_too_large_to_measure(const std::filesystem::path& model_folder);
 
 /// Returns the same work as work_of() (fed/run/run_forecast.h), without weights. Which points are evaluated depends on
 /// the method's first state. Here that state is made for sites of one input and one output, which need no memory.
-/// \param dry_run  an experiment of Purpose::kDryRun: with rows, without weights; its sites are replaced during the call
+/// \param dry_run  an experiment of Purpose::kDryRun: with rows, without weights; its sites are replaced during the
+/// call
 RunWork counted_work(Experiment& dry_run);
 
 /// The FLOPs of the two units of work.
@@ -31,10 +33,10 @@ RunFlops run_flops(const Experiment& dry_run);
 /// Returns the FLOPs of all training and scoring of a run. REQUIRES `flops` of at least one K.
 double foreseen_flops(const RunWork& work, const RunFlops& flops);
 
-/// Returns the speeds of a run that computes all its FLOPs at the speed of a large matrix product, with no time to start.
-/// They are an estimate, no bound. A real run is slower, because memory, small products and the start take time. It can
-/// be faster, because models/cost.h counts a prefix of prompts in each of them, and the full square of attention, where
-/// the program computes the prefix once and half of the square.
+/// Returns the speeds of a run that computes all its FLOPs at the speed of a large matrix product, with no time to
+/// start. They are an estimate, no bound. A real run is slower, because memory, small products and the start take time.
+/// It can be faster, because models/cost.h counts a prefix of prompts in each of them, and the full square of
+/// attention, where the program computes the prefix once and half of the square.
 /// \param product_speed  FLOP/s (fed/run/product_speed.h)
 RunSpeeds computed_speeds(const RunFlops& flops, double product_speed);
 

@@ -22,6 +22,7 @@ class EventLog {
   /// \throws kIo when the file cannot be written; kCheckpoint when the run's records are damaged
   EventLog(std::filesystem::path folder, bool wanted);
 
+  /// Appends the scalars of a record. Does nothing unless `wanted`. \throws kIo when the file cannot be written
   void add(const RoundRecord& round);
   void add(const EvaluationRecord& evaluation);
 

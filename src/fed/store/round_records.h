@@ -1,6 +1,8 @@
-/// \file  Defines the lines of rounds.jsonl, evaluations.jsonl and missing_scores.jsonl. The keys of a line are the
-/// names in visit(), in that order. All values are measured. Values under "seconds" differ from run to run; all others
-/// are reproducible. Keys that older versions did not write have their defaults.
+/// \file  Defines the lines of rounds.jsonl, evaluations.jsonl, missing_scores.jsonl and items/round-N.jsonl. The keys
+/// of a line are the names in visit(), in that order (base/format/record.h). Most values are measured. Budgets, ranks,
+/// weights, gate_norm and lr are the config's, and times under "simulated" are computed (fed/round/virtual_clock.h).
+/// Values under "seconds" differ from run to run; all others are reproducible. Keys that older versions did not write
+/// have their defaults.
 #pragma once
 
 #include <map>
@@ -26,7 +28,7 @@ struct RoundMeasures {
   int64_t bytes_up = 0, bytes_down = 0;        ///< all bytes sent, including tasks of lost clients
   Traffic bytes_up_parts, bytes_down_parts;    ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
   double experts_per_token = 0;                ///< mean over MoE layers; 0 on a dense model
-  double flops = 0;
+  double flops = 0;  ///< of training: forward and backward, adapters included, as models/cost.h counts them
   std::map<std::string, double> metrics;  ///< measured by the method's client half; of a round, means weighted by steps
 
  protected:
@@ -57,7 +59,7 @@ struct SimulatedClient {
   double down = 0, train = 0, up = 0;  ///< download, training, upload
   double start = 0, end = 0;           ///< since the beginning of the run
 
-  void visit(auto& field) {  // base/format/record.h, as all below
+  void visit(auto& field) {
     field("device", device);
     field("down", down);
     field("train", train);
@@ -71,9 +73,9 @@ struct SimulatedClient {
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
   std::optional<std::string> name;            ///< set if the config names the client
-  double budget = 1;                          ///< beta_c
-  int64_t top_k = 0, rank = 0, examples = 0;  ///< K_c, r_c, number of training rows
-  double weight = 0;                          ///< p_c
+  double budget = 1;                          ///< share of the full model's work, in (0, 1]
+  int64_t top_k = 0, rank = 0, examples = 0;  ///< experts per token, LoRA rank, number of training rows
+  double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
   double seconds = 0;                         ///< wall time of the local training
   std::optional<SimulatedClient> simulated;   ///< set if clients have machine profiles
 
@@ -113,7 +115,7 @@ struct LostClient {
 /// Times of a round in simulated time, in seconds from the beginning of the run.
 struct SimulatedRound {
   double start = 0, end = 0;  ///< without the time of evaluations
-  double took = 0;            ///< length of the round, with the server's own seconds
+  double took = 0;            ///< length of the round; the server's part is `client_profiles.server_seconds`
 
   void visit(auto& field) {
     field("start", start);
@@ -147,7 +149,7 @@ struct ExpertUse {
   }
 };
 
-/// The method's own tensors, for example phi, as name -> nested lists of numbers.
+/// The method's own tensors, for example UB-SMoE's phi (one number per expert), as name -> nested lists of numbers.
 struct Diagnostics {
   OrderedJson lists = OrderedJson::object();
 };
@@ -158,7 +160,7 @@ void from_json(const JsonView& view, Diagnostics& diagnostics);
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
   double tokens_per_second = 0;  ///< training speed
-  std::optional<double> round;   ///< from first task to aggregate, in the committing process; absent in older runs
+  std::optional<double> round;   ///< from first task to aggregate, in the server's process; absent in older runs
   std::optional<double> steps;   ///< of `train`, the optimiser steps; absent in older runs
   std::optional<double> move;    ///< of `train`, copies to the device and back; absent on the CPU
 
@@ -200,6 +202,7 @@ struct RoundRecord : RoundMeasures {
     visit_losses(field);
     visit_work(field);
     visit_costs(field);
+    // A line has the keys of `experts` exactly if it has "layers". A reader makes the struct, a writer has it.
     if (field.holds("layers", experts.has_value())) (experts ? *experts : experts.emplace()).visit(field);
     field.optional("diagnostics", diagnostics);
     field.optional("clients", clients);
@@ -222,7 +225,7 @@ struct EvaluationRecord {
   }
 };
 
-/// A line of items/round-N.jsonl: the scores of the single rows of one score, if evaluate.items is true.
+/// A line of items/round-N.jsonl: what each test row contributed to one score. Written if evaluate.items is true.
 struct ItemRecord {
   int64_t round = 0;  ///< rounds done
   std::string task;

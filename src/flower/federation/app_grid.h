@@ -1,5 +1,5 @@
 /// \file  Implements Grid with an app of Flower inside a SuperLink. The app connects to a Unix socket and carries out
-/// the requests of this class. docs/flower-app.md, "The grid", describes the protocol.
+/// the requests of this class. docs/json-lines.md, "The grid", describes the protocol.
 #pragma once
 
 #include <map>

@@ -145,7 +145,7 @@ class Federation : public testing::SmallRun {
   int64_t patient_ = -1;                                   // the node that stays after its run, or -1
   int64_t failing_ = -1;                                   // the node that ends with an error, or -1
   std::string failure_{};                                  // its error
-  std::atomic<bool> over_ = false;  // the run: nobody says farewell to a node that was never let in
+  std::atomic<bool> over_ = false;  // true: the server has ended; a node that it never let in is not told so
 };
 
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, FederationOf, ::testing::Values("ub-smoe", "fl
                            return name;
                          });
 
-/// The first value of the first tensor of that part of a payload, changed.
+/// Calls `change` with a copy of the payload of a reply, and puts the result into the envelope.
 void change_upload(Envelope& envelope, const std::function<void(lora::Payload&)>& change) {
   if (envelope.kind != kReplyEnvelope) return;
   auto payload = lora::received(lora::decode(envelope.payload_N, "a test"));
@@ -304,7 +304,7 @@ const std::vector<Lie>& lies() {
          });
        },
        "were chosen"},
-      {"ABaseOfItsOwn",
+      {"AChangeOfTheBase",
        [](Envelope& envelope) { change_upload(envelope, [](lora::Payload& p) { p.base_delta = p.adapters; }); },
        "the server's to make"},
       {"AnUpdateOfAnotherScale",
@@ -341,12 +341,12 @@ const std::vector<Lie>& lies() {
          envelope.header = json.dump();
        },
        "sends no reply of client"},
-      {"AFarewellOfItsOwn",
+      {"AShutdownInPlaceOfAReply",
        [](Envelope& envelope) {
          if (envelope.kind == kReplyEnvelope) envelope = {envelope.run, kShutdownEnvelope, "{}"};
        },
        "nobody asked"},
-      {"OnlyEverHeard",
+      {"AcknowledgementsInPlaceOfAReply",
        [](Envelope& envelope) {
          if (envelope.kind == kReplyEnvelope) envelope = {envelope.run, kAcknowledgedEnvelope, "{}"};
        },

@@ -21,13 +21,13 @@ struct FleetTerms {
   int64_t quorum = 1;     ///< replies needed before the deadline has an effect
   /// Seconds to wait for an offline node: in exchanges without a deadline, and in evaluations.
   double patience_s = 300;
-  int64_t most_examples = int64_t{1} << 40;  ///< largest |D_c| that a node may report when it joins
+  int64_t most_examples = int64_t{1} << 40;  ///< largest number of training rows that a node may report
   int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
 };
 
 /// Functions and settings with which a run gets its clients.
 struct Joining {
-  /// Makes the offer for a client.
+  /// Makes the offer for a client: the run's config and what the server will send (flower/federation/agreement.h).
   std::function<Offer(int64_t client)> offer;
   /// Returns the client that a new node becomes, not one of `taken`; nothing if the node gets no client.
   std::function<std::optional<int64_t>(const NodeInfo& node, const std::set<int64_t>& taken)> client_of;
@@ -48,7 +48,7 @@ struct SessionReport {
   double seconds = 0;                    ///< seconds from sending the last message to the result
   int64_t bytes_down = 0, bytes_up = 0;  ///< bytes of the payloads
   double moved = 0;                      ///< distance that the adapter moved (fed/round/payload_check.h)
-  double client_s = 0;                   ///< seconds from the node's pull to the announcement of its reply
+  double client_s = 0;                   ///< seconds from the node's fetching the task to its announcing a reply
 
   void visit(auto& field) {  // base/format/record.h
     field("round", round);

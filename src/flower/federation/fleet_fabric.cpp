@@ -150,7 +150,7 @@ bool FleetFabric::share(const methods::ServerState& state) {
   return false;
 }
 
-void FleetFabric::part() {
+void FleetFabric::end_run() {
   fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
@@ -185,7 +185,7 @@ void FleetFabric::exchange(std::span<const methods::ClientProfile> clients, cons
     checked.task_of = [&](const methods::ClientProfile& client) { return asked[client.id] = exchange.task_of(client); };
     checked.check = [&](const methods::ClientProfile& client, const fed::Reply& reply) {
       check_answer(asked.at(client.id), reply);
-      return 0.0;
+      return std::nullopt;
     };
   }
   Sessions sessions(fleet_, checked);
@@ -234,7 +234,7 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
                       .check =
                           [&](const methods::ClientProfile& client, const fed::Reply& reply) {
                             check_answer(shares.at(client.id), reply);
-                            return 0.0;
+                            return std::nullopt;
                           }};
   if (exchange.on_loss)
     asked.on_loss = [&](int64_t client, const std::string& why) {

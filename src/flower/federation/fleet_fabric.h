@@ -37,7 +37,7 @@ class FleetFabric : public fed::Fabric {
   void hand_out(const lora::EncodedPayload& adapter);
   /// Reports the end of the run to all nodes. Nodes that do not answer within 10 s are skipped. Then waits until all
   /// nodes are offline, at most 3 s.
-  void part();
+  void end_run();
 
   /// \param on_report  called with the outcome of each exchange
   void report_to(std::function<void(const SessionReport& report)> on_report) {

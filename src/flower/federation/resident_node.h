@@ -1,5 +1,5 @@
 /// \file  Runs a client as a resident process, while Flower starts a ClientApp process per message. ClientApps bring
-/// envelopes over a Unix socket and take the answers back (docs/flower-app.md, "The node").
+/// envelopes over a Unix socket and take the answers back (docs/json-lines.md, "The node").
 #pragma once
 
 #include "flower/federation/node_client.h"

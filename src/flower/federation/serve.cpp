@@ -62,7 +62,7 @@ void require_rows_apart(const fed::Server& server) {
   if (!server.config.method.entry().asks_gradients) return;
   struct Asked {};
   try {
-    fed::begun(server, [&](const std::string&, const methods::GradientSample& sample) -> at::Tensor {
+    fed::first_state(server, [&](const std::string&, const methods::GradientSample& sample) -> at::Tensor {
       EK_CHECK(sample.from != methods::SampleFrom::kPooled, kConfig, "method ", server.config.method.name,
                " would begin with the rows of all clients, which nobody holds together here: say method.",
                server.config.method.name, ".init = \"federated\", which asks each client for its own");
@@ -160,7 +160,7 @@ class Serving {
     fabric_.serve(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     hand_out(run);
-    fabric_.part();
+    fabric_.end_run();
     return scores;
   }
 

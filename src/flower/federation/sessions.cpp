@@ -250,7 +250,7 @@ void Sessions::finish(Session& session, const Envelope& envelope, const Arrival&
     const auto* reply = std::get_if<fed::Reply>(&message);
     EK_CHECK(reply && reply->client == session.client.id, kData, session.name, " sends no reply of client ",
              session.client.id);
-    if (exchange_.check) session.moved = exchange_.check(session.client, *reply);
+    if (exchange_.check) session.moved = exchange_.check(session.client, *reply).value_or(0);
     return std::move(std::get<fed::Reply>(message));
   });
   report(session, "reply", &arrival);

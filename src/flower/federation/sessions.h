@@ -59,7 +59,7 @@ class Sessions {
     std::string waiting{};  // id of the message that awaits an answer; empty: none
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
-    double moved = 0;  // norm of the client's update (Exchange::check)
+    double moved = 0;  // norm of the client's update (Exchange::check); 0: the reply has none
     int received = 0;  // number of envelopes received from its node
     bool open = true;
     std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it

@@ -1,5 +1,5 @@
 /// \file  Implements the local protocol between evenkeel and a Flower app: lines of JSON over a Unix stream socket,
-/// with arrays in a memfd that is sent with its line. docs/flower-app.md defines the protocol. Example:
+/// with arrays in a memfd that is sent with its line. docs/json-lines.md defines the protocol. Example:
 ///   LineListener listener("/run/evenkeel/node.sock");
 ///   if (auto lines = listener.accept(stop))
 ///     while (auto line = lines->receive(stop)) lines->send(answer(*line));
@@ -18,7 +18,7 @@
 
 namespace evenkeel::flower {
 
-/// The version of the protocol in docs/flower-app.md. Both ends must use the same.
+/// The version of the protocol in docs/json-lines.md. Both ends must use the same.
 inline constexpr int64_t kAppProtocol = 1;
 
 /// Memory that can be sent to another process. It must be sealed against changes first.

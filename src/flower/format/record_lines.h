@@ -1,5 +1,5 @@
 /// \file  Converts a message's content to a line for a Flower app and back: records as JSON, arrays as NumPy images in
-/// shared memory (docs/flower-app.md, "Records").
+/// shared memory (docs/json-lines.md, "Records").
 #pragma once
 
 #include "flower/format/lines.h"

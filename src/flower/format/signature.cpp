@@ -14,8 +14,10 @@
 namespace evenkeel::flower {
 namespace {
 
+// Seconds. A caller signs its key and the time at most once a minute. A server accepts a time that is at most 5 s ahead
+// of its own clock and 300 s old (TIMESTAMP_TOLERANCE of flwr 1.41), plus the same 5 s.
 constexpr double kSignatureLife = 60, kYoungest = -5, kOldest = 305;
-constexpr size_t kMostKnown = 8192;
+constexpr size_t kMostKnown = 8192;  // verified signatures that are remembered
 
 /// Removes a number of exactly `digits` digits from the front of `text`.
 std::optional<int> take_number(std::string_view& text, size_t digits) {

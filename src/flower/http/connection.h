@@ -20,8 +20,9 @@ namespace evenkeel::flower {
 class Connection {
  public:
   /// \param socket       owned
-  /// \param tls          null: no TLS
-  /// \param has_waiters  returns true if other connections wait for this thread
+  /// \param tls          borrowed until the constructor returns (OpenSSL counts references); null: no TLS
+  /// \param has_waiters  returns true if other connections wait for a thread. Then a peer that sends no request for a
+  ///                     second is cut off, and the destructor does not wait.
   Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters);
   ~Connection();  ///< waits up to 0.5 s for the peer to read the answer, then closes
   Connection(const Connection&) = delete;
@@ -29,8 +30,8 @@ class Connection {
 
   /// Does the TLS handshake if it is still needed. Returns false when it failed.
   bool open();
-  /// Waits up to `patience` for data or the end of the connection, and then starts the deadline of a request's head.
-  /// Returns false if nothing arrived.
+  /// Waits up to `patience` for data, and then starts the deadline of a request's head. Returns false if nothing
+  /// arrived. At the end of the connection it returns true, and the next read() returns 0.
   bool next_request(std::chrono::milliseconds patience);
   /// Frees the buffer while the connection is idle.
   void on_idle();
@@ -39,7 +40,8 @@ class Connection {
   /// Starts the deadlines of body and answer.
   void head_is_read() { phase_begin_ = progress_at_ = Clock::now(), in_head_ = false, phase_bytes_ = 0; }
 
-  /// Reads up to `size` bytes. Returns their number, 0 at the end, -1 on an error or past a deadline.
+  /// Reads up to `size` bytes. Returns their number, 0 at the end, -1 on an error, past a deadline, or beyond 32 KiB of
+  /// a request's head.
   ssize_t read(char* data, size_t size);
   /// Writes all bytes. Returns their number, or -1 on an error or past a deadline.
   ssize_t write(const char* data, size_t size);

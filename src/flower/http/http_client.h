@@ -34,7 +34,8 @@ struct Answer {
   bool passing() const { return status == 0 || status == 502 || status == 503 || status == 504; }
 };
 
-/// Calls one server. For one thread.
+/// Calls one server. For one thread. post() and get() do not throw for a failed call: Answer::status says what
+/// happened.
 class HttpClient {
  public:
   /// \param timeout_s  seconds for connecting, reading and writing
@@ -47,6 +48,7 @@ class HttpClient {
   /// Posts a protobuf body: `head`, then `pieces`, none of them copied. They are borrowed until this returns.
   Answer post(std::string_view path, const SignedHeaders& signature, std::string_view head,
               std::span<const std::string_view> pieces = {});
+  /// Gets a page, unsigned.
   Answer get(std::string_view path);
 
  private:

@@ -37,7 +37,7 @@ struct HttpReply {
   std::string body{};
   std::vector<std::span<const std::byte>> pieces{};  ///< sent after the body, borrowed
   std::shared_ptr<const void> owner{};               ///< keeps the pieces alive until they are sent
-  std::string reason{};                              ///< value of kReasonHeader; empty: none
+  std::string reason{};                              ///< header kReasonHeader (flower/http/http_client.h); empty: none
   bool close = false;                                ///< true: close the connection afterwards
 };
 

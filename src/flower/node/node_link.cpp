@@ -26,7 +26,9 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kHeartbeatTimeout = 5, kSignOffPatience = 10;
 constexpr size_t kMostAnswer = size_t{64} << 10;  // limit of an answer to a heartbeat
-constexpr int kAllowListed = 2001, kKeyInUse = 23, kNotActivated = 2004;
+// Codes of Flower's API (ApiErrorCode of flwr 1.41): nodes are registered by a list of keys only; the key is registered
+// already; the node cannot be activated, because its key is unknown or it is online.
+constexpr int kRegistrationDisabled = 2001, kKeyInUse = 23, kActivationFailed = 2004;
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
 /// The state that a node stores next to its key.
@@ -98,8 +100,8 @@ struct NodeLink::Parts {
              options.heartbeat_s, ", allowed: 10 to 1800");
   }
 
-  /// Throws for a failed call about a message. If the server no longer knows a node that registered itself, the node
-  /// registers again at its next poll.
+  /// Throws for a failed call about a message. Status 401 says that the server does not know the node any more: the run
+  /// that the message belongs to is over (RunOver), and a node that registered itself registers again at its next poll.
   [[noreturn]] void give_up_message(const Answer& answer, std::string_view path) const {
     if (answer.status == 401 && state.registered) throw RunOver();
     calls.give_up(answer, path);
@@ -117,7 +119,7 @@ struct NodeLink::Parts {
     const Answer registered = calls.call(path::kRegister, encode(RegisterRequest{pem}));
     if (registered.ok())
       state.registered = true;
-    else if (registered.status != 412 || (registered.code != kAllowListed && registered.code != kKeyInUse))
+    else if (registered.status != 412 || (registered.code != kRegistrationDisabled && registered.code != kKeyInUse))
       calls.give_up(registered, path::kRegister);
     activate(pem, before.has_value());
     remember(options, state);
@@ -133,7 +135,7 @@ struct NodeLink::Parts {
         state.node = decode<NodeId>(answer.body).node;
         return;
       }
-      if (answer.code != kNotActivated) calls.give_up(answer, path::kActivate);
+      if (answer.code != kActivationFailed) calls.give_up(answer, path::kActivate);
       EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
                calls.public_key().fingerprint(),
                ", or has a node with it online already (one that died counts as online for up to ",

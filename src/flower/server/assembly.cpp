@@ -59,6 +59,11 @@ ArrivingArray::Put ArrivingArray::put(std::string_view chunk) {
 }
 
 // ---- structure of the message
+//
+// Objects arrive one by one, in any order. `known_ids_` are all ids of the announced tree. Structure objects are kept
+// in `nodes_` until the tree from the root is complete: `missing_` are children of arrived objects that have not
+// arrived, `expanded_` those whose children were looked at. When `missing_` is empty, build() reads the message's
+// content once (`built_`), asks for the places of its arrays, and the chunks that wait in the spool are copied there.
 
 Assembly::Assembly(const Tree& tree, const Limits& limits, BufferAllocator place, std::filesystem::path folder,
                    uint64_t most_spooled)
@@ -101,8 +106,8 @@ void Assembly::take_checked(std::string_view id, std::string_view content) {
 
 void Assembly::take_structure(std::string_view id, const ObjectView& view) {
   structure_bytes_ += view.body.size() + view.children.size() * 64;
-  EK_CHECK(structure_bytes_ <= limits_.structure, kData, "a message says of itself more than ", limits_.structure,
-           " bytes");
+  EK_CHECK(structure_bytes_ <= limits_.structure, kData, "the structure of a message has more than ", limits_.structure,
+           " bytes, apart from its arrays");
   nodes_.emplace(id, Node{.type = std::string(view.type),
                           .children = {view.children.begin(), view.children.end()},
                           .body = std::string(view.body)});
@@ -114,7 +119,8 @@ void Assembly::take_structure(std::string_view id, const ObjectView& view) {
 }
 
 void Assembly::expand(const std::string& id, size_t depth) {
-  EK_CHECK(depth <= 5, kData, "a message's objects are more than five deep");
+  constexpr size_t kDeepest = 5;  // Message, RecordDict, ArrayRecord, Array, ArrayChunk
+  EK_CHECK(depth <= kDeepest, kData, "a message's objects are more than five deep");
   const auto found = nodes_.find(id);
   if (found == nodes_.end()) {
     EK_CHECK(!chunks_.contains(id), kData, "an ArrayChunk stands where a record should");

@@ -34,8 +34,8 @@ class Registry {
   ///         key, which is registered from the start; 412 when too many nodes are registered
   uint64_t add(const PublicKey& key);
   /// Marks a node as online. \param heartbeat_s  interval of its heartbeats in seconds
-  /// \throws Refusal 412/2004 (activation failed) when it is online already; 400/2003 (invalid interval) for an interval
-  ///         that is not in 10 to 1800
+  /// \throws Refusal 412/2004 (activation failed) when it is online already; 400/2003 (invalid interval) for an
+  ///         interval that is not in 10 to 1800
   void activate(uint64_t node, double heartbeat_s);
   /// Marks a node as offline.
   void sign_off(uint64_t node);

@@ -9,8 +9,8 @@
 
 namespace evenkeel::flower {
 
-/// An unnamed temporary file of one message. It is deleted with the object or the process. For one thread at a time: the
-/// server makes one for each message that arrives.
+/// An unnamed temporary file of one message. It is deleted with the object or the process. For one thread at a time:
+/// the server makes one for each message that arrives.
 class Spool {
  public:
   /// \param folder  folder of the file, which the first put() creates

@@ -25,10 +25,11 @@ std::optional<int64_t> tokens_after(int64_t window);
 /// Returns true if flash attention supports the device, type and head width of `q`.
 bool has_flash(const at::Tensor& q);
 
-/// Computes nn::apply_steps().
+/// Computes nn::apply_steps() (nn/attention/attention.h): norm and rotation of queries or keys. Differentiable.
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 
-/// Computes nn::packed_attention(). \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G, P], in the type of q
+/// Computes nn::packed_attention(), differentiable in q, k and v. \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G,
+/// P], in the type of q
 /// \return [R, H P] in that type
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             const Layout& layout, const AttentionSteps& steps = {});

@@ -15,7 +15,8 @@
 
 namespace evenkeel::nn::aten {
 
-/// Holds the keys and values of one forward pass. Call put() and attend() layer by layer, then write_back().
+/// Holds the keys and values of one forward pass. For each layer call put(), then attend(); after the last layer call
+/// write_back(). For one thread, without gradients. Borrows the cache's storage.
 class CacheWindow {
  public:
   /// Concatenates the cached keys and values. Memory: a second copy of them. \param cache  after KvCache::extend()

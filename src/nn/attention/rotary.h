@@ -49,7 +49,7 @@ at::Tensor rotary_frequencies(const RopeSpec& spec, int64_t head_width, c10::Dev
 struct RotaryTable {
   at::Tensor cos, sin;
 };
-/// Computes the table for `positions` on their device. \param head_width  P
+/// Computes the table for `positions` (integers or floats) on their device. \param head_width  P
 RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, const RopeSpec& spec);
 
 }  // namespace evenkeel::nn

@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "base/plain/error.h"
 #include "nn/dense/gradients.h"
 
 namespace evenkeel::nn::aten {
@@ -111,6 +112,14 @@ void append_inputs(const Projection& of, at::ScalarType type, variable_list& inp
                   {converted(pair->converted_a_RI, pair->a_RI), converted(pair->converted_b_OR, pair->b_OR)});
 }
 
+LinearFactors factors_of(const lora::LoraFactors* lora, const lora::LoraFactors* converted, const at::Tensor& w) {
+  if (!lora) return {};
+  check_factor_shapes(lora->a, lora->b, w);
+  LinearFactors factors{lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+  if (converted) factors.converted_a_RI = converted->a, factors.converted_b_OR = converted->b;
+  return factors;
+}
+
 }  // namespace
 
 at::ScalarType inner_type(const at::Tensor& x, const Compute& compute) {
@@ -131,6 +140,14 @@ lora::AdapterState converted_factors(const lora::AdapterState* state, at::Scalar
   const c10::NoGradGuard no_grad;
   if (!from.empty()) at::_foreach_copy_(to, from);
   return converted;
+}
+
+Projection projection_of(const FrozenWeight& weight, const lora::SiteFactors& factors,
+                         const lora::SiteFactors& converted) {
+  const auto& w_OI = weight.values_OI;
+  EK_CHECK(!weight.scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
+  return {w_OI, factors_of(factors.adapter, converted.adapter, w_OI),
+          factors_of(factors.change, converted.change, w_OI)};
 }
 
 std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const Projection> projections, at::ScalarType type) {

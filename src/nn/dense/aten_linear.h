@@ -8,6 +8,7 @@
 
 #include "lora/adapter.h"
 #include "nn/compute/compute.h"
+#include "nn/dense/frozen_weight.h"
 
 namespace evenkeel::nn::aten {
 
@@ -31,6 +32,12 @@ struct Projection {
   at::Tensor w_OI;  ///< gets a gradient if it requires one
   LinearFactors adapter{}, change{};
 };
+
+/// Returns the weight and the factors of a layer, which share its storage. A core is multiplied into B.
+/// \param converted  the same factors in the type of the products, where they are known
+/// \throws Error{kShape} as check_factor_shapes(); kConfig for an int8 weight
+Projection projection_of(const FrozenWeight& weight, const lora::SiteFactors& factors,
+                         const lora::SiteFactors& converted);
 
 /// Computes y = x W^T + scaling (x A^T) B^T, plus the term of the change, for each projection of one input, as one
 /// autograd node. The gradients of the input are summed in the products. Saved for backward: x, x A^T and the factors

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/plain/error.h"
 #include "nn/kernels/matmul/matmul.h"
 #include "nn/kernels/primitives/vector.h"
 #include "nn/kernels/primitives/workspace_pool.h"
@@ -51,6 +52,12 @@ float quantize_row(const kernels::StoredMatrix& w, int64_t o, std::vector<float>
 }
 
 }  // namespace
+
+void check_factor_shapes(const at::Tensor& a, const at::Tensor& b, const at::Tensor& w_OI) {
+  EK_CHECK(
+      a.dim() == 2 && b.dim() == 2 && a.size(1) == w_OI.size(1) && b.size(0) == w_OI.size(0) && a.size(0) == b.size(1),
+      kShape, "linear: adapter a has sizes ", a.sizes(), " and b ", b.sizes(), " beside a weight of ", w_OI.sizes());
+}
 
 int64_t FrozenWeight::bytes() const {
   return static_cast<int64_t>(values_OI.nbytes() + (scales_O.defined() ? scales_O.nbytes() : 0));

@@ -28,6 +28,9 @@ struct FrozenWeight {
   at::Tensor widened(at::ScalarType dtype) const;
 };
 
+/// Checks that LoRA factors a [r, in] and b [out, r] fit a weight [out, in]. \throws Error{kShape} naming all sizes
+void check_factor_shapes(const at::Tensor& a, const at::Tensor& b, const at::Tensor& w_OI);
+
 /// Quantises a weight to int8 with one scale per row: scales[o] = max_i |w[o, i]| / 127. Values are rounded to the
 /// nearest, ties to even. A row of zeros has scale 0. \param w_OI  [O, I], any float type
 FrozenWeight quantized(const at::Tensor& w_OI);

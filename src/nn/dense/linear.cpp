@@ -146,13 +146,6 @@ void check_shapes(const at::Tensor& x, const at::Tensor& w) {
            ", the weight ", w.sizes());
 }
 
-void check_shapes(const lora::LoraFactors& lora, const at::Tensor& w) {
-  EK_CHECK(lora.a.dim() == 2 && lora.b.dim() == 2 && lora.a.size(1) == w.size(1) && lora.b.size(0) == w.size(0) &&
-               lora.a.size(0) == lora.b.size(1),
-           kShape, "linear: adapter a has sizes ", lora.a.sizes(), " and b ", lora.b.sizes(), " beside a weight of ",
-           w.sizes());
-}
-
 /// The factors A and B (with the core) in the form that the node accepts.
 struct Prepared {
   at::Tensor a, b;
@@ -163,32 +156,16 @@ Prepared none(const at::Tensor& x) { return {at::empty({0}, x.options()), at::em
 
 Prepared prepared_change(const lora::LoraFactors* change, const at::Tensor& x, const at::Tensor& w) {
   if (!change) return none(x);
-  check_shapes(*change, w);
+  check_factor_shapes(change->a, change->b, w);
   return {kernels::frozen_factor(change->a, x.scalar_type()), kernels::frozen_factor(change->b, x.scalar_type())};
 }
 
 Prepared prepared_adapter(const lora::LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
   if (!lora) return none(x);
-  check_shapes(*lora, w);
+  check_factor_shapes(lora->a, lora->b, w);
   const auto dtype = x.scalar_type();
   const auto b = lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b;
   return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
-}
-
-aten::LinearFactors factors_for_aten(const lora::LoraFactors* lora, const lora::LoraFactors* converted,
-                                     const at::Tensor& w) {
-  if (!lora) return {};
-  check_shapes(*lora, w);
-  aten::LinearFactors factors{lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
-  if (converted) factors.converted_a_RI = converted->a, factors.converted_b_OR = converted->b;
-  return factors;
-}
-
-aten::Projection projection_for_aten(const LinearLayer& layer) {
-  const auto& w_OI = layer.weight->values_OI;
-  EK_CHECK(!layer.weight->scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
-  return {w_OI, factors_for_aten(layer.factors.adapter, layer.converted.adapter, w_OI),
-          factors_for_aten(layer.factors.change, layer.converted.change, w_OI)};
 }
 
 }  // namespace
@@ -210,7 +187,7 @@ std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const LinearLa
   for (const auto& layer : layers) {
     check_shapes(x_TI, layer.weight->values_OI);
     if (compute.engine == Engine::kAten)
-      projections.push_back(projection_for_aten(layer));
+      projections.push_back(aten::projection_of(*layer.weight, layer.factors, layer.converted));
     else
       outputs.push_back(linear(x_TI, *layer.weight, layer.factors, compute));
   }

@@ -1,10 +1,10 @@
 /// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. The products compute
-/// values only; nn/moe/aten_experts.cpp makes their gradients. No atomics are used. On GPUs of sm_90 and sm_100, bfloat16
-/// with row strides of multiples of 16 bytes runs without synchronising with the host. Other types and strides give
-/// correct results more slowly.
+/// values only; nn/moe/aten_experts.cpp makes their gradients. No atomics are used. On GPUs of sm_90 and sm_100,
+/// bfloat16 with row strides of multiples of 16 bytes runs without synchronising with the host. Other types and strides
+/// give correct results more slowly.
 ///
-/// A token that selects K experts makes K token-choices; choice k of token t has the number t K + k. A slot is a position
-/// in the list of all token-choices sorted by expert.
+/// A token that selects K experts makes K token-choices; choice k of token t has the number t K + k. A slot is a
+/// position in the list of all token-choices sorted by expert.
 /// Dimension names: T tokens, K selected experts of a token, S = T K token-choices or slots, E groups (experts), I in,
 /// O out, D width.
 #pragma once

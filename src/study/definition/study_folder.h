@@ -24,8 +24,9 @@ struct Study {
 /// \throws kIo; the message says what the user can do
 void check_new(const std::filesystem::path& folder);
 
-/// Writes base.toml, study.json and study.toml. If another process has created the study in the meantime, its files are
-/// kept.
+/// Writes base.toml, study.json and study.toml. If the folder holds a study by now, because another process has created
+/// one, its files are kept and nothing is compared: open_study() and extended() show whether it is the same study.
+/// \throws kIo as lock_state() and check_new(), and when a file cannot be read or written
 void create_study(const std::filesystem::path& folder, const StudyRequest& request, const StudyState& state);
 
 /// Reads a study and plans its runs from base.toml and study.json.
@@ -34,11 +35,12 @@ void create_study(const std::filesystem::path& folder, const StudyRequest& reque
 Study open_study(const std::filesystem::path& folder);
 
 /// Returns an existing study with the changes of a request: more arms, more seeds, or other values of the keys
-/// `reference`, `endpoint` and `free` of `[study]` (study/definition/study_file.h). Common settings of the study need
-/// not be repeated. Writes nothing.
+/// `reference`, `endpoint` and `free` of `[study]` (study/definition/study_file.h). Settings for all arms that the
+/// study was created with (`--set`) need not be given again. Writes nothing.
 /// \throws kConfig naming what else differs
 Study extended(const StudyRequest& request, const Study& study);
-/// Writes the changes of extended() into study.json and study.toml.
+/// Writes the changes of extended() into study.json and study.toml, under the lock. Runs that other processes have
+/// added since open_study() are kept. \throws as update_state()
 void save_extension(const Study& study);
 
 /// Changes study.json under the lock. \return the new state \throws as lock_state() and read_state()

@@ -76,7 +76,8 @@ std::vector<size_t> left_runs(const StudyTask& task) {
   return left;
 }
 
-/// Adds the time of the runs. No run takes less than itself, however many there are at a time.
+/// Adds the time of the runs, `task.slots.count()` of them at once: the mean over the slots, and at least the time of
+/// the longest run.
 void add_time(const StudyTask& task, const std::vector<size_t>& left, const std::map<std::string, RunNeeds>& needs,
               const std::optional<Speeds>& speeds, Forecast& forecast) {
   if (!speeds) {

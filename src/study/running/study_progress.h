@@ -16,7 +16,8 @@
 namespace evenkeel::study {
 
 /// Reads the progress of this process's runs from their rounds.jsonl. The time left is estimated from finished runs, if
-/// possible of the same arm. Before the first run is finished, it is estimated from finished rounds.
+/// possible of the same arm. Before the first run is finished, it is estimated from finished rounds, without
+/// evaluations. For one thread.
 class StudyProgress {
  public:
   /// \param mine  indices of the runs that this process executes

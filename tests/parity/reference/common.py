@@ -160,7 +160,10 @@ def indicator(indices, size):
 # ---- optimiser ------------------------------------------------------------------------------------------------------
 
 def adamw(parameter, gradient, moments, step, lr, betas=(0.9, 0.95), eps=1e-5, decay=0.0):
-    """One AdamW step (Loshchilov and Hutter 2019): decay, bias-corrected moments, eps outside the root. step from 1."""
+    """One AdamW step (Loshchilov and Hutter 2019): decay, bias-corrected moments, eps outside the root. step from 1.
+
+    The defaults are those of [train] optimizer.
+    """
     m = betas[0] * moments[0] + (1 - betas[0]) * gradient
     v = betas[1] * moments[1] + (1 - betas[1]) * gradient ** 2
     m_hat, v_hat = m / (1 - betas[0] ** step), v / (1 - betas[1] ** step)

@@ -75,8 +75,9 @@ void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, 
   for (int64_t i = 0; i < queries.count; ++i, scores += keys, dscores += keys) {
     const int64_t begin = queries.begin(i), end = queries.end(i), row = queries.at() + i * of.q_stride;
     exp_shifted(scores + begin, *queries.logsumexp(i), end - begin);
-    const T flow = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
-    for (int64_t j = begin; j < end; ++j) dscores[j] -= flow;
+    // The gradient of a softmax is p * (dp - sum p dp), and the sum over keys equals dO . O.
+    const T sum_p_dp = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
+    for (int64_t j = begin; j < end; ++j) dscores[j] -= sum_p_dp;
     scaled_product(queries.scale(), scores + begin, dscores + begin, dscores + begin, end - begin);
     for (T* all : {scores, dscores}) {
       std::fill(all, all + begin, T(0));
@@ -111,6 +112,7 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
     softmax_rows_backward(queries, grads.dout, scores, dscores);
     matmul_nn<T>(MatmulKernel::kFp32Exact, {dscores, queries.count, keys},
                  {queries.seen(of.k), queries.result(grads.dq)}, scratch.product);
+    // dv += p^T dO and dk += dS^T q, over the queries of the block.
     matmul_tn<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), queries.sum(grads.dv),
                  scratch.product);
     matmul_tn<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), queries.sum(grads.dk), scratch.product);

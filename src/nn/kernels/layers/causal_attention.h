@@ -29,8 +29,8 @@ struct CausalAttention {
   int64_t window = 0;  ///< how many tokens a token attends to, itself included; 0: all up to itself
 };
 
-/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp. Each token attends to the tokens up to itself, or to the
-/// last `window` of them.
+/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp, the logarithm of the softmax's denominator. Each token
+/// attends to the tokens up to itself, or to the last `window` of them. `out` must not overlap q, k or v.
 template <typename T>
 void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch);
 

@@ -8,7 +8,7 @@
 
 namespace evenkeel::nn::kernels {
 
-/// A view of the LoRA factors of one linear layer, or of one expert.
+/// A view of the LoRA factors of one linear layer, or of one expert. The tensors must outlive it.
 template <typename T>
 struct LoraView {
   StoredMatrix a, b;               ///< a [R, I], b [O, R], in T or a 16-bit type; absent if rank is 0
@@ -40,7 +40,8 @@ StoredMatrix dense_matrix(const T* data, int64_t out, int64_t in, int64_t stride
   return w;
 }
 
-/// Returns the operand for xa = x A^T, to be computed in one group with other products of x. \param xa  [N, R], rows
+/// Returns the operand for xa = x A^T, to be computed in one group with other products of x (GroupedOperandOf in
+/// matmul/matmul_operands.h). \param xa  [N, R], rows
 /// `stride` elements apart
 template <typename T>
 GroupedOperandOf<T> lora_a_operand(const LoraView<T>& lora, T* xa, int64_t stride) {

@@ -16,8 +16,8 @@ template <typename T>
 struct ActivationsOf {
   const T* data = nullptr;
   int64_t rows = 0, stride = 0;
-  T scale = 1;  ///< multiplies every element, for example LoRA's alpha / r
-  Arithmetic arithmetic = Arithmetic::kFp32;
+  T scale = 1;                                ///< multiplies every element, for example LoRA's alpha / r
+  Arithmetic arithmetic = Arithmetic::kFp32;  ///< how terms are multiplied and added (docs/kernels.md)
 };
 using Activations = ActivationsOf<float>;
 

@@ -7,8 +7,8 @@
 
 namespace evenkeel::nn::kernels {
 
-/// A row-major matrix [out, in] of float64, float32, float16, bfloat16, or int8 with one scale per row. It does not own
-/// its memory.
+/// A row-major matrix [out, in] of float64, float32, float16, bfloat16, or int8 with one scale per row. Borrows its
+/// memory, which must outlive it.
 struct StoredMatrix {
   const void* data = nullptr;
   c10::ScalarType dtype = c10::kFloat;

@@ -6,6 +6,9 @@
 /// int8. float16 has no word form: functions that load words of float16 convert them to float32 first. "First n" means
 /// that lanes from n on are 0 on loading and are not written on storing. E is an element type: float, c10::BFloat16,
 /// c10::Half or int8_t.
+///
+/// A term is one product of a sum, a[k] * b[k]. step() adds the next one or two terms of every lane (kTermsPerStep) to
+/// the lane's sum. Its arguments are vectors of 32-bit lanes: one float32, or two bfloat16 as the bits of a word.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -23,20 +26,23 @@ concept SimdConstants = requires {
   requires S::kTermsPerStep == 1 || S::kTermsPerStep == 2;  // float32 terms, or pairs of bfloat16
   requires S::kLanes >= 4;                                  // float32 lanes of a vector
   requires S::kTileRows >= 1;             // rows of a tile: as many as the registers hold sums for, two vectors per row
-  requires S::kUnrolledSteps >= 1;        // steps that the compiler unrolls in a tile
-  requires S::kMaxStreamedRows >= 1;      // up to this many rows of x, the weight is streamed through registers
-  requires S::kMaxUnpackedTileRows >= 1;  // rows per call of multiply_unpacked()
+  requires S::kUnrolledSteps >= 1;        // calls of step() in the body of a tile's loop
+  requires S::kMaxStreamedRows >= 1;      // up to this many rows of x, the weight is read once and never packed
+  requires S::kMaxUnpackedTileRows >= 1;  // largest number of rows of multiply_unpacked() (matmul/gemm_kernels.h)
   RowRange(S::kUnpackedBf16Rows);         // numbers of rows for which a bfloat16 weight is read in place; may be empty
 };
 
 /// The required members of `Simd`. Optional members, which the loops detect and use:
 /// - `F step_low_half(F a, F b, F sum)`: step() for the lower half of the lanes; the upper half is unspecified.
 /// - `struct Half` with F, kLanes, zero, broadcast, load, store, add and step: vectors of half the length.
-/// - `F broadcast_quarter(const float* p)`: p[0..3] in the first two quarters.
+/// - Functions on quarters of a vector, of four lanes each, for kLanes = 16:
+///   `F broadcast_quarter(const float* p)`: p[0..3] in the first quarter and again in the second.
 ///   `F join_quarters(F a, F b)`: the first quarter of a, then the second quarter of b.
 ///   `void store_quarters(float* first, float* second, F v, bool add)`: stores, or adds, the first quarter of v
 ///   at `first` and the second one at `second`.
-/// - `void load_interleaved(const E* rows, int64_t stride, F (&columns)[2])`: two rows of two vectors' width as steps.
+/// - `void load_interleaved(const E* rows, int64_t stride, F (&columns)[2])`: reads 2 kLanes elements of each of two
+///   rows, `stride` elements apart, and makes arguments of step(): lane j of columns[i] holds element i kLanes + j of
+///   the first row and, as the later term, that of the second.
 template <typename S>
 concept SimdTraits = SimdConstants<S> &&
     requires(typename S::F f, typename S::I i, typename S::I (&words)[S::kLanes], int64_t n, const float* numbers,
@@ -50,7 +56,7 @@ concept SimdTraits = SimdConstants<S> &&
   f = S::fma(f, f, f);            // a * b + c, rounded once if the processor can
   f = S::add(f, f);               // a + b
   f = S::mul(f, f);               // a * b
-  f = S::step(f, f, f);           // sum + (terms of a) * (terms of b): one float32 or two bfloat16 per lane
+  f = S::step(f, f, f);           // (a, b, sum): sum + the kTermsPerStep products of a and b in each lane
   f = S::as_floats(i);            // the same bits
   i = S::as_words(f);             // the same bits
   i = S::zero_words();            // all bits 0
@@ -70,7 +76,8 @@ concept SimdTraits = SimdConstants<S> &&
 /// The additional members of an instruction set with two terms per step.
 template <typename S>
 concept PairSimdTraits = SimdTraits<S> && S::kTermsPerStep == 2 && requires(typename S::F f, typename S::I i) {
-  f = S::make_pair(f, f);    // steps of two float32 vectors that bfloat16 represents exactly: a is the earlier term
+  f = S::make_pair(f, f);    // (a, b): an argument of step() whose earlier terms are a and later ones b, float32
+                             // vectors that bfloat16 represents exactly
   i = S::narrow_pair(f, f);  // two consecutive vectors rounded to bfloat16, as words
 };
 

@@ -1,5 +1,5 @@
-/// \file  Selects which questions of TeleQuAD are training rows and which are test rows. tasks/telequad.cpp reads the
-/// file.
+/// \file  Selects which questions of TeleQuAD are training rows and which are test rows: the section
+/// [data.telequad]. telequad.cpp reads the file.
 /// Source: TeleQuAD v4 (Ericsson, CC BY-ND 4.0), extractive questions on 3GPP specifications and telecom web pages, in
 /// a format similar to SQuAD's. The published file is read unchanged; splits exist in memory only.
 #pragma once
