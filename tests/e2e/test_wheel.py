@@ -120,6 +120,16 @@ def test_a_torch_of_another_version_is_refused_in_one_line(environment, tmp_path
     assert done.stderr.startswith("evenkeel: EVENKEEL_TORCH is ") and says in done.stderr
 
 
+def test_evenkeel_program_comes_before_the_program_of_the_wheel(environment, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("#!/bin/sh\necho evenkeel 9.8.7\n")
+    mine.chmod(0o755)
+    done = run(environment, "--version", EVENKEEL_PROGRAM=str(mine))
+    assert done.stdout == "evenkeel 9.8.7\n" and done.stderr.startswith(f"EVENKEEL_PROGRAM is {mine}, which is 9.8.7; this package is ")
+    done = run(environment, "--version", EVENKEEL_PROGRAM=str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, f"evenkeel: EVENKEEL_PROGRAM is {tmp_path}, which is no program\n")
+
+
 def test_a_program_outside_the_wheel_keeps_its_torch():
     done = subprocess.run([sys.executable, "-m", "evenkeel_moe", "list", "methods"], capture_output=True, text=True, timeout=600,
                           env={**NOTHING, "PYTHONPATH": str(ROOT / "python"), "EVENKEEL_PROGRAM": PROGRAM, "EVENKEEL_TORCH": "auto"})

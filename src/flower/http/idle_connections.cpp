@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "base/plain/error.h"
+#include "base/plain/os_error.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -31,7 +33,7 @@ IdleConnections::IdleConnections(double idle_s, size_t most, Ready ready)
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_}};
   EK_CHECK(poll_ >= 0 && wake_ >= 0 && ::epoll_ctl(poll_, EPOLL_CTL_ADD, wake_, &event) == 0, kIo,
-           "connections cannot be waited for: too many files are open");
+           "connections cannot be waited for: ", os_error_text(errno));
   thread_ = std::jthread([this] { watch(); });
 }
 
