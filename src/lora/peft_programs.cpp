@@ -35,13 +35,13 @@ bool has_role(const PeftFolder& folder, const Sites& sites, SiteRole role) {
                      [&](const auto& name) { return sites.at(name).role == role; });
 }
 
-/// transformers 4.57 has one Linear per expert, except where the checkpoint has none. It then names the router
-/// otherwise too.
+/// transformers 4.57 has one Linear per expert where the checkpoint has, and names routers as the checkpoint does.
 std::string_view in_017(const PeftFolder& folder, const Sites& sites) {
   if (folder.layout == PeftLayout::kPerExpert) return {};
   const auto is_lost = [&](const std::string& name) {
     const auto& site = sites.at(name);
-    return site.role == SiteRole::kExpert || (site.role == SiteRole::kRouter && folder.family == PeftFamily::kJoined);
+    return site.role == SiteRole::kExpert ||
+           (site.role == SiteRole::kRouter && site.fused.module != site.modules.front());
   };
   const auto lost = std::count_if(folder.sites.begin(), folder.sites.end(), is_lost);
   if (lost == 0) return {};

@@ -5,13 +5,19 @@
 namespace evenkeel::lora {
 namespace {
 
-/// Sites of two layers: a router and three projections of experts each, and dense linears in a third layer.
+/// Sites of two layers: a router and three projections of experts each, and dense linears in a third layer. The fused
+/// layout has another name for the router of the second layer.
 Sites two_sparse_layers_and_a_dense_one() {
   Sites sites{{"model.layers.2.mlp.up_proj", {.in = 3, .out = 5, .role = SiteRole::kMlp}},
               {"model.layers.2.self_attn.q_proj", {.in = 3, .out = 4, .role = SiteRole::kAttention}}};
   for (const int64_t layer : {0, 1}) {
     const auto block = "model.layers." + std::to_string(layer) + ".mlp";
-    sites[block + ".gate"] = {.in = 3, .out = 2, .role = SiteRole::kRouter};
+    const auto router = block + ".gate";
+    sites[router] = {.in = 3,
+                     .out = 2,
+                     .role = SiteRole::kRouter,
+                     .modules = {router},
+                     .fused = {.module = layer == 0 ? router : "model.layers.1.moe.gate"}};
     int64_t part = 0;
     for (const auto* name : {"gate_proj", "up_proj", "down_proj"})
       sites[block + ".experts." + name] = {
@@ -25,7 +31,8 @@ std::string why(PeftVersion version, PeftFamily family, PeftLayout layout, const
 }
 
 const std::string kFirst = "model.layers.0.mlp.experts.", kSecond = "model.layers.1.mlp.experts.";
-const std::string kAttention = "model.layers.2.self_attn.q_proj", kGate = "model.layers.0.mlp.gate";
+const std::string kAttention = "model.layers.2.self_attn.q_proj", kGate = "model.layers.0.mlp.gate",
+                  kRenamed = "model.layers.1.mlp.gate";
 
 /// Each line was seen with PEFT 0.21 on a random OLMoE.
 TEST(PeftPrograms, OneVersionWantsBothHalvesOfALayerAndDownProjInSomeLayer) {
@@ -54,7 +61,8 @@ TEST(PeftPrograms, TheOtherVersionHasNoFusedExperts) {
     return why(PeftVersion::k017, family, PeftLayout::kFused, sites);
   };
   EXPECT_EQ(in_017(PeftFamily::kConverted, {kAttention, kGate}), "");
-  EXPECT_NE(in_017(PeftFamily::kJoined, {kGate}).find("refuses it"), std::string::npos);
+  EXPECT_NE(in_017(PeftFamily::kConverted, {kRenamed}).find("refuses it"), std::string::npos);
+  EXPECT_NE(in_017(PeftFamily::kConverted, {kRenamed, kGate}).find("computes something else"), std::string::npos);
   EXPECT_NE(in_017(PeftFamily::kConverted, {kFirst + "up_proj"}).find("refuses it"), std::string::npos);
   for (const auto family : {PeftFamily::kConverted, PeftFamily::kJoined})
     EXPECT_NE(in_017(family, {kAttention, kFirst + "up_proj"}).find("computes something else"), std::string::npos);
