@@ -3,7 +3,8 @@
 //
 //   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar. A
 //            learned one is the client's own; an evaluation gets the mean over the clients of its K (decision 0024)
-//   server   f_ci = a_ci / n_c, or a_ci / (n_c K_c),   w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t,   Theta_i = sum_c w_ci Theta_ci
+//   server   f_ci = a_ci / n_c, or a_ci / (n_c K_c),   w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t
+//            Theta_i = sum_c w_ci Theta_ci
 //            everything but experts: sum_c p_c Theta_c
 //
 // Dimension names: E experts, C clients.

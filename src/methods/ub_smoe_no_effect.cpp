@@ -46,7 +46,8 @@ class Findings {
 /// Returns why phi stays 0 on the server; empty if it can change.
 std::string why_phi_stays_zero(const Options& options) {
   if (options.phi_train == PhiTrain::kLocalFedavg) return {};
-  const auto forgotten = options.phi_train == PhiTrain::kOff ? "phi_train is off" : "clients discard the phi they train";
+  const auto forgotten =
+      options.phi_train == PhiTrain::kOff ? "phi_train is off" : "clients discard the phi they train";
   if (options.phi_update == PhiUpdate::kOff) return concat("phi_update is off and ", forgotten);
   if (options.phi_momentum == 1) return concat("phi_momentum is 1 and ", forgotten);
   if (options.phi_range[0] == 0 && options.phi_range[1] == 0) return concat("phi_range is [0, 0] and ", forgotten);
@@ -79,8 +80,7 @@ std::vector<std::string> values_without_effect(const Options& options) {
   Findings found(options);
   add_phi(options, found);
   if (!options.pg)
-    found.add("pg is false",
-              {"pg_activity", "pg_apply", "pg_clip_mode", "pg_clip", "pg_gamma", "rho_ref", "rho_fn"});
+    found.add("pg is false", {"pg_activity", "pg_apply", "pg_clip_mode", "pg_clip", "pg_gamma", "rho_ref", "rho_fn"});
   if (options.pg_clip_mode == PgClipMode::kOff) found.add("pg_clip_mode is off", {"pg_clip"});
   if (options.rho_fn == RhoFn::kNone) found.add("rho_fn is none", {"rho_ref"});
   return std::move(found.lines);

@@ -254,7 +254,8 @@ bool PreparedTask::fits(const EvaluationOptions& options) const {
 size_t PreparedTask::bytes() const {
   size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(data::Row) +
                  first_answer_.size() * sizeof(size_t);
-  for (const auto& row : rows_) bytes += row.instruction.capacity() + row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
+  for (const auto& row : rows_)
+    bytes += row.instruction.capacity() + row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
   for (const auto& answers : answers_) bytes += sizeof answers + bytes_of(answers);
   for (const auto& example : examples_.examples)
     bytes +=

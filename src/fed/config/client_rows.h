@@ -25,8 +25,8 @@ struct Shards {
   std::vector<std::vector<FileRow>> rows;            ///< [client][row], where the row was read
   std::vector<FileRow> held_out{};                   ///< rows of the same files that are held out for testing
   std::vector<std::string> files;                    ///< files that were read; empty for generated rows
-  std::vector<std::vector<std::string>> files_of;  ///< [client], if clients have their own rows; else empty
-  int64_t cut = 0;                                 ///< number of rows longer than data.cutoff
+  std::vector<std::vector<std::string>> files_of;    ///< [client], if clients have their own rows; else empty
+  int64_t cut = 0;                                   ///< number of rows longer than data.cutoff
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
 

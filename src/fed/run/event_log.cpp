@@ -42,8 +42,8 @@ ScalarEvent event_of(const RoundRecord& round) {
   return {.wall_time = now(), .step = round.round, .scalars = std::move(scalars)};
 }
 
-/// Returns "evaluate/TASK/budget 0.5 mode a/" for scores of the run itself, "exported/transformers/TASK/budget 0.5/" for
-/// those of the exported adapter.
+/// Returns "evaluate/TASK/budget 0.5 mode a/" for scores of the run itself, and for those of the exported adapter
+/// "exported/transformers/TASK/budget 0.5/".
 std::string prefix_of(const scoring::TaskScore& score) {
   const bool own = score.served_by == scoring::ServedBy::kRun;
   return concat(own ? std::string(kScoreTag) : concat(kExportedTag, config::name_of(score.served_by), '/'), score.task,

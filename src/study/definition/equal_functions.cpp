@@ -70,7 +70,7 @@ std::string gate_side(std::span<const ArmModel> arms, bool sum_to_one) {
   return join(texts);
 }
 
-/// Checks arms of sparse models. Arms that differ in the model alone are told apart by `model.path`, which is free then.
+/// Checks arms of sparse models. Where models alone differ, `model.path` is free and says so.
 void check_gates(const StudySection& study, std::span<const ArmModel> sparse) {
   const auto one_value = [&](auto&& value) {
     return std::all_of(sparse.begin(), sparse.end(), [&](const auto& arm) { return value(arm) == value(sparse[0]); });
@@ -119,8 +119,8 @@ void check_scored_experts(const StudySection& study, std::span<const ArmModel> s
   if (fewer == sparse.end()) return;
   fail(kConfig, "experts per token differ: ", fewer->spec.top_k, " at every budget in ", all_experts, "; ",
        top_ks(*fewer), " at budgets ", join(fewer->run.config.evaluate.budgets), " in ", own, ", by ", kModes,
-       " = [\"a\"]; allowed: \"b\" among them, as by [study] set = [\"", kModes,
-       "=[a, b]\"], or [study] free = [\"", kModes, "\"]");
+       " = [\"a\"]; allowed: \"b\" among them, as by [study] set = [\"", kModes, "=[a, b]\"], or [study] free = [\"",
+       kModes, "\"]");
 }
 
 }  // namespace

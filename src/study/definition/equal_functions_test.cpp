@@ -18,11 +18,10 @@ struct OnModel {
   std::string complaint(const std::vector<std::pair<std::string, std::string>>& arms) const {
     write_file_atomic(folder.path() / "config.json", model);
     write_file_atomic(folder.path() / "base.toml",
-                      concat("threads = 1\n[model]\ncompute_dtype = \"float32\"\npath = \"",
-                             folder.path().string(), "\"\n[evaluate]\nbudgets = [0.25, 1.0]\n"));
+                      concat("threads = 1\n[model]\ncompute_dtype = \"float32\"\npath = \"", folder.path().string(),
+                             "\"\n[evaluate]\nbudgets = [0.25, 1.0]\n"));
     std::string text = concat("[study]\nbase = \"base.toml\"\n", study, "\n");
-    for (const auto& [name, set] : arms)
-      text += concat("[[study.arm]]\nname = \"", name, "\"\nset = [", set, "]\n");
+    for (const auto& [name, set] : arms) text += concat("[[study.arm]]\nname = \"", name, "\"\nset = [", set, "]\n");
     write_file_atomic(folder.path() / "gates.toml", text);
     return testing::refusal([&] {
       const StudyRequest request{.file = StudyFile::load(folder.path() / "gates.toml")};
@@ -33,9 +32,8 @@ struct OnModel {
 };
 
 using Arms = std::vector<std::pair<std::string, std::string>>;
-const Arms kBoth{{"plain", "\"method.name=fedit\""},
-                 {"mean", "\"method.name=a3smoe\""},
-                 {"half", "\"method.name=ffa-lora\""}};
+const Arms kBoth{
+    {"plain", "\"method.name=fedit\""}, {"mean", "\"method.name=a3smoe\""}, {"half", "\"method.name=ffa-lora\""}};
 
 ::testing::AssertionResult says(const std::string& line, std::initializer_list<std::string_view> words) {
   for (const auto word : words)
@@ -44,9 +42,10 @@ const Arms kBoth{{"plain", "\"method.name=fedit\""},
 }
 
 TEST(EqualFunctions, ArmsWithOtherGatesAreNamedWithTheirValuesAndBothWaysOut) {
-  EXPECT_TRUE(says(OnModel{}.complaint(kBoth),
-                   {"renormalised in mean (renorm_selected)", "not in plain, half (olmoe_native)", "method.gate_norm", "norm_topk_prob",
-                    "set = [\"method.gate_norm=renorm_selected\"]", "free = [\"method.gate_norm\"]"}));
+  EXPECT_TRUE(
+      says(OnModel{}.complaint(kBoth),
+           {"renormalised in mean (renorm_selected)", "not in plain, half (olmoe_native)", "method.gate_norm",
+            "norm_topk_prob", "set = [\"method.gate_norm=renorm_selected\"]", "free = [\"method.gate_norm\"]"}));
 }
 
 TEST(EqualFunctions, ManyArmsAreCountedSoThatTheLineStaysShort) {
@@ -67,9 +66,9 @@ TEST(EqualFunctions, AnArmOfOneMethodWithAnotherGateIsNamedToo) {
 }
 
 TEST(EqualFunctions, OneGateForAllArmsOrTheKeyAmongTheFreeOnesIsAllowed) {
-  for (const auto* study : {"set = [\"method.gate_norm=renorm_selected\"]", "set = [\"method.gate_norm=olmoe_native\"]",
-                            "set = [\"method={ gate_norm = 'softmax_all' }\"]", "free = [\"method.gate_norm\"]",
-                            "free = [\"method\"]"})
+  for (const auto* study :
+       {"set = [\"method.gate_norm=renorm_selected\"]", "set = [\"method.gate_norm=olmoe_native\"]",
+        "set = [\"method={ gate_norm = 'softmax_all' }\"]", "free = [\"method.gate_norm\"]", "free = [\"method\"]"})
     EXPECT_EQ((OnModel{.study = concat("seeds = [1]\n", study)}.complaint(kBoth)), "no error") << study;
 }
 
@@ -78,8 +77,7 @@ TEST(EqualFunctions, TheFunctionCountsAndNotTheNameOfTheKeysValue) {
   const auto at = renormalised.model.find("\"norm_topk_prob\": false");
   renormalised.model.replace(at, std::string_view("\"norm_topk_prob\": false").size(), "\"norm_topk_prob\": true");
   EXPECT_EQ(renormalised.complaint(kBoth), "no error") << "olmoe_native renormalises on this checkpoint";
-  const Arms same{{"one", "\"method.name=fedit\""},
-                  {"two", "\"method.name=fedit\", \"method.gate_norm=softmax_all\""}};
+  const Arms same{{"one", "\"method.name=fedit\""}, {"two", "\"method.name=fedit\", \"method.gate_norm=softmax_all\""}};
   EXPECT_EQ(OnModel{}.complaint(same), "no error") << "softmax_all is what the checkpoint does";
   EXPECT_TRUE(says(renormalised.complaint(same), {"in one (olmoe_native)", "in two (softmax_all)"}));
 }

@@ -166,7 +166,8 @@ bool decides_items(const StudyRequest& request) {
     return std::any_of(settings.begin(), settings.end(), names_it);
   };
   const auto& arms = request.file.study.arm;
-  return any(request.of_all_arms()) || std::any_of(arms.begin(), arms.end(), [&](const auto& arm) { return any(arm.set); }) ||
+  return any(request.of_all_arms()) ||
+         std::any_of(arms.begin(), arms.end(), [&](const auto& arm) { return any(arm.set); }) ||
          config::Table::load(request.file.base).table("evaluate").contains("items");
 }
 

@@ -52,7 +52,8 @@ std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jo
 StudyRequest with_items(StudyRequest request);
 
 /// Checks that arms differ from the reference only in keys that a paired comparison allows: [method], [train] without
-/// train.rounds, train.stop and train.transport_dtype, names and output. [study] free allows further keys, but never seed, threads, device and arithmetic.
+/// train.rounds, train.stop and train.transport_dtype, names and output. [study] free allows further keys, but never
+/// seed, threads, device and arithmetic.
 /// \throws kConfig naming arm, key and both values
 void check_arms(const StudyRequest& request);
 

@@ -109,7 +109,9 @@ TEST(StudyPlan, SettingsOfTheFileAreOfAllArmsAndThoseOfTheCommandLineAndOfArmsRe
 }
 
 TEST(StudyPlan, SettingsOfTheFileAreCheckedAsThoseOfTheCommandLine) {
-  const auto with = [](const std::string& set) { return complaint_about(kTwoArms, "seeds = [1]\nset = [\"" + set + "\"]"); };
+  const auto with = [](const std::string& set) {
+    return complaint_about(kTwoArms, "seeds = [1]\nset = [\"" + set + "\"]");
+  };
   EXPECT_EQ(with("data.limit=20"), "nothing") << "what all arms share needs no [study] free";
   EXPECT_TRUE(holds(with("seed=3"), "study.set sets seed=3"));
   EXPECT_TRUE(holds(with("train.round=3"), "train.round"));
@@ -136,8 +138,8 @@ TEST(StudyPlan, ArmsDifferInMethodAndTrainingAlone) {
   for (const auto* set : {"train.optimizer.lr=0.1", "method.name=ub-smoe", "name=x", "train.batch_size=2"})
     EXPECT_EQ(complaint_about(arm(set)), "nothing");
   for (const auto* set : {"data.limit=20", "clients.count=3", "clients.budgets=[1.0]", "lora.rank=4", "lora.init=x",
-                          "evaluate.limit=2", "train.rounds=7", "train.stop.patience=2", "train.transport_dtype=bfloat16",
-                          "model.dtype=float32", "evaluate.rank_eval_modes=[a]"})
+                          "evaluate.limit=2", "train.rounds=7", "train.stop.patience=2",
+                          "train.transport_dtype=bfloat16", "model.dtype=float32", "evaluate.rank_eval_modes=[a]"})
     EXPECT_TRUE(holds(complaint_about(arm(set)), concat("arm x: ", std::string_view(set).substr(0, 5)))) << set;
   EXPECT_TRUE(holds(complaint_about(arm("seed=3")), "arm x sets seed=3"));
   EXPECT_TRUE(holds(complaint_about(arm("threads=2")), "arm x: threads is 2, in arm plain 3"));

@@ -13,7 +13,8 @@ namespace evenkeel::study {
 namespace {
 
 StudyState two_arms() {
-  StudyState state{.name = "demo", .reference = "fedit", .seeds = {3, 1}, .set = {"data.limit=9"}, .common = {"train.rounds=2"}};
+  StudyState state{
+      .name = "demo", .reference = "fedit", .seeds = {3, 1}, .set = {"data.limit=9"}, .common = {"train.rounds=2"}};
   state.arms = {{"fedit", {"method.name=fedit"}}, {"rho-0.5", {"method.ub-smoe.rho=0.5"}}};
   state.pinned = {"threads=2"};
   for (const auto& arm : state.arms)

@@ -140,7 +140,8 @@ bool is_run_of_paper(const StudyRun& run, const StudyState& state, const StudyFi
 void add_state(PaperStudy& study, const StudyFile& file, StudyState state) {
   const auto config = config_in(study.folder, request_of(state, study.folder / kBaseFile).of_all_arms());
   std::erase_if(state.runs, [&](const StudyRun& run) { return !is_run_of_paper(run, state, file); });
-  study.is_other = !config || state.runs.empty() || !is_config_of_paper(*config, read_config(file.base, file.study.set));
+  study.is_other =
+      !config || state.runs.empty() || !is_config_of_paper(*config, read_config(file.base, file.study.set));
   if (study.is_other) return;
   study.done = state.count(RunState::kDone);
   study.failed = state.count(RunState::kFailed);
