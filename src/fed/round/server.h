@@ -24,7 +24,7 @@ namespace evenkeel::fed {
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
+  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::rank_eval_mode); empty: no rank method
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   std::optional<scoring::ClientOfScore> client{};  ///< evaluate at this client's rank, on ClientOfScore::rows
 

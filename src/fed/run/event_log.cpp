@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "fed/run/run_folder.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -43,7 +44,8 @@ ScalarEvent event_of(const RoundRecord& round) {
 /// evaluate/TASK/budget 0.5 mode a exported transformers/
 std::string prefix_of(const scoring::TaskScore& score) {
   return concat(
-      kScoreTag, score.task, "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading,
+      kScoreTag, score.task, "/budget ", score.budget, score.rank_eval_mode.empty() ? "" : " mode ",
+      score.rank_eval_mode,
       score.served_by == scoring::ServedBy::kRun ? "" : concat(" exported ", config::name_of(score.served_by)), '/');
 }
 
@@ -51,18 +53,8 @@ ScalarEvent event_of(const EvaluationRecord& record) {
   const auto& score = record.score;
   const auto prefix = prefix_of(score);
   std::vector<Scalar> scalars;
-  const auto add = [&](const char* name, double value) { scalars.push_back({prefix + name, value}); };
-  if (score.kind == scoring::AnswerKind::kChoice) {
-    add("accuracy", score.accuracy);
-    add("invalid_rate", score.invalid_rate);
-    add("accuracy_likelihood", score.accuracy_likelihood);
-  } else if (score.kind == scoring::AnswerKind::kText) {
-    add("exact_match", score.exact_match);
-    add("f1", score.f1);
-    if (score.bert_score) add("bert_score", *score.bert_score);
-  } else {
-    add("nll", score.nll);
-  }
+  for (const auto& measure : scoring::measures())
+    if (const auto value = measure.of(score)) scalars.push_back({concat(prefix, measure.name), *value});
   return {.wall_time = now(), .step = record.round, .scalars = std::move(scalars)};
 }
 
