@@ -89,7 +89,10 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_ && !events::wanted()) std::cout << report::score_table(scores_) << report::client_scores_table(scores_);
+    if (json_ || events::wanted()) return;
+    std::cout << report::score_text(scores_);
+    const auto of_clients = report::client_scores_tables(scores_);
+    if (!of_clients.empty()) std::cout << '\n' << report::text_of(of_clients);
   }
 
  private:

@@ -35,7 +35,7 @@ struct ArmSection {
 struct StudySection {
   std::string name, base, reference;
   std::vector<int64_t> seeds;
-  Endpoint endpoint = Endpoint::kLogLikelihood;
+  Endpoint endpoint{};
   std::vector<std::string> free;
   std::vector<ArmSection> arm;
   void visit(auto& field) {
