@@ -160,6 +160,17 @@ bool lies_in_any(const std::string& key, std::span<const std::string> sections) 
                      [&](const auto& section) { return records::is_in_section(key, section); });
 }
 
+/// Shortens long values. Those that are equal then get a digest, so that they can be told apart.
+void shorten(Difference& difference) {
+  std::map<std::string, size_t> counts;
+  for (const auto& side : difference.sides) ++counts[shown(side.value)];
+  for (auto& side : difference.sides) {
+    auto text = shown(side.value);
+    if (counts.at(text) > 1) text += concat(" (", sha256(side.value).substr(0, 8), ')');
+    side.value = std::move(text);
+  }
+}
+
 /// Adds one difference per key of the config. Keys and sections in `free` are left out unless they change the function.
 /// Runs of other methods do not have the options of a method.
 void add_keys(std::vector<Difference>& all, Runs runs, std::span<const std::string> free) {
@@ -173,8 +184,9 @@ void add_keys(std::vector<Difference>& all, Runs runs, std::span<const std::stri
       const auto& values = settings.at(&run);
       if (of_method && !records::is_in_section(key, "method." + run.method)) return std::nullopt;
       const auto found = values.find(key);
-      return found == values.end() ? "not there" : shown(found->second);
+      return found == values.end() ? "not there" : found->second;
     });
+    if (!all.empty() && all.back().what == key) shorten(all.back());
   }
 }
 
@@ -187,13 +199,17 @@ std::string scored_after(const records::RunRecords& run) {
   return "all rounds";
 }
 
-/// Returns the seeds of the runs of this run's arm.
-std::string seeds_of(Runs runs, const records::RunRecords& run) {
-  std::set<int64_t> seeds;
-  const auto own = records::settings_of_arm(run);
-  for (const auto& [other, label] : runs)
-    if (records::settings_of_arm(*other) == own) seeds.insert(other->seed);
-  return join(seeds);
+/// Returns the seeds of the arm of every run.
+std::map<const records::RunRecords*, std::string> seeds_by_run(Runs runs) {
+  std::map<config::Values, std::vector<const records::RunRecords*>> arms;
+  for (const auto& [run, label] : runs) arms[records::settings_of_arm(*run)].push_back(run);
+  std::map<const records::RunRecords*, std::string> all;
+  for (const auto& [settings, of_arm] : arms) {
+    std::set<int64_t> seeds;
+    for (const auto* run : of_arm) seeds.insert(run->seed);
+    for (const auto* run : of_arm) all.emplace(run, join(seeds));
+  }
+  return all;
 }
 
 /// Adds what changes the function by what the runs did.
@@ -225,7 +241,8 @@ std::vector<Difference> all_differences(Runs runs, std::span<const std::string> 
   add_keys(all, runs, free);
   add_functions(all, runs);
   add(all, "threads", false, runs, [](const auto& run) { return plain_value(run, "threads"); });
-  add(all, "seeds", false, runs, [&](const auto& run) { return seeds_of(runs, run); });
+  const auto seeds = seeds_by_run(runs);
+  add(all, "seeds", false, runs, [&](const auto& run) { return seeds.at(&run); });
   add(all, "client profiles", false, runs, profiles_of);
   add(all, "processor", false, runs, [](const auto& run) { return text_at(run.manifest, {"machine", "processor"}); });
   add(all, "torch", false, runs, [](const auto& run) { return text_at(run.manifest, {"libraries", "torch"}); });

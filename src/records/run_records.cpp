@@ -89,6 +89,7 @@ RunRecords load_run(const fs::path& folder) {
   run.label = folder_name(folder);
   const auto config = fed::run_config(folder);
   run.set_config(config);
+  run.config = read_file(folder / "config.toml");
   run.manifest = fed::read_manifest(folder);
   read_rounds_to_do(run, config.train.rounds);
   read_lines(run);

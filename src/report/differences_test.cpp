@@ -53,6 +53,17 @@ TEST(RunSettings, ThatDifferAreNamedKeyByKey) {
   EXPECT_EQ(report_page(both, StudyOfPage{"s", "a", {"data"}}).find(R"({"what":"data.limit")"), std::string::npos);
 }
 
+TEST(RunSettings, ThatDifferBehindTheirFirstCharactersAreNamed) {
+  const std::string options(90, 'x');
+  const auto run_of = [&](const std::string& label, const std::string& last) {
+    return run_with(label, {"data.files.score=choice", concat("data.files.options=['", options, last, "', 'no']")});
+  };
+  const auto found = unlike({run_of("a", "1"), run_of("b", "2")});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].find("data.files.options | "), 0u);
+  EXPECT_TRUE(unlike({run_of("a", "1"), run_of("b", "1")}).empty());
+}
+
 TEST(RunSettings, BudgetsOfClientsAndOfEvaluationsAreNamed) {
   const auto a = run_with("a", {"clients.count=2", "clients.budgets=[0.5,1.0]", "evaluate.budgets=[0.5,1.0]"});
   const auto b = run_with("b", {"clients.count=2", "clients.budgets=[1.0,1.0]", "evaluate.budgets=[1.0]"});
