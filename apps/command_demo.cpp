@@ -111,11 +111,12 @@ void run_quick_demo(const fs::path& folder) {
 void run_full_demo(const fs::path& folder) {
   for (const auto& method : kDemoMethods) {
     std::cout << "== " << method.name << ": eight unequal clients, budgets 1/8 to 1\n" << std::flush;
-    std::cout << report::score_table(train_demo("demo.toml", folder, method)) << std::flush;
+    std::cout << report::score_text(train_demo("demo.toml", folder, method)) << std::flush;
   }
   const auto runs = demo_runs(folder);
   std::cout << "== side by side\n"
-            << report::differences_text(runs) << report::default_tables(runs) << '\n'
+            << report::differences_text(comparison::differences(runs)) << report::text_of(report::default_tables(runs))
+            << '\n'
             << sentence_of(runs);
 }
 

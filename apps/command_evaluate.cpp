@@ -95,7 +95,10 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_ && !events::wanted()) std::cout << report::score_table(scores_) << report::client_scores_table(scores_);
+    if (json_ || events::wanted()) return;
+    std::cout << report::score_text(scores_);
+    const auto of_clients = report::client_scores_tables(scores_);
+    if (!of_clients.empty()) std::cout << '\n' << report::text_of(of_clients);
   }
 
  private:
@@ -115,7 +118,7 @@ class ScoreWriter {
     json["row"] = prediction.row < 0 ? static_cast<int64_t>(index) : prediction.row;
     if (!prediction.file.empty()) json["file"] = prediction.file;
     if (has_questions_) json["question"] = prediction.question;
-    if (!score.reading.empty()) json["reading"] = score.reading;
+    if (!score.rank_eval_mode.empty()) json["reading"] = score.rank_eval_mode;
     if (score.served_by != scoring::ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
     if (score.kind == scoring::AnswerKind::kLikelihood)
       add_likelihood(prediction, json);

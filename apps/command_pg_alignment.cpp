@@ -8,7 +8,7 @@
 #include "base/plain/json.h"
 #include "base/plain/number_text.h"
 #include "fed/run/pg_alignment.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -43,7 +43,7 @@ void print_json(const train::GradientAlignment& one) {
 void run_pg_alignment_command(const PgAlignmentFlags& flags) {
   limits::check_integer("--limit", flags.limit, 1, limits::kRows);
   const auto mode = parse_enum<fed::AlignMode>("--pg-align-mode", flags.mode);
-  report::TextGrid grid({"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"});
+  report::Table grid{.head = {"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"}};
   for (const auto& one : fed::run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device)) {
     if (flags.json) print_json(one);
     grid.add({one.layer, std::to_string(one.idle), std::to_string(one.compared), std::to_string(one.zero),
@@ -52,7 +52,7 @@ void run_pg_alignment_command(const PgAlignmentFlags& flags) {
               number_text(shuffled(one, &train::ShuffledCosine::most))});
   }
   if (!flags.json)
-    std::cout << grid.text()
+    std::cout << report::text_of(grid)
               << "compared: experts whose gradients the cosine is of; shuffled, least, most: mean and range "
               << "of " << train::ShuffledCosine::kShuffles
               << " cosines\nwith the pseudo-gradients dealt among these experts\n";

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,14 +32,6 @@ struct ReportFlags {
 
 const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
 
-std::string compared(const comparison::StudyRuns& runs, const std::string& format) {
-  if (format == "csv") return report::csv_report(runs);
-  const auto comparison = comparison::compare(runs);
-  if (format == "md") return report::markdown_report(runs, comparison);
-  if (format == "latex") return report::latex_report(runs, comparison);
-  return format == "json" ? report::json_report(runs, comparison) : report::text_report(runs, comparison);
-}
-
 bool has(const records::RunRecords& run, const scoring::Measure& measure) {
   const auto scores = run.scores(run.last_evaluated());
   return scores.empty() ||
@@ -53,18 +47,18 @@ std::string default_endpoint(std::span<const records::RunRecords> runs) {
   return std::string((found == all.end() ? all.front() : *found).name);
 }
 
-/// The content of a report: run folders, or the runs of a study.
+/// The content of a report: the runs of a study, or run folders that are grouped into arms.
 struct Reported {
   std::vector<records::RunRecords> runs;  ///< the runs that are not missing
   comparison::StudyRuns arms;
   bool is_study = false;
+  std::optional<comparison::Comparison> comparison{};  ///< empty: nothing is evaluated yet
 };
 
 Reported read_study(const ReportFlags& flags) {
   EK_CHECK(flags.folders.size() == 1, kConfig, flags.folders.size(),
            " folders, one of which holds a study: a study is reported alone");
   auto arms = study::load_study(flags.folders[0]);
-  if (!flags.endpoint.empty()) arms.endpoint = flags.endpoint;
   auto runs = arms.records();
   return {std::move(runs), std::move(arms), true};
 }
@@ -72,9 +66,23 @@ Reported read_study(const ReportFlags& flags) {
 Reported read_runs(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.folders.begin(), flags.folders.end());
   Reported reported{.runs = records::load_runs(folders), .arms = {}};
-  if (flags.format == "html" || (flags.format == "text" && flags.endpoint.empty())) return reported;
   reported.arms = comparison::arms_of(reported.runs);
-  reported.arms.endpoint = flags.endpoint.empty() ? default_endpoint(reported.runs) : flags.endpoint;
+  reported.arms.endpoint = default_endpoint(reported.runs);
+  return reported;
+}
+
+bool is_evaluated(const records::RunRecords& run) { return run.last_evaluated() >= 0; }
+
+/// Reads the folders and compares their runs. A study is compared even if nothing is evaluated, which is an error.
+Reported read_folders(const ReportFlags& flags) {
+  const bool is_study = std::any_of(flags.folders.begin(), flags.folders.end(),
+                                    [](const auto& folder) { return study::holds_study(folder); });
+  auto reported = is_study ? read_study(flags) : read_runs(flags);
+  if (!flags.endpoint.empty()) reported.arms.endpoint = flags.endpoint;
+  const bool evaluated = std::any_of(reported.runs.begin(), reported.runs.end(), is_evaluated);
+  const bool needs_values = flags.format == "csv" || flags.format == "json";
+  if (flags.table.empty() && flags.format != "html" && (is_study || evaluated || needs_values))
+    reported.comparison = comparison::compare(reported.arms);
   return reported;
 }
 
@@ -84,12 +92,37 @@ std::string page_of(const Reported& reported) {
                              report::StudyOfPage{reported.arms.name, reported.arms.reference, reported.arms.free});
 }
 
-std::string tables_of(const Reported& reported, const ReportFlags& flags) {
-  if (!flags.table.empty()) return report::differences_text(reported.runs) + report::table(reported.runs, flags.table);
+std::string comparison_of(const Reported& reported, const std::string& format) {
+  const auto& [runs, arms, is_study, comparison] = reported;
+  if (!comparison) return "";
+  if (format == "csv") return report::csv_report(arms, *comparison);
+  if (format == "json") return report::json_report(arms, *comparison);
+  if (format == "md") return report::markdown_report(arms, *comparison);
+  return format == "latex" ? report::latex_report(arms, *comparison) : report::text_report(arms, *comparison);
+}
+
+/// Returns the tables of single runs: those of `--table`, or of run folders after their comparison.
+std::vector<report::Table> run_tables(const Reported& reported, const ReportFlags& flags) {
+  if (!flags.table.empty()) return report::tables(reported.runs, flags.table);
+  return reported.is_study ? std::vector<report::Table>() : report::default_tables(reported.runs);
+}
+
+std::string formatted(std::span<const report::Table> tables, const std::string& format) {
+  if (format == "text") return report::text_of(tables);
+  std::string text;
+  for (const auto& table : tables)
+    text += concat(text.empty() ? "" : "\n", format == "md" ? report::markdown_of(table) : report::latex_of(table));
+  return text;
+}
+
+std::string report_of(const Reported& reported, const ReportFlags& flags) {
   if (flags.format == "html") return page_of(reported);
-  const bool of_runs = !reported.is_study && flags.format == "text" && flags.endpoint.empty();
-  return of_runs ? report::differences_text(reported.runs) + report::default_tables(reported.runs)
-                 : compared(reported.arms, flags.format);
+  auto text = comparison_of(reported, flags.format);
+  if (flags.format == "csv" || flags.format == "json") return text;
+  if (!flags.table.empty() && flags.format == "text")
+    text += report::differences_text(comparison::differences(reported.runs, reported.arms.free));
+  const auto tables = formatted(run_tables(reported, flags), flags.format);
+  return text + (text.empty() || tables.empty() ? "" : "\n") + tables;
 }
 
 void check_flags(const ReportFlags& flags) {
@@ -98,10 +131,10 @@ void check_flags(const ReportFlags& flags) {
   const bool is_paper = flags.table.starts_with("paper:");
   EK_CHECK(!is_paper || flags.html.empty(), kConfig, "--table ", flags.table,
            " makes no page: it does not go with --html");
-  EK_CHECK(!is_paper || flags.format == "text" || flags.format == "md" || flags.format == "latex", kConfig, "--table ",
-           flags.table, " is printed as --format text, md or latex");
-  EK_CHECK(flags.table.empty() || (flags.endpoint.empty() && (is_paper || flags.format == "text")), kConfig,
-           "--table prints text of single runs: it goes with neither --format nor --endpoint");
+  EK_CHECK(flags.table.empty() || flags.format == "text" || flags.format == "md" || flags.format == "latex", kConfig,
+           "--table ", shown(flags.table), " is printed as --format text, md or latex");
+  EK_CHECK(flags.table.empty() || flags.endpoint.empty(), kConfig,
+           "--table prints tables of single runs or of the paper: it does not go with --endpoint");
   if (!flags.endpoint.empty()) scoring::find_measure(flags.endpoint);
 }
 
@@ -131,13 +164,9 @@ void run_paper_table(const ReportFlags& flags) {
   for (const auto& folder : flags.folders) studies.push_back(study::load_study(folder));
   const auto results = study::paper_results(table, studies);
   const auto sentences = study::paper_sentences(table, results);
-  std::vector<report::ReportTable> reports{study::paper_report(table, results)};
+  std::vector<report::Table> reports{study::paper_report(table, results)};
   for (auto& costs : study::paper_costs_by_k(table, studies)) reports.push_back(std::move(costs));
-  for (const auto& report : reports) {
-    if (flags.format == "text") std::cout << report::text_of(report) << (&report == &reports.back() ? "" : "\n");
-    if (flags.format == "md") std::cout << report::markdown_of(report) << '\n';
-    if (flags.format == "latex") std::cout << report::latex_of(report);
-  }
+  std::cout << formatted(reports, flags.format) << (flags.format == "md" ? "\n" : "");
   for (const auto& sentence : sentences) {
     if (flags.format == "text") std::cout << report::wrapped(sentence);
     if (flags.format == "md") std::cout << "- " << sentence << '\n';
@@ -149,12 +178,10 @@ void run_paper_table(const ReportFlags& flags) {
 void run_report(const ReportFlags& flags) {
   check_flags(flags);
   if (flags.table.starts_with(kPaperTable)) return run_paper_table(flags);
-  const bool is_study = std::any_of(flags.folders.begin(), flags.folders.end(),
-                                    [](const auto& folder) { return study::holds_study(folder); });
   check_page(flags);
-  const auto reported = is_study ? read_study(flags) : read_runs(flags);
+  const auto reported = read_folders(flags);
   if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported));
-  std::cout << tables_of(reported, flags) << std::flush;
+  std::cout << report_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }
 
@@ -165,15 +192,13 @@ void add_report_command(CLI::App& program) {
   auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side, or of a study");
   command->footer(
       "Example: evenkeel report runs/demo-fedit runs/demo-ub-smoe --html runs/demo.html\n\n"
-      "Prints tables of one or several runs, and first of all in what they differ beside their methods: arithmetic, "
-      "threads,\n"
-      "machine, files, gating. --html writes one file with charts that opens offline.\n"
-      "Of a study's folder it prints what was shown: means per arm and budget, differences to the reference paired by "
-      "seed,\n"
-      "their intervals, and costs (docs/study-statistics.md). With --endpoint, or --format md, latex, csv or json, "
-      "run\n"
-      "folders are compared in the same way: those that differ in their seeds alone are one arm, the first is the "
-      "reference.");
+      "Prints what was shown, of a study's folder and of run folders alike: in what the runs differ beside their "
+      "methods\n"
+      "(gating, arithmetic, files and so on), means per arm and budget, differences to the reference paired by seed, "
+      "their\n"
+      "intervals, and costs (docs/study-statistics.md). Run folders that differ in their seeds alone are one arm; the "
+      "first\n"
+      "arm is the reference. Tables of the single runs follow. --html writes one file with charts that opens offline.");
   command->add_option("FOLDER", flags->folders, "run folders, or one study's folder")->required();
   command->add_option("--html", flags->html, "write charts into this file");
   command->add_option("--table", flags->table,

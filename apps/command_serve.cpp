@@ -145,7 +145,7 @@ void run_serve(const ServeFlags& flags) {
   };
   const auto [folder, scores] = served(flags, options, listen);
   report::save_report(std::array{folder}, folder / "report.html");
-  std::cout << report::score_table(scores) << std::flush;
+  std::cout << report::score_text(scores) << std::flush;
   std::cerr << "the run is in " << folder.string() << ", its report is " << (folder / "report.html").string() << "\n";
 }
 

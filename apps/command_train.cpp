@@ -93,8 +93,9 @@ void conclude(const fed::Run& run, const std::vector<scoring::TaskScore>& scores
   report::save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   if (events::wanted())
     return events::write("done", {{"run", folder}, {"report", folder + "/report.html"}, {"exit_code", 0}});
-  std::cout << report::score_table(scores) << report::clients_summary(records::load_run(run.folder.path()))
-            << std::flush;
+  std::cout << report::score_text(scores);
+  for (const auto& line : report::clients_summary(records::load_run(run.folder.path()))) std::cout << line << '\n';
+  std::cout << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
             << "/report.html\ntry the model: " << command_line({"generate", "--run", folder, "--prompt", "..."})
             << '\n';

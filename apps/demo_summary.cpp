@@ -1,12 +1,13 @@
 #include "apps/demo_summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "base/plain/number_text.h"
 #include "base/plain/text.h"
 #include "report/score_table.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -55,6 +56,13 @@ double variance(const scoring::TaskScore& score) {
   return score.rows == 0 ? 0 : score.accuracy * (1 - score.accuracy) / static_cast<double>(score.rows);
 }
 
+/// Returns true if no answer of the run can be read.
+bool is_unreadable(const records::RunRecords& run) {
+  const auto scores = own_scores(run, run.last_evaluated());
+  return !scores.empty() &&
+         std::all_of(scores.begin(), scores.end(), [](const auto& score) { return score.invalid_rate >= 1; });
+}
+
 }  // namespace
 
 DemoLine demo_line(const std::string& title, const records::RunRecords& run, int64_t round) {
@@ -92,6 +100,9 @@ std::string demo_row(const DemoLine& line) {
 
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
                           const records::RunRecords& run) {
+  if (is_unreadable(run) && first.mean == 0 && second.mean == 0)
+    return concat("What it shows: accuracy is 0 because no answer can be read (invalid 100 %); it says nothing of ",
+                  first.title, " and ", second.title, ".\n");
   const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = chance_difference(run);
   return concat("What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1),
                 " % before, ", fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ",

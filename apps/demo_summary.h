@@ -31,7 +31,7 @@ std::string demo_row(const DemoLine& line);
 /// Formats the titles of the columns: the experts per token of each budget.
 std::string demo_titles(const records::RunRecords& run);
 
-/// Returns one sentence: whether two methods differ by more than chance_difference().
+/// Returns one sentence: whether two methods differ by more than chance_difference(), or that no answer can be read.
 /// \param before  accuracies before the first round \param first, second  accuracies of the two methods
 /// \param run     a run whose questions are those of both methods
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,

@@ -7,7 +7,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/number_text.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 #include "study/running/forecast.h"
 
 namespace evenkeel::apps {
@@ -56,11 +56,11 @@ std::string left_text(const study::PaperStudy& one) {
 }
 
 std::string studies_text(std::span<const study::PaperStudy> studies) {
-  report::TextGrid grid({"study", "runs", "done", "failed", "took", "the others take"});
+  report::Table grid{.head = {"study", "runs", "done", "failed", "took", "the others take"}};
   for (const auto& one : studies)
     grid.add({one.name, std::to_string(one.runs), std::to_string(one.done), std::to_string(one.failed),
               one.done > 0 ? study::time_text(one.seconds_taken) : "-", left_text(one)});
-  return grid.text();
+  return report::text_of(grid);
 }
 
 /// Returns a line for each model or data set that is not here, with the studies that need it.

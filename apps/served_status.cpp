@@ -9,7 +9,7 @@
 #include "flower/federation/fleet_fabric.h"
 #include "flower/federation/serve.h"
 #include "flower/http/http_client.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -35,7 +35,7 @@ std::string clients_status(const fs::path& run) {
   const auto federation = federation_of(run);
   const flower::Roster roster(federation / "members.json");
   const auto sessions = last_sessions(federation);
-  report::TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
+  report::Table grid{.head = {"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"}};
   for (const auto& [id, member] : roster.members()) {
     const auto session = sessions.contains(id) ? sessions.at(id) : flower::SessionReport{};
     grid.add({std::to_string(id), member.name, fixed(member.budget, 3), std::to_string(member.examples),
@@ -43,7 +43,7 @@ std::string clients_status(const fs::path& run) {
               fixed(static_cast<double>(session.bytes_up) / (1 << 20), 1),
               session.outcome.empty() ? "none yet" : session.outcome});
   }
-  return concat(roster.members().size(), " clients have joined\n", grid.text());
+  return concat(roster.members().size(), " clients have joined\n", report::text_of(grid));
 }
 
 std::string server_status(const ServerAddress& address) {

@@ -48,7 +48,7 @@ fed::ExperimentConfig config_of_leader(const std::string& text, const fed::RunRe
   const auto begun_with = view.at("settings").strings();
   auto requested = request.config(begun_with);
   requested.find_files();
-  const auto changes = fed::differences(fed::resolved_like(std::move(requested), config), config);
+  const auto changes = fed::difference_lines(fed::resolved_like(std::move(requested), config), config);
   EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
   return config;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comparison/differences.h"
 #include "comparison/statistics.h"
 #include "scoring/task_score.h"
 
@@ -43,16 +44,23 @@ struct TaskRecord {
   int64_t wins = 0, losses = 0, ties = 0;
 };
 
+/// A property in which an arm and its reference train or score different functions (comparison/differences.h).
+struct FunctionDifference {
+  std::string what;         ///< such as "gating", "K of scores" or "data.template"
+  std::string own, others;  ///< values of the arm and of its reference
+};
+
 /// An arm in one rank evaluation mode. An arm of a rank method has one ArmResult per mode, other arms have one.
 struct ArmResult {
   std::string label;  ///< "hetlora (a)", or the arm's name
   std::string arm,
-      reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
+      rank_eval_mode;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   bool is_reference = false;
   std::string reference{};  ///< label of the ArmResult that this one is compared with; empty for the reference
   std::vector<BudgetMean> budgets;
   std::vector<PairedDifference> differences;  ///< by budget; empty for the reference
   std::vector<TaskRecord> tasks;              ///< empty for the reference
+  std::vector<FunctionDifference> unlike{};   ///< differences to the reference beside the method; empty for it
 };
 
 /// The scores of one way of serving: the run itself, or an exported adapter.
@@ -64,6 +72,11 @@ struct ServedResult {
   std::vector<ArmResult> arms;             ///< in the order of the study
   int64_t comparisons = 0;                 ///< number of p-values that Holm's method corrected together
   std::vector<std::string> conclusions{};  ///< one sentence per arm that is not the reference
+  /// Labels of arms without scores of their exported adapter. Their own scores stand in, because other programs compute
+  /// the same. Empty for the run itself.
+  std::vector<std::string> as_in_run{};
+  /// What changes the function that is trained or scored and is not equal in all arms, by label of ArmResult.
+  std::vector<Difference> unlike{};
 };
 
 }  // namespace evenkeel::comparison

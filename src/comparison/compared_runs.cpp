@@ -2,33 +2,28 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
+#include <set>
+#include <utility>
 
 #include "base/plain/error.h"
+#include "records/run_settings.h"
 
 namespace evenkeel::comparison {
 namespace {
 
-/// Returns the settled config without what differs between runs of one arm: name, seed and folder.
-std::string config_of_arm(const records::RunRecords& run) {
-  std::istringstream lines(run.config);
-  std::string text, section;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('[')) section = line;
-    const bool own = section.empty() && (line.starts_with("name =") || line.starts_with("seed ="));
-    if (!own && section != "[output]") text += line + '\n';
-  }
-  return text;
-}
-
 /// Returns the index of each run's arm, in order of appearance.
 std::vector<size_t> arm_indices(std::span<const records::RunRecords> runs) {
-  std::vector<std::string> configs;
+  using Arm = std::pair<config::Values, std::set<int64_t>>;  // settings and seeds
+  std::vector<Arm> arms;
   std::vector<size_t> indices;
   for (const auto& run : runs) {
-    auto text = config_of_arm(run);
-    const auto known = std::find(configs.begin(), configs.end(), text) - configs.begin();
-    if (static_cast<size_t>(known) == configs.size()) configs.push_back(std::move(text));
+    auto settings = records::settings_of_arm(run);
+    const auto known =
+        std::find_if(arms.begin(), arms.end(),
+                     [&](const Arm& arm) { return arm.first == settings && !arm.second.contains(run.seed); }) -
+        arms.begin();
+    if (static_cast<size_t>(known) == arms.size()) arms.push_back({std::move(settings), {}});
+    arms[static_cast<size_t>(known)].second.insert(run.seed);
     indices.push_back(static_cast<size_t>(known));
   }
   return indices;
@@ -83,8 +78,6 @@ StudyRuns arms_of(std::span<const records::RunRecords> runs) {
   if (!study.arms.empty()) study.reference = study.arms.front();
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& arm = study.arms[indices[i]];
-    EK_CHECK(study.find(arm, runs[i].seed) == nullptr, kData, runs[i].folder.string(), " repeats seed ", runs[i].seed,
-             " of arm ", arm, ": give each seed once");
     study.runs.push_back({.arm = arm, .seed = runs[i].seed, .records = runs[i]});
     if (runs[i].last_evaluated() < 0) study.runs.back().missing = "nothing is evaluated yet";
     if (std::find(study.seeds.begin(), study.seeds.end(), runs[i].seed) == study.seeds.end())

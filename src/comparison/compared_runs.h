@@ -37,9 +37,10 @@ struct StudyRuns {
   std::vector<records::RunRecords> records() const;
 };
 
-/// Groups runs into arms. Runs belong to one arm if their configs differ only in name, seed and folder. An arm has the
-/// name of its method, or of its first run if several arms have that method. The first arm is the reference.
-/// \throws kData if two runs of one arm have the same seed
+/// Groups runs into arms. Runs belong to one arm if their configs differ only in the seed and in keys without an effect
+/// on figures, such as name and folder (fed/config/key_effects.h). An arm has the
+/// name of its method, or of its first run if several arms have that method. The first arm is the reference. A run that
+/// repeats a seed of an arm belongs to another arm, so no run counts twice.
 StudyRuns arms_of(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::comparison

@@ -6,6 +6,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "comparison/conclusion.h"
+#include "comparison/function_differences.h"
 #include "comparison/score_lookup.h"
 #include "records/run_costs.h"
 
@@ -39,12 +40,12 @@ std::vector<double> budgets_of(const std::vector<scoring::TaskScore>& scores) {
 }
 
 /// Returns the rank evaluation modes of an arm. Adapters that are cut to a budget's rank (mode a) are not exported.
-std::vector<std::string> readings_of(const Inputs& in, const std::string& arm, scoring::ServedBy served_by) {
+std::vector<std::string> modes_of(const Inputs& in, const std::string& arm, scoring::ServedBy served_by) {
   const auto scores = in.scores.of_arm(arm);
-  auto readings = scoring::distinct(scores, &scoring::TaskScore::reading);
-  if (readings.empty()) readings.emplace_back();
-  if (served_by != scoring::ServedBy::kRun) std::erase(readings, "a");
-  return readings;
+  auto modes = scoring::distinct(scores, &scoring::TaskScore::rank_eval_mode);
+  if (modes.empty()) modes.emplace_back();
+  if (served_by != scoring::ServedBy::kRun) std::erase(modes, "a");
+  return modes;
 }
 
 std::vector<double> present(std::span<const std::optional<double>> values) {
@@ -119,8 +120,8 @@ std::vector<ItemsOfSeed> items_of_seeds(const Inputs& in, const Aspect& arm, con
 /// Returns the key of a bootstrap: the study and what is compared.
 BootstrapKey bootstrap_key(const Inputs& in, const Aspect& arm, double budget) {
   const auto digest = sha256(concat(in.study.name, '\n', in.endpoint.name));
-  return {std::stoull(digest.substr(0, 16), nullptr, 16),
-          concat("study bootstrap, ", arm.arm, ' ', arm.reading, ' ', config::name_of(arm.served_by), " at ", budget)};
+  return {std::stoull(digest.substr(0, 16), nullptr, 16), concat("study bootstrap, ", arm.arm, ' ', arm.rank_eval_mode,
+                                                                 ' ', config::name_of(arm.served_by), " at ", budget)};
 }
 
 void add_statistics(const Inputs& in, const Aspect& arm, std::span<const ItemsOfSeed> items,
@@ -168,7 +169,7 @@ TaskRecord task_record(const Inputs& in, const Aspect& arm, const Aspect& refere
   return record;
 }
 
-Aspect aspect_of(const ArmResult& arm, scoring::ServedBy served_by) { return {arm.arm, arm.reading, served_by}; }
+Aspect aspect_of(const ArmResult& arm, scoring::ServedBy served_by) { return {arm.arm, arm.rank_eval_mode, served_by}; }
 
 void compare_arm(const Inputs& in, const ServedResult& result, const ArmResult& reference, ArmResult& arm) {
   arm.reference = reference.label;
@@ -183,7 +184,7 @@ const ArmResult* reference_for(const ServedResult& result, const std::string& re
   const ArmResult* first = nullptr;
   for (const auto& other : result.arms) {
     if (other.arm != reference) continue;
-    if (other.reading == arm.reading) return &other;
+    if (other.rank_eval_mode == arm.rank_eval_mode) return &other;
     if (first == nullptr) first = &other;
   }
   return first;
@@ -206,14 +207,16 @@ void correct(ServedResult& result) {
 
 void add_arms(const Inputs& in, ServedResult& result) {
   for (const auto& arm : in.study.arms)
-    for (const auto& reading : readings_of(in, arm, result.served_by)) {
+    for (const auto& mode : modes_of(in, arm, result.served_by)) {
       auto& added = result.arms.emplace_back();
-      added.label = reading.empty() ? arm : concat(arm, " (", reading, ")");
+      added.label = mode.empty() ? arm : concat(arm, " (", mode, ")");
       added.arm = arm;
-      added.reading = reading;
+      added.rank_eval_mode = mode;
       added.is_reference = arm == in.study.reference;
+      if (in.scores.served_in({arm, mode, result.served_by}) != result.served_by)
+        result.as_in_run.push_back(added.label);
       for (const double budget : result.budgets)
-        added.budgets.push_back(budget_mean(in, {arm, reading, result.served_by}, budget, result.tasks));
+        added.budgets.push_back(budget_mean(in, {arm, mode, result.served_by}, budget, result.tasks));
     }
 }
 
@@ -231,6 +234,7 @@ ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {
     if (!arm.is_reference && reference != nullptr) compare_arm(in, result, *reference, arm);
   }
   correct(result);
+  add_function_differences(in.study, in.scores, result);
   for (const auto& arm : result.arms)
     if (!arm.differences.empty()) result.conclusions.push_back(conclusion(arm, in.endpoint));
   return result;
@@ -282,10 +286,8 @@ ArmCost arm_cost(const StudyRuns& study, const std::string& arm) {
 /// Returns the measures, other than the endpoint, that some task has.
 std::vector<const scoring::Measure*> measures_beside(const ScoreLookup& scores, const scoring::Measure& endpoint) {
   std::vector<const scoring::Measure*> beside;
-  for (const auto* name : {"log_likelihood", "accuracy", "invalid_rate", "f1"}) {
-    const auto& measure = scoring::find_measure(name);
-    if (&measure != &endpoint && !tasks_with(scores.all(), measure).empty()) beside.push_back(&measure);
-  }
+  for (const auto* measure : scoring::measures_of(scores.all()))
+    if (measure != &endpoint) beside.push_back(measure);
   return beside;
 }
 
@@ -294,7 +296,6 @@ void check_endpoint(const StudyRuns& study, const ScoreLookup& scores, const sco
   EK_CHECK(!all.empty(), kData, study.name,
            ": no run is done and evaluated: ", study.runs.empty() ? "there is none" : study.runs.front().missing);
   EK_CHECK(!tasks_with(all, endpoint).empty(), kConfig, "endpoint \"", endpoint.name, "\": no task of the runs has it",
-           endpoint.name == scoring::measures().front().name ? " (older versions did not record it)" : "",
            ", there are: ", join(scoring::measures_in(all)));
 }
 

@@ -56,6 +56,14 @@ std::string none_shown(const std::string& pair, std::span<const PairedDifference
                 undetectable(open, measure));
 }
 
+/// Returns a text such as "they also differ in gating (renormalised; fedit: not renormalised)"; empty if they do not.
+std::string function_text(const ArmResult& arm) {
+  std::vector<std::string> all;
+  for (const auto& [what, own, others] : arm.unlike)
+    all.push_back(concat(what, " (", own, "; ", arm.reference, ": ", others, ")"));
+  return all.empty() ? "" : concat("the two also differ in ", join(all));
+}
+
 std::string capitalised(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text;
@@ -88,6 +96,7 @@ std::string conclusion(const ArmResult& arm, const scoring::Measure& measure) {
     parts.push_back(concat("nothing can be said of the ", pair, " at ",
                            shown.empty() && open.empty() ? "any budget" : budgets_text(untested),
                            ": fewer than two seeds are complete in both"));
+  if (auto unlike = function_text(arm); !unlike.empty()) parts.push_back(std::move(unlike));
   return capitalised(join(parts, "; ")) + '.';
 }
 

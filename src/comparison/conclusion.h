@@ -15,7 +15,8 @@ std::string size_text(double value, const scoring::Measure& measure);
 
 /// Returns the sentence of an arm. It names the budgets at which a difference was shown (p < 0.05 after Holm's
 /// correction) and those at which none was shown. For budgets without a shown difference, it names the size of
-/// differences that could not have been detected (80 % power, two-sided 5 %).
+/// differences that could not have been detected (80 % power, two-sided 5 %). It names what else changes the function
+/// that is trained or scored (ArmResult::unlike), because a difference may come from it.
 /// Example: "No difference of ub-smoe to fedit was shown at any budget; differences below 0.031 could not have been
 /// detected."
 std::string conclusion(const ArmResult& arm, const scoring::Measure& measure);

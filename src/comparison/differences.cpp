@@ -1,14 +1,14 @@
 #include "comparison/differences.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
-#include <sstream>
 
-#include "base/format/config_table.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
+#include "fed/config/key_effects.h"
 #include "records/run_settings.h"
 
 namespace evenkeel::comparison {
@@ -26,23 +26,30 @@ std::string text_at(const Json& json, std::initializer_list<const char*> path) {
   return at->is_string() && !at->get_ref<const std::string&>().empty() ? at->get<std::string>() : std::string(kUnknown);
 }
 
-std::string config_text(const records::RunRecords& run, const char* table, const char* key) {
-  return config::Table::parse(run.config, run.label).table(table).string(key).value_or(std::string(kUnknown));
+/// A run with the label under which its values are listed.
+struct Labelled {
+  const records::RunRecords* run;
+  std::string label;
+};
+using Runs = std::span<const Labelled>;
+
+/// Returns the value of a key without quotes and brackets; "not known" if the run lacks it.
+std::string plain_value(const records::RunRecords& run, const std::string& key) {
+  const auto found = run.settings.find(key);
+  if (found == run.settings.end()) return std::string(kUnknown);
+  std::string text;
+  for (const char c : found->second)
+    if (std::string_view("[]\",").find(c) == std::string_view::npos) text += c;
+  return text;
 }
 
 /// Returns the arithmetic, with the kernels if they were measured: "measured: own own widen ...".
 std::string arithmetic_of(const records::RunRecords& run) {
-  auto text = config_text(run, "model", "compute_dtype");
-  const auto products = config::Table::parse(run.config, run.label).table("model").table("products");
-  for (const auto& list : products.keys())
-    for (const auto& kernel : products.strings(list).value_or(std::vector<std::string>()))
-      text += concat(text.find(' ') == text.npos ? ": " : " ", kernel);
+  auto text = plain_value(run, "model.compute_dtype");
+  for (const auto& [key, value] : run.settings)
+    if (records::is_in_section(key, "model.products") && value != "[]")
+      text += concat(text.find(' ') == text.npos ? ": " : " ", plain_value(run, key));
   return text;
-}
-
-std::string threads_of(const records::RunRecords& run) {
-  const auto threads = config::Table::parse(run.config, run.label).integer("threads");
-  return threads ? std::to_string(*threads) : std::string(kUnknown);
 }
 
 std::string program_of(const records::RunRecords& run) {
@@ -51,75 +58,74 @@ std::string program_of(const records::RunRecords& run) {
 
 /// Returns what the run did, not the names in its config, because a checkpoint may renormalise by itself.
 std::string gating_of(const records::RunRecords& run) {
-  if (run.rounds.empty() || !run.rounds.back().gates_sum_to_one) return std::string(kUnknown);
-  return *run.rounds.back().gates_sum_to_one ? "renormalised" : "not renormalised";
+  if (run.rounds.empty()) return std::string(kUnknown);
+  const auto& renormalised = run.rounds.back().gates_sum_to_one;
+  if (!renormalised) return "no experts";
+  return *renormalised ? "renormalised" : "not renormalised";
+}
+
+/// Returns the experts per token with which clients trained, by ascending budget: "1, 2, 8", or "8" if all are equal.
+std::string training_top_k_of(const records::RunRecords& run) {
+  std::map<double, int64_t> by_budget;
+  for (const auto& round : run.rounds)
+    for (const auto& client : round.clients) by_budget[client.budget] = client.top_k;
+  return by_budget.empty() ? std::string(kUnknown) : top_ks_text(by_budget);
 }
 
 /// Returns the numbers of questions and rows of each task: "boolq 100, obqa 98 in 100".
 std::string rows_of(const records::RunRecords& run) {
   std::map<std::string, std::string> counts;
   for (const auto& score : run.scores(run.last_evaluated()))
-    counts[score.task] = score.questions == score.rows ? std::to_string(score.rows)
-                         : score.questions > 0         ? concat(score.questions, " in ", score.rows)
-                                                       : concat("? in ", score.rows);
+    counts[score.task] =
+        score.questions == score.rows ? std::to_string(score.rows) : concat(score.questions, " in ", score.rows);
   std::vector<std::string> all;
   for (const auto& [task, count] : counts) all.push_back(concat(task, ' ', count));
   return all.empty() ? "nothing is evaluated" : join(all);
 }
 
-/// Replaces renamed keys of simulated time in a line of a settled config by their newest names.
-std::string newest(std::string line) {
-  constexpr std::array<std::array<std::string_view, 2>, 3> kRenamed{
-      {{"[devices", "[client_profiles"}, {"[clients.devices", "[clients.profiles"}, {"devices =", "profiles ="}}};
-  for (const auto& [before, now] : kRenamed)
-    if (line.starts_with(before)) line.replace(0, before.size(), now);
-  return line;
+bool determines_time(std::string_view key) {
+  return key == "clients.deadline" || key == "clients.quorum" || records::is_in_section(key, "client_profiles") ||
+         records::is_in_section(key, "clients.profiles") ||
+         (records::is_in_section(key, "clients.client") && key.ends_with("].profile"));
 }
 
-/// Returns the lines of a settled config that determine simulated time.
-std::string profile_lines(const records::RunRecords& run) {
-  std::istringstream lines(run.config);
-  std::string result, section;
-  for (std::string line; std::getline(lines, line);) {
-    line = newest(std::move(line));
-    if (line.starts_with('[')) section = line;
-    const bool of_clients = section == "[clients]" && (line.starts_with("profiles") || line.starts_with("deadline") ||
-                                                       line.starts_with("quorum"));
-    if (of_clients || section.starts_with("[client_profiles") || section.starts_with("[clients.profiles"))
-      result += line + '\n';
-  }
-  return result;
-}
-
-/// Returns the names of the client profiles and a fingerprint of their keys: "box, phone (1a2b3c4d)".
+/// Returns the names of the client profiles and a fingerprint of the keys that determine simulated time: "box, phone
+/// (1a2b3c4d)".
 std::string profiles_of(const records::RunRecords& run) {
   if (run.rounds.empty() || !run.rounds.back().simulated) return "no simulated time";
-  const auto profiles = config::Table::parse(profile_lines(run), run.label).table("client_profiles");
-  std::vector<std::string> names = profiles.keys();
-  std::erase_if(names, [&](const std::string& key) { return !profiles.holds_table(key); });
-  return concat(join(names), " (", sha256(profile_lines(run)).substr(0, 8), ")");
+  constexpr std::string_view kProfiles = "client_profiles.", kAnyKey = ".tokens_per_second";
+  std::vector<std::string> names;
+  std::string keys;
+  for (const auto& [key, value] : run.settings) {
+    if (!determines_time(key)) continue;
+    keys += concat(key, " = ", value, '\n');
+    if (key.starts_with(kProfiles) && key.ends_with(kAnyKey))
+      names.push_back(key.substr(kProfiles.size(), key.size() - kProfiles.size() - kAnyKey.size()));
+  }
+  return concat(join(names), " (", sha256(keys).substr(0, 8), ")");
 }
 
+/// Adds a property if it differs. Runs for which `value` returns nothing do not have it and are left out.
 template <typename Value>
-void add(std::vector<Difference>& all, std::string what, std::span<const records::RunRecords> runs,
-         const Value& value) {
-  Difference found{std::move(what), {}};
-  for (const auto& run : runs) {
-    const std::string text = value(run);
+void add(std::vector<Difference>& all, std::string what, bool changes_function, Runs runs, const Value& value) {
+  Difference found{.what = std::move(what), .sides = {}, .changes_function = changes_function};
+  for (const auto& [run, label] : runs) {
+    const std::optional<std::string> text = value(*run);
+    if (!text) continue;
     auto side =
-        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == text; });
-    if (side == found.sides.end()) side = found.sides.insert(side, {text, {}});
-    side->runs.push_back(run.label);
+        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == *text; });
+    if (side == found.sides.end()) side = found.sides.insert(side, {*text, {}});
+    if (std::find(side->runs.begin(), side->runs.end(), label) == side->runs.end()) side->runs.push_back(label);
   }
   if (found.sides.size() > 1) all.push_back(std::move(found));
 }
 
 /// Returns the names of files that differ or are missing in some run.
-std::set<std::string> unlike_files(std::span<const records::RunRecords> runs, bool of_models) {
+std::set<std::string> unlike_files(Runs runs, bool of_models) {
   std::map<std::string, std::set<std::string>> fingerprints;
   std::map<std::string, size_t> holders;
-  for (const auto& run : runs)
-    for (const auto& [name, fingerprint] : records::input_files(run, of_models)) {
+  for (const auto& [run, label] : runs)
+    for (const auto& [name, fingerprint] : records::input_files(*run, of_models)) {
       fingerprints[name].insert(fingerprint);
       ++holders[name];
     }
@@ -129,10 +135,9 @@ std::set<std::string> unlike_files(std::span<const records::RunRecords> runs, bo
   return names;
 }
 
-void add_files(std::vector<Difference>& all, const char* what, std::span<const records::RunRecords> runs,
-               bool of_models) {
+void add_files(std::vector<Difference>& all, const char* what, Runs runs, bool of_models) {
   const auto names = unlike_files(runs, of_models);
-  add(all, what, runs, [&](const records::RunRecords& run) {
+  add(all, what, of_models, runs, [&](const records::RunRecords& run) {
     const auto own = records::input_files(run, of_models);
     std::vector<std::string> texts;
     for (const auto& name : names) texts.push_back(concat(name, ' ', own.contains(name) ? own.at(name) : "not there"));
@@ -140,48 +145,48 @@ void add_files(std::vector<Difference>& all, const char* what, std::span<const r
   });
 }
 
-/// Returns the keys that differ between runs. A key that only some runs have counts if all configs can be compared in
-/// the form of this version.
-std::set<std::string> unlike_keys(std::span<const records::RunSettings> settings) {
-  const bool complete = std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.complete; });
-  std::map<std::string, std::set<std::string>> values;
-  std::map<std::string, size_t> holders;
-  for (const auto& one : settings)
-    for (const auto& [key, value] : one.values) {
-      values[key].insert(value);
-      ++holders[key];
-    }
+using SettingsOfRuns = std::map<const records::RunRecords*, config::Values>;
+
+/// Returns the keys that some run has.
+std::set<std::string> keys_of(const SettingsOfRuns& settings) {
   std::set<std::string> keys;
-  for (const auto& [key, different] : values) {
-    const bool everywhere = holders.at(key) == settings.size();
-    if (everywhere ? different.size() > 1 : complete) keys.insert(key);
-  }
+  for (const auto& [run, values] : settings)
+    for (const auto& [key, value] : values) keys.insert(key);
   return keys;
 }
 
-/// Returns the settings of all runs in one form: as written if this version cannot read some config.
-std::vector<records::RunSettings> settings_of_all(std::span<const records::RunRecords> runs) {
-  std::vector<records::RunSettings> settings;
-  for (const auto& run : runs) settings.push_back(records::settings_of(run));
-  if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.complete; })) return settings;
-  settings.clear();
-  for (const auto& run : runs) settings.push_back(records::settings_of(run, true));
-  return settings;
+bool lies_in_any(const std::string& key, std::span<const std::string> sections) {
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const auto& section) { return records::is_in_section(key, section); });
 }
 
-/// Adds one difference per key of the config, without the keys and sections in `free`.
-void add_keys(std::vector<Difference>& all, std::span<const records::RunRecords> runs,
-              std::span<const std::string> free) {
-  const auto settings = settings_of_all(runs);
-  for (const auto& key : unlike_keys(settings)) {
-    if (std::any_of(free.begin(), free.end(),
-                    [&](const auto& section) { return records::is_in_section(key, section); }))
-      continue;
-    add(all, key, runs, [&](const records::RunRecords& run) {
-      const auto& values = settings[static_cast<size_t>(&run - runs.data())].values;
+/// Shortens long values. Those that are equal then get a digest, so that they can be told apart.
+void shorten(Difference& difference) {
+  std::map<std::string, size_t> counts;
+  for (const auto& side : difference.sides) ++counts[shown(side.value)];
+  for (auto& side : difference.sides) {
+    auto text = shown(side.value);
+    if (counts.at(text) > 1) text += concat(" (", sha256(side.value).substr(0, 8), ')');
+    side.value = std::move(text);
+  }
+}
+
+/// Adds one difference per key of the config. Keys and sections in `free` are left out unless they change the function.
+/// Runs of other methods do not have the options of a method.
+void add_keys(std::vector<Difference>& all, Runs runs, std::span<const std::string> free) {
+  SettingsOfRuns settings;
+  for (const auto& [run, label] : runs) settings.emplace(run, records::compared_settings(*run));
+  for (const auto& key : keys_of(settings)) {
+    const bool changes_function = fed::effect_of(key) == fed::KeyEffect::kFunction;
+    if (!changes_function && lies_in_any(key, free)) continue;
+    const bool of_method = records::is_in_section(key, "method");
+    add(all, key, changes_function, runs, [&](const records::RunRecords& run) -> std::optional<std::string> {
+      const auto& values = settings.at(&run);
+      if (of_method && !records::is_in_section(key, "method." + run.method)) return std::nullopt;
       const auto found = values.find(key);
-      return found == values.end() ? "not there" : shown(found->second);
+      return found == values.end() ? "not there" : found->second;
     });
+    if (!all.empty() && all.back().what == key) shorten(all.back());
   }
 }
 
@@ -191,49 +196,99 @@ std::string scored_after(const records::RunRecords& run) {
   if (last < 0) return "nothing is evaluated";
   if (run.is_unfinished()) return concat("round ", last, " of ", run.rounds_to_do, ", unfinished");
   if (run.stopped_early) return concat("round ", last, ", stopped early");
-  return run.rounds_to_do > 0 ? "all rounds" : concat("round ", last);
+  return "all rounds";
 }
 
-/// Returns the settled config without what differs between repeats of an experiment arm: name, seed and folder.
-std::string arm_of(const records::RunRecords& run) {
-  std::istringstream lines(run.config);
-  std::string arm, section;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('[')) section = line;
-    const bool own = section.empty() && (line.starts_with("name =") || line.starts_with("seed ="));
-    if (!own && section != "[output]") arm += line + '\n';
+/// Returns the seeds of the arm of every run.
+std::map<const records::RunRecords*, std::string> seeds_by_run(Runs runs) {
+  std::map<config::Values, std::vector<const records::RunRecords*>> arms;
+  for (const auto& [run, label] : runs) arms[records::settings_of_arm(*run)].push_back(run);
+  std::map<const records::RunRecords*, std::string> all;
+  for (const auto& [settings, of_arm] : arms) {
+    std::set<int64_t> seeds;
+    for (const auto* run : of_arm) seeds.insert(run->seed);
+    for (const auto* run : of_arm) all.emplace(run, join(seeds));
   }
-  return arm;
+  return all;
 }
 
-/// Returns the seeds of the runs of this run's experiment arm.
-std::string seeds_of(std::span<const records::RunRecords> runs, const records::RunRecords& run) {
-  std::set<int64_t> seeds;
-  for (const auto& other : runs)
-    if (arm_of(other) == arm_of(run)) seeds.insert(other.seed);
-  return join(seeds);
+/// Adds what changes the function by what the runs did.
+void add_functions(std::vector<Difference>& all, Runs runs) {
+  add(all, "compute_dtype", true, runs, arithmetic_of);
+  add(all, "dtype of the base", true, runs, [](const auto& run) { return plain_value(run, "model.dtype"); });
+  add(all, "gating", true, runs, gating_of);
+  add(all, "K in training", true, runs, training_top_k_of);
+  add_files(all, "model files", runs, true);
+}
+
+std::vector<Labelled> labelled(std::span<const records::RunRecords> runs) {
+  std::vector<Labelled> all;
+  for (const auto& run : runs) all.push_back({&run, run.label});
+  return all;
+}
+
+std::vector<Labelled> labelled_by_arm(const StudyRuns& study) {
+  std::vector<Labelled> all;
+  for (const auto& run : study.runs)
+    if (run.records && run.missing.empty()) all.push_back({&*run.records, run.arm});
+  return all;
+}
+
+std::vector<Difference> all_differences(Runs runs, std::span<const std::string> free) {
+  std::vector<Difference> all;
+  if (runs.size() < 2) return all;
+  add(all, "scored after", false, runs, scored_after);
+  add_keys(all, runs, free);
+  add_functions(all, runs);
+  add(all, "threads", false, runs, [](const auto& run) { return plain_value(run, "threads"); });
+  const auto seeds = seeds_by_run(runs);
+  add(all, "seeds", false, runs, [&](const auto& run) { return seeds.at(&run); });
+  add(all, "client profiles", false, runs, profiles_of);
+  add(all, "processor", false, runs, [](const auto& run) { return text_at(run.manifest, {"machine", "processor"}); });
+  add(all, "torch", false, runs, [](const auto& run) { return text_at(run.manifest, {"libraries", "torch"}); });
+  add(all, "program", false, runs, program_of);
+  add_files(all, "data files", runs, false);
+  add(all, "questions", false, runs, rows_of);
+  return all;
 }
 
 }  // namespace
 
+const Difference::Side* Difference::side_of(const std::string& label) const {
+  const auto found = std::find_if(sides.begin(), sides.end(), [&](const Side& side) {
+    return std::find(side.runs.begin(), side.runs.end(), label) != side.runs.end();
+  });
+  return found == sides.end() ? nullptr : &*found;
+}
+
 std::vector<Difference> differences(std::span<const records::RunRecords> runs, std::span<const std::string> free) {
+  return all_differences(labelled(runs), free);
+}
+
+std::vector<Difference> differences(const StudyRuns& study) {
+  return all_differences(labelled_by_arm(study), study.free);
+}
+
+std::vector<Difference> function_differences(const StudyRuns& study) {
+  const auto runs = labelled_by_arm(study);
   std::vector<Difference> all;
-  if (runs.size() < 2) return all;
-  add(all, "scored after", runs, scored_after);
-  add_keys(all, runs, free);
-  add(all, "compute_dtype", runs, arithmetic_of);
-  add(all, "dtype of the base", runs, [](const auto& run) { return config_text(run, "model", "dtype"); });
-  add(all, "threads", runs, threads_of);
-  add(all, "seeds", runs, [&](const auto& run) { return seeds_of(runs, run); });
-  add(all, "gating", runs, gating_of);
-  add(all, "client profiles", runs, profiles_of);
-  add(all, "processor", runs, [](const auto& run) { return text_at(run.manifest, {"machine", "processor"}); });
-  add(all, "torch", runs, [](const auto& run) { return text_at(run.manifest, {"libraries", "torch"}); });
-  add(all, "program", runs, program_of);
-  add_files(all, "model files", runs, true);
-  add_files(all, "data files", runs, false);
-  add(all, "questions", runs, rows_of);
+  add_functions(all, runs);
+  add_keys(all, runs, {});
+  std::erase_if(all, [](const Difference& difference) { return !difference.changes_function; });
   return all;
+}
+
+std::string sides_text(const Difference& difference) {
+  std::vector<std::string> sides;
+  for (const auto& side : difference.sides) sides.push_back(concat(side.value, " (", join(side.runs), ')'));
+  return join(sides, "; ");
+}
+
+std::string top_ks_text(const std::map<double, int64_t>& by_budget) {
+  std::vector<int64_t> all;
+  for (const auto& [budget, top_k] : by_budget) all.push_back(top_k);
+  const bool are_equal = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
+  return are_equal && !all.empty() ? std::to_string(all.front()) : join(all);
 }
 
 }  // namespace evenkeel::comparison

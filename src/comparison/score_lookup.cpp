@@ -9,7 +9,7 @@ namespace {
 
 bool is_at(const auto& score, const Aspect& aspect, scoring::ServedBy served_by, double budget,
            const std::string& task) {
-  return score.task == task && score.budget == budget && score.reading == aspect.reading &&
+  return score.task == task && score.budget == budget && score.rank_eval_mode == aspect.rank_eval_mode &&
          score.served_by == served_by;
 }
 
@@ -19,7 +19,7 @@ ScoreLookup::ScoreLookup(const StudyRuns& study) {
   for (const auto& run : study.runs) {
     if (!run.missing.empty() || !run.records) continue;
     auto items = fed::read_items(run.records->folder, run.records->last_evaluated());
-    auto rows = items.empty() ? records::Settings() : records::test_rows_of(*run.records);
+    auto rows = items.empty() ? config::Values() : records::test_rows_of(*run.records);
     runs_.push_back({&run, run.scores(), std::move(items), std::move(rows)});
   }
 }
@@ -81,9 +81,15 @@ const ScoreLookup::Run* ScoreLookup::find(const std::string& arm, int64_t seed) 
   return found == runs_.end() ? nullptr : &*found;
 }
 
+scoring::ServedBy ScoreLookup::served_in(const Aspect& aspect) const {
+  const auto of_arm =
+      std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.run->arm == aspect.arm; });
+  return of_arm == runs_.end() ? aspect.served_by : served_in(*of_arm, aspect);
+}
+
 scoring::ServedBy ScoreLookup::served_in(const Run& run, const Aspect& aspect) {
   const bool exported = std::any_of(run.scores.begin(), run.scores.end(), [&](const scoring::TaskScore& score) {
-    return score.reading == aspect.reading && score.served_by == aspect.served_by;
+    return score.rank_eval_mode == aspect.rank_eval_mode && score.served_by == aspect.served_by;
   });
   return exported ? aspect.served_by : scoring::ServedBy::kRun;
 }

@@ -15,7 +15,7 @@ namespace evenkeel::comparison {
 /// An arm in one rank evaluation mode and one way of serving.
 struct Aspect {
   std::string arm,
-      reading;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
+      rank_eval_mode;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
 };
 
@@ -38,6 +38,8 @@ class ScoreLookup {
   /// Returns the values of the single rows of a task; none if they are not recorded.
   std::vector<double> items(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
                             const scoring::Measure& measure) const;
+  /// Returns the way of serving whose scores stand for an aspect: the run's own if no exported adapter was scored.
+  scoring::ServedBy served_in(const Aspect& aspect) const;
   /// Returns a setting or a file by which the runs of two arms score different test rows; nothing if they score the
   /// same rows or a run is missing.
   std::optional<std::string> unlike_rows(const std::string& arm, const std::string& other, int64_t seed) const;
@@ -47,7 +49,7 @@ class ScoreLookup {
     const ArmRun* run;
     std::vector<scoring::TaskScore> scores;
     std::vector<fed::ItemRecord> items;
-    records::Settings test_rows;  ///< read if there are items
+    config::Values test_rows;  ///< read if there are items
   };
   const Run* find(const std::string& arm, int64_t seed) const;
   static scoring::ServedBy served_in(const Run& run, const Aspect& aspect);

@@ -46,7 +46,8 @@ std::span<const MethodEntry> methods() { return table(); }
 
 void add_method(const MethodEntry& entry) {
   const auto same_name = [&](const MethodEntry& known) { return known.name == entry.name; };
-  EK_CHECK(entry.make && entry.write, kInternal, "method ", entry.name, " has no make or no write: use method_entry()");
+  EK_CHECK(entry.make && entry.write && entry.list, kInternal, "method ", entry.name,
+           " has no make, write or list: use method_entry()");
   EK_CHECK(std::none_of(table().begin(), table().end(), same_name), kConfig, "method ", entry.name,
            " is in the table already: choose another name");
   table().push_back(entry);

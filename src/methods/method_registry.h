@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "base/format/config_values.h"
 #include "methods/method.h"
 
 namespace evenkeel::methods {
@@ -45,6 +46,8 @@ struct MethodEntry {
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes every key of the method to `writer`, with its value in `table` or else its default.
   void (*write)(const config::Table& table, config::Writer& writer) = nullptr;
+  /// Lists the same keys with their values.
+  void (*list)(const config::Table& table, config::ValueLister& lister) = nullptr;
 
   /// Returns K_c for a budget: floor(K_max beta), or `max_top_k` for a rank method. It is 0 if the budget is too small
   /// for one expert, and on a dense model.
@@ -68,9 +71,9 @@ struct NoOptions {
   void visit(auto& /*field*/) {}
 };
 
-/// Completes the entry of `Method` with make() and write(). The fields of `Options` are the method's config keys
+/// Completes the entry of `Method` with make(), write() and list(). The fields of `Options` are the method's config keys
 /// (base/format/config_table.h), and its resolve() checks the values.
-/// \param row  the entry without make and write
+/// \param row  the entry without make, write and list
 template <typename Method, typename Options = NoOptions>
 MethodEntry method_entry(MethodEntry row) {
   row.make = [](const config::Table& table) -> std::unique_ptr<FederatedMethod> {
@@ -81,6 +84,9 @@ MethodEntry method_entry(MethodEntry row) {
       return std::make_unique<Method>(options);
   };
   row.write = [](const config::Table& table, config::Writer& writer) { config::read<Options>(table).visit(writer); };
+  row.list = [](const config::Table& table, config::ValueLister& lister) {
+    config::read<Options>(table).visit(lister);
+  };
   return row;
 }
 
@@ -88,7 +94,7 @@ MethodEntry method_entry(MethodEntry row) {
 std::span<const MethodEntry> methods();
 /// Registers a method that another program defines (docs/tutorial-new-method.md). Call it first in main(): references
 /// to earlier entries are invalid afterwards.
-/// \throws kConfig when the name is taken; kInternal when `make` or `write` is null
+/// \throws kConfig when the name is taken; kInternal when `make`, `write` or `list` is null
 void add_method(const MethodEntry& entry);
 /// Returns the entry of a method.
 /// \throws kConfig listing the known names when the name is unknown

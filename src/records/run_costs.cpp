@@ -17,11 +17,6 @@ constexpr std::array kCosts{CostMeasure{"bytes_up", "bytes up", cost<&Cost::byte
                             CostMeasure{"seconds", "seconds", cost<&Cost::seconds>},
                             CostMeasure{"simulated_seconds", "simulated s", cost<&Cost::simulated>}};
 
-/// Returns the wall time of a round. Older records have the phases only.
-double wall_seconds(const fed::PhaseSeconds& phases) {
-  return phases.round.value_or(phases.broadcast + phases.train + phases.upload + phases.aggregate);
-}
-
 }  // namespace
 
 Cost cost_of(const RunRecords& run) {
@@ -31,7 +26,7 @@ Cost cost_of(const RunRecords& run) {
     cost.bytes_down += static_cast<double>(round.bytes_down);
     cost.flops += round.flops;
     cost.tokens += static_cast<double>(round.tokens);
-    cost.seconds += wall_seconds(round.seconds);
+    cost.seconds += round.seconds.round.value_or(0);
     if (round.simulated) cost.simulated = round.simulated->end;
   }
   return cost;

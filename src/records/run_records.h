@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/format/config_values.h"
 #include "base/plain/json.h"
+#include "fed/config/experiment_config.h"
 #include "fed/store/round_records.h"
 
 namespace evenkeel::records {
@@ -21,12 +23,16 @@ struct RunRecords {
   int64_t seed = 0;
   std::string model;   ///< model.path of the config
   std::string config;  ///< the settled config as TOML
+  /// Values of the config's keys. Ranks that follow from method and budgets are left open.
+  config::Values settings;
   Json manifest;
   std::vector<fed::RoundRecord> rounds;            ///< in round order
-  int64_t rounds_to_do = 0;                        ///< rounds after which the run is complete; 0: not known
+  int64_t rounds_to_do = 0;                        ///< rounds after which the run is complete
   bool stopped_early = false;                      ///< train.stop ended the run before train.rounds
   std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
 
+  /// Sets config, settings, seed, model and method.
+  void set_config(fed::ExperimentConfig of_run);
   /// Returns the highest round that has a score. 0 is the state before the first round, -1 means no scores.
   int64_t last_evaluated() const;
   /// Returns true if the run has scores, but none after its last round.
@@ -36,9 +42,9 @@ struct RunRecords {
   std::vector<scoring::TaskScore> scores(int64_t round) const;
 };
 
-/// Reads a run, also while a process works on it: an unfinished last line is left out. Runs of a version without
-/// checksums are read with a warning.
-/// \throws kIo when the folder holds no run; kCheckpoint naming file and line when a record is damaged
+/// Reads a run, also while a process works on it: an unfinished last line is left out.
+/// \throws kIo when the folder holds no run; kCheckpoint naming file and line when a record is damaged; kConfig when the
+/// config is not as the run wrote it
 RunRecords load_run(const std::filesystem::path& folder);
 
 /// Reads several runs and gives them distinct labels. \throws as load_run()

@@ -7,19 +7,11 @@
 
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
-#include "fed/store/changed_keys.h"
+#include "fed/config/key_effects.h"
 
 namespace evenkeel::records {
 namespace {
 
-/// Keys and sections in which the runs of a comparison may differ: what is compared, names, and keys without an effect.
-constexpr std::array<std::string_view, 8> kMayDiffer = {"name",   "seed",   "method",           "train",
-                                                        "output", "report", "model.base_cache", "clients.parallel"};
-constexpr std::string_view kRounds = "train.rounds";
-/// Keys and sections that differences() compares by what they stand for.
-constexpr std::array<std::string_view, 8> kComparedElsewhere = {
-    "threads",    "model.dtype", "model.compute_dtype", "model.products",
-    "model.path", "data.path",   "client_profiles",     "clients.profiles"};
 /// Keys that determine test rows and which of them have an answer with a likelihood, besides [data].
 constexpr std::array<std::string_view, 3> kOfTestRows = {"evaluate.limit", "evaluate.likelihood",
                                                          "evaluate.max_new_tokens"};
@@ -33,36 +25,8 @@ bool is_in_any(std::string_view key, std::span<const std::string_view> sections)
   return std::any_of(sections.begin(), sections.end(), [&](auto section) { return is_in_section(key, section); });
 }
 
-/// Leaves ranks open that follow from the budgets and the method, because a settled config lists them.
-void open_ranks(fed::ExperimentConfig& config) {
-  auto& clients = config.clients;
-  std::vector<int64_t> ranks;
-  for (const double budget : config.client_budgets())
-    ranks.push_back(config.method.entry().rank(budget, config.lora.rank));
-  if (config.client_ranks() != ranks) return;
-  clients.ranks = {};
-  for (auto& client : clients.client) client.rank.reset();
-}
-
-/// Returns the config in the form of this version. Returns it as it is in the run folder if `as_written` is true or if
-/// this version cannot read it.
-RunSettings all_settings(const RunRecords& run, bool as_written) {
-  const auto values = [](const std::string& text) {
-    const auto listed = fed::config_values(text);
-    return Settings(listed.begin(), listed.end());
-  };
-  if (as_written) return {values(run.config), false};
-  try {
-    auto config = fed::ExperimentConfig::read(config::Table::parse(run.config, run.label));
-    open_ranks(config);
-    return {values(config.text()), true};
-  } catch (const Error&) {
-    return {values(run.config), false};
-  }
-}
-
 /// Replaces the path of a chat template by the content of the run's copy.
-void read_template(const RunRecords& run, Settings& values) {
+void read_template(const RunRecords& run, config::Values& values) {
   const auto copy = run.folder / "chat_template.jinja";
   const auto found = values.find("data.chat_template");
   if (!run.folder.empty() && found != values.end() && path_exists(copy))
@@ -74,6 +38,15 @@ std::string text_under(const Json& file, std::initializer_list<std::string_view>
   for (const auto key : keys)
     if (file.is_object() && file.contains(key) && file.at(key).is_string()) return file.at(key).get<std::string>();
   return "not known";
+}
+
+/// Returns the folder of the base model, whose files a manifest lists first; nothing if there is no model.
+std::optional<fs::path> model_folder(const Json& files) {
+  for (const auto& file : files) {
+    const fs::path path = text_under(file, {"path"});
+    if (path.filename() == "config.json") return path.parent_path();
+  }
+  return std::nullopt;
 }
 
 bool selects_test_rows(std::string_view key) {
@@ -88,15 +61,15 @@ bool lists_file(const std::string& list, const std::string& name) {
 }
 
 /// Removes what does not select test rows because a set has test files of its own: its training files and their split.
-void leave_out_training(Settings& rows) {
+void leave_out_training(config::Values& rows) {
   std::string trained;
-  for (const auto& [key, value] : Settings(rows)) {
+  for (const auto& [key, value] : config::Values(rows)) {
     if (!key.starts_with("data.files.") || !key.ends_with(".test") || value == "[]") continue;
     const auto set = key.substr(0, key.size() - std::string_view("test").size());
     if (const auto train = rows.find(set + "train"); train != rows.end()) trained += train->second;
     for (const auto* name : {"train", "held_out", "split_seed"}) rows.erase(set + name);
   }
-  for (const auto& [key, digest] : Settings(rows)) {
+  for (const auto& [key, digest] : config::Values(rows)) {
     if (!key.starts_with(kFile)) continue;
     const auto name = key.substr(kFile.size());
     const bool is_named =
@@ -112,37 +85,48 @@ bool is_in_section(std::string_view key, std::string_view section) {
   return key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[';
 }
 
-RunSettings settings_of(const RunRecords& run, bool as_written) {
-  auto settings = all_settings(run, as_written);
-  std::erase_if(settings.values, [](const auto& entry) {
-    return (is_in_any(entry.first, kMayDiffer) && entry.first != kRounds) || is_in_any(entry.first, kComparedElsewhere);
+config::Values compared_settings(const RunRecords& run) {
+  auto settings = run.settings;
+  std::erase_if(settings, [](const auto& entry) {
+    const auto effect = fed::effect_of(entry.first);
+    return effect != fed::KeyEffect::kSetting && effect != fed::KeyEffect::kFunction;
   });
-  read_template(run, settings.values);
+  read_template(run, settings);
+  return settings;
+}
+
+config::Values settings_of_arm(const RunRecords& run) {
+  auto settings = run.settings;
+  std::erase_if(settings, [](const auto& entry) {
+    const auto effect = fed::effect_of(entry.first);
+    return effect == fed::KeyEffect::kSeed || effect == fed::KeyEffect::kNone;
+  });
   return settings;
 }
 
 Fingerprints input_files(const RunRecords& run, bool of_models) {
   Fingerprints found;
   if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
+  const auto folder = model_folder(run.manifest.at("files"));
   for (const auto& file : run.manifest.at("files")) {
-    const auto name = fs::path(text_under(file, {"path"})).filename().string();
-    const bool of_model = name.ends_with(".safetensors") || name == "config.json" || name == "tokenizer.json";
-    if (of_model == of_models)
+    const fs::path path = text_under(file, {"path"});
+    const auto name = path.filename().string();
+    if ((folder && path.parent_path() == *folder) == of_models)
       found[name] +=
           concat(found[name].empty() ? "" : "+", text_under(file, {kTreeDigest, kWholeDigest}).substr(0, 12));
   }
   return found;
 }
 
-Settings test_rows_of(const RunRecords& run) {
-  auto rows = settings_of(run).values;
+config::Values test_rows_of(const RunRecords& run) {
+  auto rows = compared_settings(run);
   std::erase_if(rows, [](const auto& entry) { return !selects_test_rows(entry.first); });
   for (const auto& [name, digest] : input_files(run, false)) rows[std::string(kFile) + name] = digest;
   leave_out_training(rows);
   return rows;
 }
 
-std::optional<std::string> differing_key(const Settings& one, const Settings& other) {
+std::optional<std::string> differing_key(const config::Values& one, const config::Values& other) {
   for (const auto& [key, value] : one)
     if (const auto found = other.find(key); found == other.end() || found->second != value) return key;
   for (const auto& [key, value] : other)

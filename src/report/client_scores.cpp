@@ -6,15 +6,15 @@
 #include <tuple>
 
 #include "base/plain/number_text.h"
-#include "report/text_grid.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::report {
 namespace {
 
 constexpr double kLast = -1e300;
 
-using ClientKey = std::tuple<std::string, std::string, int64_t>;  // task, reading, client
-ClientKey key_of(const scoring::TaskScore& score) { return {score.task, score.reading, score.client->id}; }
+using ClientKey = std::tuple<std::string, std::string, int64_t>;  // task, rank evaluation mode, client
+ClientKey key_of(const scoring::TaskScore& score) { return {score.task, score.rank_eval_mode, score.client->id}; }
 
 std::string who_of(const scoring::ClientOfScore& client) {
   return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
@@ -25,16 +25,16 @@ int64_t questions_of(const scoring::TaskScore& score) {
   return std::max<int64_t>(1, score.questions > 0 ? score.questions : score.rows);
 }
 
-bool is_likelihood(const scoring::TaskScore& score) { return score.kind == scoring::AnswerKind::kLikelihood; }
-
-/// Returns 1 or -1 if a score has changed by more than one question, or a likelihood by any amount; else 0.
+/// Returns 1 or -1 if a score has changed by more than one question, or a measure that is no share by any amount; else
+/// 0.
 int direction(double gain, const scoring::TaskScore& score) {
-  const double one = is_likelihood(score) ? 0.0 : 100.0 / static_cast<double>(questions_of(score)) + 1e-9;
+  const bool is_share = scoring::headline_of(score.kind).is_share;
+  const double one = is_share ? 100.0 / static_cast<double>(questions_of(score)) + 1e-9 : 0.0;
   return gain > one ? 1 : gain < -one ? -1 : 0;
 }
 
 std::string number_text(double number, const scoring::TaskScore& score) {
-  return fixed(number, is_likelihood(score) ? 3 : 1);
+  return fixed(number, scoring::headline_of(score.kind).is_share ? 1 : 3);
 }
 
 std::string score_text(const std::optional<scoring::TaskScore>& score) {
@@ -49,12 +49,14 @@ std::string gain_text(std::optional<double> gain, const std::optional<scoring::T
 /// Returns the sort key: the gain, or the score if there is no gain. Clients without scores come last.
 double order_of(const ClientResult& one) {
   if (const auto gain = one.gain()) return *gain;
-  return one.own ? (is_likelihood(*one.own) ? -1 : 1) * headline(*one.own) : kLast;
+  if (!one.own) return kLast;
+  return (scoring::headline_of(one.own->kind).higher_is_better ? 1 : -1) * headline(*one.own);
 }
 
 void sort_results(std::vector<ClientResult>& results) {
   std::stable_sort(results.begin(), results.end(), [](const ClientResult& x, const ClientResult& y) {
-    if (x.task != y.task || x.reading != y.reading) return std::tie(x.task, x.reading) < std::tie(y.task, y.reading);
+    if (x.task != y.task || x.rank_eval_mode != y.rank_eval_mode)
+      return std::tie(x.task, x.rank_eval_mode) < std::tie(y.task, y.rank_eval_mode);
     return order_of(x) > order_of(y);
   });
 }
@@ -65,7 +67,7 @@ struct Counts {
   std::string text() const { return concat(gain, " gain, ", lose, " lose, ", within, " within one question"); }
 };
 
-std::string mean_of(std::span<const ClientResult> results, std::optional<scoring::TaskScore> ClientResult::*score) {
+std::string mean_text(std::span<const ClientResult> results, std::optional<scoring::TaskScore> ClientResult::*score) {
   double sum = 0, count = 0;
   const scoring::TaskScore* any = nullptr;
   for (const auto& one : results)
@@ -73,9 +75,9 @@ std::string mean_of(std::span<const ClientResult> results, std::optional<scoring
   return any != nullptr ? number_text(sum / count, *any) : "-";
 }
 
-/// Returns the title of a task and reading, such as "files" or "files (b)".
+/// Returns the title of a task and rank evaluation mode, such as "files" or "files (b)".
 std::string title_of(const ClientResult& one) {
-  return one.reading.empty() ? one.task : concat(one.task, " (", one.reading, ")");
+  return one.rank_eval_mode.empty() ? one.task : concat(one.task, " (", one.rank_eval_mode, ")");
 }
 
 std::vector<std::vector<ClientResult>> by_title(std::span<const ClientResult> results) {
@@ -92,23 +94,31 @@ std::string summary_of(std::span<const ClientResult> results) {
   bool compared = false;
   for (const auto& one : results)
     if (const auto gain = one.gain()) counts.add(direction(*gain, *one.own)), compared = true;
-  const auto now = mean_of(results, &ClientResult::own);
-  if (!compared) return concat("mean on own rows ", now, ", on all rows ", mean_of(results, &ClientResult::all));
-  return concat(counts.text(), "; mean on own rows ", mean_of(results, &ClientResult::before), " before, ", now,
-                " now, on all rows ", mean_of(results, &ClientResult::all));
+  const auto now = mean_text(results, &ClientResult::own);
+  if (!compared) return concat("mean on own rows ", now, ", on all rows ", mean_text(results, &ClientResult::all));
+  return concat(counts.text(), "; mean on own rows ", mean_text(results, &ClientResult::before), " before, ", now,
+                " now, on all rows ", mean_text(results, &ClientResult::all));
 }
 
 /// \param who  text before the title
-std::string grid_of(std::string_view who, std::span<const ClientResult> results) {
-  TextGrid grid({"client", "budget", "own before", "own now", "gain", "all rows", "own rows", "questions"});
+Table table_of(std::string_view who, std::span<const ClientResult> results) {
+  Table grid{.title = concat(who, title_of(results[0]), ": ", summary_of(results)),
+             .head = {"client", "budget", "own before", "own now", "gain", "all rows", "own rows", "questions"}};
   for (const auto& one : results)
     grid.add({one.who, fixed(one.budget, 3), score_text(one.before), score_text(one.own),
               gain_text(one.gain(), one.own), score_text(one.all), one.own ? std::to_string(one.own->rows) : "-",
               one.own ? std::to_string(questions_of(*one.own)) : "-"});
-  return wrapped(concat(who, title_of(results[0]), ": ", summary_of(results))) + grid.text();
+  return grid;
 }
 
-/// The results of one reading of one run.
+/// Returns the titles of the measures by which clients are compared.
+std::string headlines_text() {
+  std::vector<std::string_view> titles;
+  for (const auto kind : scoring::kAnswerKinds) titles.push_back(scoring::headline_of(kind).title);
+  return join(titles, "; or ");
+}
+
+/// The results of one run in one rank evaluation mode.
 struct Side {
   std::string label;
   std::vector<ClientResult> results;  // with scores on own rows
@@ -123,14 +133,14 @@ struct Side {
 std::vector<Side> sides_of(std::span<const records::RunRecords> runs) {
   std::vector<Side> sides;
   for (const auto& run : runs) {
-    std::map<std::string, Side> by_reading;
+    std::map<std::string, Side> by_mode;
     for (auto& one : client_results(run.evaluations)) {
       if (!one.own) continue;
-      auto& side = by_reading[one.reading];
-      side.label = one.reading.empty() ? run.label : concat(run.label, " (", one.reading, ")");
+      auto& side = by_mode[one.rank_eval_mode];
+      side.label = one.rank_eval_mode.empty() ? run.label : concat(run.label, " (", one.rank_eval_mode, ")");
       side.results.push_back(std::move(one));
     }
-    for (auto& [reading, side] : by_reading) sides.push_back(std::move(side));
+    for (auto& [mode, side] : by_mode) sides.push_back(std::move(side));
   }
   return sides;
 }
@@ -168,8 +178,8 @@ std::vector<std::string> titles_of(std::span<const Side> sides) {
 }
 
 /// Compares the scores on own rows of the first side with those of the others.
-std::string side_by_side(std::span<const Side> sides) {
-  TextGrid grid(titles_of(sides));
+Table side_by_side(std::span<const Side> sides) {
+  Table grid{.head = titles_of(sides)};
   std::vector<Counts> counts(sides.size() - 1);
   for (const auto& row : compared(sides)) {
     const auto& own = row.first->own;
@@ -182,22 +192,23 @@ std::string side_by_side(std::span<const Side> sides) {
     cells.insert(cells.end(), {std::to_string(own->rows), std::to_string(questions_of(*own))});
     grid.add(std::move(cells));
   }
-  std::string text;
+  std::vector<std::string> pairs;
   for (size_t i = 0; i < counts.size(); ++i)
-    text += wrapped(concat("own rows, ", sides[i + 1].label, " against ", sides[0].label, ": ", counts[i].text()));
-  return text + grid.text();
+    pairs.push_back(concat(sides[i + 1].label, " against ", sides[0].label, ": ", counts[i].text()));
+  grid.title = concat("own rows, ", join(pairs, "; "));
+  return grid;
 }
 
 }  // namespace
 
 double headline(const scoring::TaskScore& score) {
-  if (is_likelihood(score)) return score.nll;
-  return 100 * (score.kind == scoring::AnswerKind::kText ? score.f1 : score.accuracy);
+  const auto& measure = scoring::headline_of(score.kind);
+  return (measure.is_share ? 100 : 1) * measure.of(score).value_or(0);
 }
 
 double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to) {
   const double more = headline(to) - headline(from);
-  return is_likelihood(to) ? -more : more;
+  return scoring::headline_of(to.kind).higher_is_better ? more : -more;
 }
 
 std::optional<double> ClientResult::gain() const {
@@ -215,7 +226,7 @@ std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> 
     one.id = score.client->id;
     one.who = who_of(*score.client);
     one.task = score.task;
-    one.reading = score.reading;
+    one.rank_eval_mode = score.rank_eval_mode;
     one.budget = score.budget;
     const bool own = score.client->rows == scoring::RowsOf::kOwn;
     if (round == 0 && own) one.before = score;
@@ -229,33 +240,34 @@ std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> 
   return results;
 }
 
-std::string clients_summary(const records::RunRecords& run) {
-  std::string text;
+std::vector<std::string> clients_summary(const records::RunRecords& run) {
+  std::vector<std::string> lines;
   for (const auto& results : by_title(client_results(run.evaluations)))
-    text += concat(results.size(), " clients at their own budgets, ", title_of(results[0]), ": ", summary_of(results),
-                   '\n');
-  return text;
+    lines.push_back(
+        concat(results.size(), " clients at their own budgets, ", title_of(results[0]), ": ", summary_of(results)));
+  return lines;
 }
 
-std::string client_scores_table(std::span<const records::RunRecords> runs) {
-  auto text = wrapped("clients at their own budgets, accuracy or F1 of words in percent, or negative log-likelihood");
+std::vector<Table> client_scores_tables(std::span<const records::RunRecords> runs) {
+  std::vector<Table> tables{{.title = concat("clients at their own budgets: ", headlines_text())}};
   for (const auto& run : runs) {
     const auto results = client_results(run.evaluations);
-    if (results.empty()) text += concat(run.label, ": nothing is scored per client (evaluate.per_client)\n");
-    for (const auto& group : by_title(results)) text += grid_of(run.label + ", ", group) + '\n';
+    if (results.empty())
+      tables.push_back({.title = concat(run.label, ": nothing is scored per client (evaluate.per_client)")});
+    for (const auto& group : by_title(results)) tables.push_back(table_of(run.label + ", ", group));
   }
-  if (text.ends_with("\n\n")) text.pop_back();
   const auto sides = sides_of(runs);
-  return runs.size() > 1 && sides.size() > 1 ? concat(text, '\n', side_by_side(sides)) : text;
+  if (runs.size() > 1 && sides.size() > 1) tables.push_back(side_by_side(sides));
+  return tables;
 }
 
-std::string client_scores_table(std::span<const scoring::TaskScore> scores) {
+std::vector<Table> client_scores_tables(std::span<const scoring::TaskScore> scores) {
   std::vector<fed::EvaluationRecord> evaluations;
   for (const auto& score : scores) evaluations.push_back({1, "", score});
-  std::string text;
+  std::vector<Table> tables;
   for (const auto& results : by_title(client_results(evaluations)))
-    text += '\n' + grid_of("clients at their own budgets, ", results);
-  return text;
+    tables.push_back(table_of("clients at their own budgets, ", results));
+  return tables;
 }
 
 }  // namespace evenkeel::report

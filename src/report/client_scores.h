@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "records/run_records.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 
@@ -18,7 +19,7 @@ struct ClientResult {
   int64_t id = 0;
   std::string who;  ///< "3", or "3 (hospital)"
   std::string task,
-      reading;                               ///< rank evaluation mode, "a" or "b"; empty: the method has none
+      rank_eval_mode;                        ///< rank evaluation mode, "a" or "b"; empty: the method has none
   double budget = 1;                         ///< the client's budget, 0 to 1
   std::optional<scoring::TaskScore> before,  ///< score on its own rows before the first round
       own;                                   ///< score on its own rows after the last evaluated round
@@ -29,7 +30,7 @@ struct ClientResult {
   std::optional<double> gain() const;
 };
 
-/// Returns the number by which scores are compared: accuracy or word F1 in percent, or the negative log-likelihood.
+/// Returns the value of the headline measure of the score's kind (scoring/measures.h); shares in percent.
 double headline(const scoring::TaskScore& score);
 /// Returns how much better `to` is than `from`, in the unit of headline(). Above 0 is better.
 double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to);
@@ -39,14 +40,14 @@ double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to
 /// the state before the first round was evaluated, its scores are in `own` and `all`.
 std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> evaluations);
 
-/// Returns a line with the numbers of clients that gain, lose, or change by at most one question. Empty if no client is
-/// scored.
-std::string clients_summary(const records::RunRecords& run);
+/// Returns a line per task with the numbers of clients that gain, lose, or change by at most one question. Empty if no
+/// client is scored.
+std::vector<std::string> clients_summary(const records::RunRecords& run);
 
-/// Formats a table per run: for each client its own rows before and after, the gain, all rows, and the number of
+/// Makes a table per run: for each client its own rows before and after, the gain, all rows, and the number of
 /// questions. For several runs it adds a table that compares clients' own rows, with differences from the first run.
-std::string client_scores_table(std::span<const records::RunRecords> runs);
-/// Formats the table for one evaluation; empty if no client is scored.
-std::string client_scores_table(std::span<const scoring::TaskScore> scores);
+std::vector<Table> client_scores_tables(std::span<const records::RunRecords> runs);
+/// Makes the tables of one evaluation; none if no client is scored.
+std::vector<Table> client_scores_tables(std::span<const scoring::TaskScore> scores);
 
 }  // namespace evenkeel::report

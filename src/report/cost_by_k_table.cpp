@@ -41,17 +41,17 @@ std::string runs_text(const comparison::CostOfK& cost) {
 
 }  // namespace
 
-ReportTable cost_by_k_table(std::span<const comparison::CostOfK> costs) {
+Table cost_by_k_table(std::span<const comparison::CostOfK> costs) {
   int64_t largest = 0;
   for (const auto& cost : costs)
     if (cost.runs > 0) largest = std::max(largest, cost.top_k);
   const auto share = largest > 0 ? concat("% of K=", largest) : "%";
-  ReportTable table{.title = "cost of 1,000 tokens of training by experts per token (K), mean over runs",
-                    .head = {"arm", "K", "FLOPs", share, "seconds", share, "runs"},
-                    .rows = {},
-                    .note =
-                        "FLOPs are counted, seconds measured by each client while it trains; +-: half of the 95 % "
-                        "interval (t). runs: with clients of that K; in brackets: with seconds, where fewer."};
+  Table table{.title = "cost of 1,000 tokens of training by experts per token (K), mean over runs",
+              .head = {"arm", "K", "FLOPs", share, "seconds", share, "runs"},
+              .rows = {},
+              .note =
+                  "FLOPs are counted, seconds measured by each client while it trains; +-: half of the 95 % "
+                  "interval (t). runs: with clients of that K; in brackets: with seconds, where fewer."};
   for (size_t i = 0; i < costs.size(); ++i) {
     const auto& cost = costs[i];
     const bool is_first = i == 0 || costs[i - 1].arm != cost.arm;

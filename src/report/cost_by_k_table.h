@@ -4,11 +4,11 @@
 #include <span>
 
 #include "comparison/cost_by_k.h"
-#include "report/report_table.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 
 /// Makes a table of the costs. Where an arm has no client of some K, the cell says so.
-ReportTable cost_by_k_table(std::span<const comparison::CostOfK> costs);
+Table cost_by_k_table(std::span<const comparison::CostOfK> costs);
 
 }  // namespace evenkeel::report

@@ -1,27 +1,21 @@
 #include "report/differences_text.h"
 
-#include <string_view>
-
 #include "base/plain/error.h"
-#include "base/plain/text.h"
-#include "report/text_grid.h"
+#include "report/text_lines.h"
 
 namespace evenkeel::report {
 
-std::string differences_text(std::span<const records::RunRecords> runs) {
+std::vector<std::string> difference_lines(std::span<const comparison::Difference> differences) {
+  std::vector<std::string> lines;
+  for (const auto& difference : differences)
+    lines.push_back(concat(difference.what, ": ", comparison::sides_text(difference)));
+  return lines;
+}
+
+std::string differences_text(std::span<const comparison::Difference> differences) {
   std::string text;
-  for (const auto& difference : comparison::differences(runs)) {
-    std::string line = difference.what + ": ";
-    std::string_view gap;
-    for (const auto& side : difference.sides) {
-      line += concat(gap, side.value, " (", join(side.runs), ')');
-      gap = "; ";
-    }
-    text += "  " + wrapped(line, kPageWidth - 2, 4);
-  }
-  return text.empty()
-             ? text
-             : "NOT ALIKE: the runs differ in more than their methods, and so may their figures\n" + text + '\n';
+  for (const auto& line : difference_lines(differences)) text += "  " + wrapped(line, kPageWidth - 2, 4);
+  return text.empty() ? text : concat(kNotAlike, '\n', text, '\n');
 }
 
 }  // namespace evenkeel::report

@@ -5,8 +5,9 @@
 #include <set>
 
 #include "base/plain/number_text.h"
+#include "report/score_cells.h"
 #include "report/score_table.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 namespace {
@@ -82,39 +83,27 @@ std::string facts_table(const records::RunRecords& run, const fed::ExperimentCon
   return text + '\n';
 }
 
-struct Headline {
-  std::string_view title;
-  scoring::AnswerKind kind;
-  double scoring::TaskScore::*value;
-  double unit = 100;
-  int decimals = 1;
-};
-constexpr std::array kHeadlines{
-    Headline{"Accuracy in percent", scoring::AnswerKind::kChoice, &scoring::TaskScore::accuracy},
-    Headline{"F1 of words in percent", scoring::AnswerKind::kText, &scoring::TaskScore::f1},
-    Headline{"Negative log-likelihood of a token of the answers", scoring::AnswerKind::kLikelihood,
-             &scoring::TaskScore::nll, 1, 3}};
-
-/// Returns a table with one row per budget and one column per way of serving and reading.
-std::string scores_of(std::span<const scoring::TaskScore> scores, const Headline& headline) {
+/// Returns a table with one row per budget and one column per way of serving and rank evaluation mode.
+std::string scores_of(std::span<const scoring::TaskScore> scores, const scoring::Measure& measure) {
   using Column = std::pair<scoring::ServedBy, std::string>;
   std::map<double, std::map<Column, std::pair<double, double>>> sums;
   std::map<double, int64_t> top_k;
   std::set<Column> columns;
   std::set<std::string> tasks;
   for (const auto& score : scores) {
-    if (score.kind != headline.kind) continue;
-    auto& [sum, count] = sums[score.budget][{score.served_by, score.reading}];
-    sum += score.*headline.value, ++count;
-    if (score.reading != "a") top_k[score.budget] = score.top_k;
-    columns.emplace(score.served_by, score.reading);
+    const auto value = measure.of(score);
+    if (!value) continue;
+    auto& [sum, count] = sums[score.budget][{score.served_by, score.rank_eval_mode}];
+    sum += *value, ++count;
+    if (score.rank_eval_mode != "a") top_k[score.budget] = score.top_k;
+    columns.emplace(score.served_by, score.rank_eval_mode);
     tasks.insert(score.task);
   }
   if (sums.empty()) return {};
-  const auto mean = [&](const auto& sum) { return fixed(headline.unit * sum.first / sum.second, headline.decimals); };
+  const auto mean = [&](const auto& sum) { return measure_cell(sum.first / static_cast<double>(sum.second), measure); };
   std::string titles = "| budget | K |", rule = "| --- | --- |", rows;
-  for (const auto& [by, reading] : columns) {
-    titles += concat(' ', served_name(by), reading.empty() ? "" : concat(" (", reading, ")"), " |");
+  for (const auto& [by, mode] : columns) {
+    titles += concat(' ', served_name(by), mode.empty() ? "" : concat(" (", mode, ")"), " |");
     rule += " --- |";
   }
   for (const auto& [budget, row] : sums) {
@@ -126,13 +115,13 @@ std::string scores_of(std::span<const scoring::TaskScore> scores, const Headline
     }
     rows += '\n';
   }
-  return concat(headline.title, ", mean over ", plain(join(tasks)), ".\n\n", titles, '\n', rule, '\n', rows, '\n');
+  return concat(measure.title, "; mean over ", plain(join(tasks)), ".\n\n", titles, '\n', rule, '\n', rows, '\n');
 }
 
 std::string scores_section(const records::RunRecords& run) {
   const auto scores = run.scores(run.last_evaluated());
   std::string text;
-  for (const auto& headline : kHeadlines) text += scores_of(scores, headline);
+  for (const auto& measure : scoring::measures()) text += scores_of(scores, measure);
   if (text.empty()) return text;
   return concat("## Scores after round ", run.last_evaluated(), "\n\n", text);
 }

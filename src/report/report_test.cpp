@@ -6,14 +6,18 @@
 #include "base/plain/files.h"
 #include "base/plain/number_text.h"
 #include "base/testing.h"
+#include "records/testing.h"
 #include "report/differences_text.h"
 #include "report/page.h"
 #include "report/tables.h"
-#include "report/text_grid.h"
 #include "report/time_table.h"
 
 namespace evenkeel::report {
 namespace {
+
+std::string table_text(std::span<const records::RunRecords> runs, std::string_view name) {
+  return text_of(tables(runs, name));
+}
 
 OrderedJson round_line(int64_t round, double loss) {
   return {{"round", round},
@@ -74,16 +78,13 @@ class Report : public ::testing::Test {
 
   void make_run(const std::string& name, double accuracy) const {
     const auto run = folder_ / name;
-    fs::create_directories(run);
-    write_file_atomic(
-        run / "config.toml",
-        "name = \"" + name + "\"\nseed = 7\n[model]\npath = \"</script><b>\"\n[method]\nname = \"fedit\"\n");
-    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0","machine":{},"libraries":{},"files":[]})");
-    for (int64_t round : {1, 2}) append_line(run / "rounds.jsonl", round_line(round, 2.0 / round).dump());
+    testing::write_run(
+        run, "name = \"" + name + "\"\nseed = 7\n[model]\npath = \"</script><b>\"\n[method]\nname = \"fedit\"\n");
+    for (int64_t round : {1, 2}) append_sealed(run / "rounds.jsonl", round_line(round, 2.0 / round));
     for (const auto* task : {"alpha", "beta"})
       for (const double budget : {1.0, 0.125}) {
-        append_line(run / "evaluations.jsonl", evaluation_line(0, task, budget, 0.01).dump());
-        append_line(run / "evaluations.jsonl", evaluation_line(2, task, budget, accuracy * budget).dump());
+        append_sealed(run / "evaluations.jsonl", evaluation_line(0, task, budget, 0.01));
+        append_sealed(run / "evaluations.jsonl", evaluation_line(2, task, budget, accuracy * budget));
       }
   }
   std::vector<records::RunRecords> runs(std::vector<std::string> names) const {
@@ -122,7 +123,7 @@ TEST_F(Report, ALineStillBeingWrittenIsLeftOut) {
 }
 
 TEST_F(Report, ARepeatedEvaluationReplacesTheFirst) {
-  append_line(folder_ / "one/evaluations.jsonl", evaluation_line(2, "alpha", 1.0, 0.75).dump());
+  append_sealed(folder_ / "one/evaluations.jsonl", evaluation_line(2, "alpha", 1.0, 0.75));
   const auto scores = records::load_run(folder_ / "one").scores(2);
   EXPECT_EQ(scores.size(), 4u);
   EXPECT_EQ(scores[0].accuracy, 0.75);
@@ -130,16 +131,16 @@ TEST_F(Report, ARepeatedEvaluationReplacesTheFirst) {
 
 TEST_F(Report, DamagedRecordsNameFileAndLine) {
   EXPECT_NE(refusal("missing").find("holds no run"), std::string::npos);
-  append_line(folder_ / "one/rounds.jsonl", R"({"round":3})");
+  append_sealed(folder_ / "one/rounds.jsonl", {{"round", 3}});
   EXPECT_NE(refusal("one").find("rounds.jsonl, line 3: loss is missing"), std::string::npos);
   make_run("two", 0.5);
-  append_line(folder_ / "two/evaluations.jsonl", R"({"round":3,"task":"x"})");
+  append_sealed(folder_ / "two/evaluations.jsonl", {{"round", 3}, {"task", "x"}});
   EXPECT_NE(refusal("two").find("evaluations.jsonl, line 9: budget is missing"), std::string::npos);
 }
 
 TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
   make_run("two", 0.25);
-  const auto text = table(runs({"one", "two"}), "accuracy");
+  const auto text = table_text(runs({"one", "two"}), "accuracy");
   EXPECT_EQ(text,
             "accuracy, percent of rows, by budget, after the last evaluated round\n"
             "       one          two\n"
@@ -155,31 +156,23 @@ TEST_F(Report, AnExportedAdapterStandsBesideItsRun) {
     line["served_by"] = "native_gates";
     return line;
   };
-  append_line(folder_ / "one/evaluations.jsonl", served(evaluation_line(2, "alpha", 1.0, 0.75)).dump());
-  const auto text = table(runs({"one"}), "accuracy");
+  append_sealed(folder_ / "one/evaluations.jsonl", served(evaluation_line(2, "alpha", 1.0, 0.75)));
+  const auto text = table_text(runs({"one"}), "accuracy");
   for (const auto* part : {" one (exported: native gates)\n", "task   0.125     1 ", "alpha    6.2  50.0 ", " 75.0\n"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
-  EXPECT_NE(table(runs({"one"}), "runs").find(" 28.1 "), std::string::npos) << "the run's own mean alone";
+  EXPECT_NE(table_text(runs({"one"}), "runs").find(" 28.1 "), std::string::npos) << "the run's own mean alone";
   EXPECT_NE(report_page(runs({"one"})).find("\"as_exported\":true,\"served_by\":\"native_gates\""), std::string::npos);
 }
 
-TEST_F(Report, ARecordOfAnOlderVersionDoesNotSayHowManyQuestions) {
-  auto line = evaluation_line(2, "alpha", 1.0, 0.5);
-  line.erase("questions");
-  append_line(folder_ / "one/evaluations.jsonl", line.dump());
-  const auto text = table(runs({"one"}), "accuracy");
-  EXPECT_NE(text.find("alpha    6.2  50.0    25.0      30.0    40          -\n"), std::string::npos) << text;
-}
-
-TEST_F(Report, ADenseRoundOfTheFirstVersionHasNoExpertsAndNoParts) {
+TEST_F(Report, ADenseRoundHasNoExpertsAndNoParts) {
   auto line = round_line(3, 1);
   for (const auto* key :
        {"bytes_up_parts", "bytes_down_parts", "layers", "utilization", "dead_experts", "entropy_mean", "gini_mean"})
     line.erase(key);
-  append_line(folder_ / "one/rounds.jsonl", line.dump());
+  append_sealed(folder_ / "one/rounds.jsonl", line);
   const auto run = runs({"one"})[0];
   EXPECT_FALSE(run.rounds.back().experts || run.rounds.back().gates_sum_to_one);
-  const auto rounds = table({{run}}, "rounds");
+  const auto rounds = table_text({{run}}, "rounds");
   EXPECT_NE(rounds.find("one      3  1.0000  1.200 k   1.500 M     2.500 M  3.250 T           4.50\n"), rounds.npos)
       << rounds;
   EXPECT_NE(rounds.find("one      3        -       -     -\n"), rounds.npos) << rounds;
@@ -197,20 +190,19 @@ TEST_F(Report, FreeTextHasTablesOfItsOwn) {
                                                .f1 = 0.625,
                                                .bert_score = 0.875,
                                                .context_cut = 3}));
-  append_line(folder_ / "mixed/evaluations.jsonl", line.dump());
+  append_sealed(folder_ / "mixed/evaluations.jsonl", line);
   const auto mixed = runs({"mixed"}), plain = runs({"one"});
   EXPECT_EQ(mixed[0].scores(2).back().context_cut, 3);
-  EXPECT_EQ(table(mixed, "f1"),
-            "free text: F1 of words, percent, mean over rows, by budget, after the last\n"
-            "  evaluated round\n"
+  EXPECT_EQ(table_text(mixed, "f1"),
+            "F1 of words, percent, by budget, after the last evaluated round\n"
             "          mixed\n"
             "task          1  rows  questions\n"
             "telequad   62.5     4          4\n"
             "mean       62.5\n");
-  EXPECT_NE(table(mixed, "bert-score").find("87.5"), std::string::npos);
-  EXPECT_EQ(table(mixed, "accuracy").find("telequad"), std::string::npos);
-  EXPECT_NE(default_tables(mixed).find("exact match"), std::string::npos);
-  EXPECT_EQ(default_tables(plain).find("exact match"), std::string::npos);
+  EXPECT_NE(table_text(mixed, "bert_score").find("87.5"), std::string::npos);
+  EXPECT_EQ(table_text(mixed, "accuracy").find("telequad"), std::string::npos);
+  EXPECT_NE(text_of(default_tables(mixed)).find("exact match"), std::string::npos);
+  EXPECT_EQ(text_of(default_tables(plain)).find("exact match"), std::string::npos);
 }
 
 TEST_F(Report, ManyRunsWrapIntoGridsThatFit) {
@@ -219,7 +211,7 @@ TEST_F(Report, ManyRunsWrapIntoGridsThatFit) {
     names.push_back(concat("a-rather-long-name-", i));
     make_run(names.back(), 0.5);
   }
-  std::istringstream lines(table(runs(names), "valid"));
+  std::istringstream lines(table_text(runs(names), "accuracy_valid"));
   int heads = 0;
   for (std::string line; std::getline(lines, line);) {
     EXPECT_LE(line.size(), 80u) << line;
@@ -229,16 +221,17 @@ TEST_F(Report, ManyRunsWrapIntoGridsThatFit) {
 }
 
 TEST_F(Report, EveryNamedTableCanBePrinted) {
-  for (const auto name : table_names()) EXPECT_NE(table(runs({"one"}), name).find('\n'), std::string::npos) << name;
-  const auto rounds = table(runs({"one"}), "rounds");
+  for (const auto name : table_names())
+    EXPECT_NE(table_text(runs({"one"}), name).find('\n'), std::string::npos) << name;
+  const auto rounds = table_text(runs({"one"}), "rounds");
   EXPECT_NE(rounds.find("one      2  1.0000  1.200 k   1.500 M     2.500 M  3.250 T           4.50\n"), rounds.npos)
       << rounds;
   EXPECT_NE(rounds.find("one      2   0.7500  0.2500     1\n"), rounds.npos) << rounds;
-  EXPECT_THROW(table(runs({"one"}), "nonsense"), Error);
+  EXPECT_THROW(table_text(runs({"one"}), "nonsense"), Error);
 }
 
 TEST_F(Report, TrafficIsAddedUpByContent) {
-  EXPECT_EQ(table(runs({"one"}), "traffic"),
+  EXPECT_EQ(table_text(runs({"one"}), "traffic"),
             "traffic; bytes of all rounds and clients by content, shares in percent\n"
             "run   content  bytes up  share  bytes down  share\n"
             "one  adapters   2.400 M   80.0     2.400 M   48.0\n"
@@ -250,14 +243,14 @@ TEST_F(Report, TrafficIsAddedUpByContent) {
 TEST_F(Report, ARunWithoutRoundsStillHasAReport) {
   fs::remove(folder_ / "one/rounds.jsonl");
   fs::remove(folder_ / "one/evaluations.jsonl");
-  EXPECT_NE(default_tables(runs({"one"})).find("nothing is evaluated yet"), std::string::npos);
+  EXPECT_NE(text_of(default_tables(runs({"one"}))).find("nothing is evaluated yet"), std::string::npos);
   EXPECT_FALSE(report_page(runs({"one"})).empty());
 }
 
 TEST_F(Report, ATableOfTheOtherKindOfAnswersSaysWhatThereIs) {
-  EXPECT_EQ(table(runs({"one"}), "f1"),
-            "free text: F1 of words, percent, mean over rows: the tasks that were evaluated\n"
-            "  ask for choices; there are: accuracy, invalid, valid, likelihood\n");
+  EXPECT_EQ(table_text(runs({"one"}), "f1"),
+            "F1 of words, percent: the tasks that were evaluated ask for choices; there are:\n"
+            "  accuracy, invalid_rate, accuracy_valid, accuracy_likelihood\n");
 }
 
 TEST_F(Report, LabelsDiffer) {
@@ -300,21 +293,19 @@ class UnlikeRuns : public Report {
   void make(const std::string& name, const Made& made) const {
     make_run(name, 0.5);
     const auto run = folder_ / name;
-    write_file_atomic(run / "config.toml",
-                      concat("name = \"", name, "\"\nseed = ", made.seed, "\nthreads = ", made.threads,
-                             "\n\n[model]\npath = \"m\"\ndtype = \"checkpoint\"\ncompute_dtype = \"",
-                             made.compute_dtype, "\"\nproducts = {", made.products, "}\n\n[method]\nname = \"",
-                             made.method, "\"\n\n[output]\ndir = \"runs/", name, "\"\n"));
-    const OrderedJson manifest = {{"version", "0.1.0"},
-                                  {"machine", {{"processor", made.processor}}},
-                                  {"libraries", {{"torch", "2.13.0"}}},
-                                  {"files",
-                                   {{{"path", "/m/model.safetensors"}, {"bytes", 3}, {"sha256", made.weights}},
-                                    {{"path", "/d/boolq/test.json"}, {"bytes", 3}, {"sha256", "dd"}}}}};
-    write_file_atomic(run / "manifest.json", manifest.dump());
+    const auto config =
+        concat("name = \"", name, "\"\nseed = ", made.seed, "\nthreads = ", made.threads,
+               "\n\n[model]\npath = \"m\"\ndtype = \"checkpoint\"\ncompute_dtype = \"", made.compute_dtype, "\"\n",
+               made.products, "\n[method]\nname = \"", made.method, "\"\n\n[output]\ndir = \"runs/", name, "\"\n");
+    testing::write_run(run, config, [&](OrderedJson& manifest) {
+      manifest["machine"] = {{"processor", made.processor}};
+      manifest["files"] = {{{"path", "/m/config.json"}, {"bytes", 3}, {"sha256", "cc"}},
+                           {{"path", "/m/model.safetensors"}, {"bytes", 3}, {"sha256", made.weights}},
+                           {{"path", "/d/boolq/test.json"}, {"bytes", 3}, {"sha256", "dd"}}};
+    });
     auto round = round_line(3, 1);
     round["gates_sum_to_one"] = made.renormalised;
-    append_line(run / "rounds.jsonl", round.dump());
+    append_sealed(run / "rounds.jsonl", round);
   }
 };
 
@@ -326,13 +317,13 @@ TEST_F(UnlikeRuns, AreMarkedWithOneLinePerDifference) {
              .weights = "bb",
              .renormalised = true,
              .threads = 2});
-  EXPECT_EQ(differences_text(runs({"a", "b"})),
+  EXPECT_EQ(differences_text(comparison::differences(runs({"a", "b"}))),
             "NOT ALIKE: the runs differ in more than their methods, and so may their figures\n"
             "  compute_dtype: float32 (a); bfloat16 (b)\n"
-            "  threads: 1 (a); 2 (b)\n"
             "  gating: not renormalised (a); renormalised (b)\n"
-            "  processor: A (a); B (b)\n"
             "  model files: model.safetensors aa (a); model.safetensors bb (b)\n"
+            "  threads: 1 (a); 2 (b)\n"
+            "  processor: A (a); B (b)\n"
             "\n");
   const auto page = report_page(runs({"a", "b"}));
   EXPECT_NE(page.find(R"({"what":"threads","sides":[{"value":"1","runs":["a"]},{"value":"2","runs":["b"]}]})"),
@@ -340,19 +331,30 @@ TEST_F(UnlikeRuns, AreMarkedWithOneLinePerDifference) {
 }
 
 TEST_F(UnlikeRuns, AreThoseOfWhichEachMeasuredOtherKernels) {
-  make("a", {.compute_dtype = "measured", .products = R"(expert_forward = ["own", "own"])"});
-  make("b", {.compute_dtype = "measured", .products = R"(expert_forward = ["own", "widen"])"});
-  EXPECT_EQ(differences_text(runs({"a", "b"})),
-            "NOT ALIKE: the runs differ in more than their methods, and so may their figures\n"
-            "  compute_dtype: measured: own own (a); measured: own widen (b)\n"
-            "\n");
+  const auto products = [](const std::string& last) {
+    std::string lists = "[model.products]\n";
+    for (const auto* name : {"expert_forward", "expert_backward", "linear_forward", "linear_backward"}) {
+      lists += concat(name, " = [");
+      for (size_t i = 0; i + 1 < nn::MatmulTable::kRows.size(); ++i) lists += "\"own\", ";
+      lists += concat('"', last, "\"]\n");
+    }
+    return lists;
+  };
+  make("a", {.compute_dtype = "measured", .products = products("own")});
+  make("b", {.compute_dtype = "measured", .products = products("widen")});
+  const auto found = comparison::differences(runs({"a", "b"}));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].what, "compute_dtype");
+  EXPECT_TRUE(found[0].changes_function);
+  EXPECT_EQ(found[0].sides[0].value.substr(0, 17), "measured: own own");
+  EXPECT_NE(found[0].sides[1].value.find("own widen own"), std::string::npos) << found[0].sides[1].value;
 }
 
 TEST_F(UnlikeRuns, AreNotThoseThatDifferInTheirMethodOnly) {
   make("a", {});
   make("b", {.method = "ub-smoe"});
-  EXPECT_EQ(differences_text(runs({"a", "b"})), "");
-  EXPECT_EQ(differences_text(runs({"a"})), "");
+  EXPECT_EQ(differences_text(comparison::differences(runs({"a", "b"}))), "");
+  EXPECT_EQ(differences_text(comparison::differences(runs({"a"}))), "");
   EXPECT_NE(report_page(runs({"a", "b"})).find(R"("differences":[])"), std::string::npos);
 }
 
@@ -375,7 +377,7 @@ TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
   line["questions"] = 37;
   for (const double budget : {1.0, 0.125}) {
     line["budget"] = budget;
-    append_line(folder_ / "b/evaluations.jsonl", line.dump());
+    append_sealed(folder_ / "b/evaluations.jsonl", line);
   }
   const auto found = comparison::differences(runs({"a", "b"}));
   ASSERT_EQ(found.size(), 1u);
@@ -389,26 +391,26 @@ TEST_F(Report, TheRunsTableHasARowPerModeAndMeansOverCommonBudgets) {
     for (const auto* task : {"alpha", "beta"}) {
       auto line = evaluation_line(3, task, budget, accuracy);
       line["reading"] = reading;
-      append_line(folder_ / run / "evaluations.jsonl", line.dump());
+      append_sealed(folder_ / run / "evaluations.jsonl", line);
     }
   };
   for (const double budget : {0.125, 1.0}) {
     add("modes", "a", budget, budget);
     add("modes", "b", budget, budget / 2);
   }
-  const auto alone = table(runs({"modes"}), "runs");
-  EXPECT_NE(alone.find("means over tasks and budgets,\n"), alone.npos) << alone;
+  const auto alone = table_text(runs({"modes"}), "runs");
+  EXPECT_NE(alone.find("means over tasks and budgets\n"), alone.npos) << alone;
   EXPECT_NE(alone.find("modes (a)"), alone.npos) << alone;
   EXPECT_NE(alone.find(" 56.2 "), alone.npos) << alone;
   EXPECT_NE(alone.find(" 28.1 "), alone.npos) << alone;
   make_run("one-budget", 0.5);
   add("one-budget", "", 1.0, 0.75);
-  const auto both = table(runs({"modes", "one-budget"}), "runs");
+  const auto both = table_text(runs({"modes", "one-budget"}), "runs");
   for (const auto* part : {"means over the tasks", " 100.0 ", " 50.0 ", " 75.0 "})
     EXPECT_NE(both.find(part), both.npos) << part << '\n' << both;
   make_run("other-budget", 0.5);
   add("other-budget", "", 0.25, 0.75);
-  EXPECT_EQ(table(runs({"modes", "other-budget"}), "runs").find("75.0"), std::string::npos);
+  EXPECT_EQ(table_text(runs({"modes", "other-budget"}), "runs").find("75.0"), std::string::npos);
 }
 
 /// Rounds 1 to 3 of 30 simulated seconds each, in which losses fall to 2 / t and scores rise; one client late in the
@@ -417,10 +419,8 @@ class TimedReport : public UnlikeRuns {
  protected:
   void make_timed(const std::string& name, double seconds, const std::string& deadline) const {
     const auto run = folder_ / name;
-    fs::create_directories(run);
-    write_file_atomic(run / "config.toml", concat("name = \"", name, "\"\n[clients]\ndeadline = ", deadline,
-                                                  "\n[client_profiles.box]\ntokens_per_second = [9.0]\n"));
-    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0","machine":{},"libraries":{},"files":[]})");
+    testing::write_run(run, concat("name = \"", name, "\"\n[clients]\nprofiles = { values = [\"box\"] }\ndeadline = ",
+                                   deadline, "\n[client_profiles.box]\ntokens_per_second = [9.0]\n"));
     for (int64_t round : {1, 2, 3}) {
       auto line = round_line(round, 2.0 / static_cast<double>(round));
       const double end = static_cast<double>(round) * seconds;
@@ -428,9 +428,8 @@ class TimedReport : public UnlikeRuns {
       line["clients"][0]["simulated"] = {{"device", "box"}, {"down", 1.0},  {"train", 2.0},
                                          {"up", 3.0},       {"start", 4.0}, {"end", 10.0}};
       if (round == 2) line["lost"] = {{{"id", 1}, {"reason", "late"}, {"bytes_down", 7}}};
-      append_line(run / "rounds.jsonl", line.dump());
-      append_line(run / "evaluations.jsonl",
-                  evaluation_line(round, "alpha", 1.0, 0.1 * static_cast<double>(round)).dump());
+      append_sealed(run / "rounds.jsonl", line);
+      append_sealed(run / "evaluations.jsonl", evaluation_line(round, "alpha", 1.0, 0.1 * static_cast<double>(round)));
     }
   }
 };
@@ -445,11 +444,11 @@ TEST_F(TimedReport, AScoreIsShownAgainstTimeAndBytesAndWhenItIsReachedFirst) {
   EXPECT_EQ(after[1].bytes, 2 * 4000000);
   EXPECT_EQ(after[1].loss, 1);
   EXPECT_EQ(after[1].score, 0.2);
-  const auto text = table(all, "time");
+  const auto text = table_text(all, "time");
   EXPECT_NE(text.find("fast      2  30.00 s         60.00 s  8.000 M  1.0000   20.0     1"), std::string::npos) << text;
   EXPECT_NE(text.find("slow   20.0      2        3:00 min  8.000 M"), std::string::npos) << text;
   EXPECT_NE(text.find("until a loss or less"), std::string::npos) << text;
-  EXPECT_EQ(differences_text(all), "") << "their machines are the same";
+  EXPECT_EQ(differences_text(comparison::differences(all)), "") << "their machines are the same";
 }
 
 TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
@@ -457,7 +456,7 @@ TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
   make_timed("b", 30, "20");
   make("c", {});
   const auto all = runs({"a", "b", "c"});
-  const auto text = differences_text(all);
+  const auto text = differences_text(comparison::differences(all));
   EXPECT_NE(text.find("client profiles: box ("), std::string::npos) << text;
   EXPECT_NE(text.find("no simulated time (c)"), std::string::npos) << text;
   EXPECT_FALSE(standings(all[2]).back().seconds);
@@ -468,7 +467,7 @@ TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
 }
 
 TEST_F(Report, LongRunsAreThinnedInTheHeatMapOnly) {
-  for (int64_t round = 3; round <= 500; ++round) append_line(folder_ / "one/rounds.jsonl", round_line(round, 1).dump());
+  for (int64_t round = 3; round <= 500; ++round) append_sealed(folder_ / "one/rounds.jsonl", round_line(round, 1));
   const auto page = report_page(runs({"one"}));
   size_t frames = 0;
   for (size_t at = 0; (at = page.find("\"utilization\":", at)) != std::string::npos; ++at) ++frames;
@@ -476,7 +475,7 @@ TEST_F(Report, LongRunsAreThinnedInTheHeatMapOnly) {
   EXPECT_LE(frames, 62u);
 }
 
-TEST(TextGrid, NumbersAreShortAndKeepTheirUnits) {
+TEST(Numbers, AreShortAndKeepTheirUnits) {
   EXPECT_EQ(compact(0), "0");
   EXPECT_EQ(compact(999), "999");
   EXPECT_EQ(compact(999.96), "1.000 k");

@@ -10,7 +10,7 @@
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 #include "records/run_records.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 namespace {

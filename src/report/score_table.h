@@ -1,11 +1,11 @@
-/// \file  Formats the scores of an evaluation as text tables.
+/// \file  Makes the tables of the scores of an evaluation.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "report/table.h"
 #include "scoring/measures.h"
 #include "scoring/task_evaluation.h"
 
@@ -14,11 +14,13 @@ namespace evenkeel::report {
 /// Returns the name of a ServedBy in tables: "in the run", "exported: transformers" or "exported: native gates".
 std::string served_name(scoring::ServedBy by);
 
-/// Formats a table with one line per task and one block of columns per budget. Multiple-choice tasks show accuracy,
-/// invalid, valid and likelihood in percent, then chance and majority. Free-text tasks have a table of their own: exact
-/// match, F1, BERTScore, empty; so do likelihood tasks: nll, perplexity. The last line holds means over tasks, the last
-/// block means over budgets. Blocks beyond 80 columns go into a further table. Scores of exported adapters and the
-/// number of questions follow. Scores of single clients are left out (report/client_scores.h).
-std::string score_table(std::span<const scoring::TaskScore> scores);
+/// Makes the tables of an evaluation: one for each kind of tasks and rank evaluation mode, with one line per task and
+/// one block of columns per budget. The columns are the measures (scoring/measures.h) that some score has; those of
+/// multiple choice are followed by chance and majority. The last line holds means over tasks. The note has means over
+/// budgets, the number of questions and the meaning of the columns. Scores of exported adapters follow. Scores of single
+/// clients are left out (report/client_scores.h).
+std::vector<Table> score_tables(std::span<const scoring::TaskScore> scores);
+/// Formats the tables as text of at most 80 columns; "" if there are no scores.
+std::string score_text(std::span<const scoring::TaskScore> scores);
 
 }  // namespace evenkeel::report

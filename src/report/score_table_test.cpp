@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/plain/error.h"
+
 namespace evenkeel::report {
 namespace {
 
@@ -11,29 +13,30 @@ TEST(ScoreTable, FreeTextHasASeparateTable) {
   std::vector<scoring::TaskScore> scores = {
       {.task = "arc_c", .rows = 10, .accuracy = 0.5},
       {.task = "telequad", .rows = 4, .kind = scoring::AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
-  const auto both = score_table(scores);
+  const auto both = score_text(scores);
   for (const auto* part :
-       {"  acc  inv", "   EM   F1 bert none", "telequad |", " 12.5 45.7    -  0.0", "mean     | 12.5"})
+       {"task    acc   inv", "task        F1    EM  empty", "telequad  45.7  12.5    0.0", "mean      45.7"})
     EXPECT_NE(both.find(part), both.npos) << part << "\n" << both;
   scores[1].bert_score = 0.891;
-  EXPECT_NE(score_table(scores).find(" 12.5 45.7 89.1"), both.npos);
-  EXPECT_EQ(score_table(std::span(scores).first(1)).find("F1"), both.npos);
-  EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
+  EXPECT_NE(score_text(scores).find(" 45.7  12.5  89.1    0.0"), both.npos);
+  EXPECT_EQ(score_text(std::span(scores).first(1)).find("F1"), both.npos);
+  EXPECT_EQ(score_text(std::span(scores).last(1)).find("acc"), both.npos);
 }
 
 TEST(ScoreTable, ANoteExplainsUnreadableAnswers) {
   const auto table = [](double first, double second) {
-    return score_table(std::vector<scoring::TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
-                                                       {.task = "boolq", .rows = 10, .invalid_rate = second}});
+    return score_text(std::vector<scoring::TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
+                                                      {.task = "boolq", .rows = 10, .invalid_rate = second}});
   };
   constexpr std::string_view kNote = "most answers cannot be read (inv)";
   EXPECT_NE(table(1.0, 0.2).find(kNote), std::string::npos);
+  EXPECT_NE(table(1.0, 1.0).find("no answer can be read (inv 100 %): acc is 0"), std::string::npos) << table(1, 1);
   EXPECT_NE(table(0.6, 0.6).find(kNote), std::string::npos);
   EXPECT_EQ(table(0.5, 0.5).find(kNote), std::string::npos);
   EXPECT_EQ(table(0.0, 0.0).find(kNote), std::string::npos);
   const std::array text = {
       scoring::TaskScore{.task = "telequad", .rows = 4, .invalid_rate = 1.0, .kind = scoring::AnswerKind::kText}};
-  EXPECT_EQ(score_table(text).find(kNote), std::string::npos);
+  EXPECT_EQ(score_text(text).find(kNote), std::string::npos);
 }
 
 TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
@@ -46,14 +49,14 @@ TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
                           .served_by = by,
                           .rows = 10,
                           .accuracy = 0.5 + 0.125 * budget - 0.1 * static_cast<double>(by)});
-  const auto text = score_table(scores);
+  const auto text = score_text(scores);
   for (const auto* line :
        {"acc, mean over tasks    budget 0.125  budget 1\n", "in the run                      51.6      62.5\n",
         "exported: transformers          41.6      52.5\n", "exported: native gates          31.6      42.5\n",
         "mean over 2 budgets: acc 57.0"})
     EXPECT_NE(text.find(line), text.npos) << line << "\n" << text;
   std::erase_if(scores, [](const scoring::TaskScore& score) { return score.served_by != scoring::ServedBy::kRun; });
-  EXPECT_EQ(score_table(scores).find("exported"), std::string::npos);
+  EXPECT_EQ(score_text(scores).find("exported"), std::string::npos);
 }
 
 TEST(ScoreTable, LikelihoodsAreNotPercentages) {
@@ -62,8 +65,8 @@ TEST(ScoreTable, LikelihoodsAreNotPercentages) {
                                                    .kind = scoring::AnswerKind::kLikelihood,
                                                    .nll = 2.34567,
                                                    .perplexity = 10.4401}};
-  const auto text = score_table(scores);
-  for (const auto* part : {"       nll       ppl", "     2.346     10.44", "ppl perplexity"})
+  const auto text = score_text(scores);
+  for (const auto* part : {"nll    ppl\n", "2.346  10.44\n", "ppl: perplexity"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
 }
 
@@ -79,13 +82,30 @@ TEST(ScoreTable, FitsTasksBudgetsAndMeansIntoThePageWidth) {
                         .invalid_rate = 1.0,
                         .chance = 0.25,
                         .majority = 0.6217});
-  const auto text = score_table(scores);
+  const auto text = score_text(scores);
   for (const auto* part :
-       {"budget 0.125, K=1", "budget 1, K=8", "builtin:a-long-name", "62.2", "mean", "chance", " 6.2  100"})
+       {"budget 0.125, K=1", "budget 1, K=8", "builtin:a-long-name", "62.2", "mean", "chance", " 6.2  100.0"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
   size_t start = 0;
   for (size_t end = text.find('\n'); end != text.npos; start = end + 1, end = text.find('\n', start))
     EXPECT_LE(end - start, 80u) << text;
+}
+
+TEST(ScoreTable, OpensOnTheLogLikelihoodAndHasEveryMeasure) {
+  std::vector<scoring::TaskScore> scores(3);
+  scores[1].kind = scoring::AnswerKind::kText;
+  scores[2].kind = scoring::AnswerKind::kLikelihood;
+  for (auto& score : scores) {
+    score.task = "t";
+    score.rows = score.questions = score.likelihood_rows.emplace(4);
+    for (const auto& measure : scoring::measures())
+      if (!measure.kind || measure.kind == score.kind) measure.set(score, 0.25);
+  }
+  const auto text = score_text(scores);
+  for (const auto& measure : scoring::measures()) {
+    EXPECT_NE(text.find(concat(measure.short_title, ": ", measure.title.substr(0, 9))), text.npos) << measure.name;
+  }
+  EXPECT_NE(text.find("task  log-lik   acc"), text.npos) << text;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 
 #include "base/plain/error.h"
 #include "base/plain/json.h"
@@ -19,11 +20,12 @@ struct Value {
   std::string arm;
   int64_t seed = 0;
   int64_t round = 0;
-  std::string served_by{}, reading{};
+  std::string served_by{}, rank_eval_mode{};
   std::optional<double> budget{};  ///< absent, as top_k: the value is of the whole run
   std::optional<int64_t> top_k{};
   std::string task{}, measure{};
   double value = 0;
+  std::string differs_in{};  ///< in what the arm and its reference differ beside the method
 };
 
 /// Returns the shortest text that reads back as the same number.
@@ -33,7 +35,7 @@ std::string exact(double value) {
   return {text.data(), end};
 }
 
-std::string quoted(const std::string& text) {
+std::string csv_quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string inner;
   for (const char c : text) inner += c == '"' ? "\"\"" : std::string(1, c);
@@ -59,7 +61,7 @@ void add_scores(const comparison::ArmRun& run, std::vector<Value>& values) {
                run.seed,
                run.records->last_evaluated(),
                std::string(config::name_of(score.served_by)),
-               score.reading,
+               score.rank_eval_mode,
                score.budget,
                score.top_k,
                score.task};
@@ -98,7 +100,29 @@ void add_client_costs(const comparison::ArmRun& run, std::vector<Value>& values)
   }
 }
 
-std::vector<Value> values_of(const comparison::StudyRuns& study) {
+/// Returns a text such as "gating: renormalised (fedit: not renormalised)"; "" if arm and reference do not differ.
+std::string differs_text(const comparison::ArmResult& arm) {
+  std::vector<std::string> all;
+  for (const auto& [what, own, others] : arm.unlike)
+    all.push_back(concat(what, ": ", own, " (", arm.reference, ": ", others, ')'));
+  return join(all, "; ");
+}
+
+/// Sets differs_in. A value of a whole run has that of the arm's first rank evaluation mode.
+void add_differences(const comparison::Comparison& comparison, std::vector<Value>& values) {
+  std::map<std::array<std::string, 3>, std::string> texts;  // by arm, way of serving and rank evaluation mode
+  for (const auto& result : comparison.served)
+    for (const auto& arm : result.arms) {
+      const auto text = differs_text(arm);
+      texts.emplace(std::array{arm.arm, std::string(config::name_of(result.served_by)), arm.rank_eval_mode}, text);
+      texts.emplace(std::array{arm.arm, std::string(), std::string()}, text);
+    }
+  for (auto& value : values)
+    if (const auto found = texts.find({value.arm, value.served_by, value.rank_eval_mode}); found != texts.end())
+      value.differs_in = found->second;
+}
+
+std::vector<Value> values_of(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
   std::vector<Value> values;
   for (const auto& run : study.runs)
     if (run.missing.empty()) add_scores(run, values);
@@ -106,6 +130,7 @@ std::vector<Value> values_of(const comparison::StudyRuns& study) {
     if (run.missing.empty()) add_costs(run, values);
   for (const auto& run : study.runs)
     if (run.missing.empty()) add_client_costs(run, values);
+  add_differences(comparison, values);
   return values;
 }
 
@@ -142,6 +167,22 @@ OrderedJson json_of(const comparison::PairedDifference& difference) {
           {"detectable", or_null(difference.detectable)}};
 }
 
+OrderedJson json_of(const comparison::FunctionDifference& difference) {
+  return {{"what", difference.what}, {"value", difference.own}, {"reference_value", difference.others}};
+}
+
+OrderedJson json_of(const comparison::Difference& difference) {
+  OrderedJson sides = OrderedJson::array();
+  for (const auto& side : difference.sides) sides.push_back({{"value", side.value}, {"arms", side.runs}});
+  return {{"what", difference.what}, {"sides", std::move(sides)}};
+}
+
+OrderedJson list_of(const auto& values) {
+  OrderedJson list = OrderedJson::array();
+  for (const auto& value : values) list.push_back(json_of(value));
+  return list;
+}
+
 OrderedJson json_of(const comparison::ArmResult& arm, const comparison::Comparison& comparison) {
   OrderedJson budgets = OrderedJson::array(), differences = OrderedJson::array(), tasks = OrderedJson::array();
   for (const auto& budget : arm.budgets) budgets.push_back(json_of(budget, comparison.beside));
@@ -149,9 +190,10 @@ OrderedJson json_of(const comparison::ArmResult& arm, const comparison::Comparis
   for (const auto& record : arm.tasks)
     tasks.push_back({{"task", record.task}, {"wins", record.wins}, {"losses", record.losses}, {"ties", record.ties}});
   return {{"arm", arm.arm},
-          {"rank_eval_mode", arm.reading},
+          {"rank_eval_mode", arm.rank_eval_mode},
           {"reference", arm.is_reference},
           {"budgets", std::move(budgets)},
+          {"function_differences", list_of(arm.unlike)},
           {"differences", std::move(differences)},
           {"tasks", std::move(tasks)}};
 }
@@ -164,6 +206,8 @@ OrderedJson json_of(const comparison::ServedResult& result, const comparison::Co
           {"tasks_without_endpoint", result.without},
           {"comparisons", result.comparisons},
           {"conclusions", result.conclusions},
+          {"as_in_run", result.as_in_run},
+          {"function_differences", list_of(result.unlike)},
           {"arms", std::move(arms)}};
 }
 
@@ -193,30 +237,32 @@ OrderedJson json_of(const Value& value) {
           {"seed", value.seed},
           {"round", value.round},
           {"served_by", value.served_by},
-          {"reading", value.reading},
+          {"rank_eval_mode", value.rank_eval_mode},
           {"budget", or_null(value.budget)},
           {"top_k", or_null(value.top_k)},
           {"task", value.task},
           {"measure", value.measure},
-          {"value", value.value}};
+          {"value", value.value},
+          {"differs_in", value.differs_in}};
 }
 
 }  // namespace
 
-std::string csv_report(const comparison::StudyRuns& study) {
-  std::string text = "study,arm,seed,round,served_by,reading,budget,top_k,task,measure,value\n";
-  for (const auto& line : values_of(study)) {
-    const std::vector<std::string> cells{quoted(study.name),
-                                         quoted(line.arm),
+std::string csv_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
+  std::string text = "study,arm,seed,round,served_by,rank_eval_mode,budget,top_k,task,measure,value,differs_in\n";
+  for (const auto& line : values_of(study, comparison)) {
+    const std::vector<std::string> cells{csv_quoted(study.name),
+                                         csv_quoted(line.arm),
                                          std::to_string(line.seed),
                                          std::to_string(line.round),
                                          line.served_by,
-                                         line.reading,
+                                         line.rank_eval_mode,
                                          line.budget ? exact(*line.budget) : "",
                                          line.top_k ? std::to_string(*line.top_k) : "",
-                                         quoted(line.task),
+                                         csv_quoted(line.task),
                                          line.measure,
-                                         exact(line.value)};
+                                         exact(line.value),
+                                         csv_quoted(line.differs_in)};
     text += join(cells, ",") + '\n';
   }
   return text;
@@ -226,7 +272,7 @@ std::string json_report(const comparison::StudyRuns& study, const comparison::Co
   OrderedJson served = OrderedJson::array(), costs = OrderedJson::array(), values = OrderedJson::array();
   for (const auto& result : comparison.served) served.push_back(json_of(result, comparison));
   for (const auto& cost : comparison.costs) costs.push_back(json_of(cost, study));
-  for (const auto& value : values_of(study)) values.push_back(json_of(value));
+  for (const auto& value : values_of(study, comparison)) values.push_back(json_of(value));
   const OrderedJson json{{"version", 1},
                          {"name", study.name},
                          {"endpoint", comparison.endpoint->name},

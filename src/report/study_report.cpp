@@ -6,6 +6,7 @@
 #include "comparison/cost_by_k.h"
 #include "comparison/differences.h"
 #include "report/cost_by_k_table.h"
+#include "report/differences_text.h"
 #include "report/study_tables.h"
 
 namespace evenkeel::report {
@@ -17,25 +18,32 @@ std::string design(const comparison::StudyRuns& study) {
                 study.seeds.size() == 1 ? " seed (" : " seeds (", join(study.seeds), "), reference ", study.reference);
 }
 
-/// Returns the differences between runs other than their settings, because they may affect figures; empty if none.
-std::string unlike_runs(const comparison::StudyRuns& study) {
-  std::vector<std::string> names, left_out{"seeds", "gating"};
-  const auto records = study.records();
-  const auto unfinished = [](const records::RunRecords& run) { return run.is_unfinished(); };
-  if (std::none_of(records.begin(), records.end(), unfinished)) left_out.emplace_back("scored after");
-  for (const auto& difference : comparison::differences(records, study.free))
-    if (std::find(left_out.begin(), left_out.end(), difference.what) == left_out.end())
-      names.push_back(difference.what);
-  if (names.empty()) return {};
-  return concat("NOT ALIKE: the runs differ in ", join(names), "; `evenkeel report` of two run folders shows how");
+/// Returns the differences between arms. Missing runs, whose seeds are not equal then, are named apart.
+std::vector<comparison::Difference> unlike_runs(const comparison::StudyRuns& study) {
+  auto all = comparison::differences(study);
+  const bool unfinished = std::any_of(study.runs.begin(), study.runs.end(), [](const comparison::ArmRun& run) {
+    return run.records && run.records->is_unfinished();
+  });
+  std::erase_if(all, [&](const comparison::Difference& one) {
+    return one.what == "seeds" || (one.what == "scored after" && !unfinished);
+  });
+  return all;
 }
 
-/// Returns what precedes the tables: missing runs, notes, conclusions.
-std::vector<std::string> preface(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
+/// Returns the missing runs and notes.
+std::vector<std::string> remarks(const comparison::Comparison& comparison) {
   std::vector<std::string> lines;
   for (const auto& missing : comparison.missing) lines.push_back("missing: " + missing);
   for (const auto& note : comparison.notes) lines.push_back("note: " + note);
-  if (auto unlike = unlike_runs(study); !unlike.empty()) lines.push_back(std::move(unlike));
+  return lines;
+}
+
+/// Returns what precedes the tables: missing runs, notes, differences.
+std::vector<std::string> preface(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
+  auto lines = remarks(comparison);
+  const auto unlike = unlike_runs(study);
+  if (!unlike.empty()) lines.emplace_back(kNotAlike);
+  for (auto& line : difference_lines(unlike)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -56,26 +64,26 @@ std::string text_of_served(const comparison::StudyRuns& study, const comparison:
 }
 
 /// Returns the tables of a way of serving, for formats without a width limit.
-std::vector<ReportTable> wide_tables(const comparison::StudyRuns& study, const comparison::Comparison& comparison,
-                                     const comparison::ServedResult& result) {
-  std::vector<ReportTable> tables{means_by_budget(comparison, result), measures_beside_endpoint(comparison, result),
-                                  all_differences(comparison, result, study.reference),
-                                  wins_and_losses(result, study.reference)};
-  std::erase_if(tables, [](const ReportTable& table) { return table.rows.empty() || table.head.size() < 2; });
+std::vector<Table> wide_tables(const comparison::StudyRuns& study, const comparison::Comparison& comparison,
+                               const comparison::ServedResult& result) {
+  std::vector<Table> tables{means_by_budget(comparison, result), measures_beside_endpoint(comparison, result),
+                            all_differences(comparison, result, study.reference),
+                            wins_and_losses(result, study.reference)};
+  std::erase_if(tables, [](const Table& table) { return table.rows.empty() || table.head.size() < 2; });
   return tables;
 }
 
 /// Returns what the runs cost: in all, and per token by K.
-std::vector<ReportTable> cost_tables(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
+std::vector<Table> cost_tables(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
   auto by_k = comparison::costs_by_k(study, study.arms, comparison::client_top_ks(study));
   std::erase_if(by_k, [](const comparison::CostOfK& cost) { return cost.runs == 0; });
-  std::vector<ReportTable> tables{costs(comparison)};
+  std::vector<Table> tables{costs(comparison)};
   if (!by_k.empty()) tables.push_back(cost_by_k_table(by_k));
   return tables;
 }
 
-std::vector<ReportTable> wide_tables(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
-  std::vector<ReportTable> tables;
+std::vector<Table> wide_tables(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
+  std::vector<Table> tables;
   for (const auto& result : comparison.served)
     for (auto& table : wide_tables(study, comparison, result)) tables.push_back(std::move(table));
   for (auto& table : cost_tables(study, comparison)) tables.push_back(std::move(table));
@@ -93,8 +101,8 @@ std::vector<std::string> conclusions(const comparison::Comparison& comparison) {
 
 std::string text_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
   std::string text = wrapped(design(study));
-  for (const auto& line : preface(study, comparison)) text += wrapped(line);
-  text += '\n';
+  for (const auto& line : remarks(comparison)) text += wrapped(line);
+  text += '\n' + differences_text(unlike_runs(study));
   for (const auto& result : comparison.served) text += text_of_served(study, comparison, result);
   const auto tables = cost_tables(study, comparison);
   for (const auto& table : tables) text += concat(&table == &tables.front() ? "" : "\n", text_of(table));

@@ -16,8 +16,9 @@ std::string markdown_report(const comparison::StudyRuns& study, const comparison
 std::string latex_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison);
 /// Formats CSV (RFC 4180) with one line per arm, seed, budget, way of serving, task and measure, then one line per arm,
 /// seed and cost with the other columns empty. Values are those of the records, so shares are from 0 to 1. Missing runs
-/// have no line.
-std::string csv_report(const comparison::StudyRuns& study);
+/// have no line. The last column names what changes the function that is trained or scored, beside the method, between
+/// the arm and its reference.
+std::string csv_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison);
 /// Formats JSON with the statistics and all single values of csv_report().
 std::string json_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison);
 

@@ -8,60 +8,14 @@
 #include "base/testing.h"
 #include "comparison/comparison.h"
 #include "comparison/conclusion.h"
+#include "comparison/testing.h"
 
 namespace evenkeel::report {
 namespace {
 
 using comparison::ArmRun, comparison::StudyRuns, comparison::Comparison, comparison::compare;
-
-const std::vector<double> kBudgets{0.5, 1};
-
-scoring::TaskScore score_of(const std::string& task, double budget, double log_likelihood, double accuracy) {
-  scoring::TaskScore score;
-  score.task = task;
-  score.budget = budget;
-  score.rows = score.questions = 40;
-  score.log_likelihood = log_likelihood;
-  score.accuracy = accuracy;
-  score.invalid_rate = 0.125;
-  return score;
-}
-
-/// A run whose tasks "a" and "b" have log-likelihoods `level` - budget and twice that, after two rounds.
-ArmRun run_of(const std::string& arm, int64_t seed, double level) {
-  ArmRun run{.arm = arm, .seed = seed, .records = records::RunRecords()};
-  run.records->seed = seed;
-  run.records->label = arm;
-  for (int64_t round = 1; round <= 2; ++round) {
-    fed::RoundRecord record;
-    record.round = round;
-    record.bytes_up = 1000, record.bytes_down = 500 * round, record.tokens = 30, record.flops = 1e9;
-    record.seconds.round = 1.25;
-    run.records->rounds.push_back(record);
-  }
-  for (const double budget : kBudgets)
-    for (const auto& [task, factor] : {std::pair{"a", 1.0}, {"b", 2.0}})
-      run.records->evaluations.push_back({2, "fedit", score_of(task, budget, factor * (level - budget), 0.5)});
-  return run;
-}
-
-/// Levels by arm and seed; seeds are 1, 2, ...
-StudyRuns study_of(const std::vector<std::pair<std::string, std::vector<double>>>& levels) {
-  StudyRuns study{
-      .name = "study", .reference = levels[0].first, .endpoint = "log_likelihood", .arms = {}, .seeds = {}, .runs = {}};
-  for (size_t i = 0; i < levels[0].second.size(); ++i) study.seeds.push_back(static_cast<int64_t>(i) + 1);
-  for (const auto& [arm, of_seeds] : levels) {
-    study.arms.push_back(arm);
-    for (size_t i = 0; i < of_seeds.size(); ++i) study.runs.push_back(run_of(arm, study.seeds[i], of_seeds[i]));
-  }
-  return study;
-}
-
-ArmRun& changed_run(StudyRuns& study, const std::string& arm, int64_t seed) {
-  return const_cast<ArmRun&>(*study.find(arm, seed));
-}
-
-const std::vector<double> kReference{-1, -1.2, -0.9, -1.1};
+using testing::study_of, testing::run_of, testing::changed_run, testing::give_config, testing::give_modes,
+    testing::kReference;
 
 TEST(Comparison, MeansAreOverTasksThenSeedsAndDifferencesArePaired) {
   const auto compared = compare(study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}}));
@@ -142,8 +96,8 @@ TEST(Comparison, ASeedWithoutAReadableAnswerHasNoAccuracyAmongThem) {
   EXPECT_EQ(arm.budgets[0].mean, (0.5 + 0.5 + 0.25) / 3);
   EXPECT_EQ(arm.differences[0].seeds, (std::vector<int64_t>{1, 2, 4}));
   EXPECT_EQ(arm.budgets[1].complete, 4);
-  EXPECT_EQ(csv_report(study).find("ub-smoe,3,2,run,,0.5,0,a,accuracy_valid"), std::string::npos);
-  EXPECT_NE(csv_report(study).find("ub-smoe,4,2,run,,0.5,0,a,accuracy_valid,0\n"), std::string::npos);
+  EXPECT_EQ(csv_report(study, compared).find("ub-smoe,3,2,run,,0.5,0,a,accuracy_valid,"), std::string::npos);
+  EXPECT_NE(csv_report(study, compared).find("ub-smoe,4,2,run,,0.5,0,a,accuracy_valid,0,\n"), std::string::npos);
 }
 
 TEST(Comparison, OneSeedHasNoIntervalAndItIsSaid) {
@@ -192,9 +146,9 @@ TEST(Comparison, ModesOfRankMethodsAreArmsOfTheirOwn) {
   for (auto& run : study.runs) {
     if (run.arm != "hetlora") continue;
     auto second = run.records->evaluations;
-    for (auto& evaluation : run.records->evaluations) evaluation.score.reading = "a";
+    for (auto& evaluation : run.records->evaluations) evaluation.score.rank_eval_mode = "a";
     for (auto& evaluation : second) {
-      evaluation.score.reading = "b";
+      evaluation.score.rank_eval_mode = "b";
       *evaluation.score.log_likelihood += 0.25;
       run.records->evaluations.push_back(evaluation);
     }
@@ -275,8 +229,7 @@ TEST(Comparison, RunsThatDifferInTheirSeedsAloneAreOneArm) {
   std::vector<records::RunRecords> runs;
   for (const auto& [method, seed] : {std::pair{"fedit", 3}, {"fedit", 1}, {"ub-smoe", 1}}) {
     auto run = *run_of(method, seed, -1).records;
-    run.method = method;
-    run.config = concat("name = \"", method, seed, "\"\nseed = ", seed, "\n[method]\nname = \"", method, "\"\n");
+    give_config(run, concat("name = \"", method, seed, "\"\nseed = ", seed, "\n[method]\nname = \"", method, "\"\n"));
     runs.push_back(run);
   }
   auto study = comparison::arms_of(runs);
@@ -286,18 +239,23 @@ TEST(Comparison, RunsThatDifferInTheirSeedsAloneAreOneArm) {
   study.endpoint = "accuracy";
   EXPECT_EQ(compare(study).served[0].arms[1].differences[0].seeds, std::vector<int64_t>{1});
   runs.push_back(runs[1]);
-  EXPECT_THROW(comparison::arms_of(runs), Error);
+  runs.back().label = "again";
+  study = comparison::arms_of(runs);
+  EXPECT_EQ(study.arms.size(), 3u) << "a run that repeats a seed is of another arm: no run counts twice";
+  EXPECT_TRUE(study.find("again", 1)->records);
 }
 
-/// Gives every score of a run a reading, and adds the scores of a second one.
-void give_modes(ArmRun& run, double second_gain) {
-  auto second = run.records->evaluations;
-  for (auto& evaluation : run.records->evaluations) evaluation.score.reading = "a";
-  for (auto& evaluation : second) {
-    evaluation.score.reading = "b";
-    *evaluation.score.log_likelihood += second_gain;
-    run.records->evaluations.push_back(evaluation);
+TEST(Comparison, RunsThatDifferInKeysWithoutAnEffectAreOneArm) {
+  std::vector<records::RunRecords> runs;
+  for (const auto* words : {"seed = 1\n", "seed = 2\n[report]\ntensorboard = true\n[clients]\nparallel = 2\n",
+                            "seed = 3\n[lora]\nalpha = 4.0\n"}) {
+    auto run = *run_of(concat("run", runs.size()), 1, -1).records;
+    give_config(run, concat(words, "[method]\nname = \"fedit\"\n"));
+    runs.push_back(run);
   }
+  const auto study = comparison::arms_of(runs);
+  EXPECT_EQ(study.arms, (std::vector<std::string>{"run0", "run2"}));
+  EXPECT_TRUE(study.find("run0", 2)->records);
 }
 
 TEST(Comparison, TheReferenceOfARankMethodIsNamedWithItsMode) {
@@ -305,7 +263,9 @@ TEST(Comparison, TheReferenceOfARankMethodIsNamedWithItsMode) {
   for (auto& run : study.runs)
     if (run.arm == "flora") give_modes(run, 0.25);
   auto compared = compare(study);
-  EXPECT_EQ(compared.served[0].conclusions[0], "Difference of fedit to flora (a) is 0 in every pair.");
+  EXPECT_EQ(compared.served[0].conclusions[0],
+            "Difference of fedit to flora (a) is 0 in every pair; the two also differ in rank of scores (that of the "
+            "whole adapter; flora (a): that of the budget).");
   auto text = text_report(study, compared) + markdown_report(study, compared);
   for (const auto* part : {"fedit less flora (a), paired by seed", "wins-losses-ties against flora (a), over",
                            "**Differences to flora (a), paired by seed**"})
@@ -363,7 +323,8 @@ TEST(Comparison, RunFoldersThatHaveNotEndedAreNotAlike) {
   for (auto& run : study.runs) run.records->rounds_to_do = run.arm == "ub-smoe" && run.seed == 2 ? 6 : 2;
   const auto text = text_report(study, compare(study));
   EXPECT_NE(text.find("note: scored after round: fedit 2; ub-smoe 2, 2 of 6"), text.npos) << text;
-  EXPECT_NE(text.find("NOT ALIKE: the runs differ in scored after;"), text.npos) << text;
+  EXPECT_NE(text.find("scored after: all rounds (fedit, ub-smoe); round 2 of 6, unfinished (ub-smoe)\n"), text.npos)
+      << text;
   for (auto& run : study.runs) run.records->rounds_to_do = 6;
   const auto both = text_report(study, compare(study));
   EXPECT_NE(both.find("note: scored after round: fedit 2 of 6; ub-smoe 2 of 6"), both.npos) << both;
@@ -377,7 +338,7 @@ class ComparisonOfRows : public ::testing::Test {
     for (auto& run : study_.runs) {
       run.records->folder = temporary_.path() / concat(run.arm, '-', run.seed);
       fs::create_directories(run.records->folder / "items");
-      run.records->config = "[data.files]\nsplit_seed = 42\n";
+      give_config(*run.records, "[data.files]\nsplit_seed = 42\n");
       std::string lines;
       for (const auto& [round, method, score] : run.records->evaluations) {
         fed::ItemRecord record{.round = 2, .task = score.task, .budget = score.budget};
@@ -401,13 +362,13 @@ TEST_F(ComparisonOfRows, TheBootstrapPairsRowsThatAreTheSame) {
 
 TEST_F(ComparisonOfRows, TheBootstrapDoesNotPairOtherRows) {
   for (auto& run : study_.runs)
-    if (run.arm == "ub-smoe") run.records->config = "[data.files]\nsplit_seed = 7\n";
+    if (run.arm == "ub-smoe") give_config(*run.records, "[data.files]\nsplit_seed = 7\n");
   EXPECT_FALSE(draws_rows());
   EXPECT_EQ(notes(),
             std::vector<std::string>{"the bootstrap draws seeds only: the test rows of ub-smoe and fedit differ "
                                      "by data.files.split_seed"});
   const auto text = text_report(study_, compare(study_));
-  EXPECT_NE(text.find("NOT ALIKE: the runs differ in data.files.split_seed;"), text.npos) << text;
+  EXPECT_NE(text.find("data.files.split_seed: 42 (fedit); 7 (ub-smoe)\n"), text.npos) << text;
   study_.free = {"data.files"};
   EXPECT_FALSE(draws_rows()) << "the arms may differ, their rows are still other rows";
   EXPECT_EQ(text_report(study_, compare(study_)).find("NOT ALIKE"), std::string::npos);

@@ -7,8 +7,8 @@
 #include "base/plain/number_text.h"
 #include "comparison/conclusion.h"
 #include "records/run_costs.h"
+#include "report/score_cells.h"
 #include "report/score_table.h"
-#include "report/text_grid.h"
 
 namespace evenkeel::report {
 namespace {
@@ -71,17 +71,6 @@ Cell beside_cell(const std::optional<double>& value, const scoring::Measure& mea
   return {Form{measure, measure.is_share ? 1 : 4}(value)};
 }
 
-/// Returns short titles of the measures other than the endpoint; shares are in percent.
-std::string short_title(const scoring::Measure& measure) {
-  if (measure.name == "log_likelihood") return "log-lik.";
-  if (measure.name == "accuracy") return "acc. %";
-  return measure.name == "invalid_rate" ? "inv. %" : "F1 %";
-}
-
-bool is_better(double one, double other, const scoring::Measure& measure) {
-  return measure.higher_is_better ? one > other : one < other;
-}
-
 /// Returns true if the same seeds are complete in all arms at a budget.
 bool has_equal_seeds(const comparison::ServedResult& result, size_t budget) {
   const auto has = [](const std::optional<double>& value) { return value.has_value(); };
@@ -108,7 +97,7 @@ std::optional<double> best_mean(const comparison::ServedResult& result, size_t b
   for (const auto& arm : result.arms) {
     const auto mean = arm.budgets[budget].mean;
     count += mean.has_value();
-    if (mean && (!best || is_better(*mean, *best, measure))) best = mean;
+    if (mean && (!best || measure.is_better(*mean, *best))) best = mean;
   }
   return count > 1 ? best : std::nullopt;
 }
@@ -160,6 +149,18 @@ std::string pair_label(const comparison::ServedResult& result, const comparison:
   return references_of(result).size() > 1 ? concat(arm.label, " less ", arm.reference) : arm.label;
 }
 
+void add_note(Table& table, const std::string& note) {
+  if (!note.empty()) table.note += concat(table.note.empty() ? "" : " ", note);
+}
+
+/// Returns in what an arm and its reference differ beside the method: "Beside the method: gating: ..., in fedit ...".
+std::string pair_note(const comparison::ArmResult& arm) {
+  std::vector<std::string> all;
+  for (const auto& [what, own, others] : arm.unlike)
+    all.push_back(concat(what, ": ", own, ", in ", arm.reference, ' ', others));
+  return all.empty() ? "" : concat("The two also differ in ", join(all, "; in "), '.');
+}
+
 /// Returns the interval of a mean, with the number of seeds if the arms have different ones: "[0.1, 0.3], n=4".
 std::string interval_with_n(const comparison::BudgetMean& budget, const Form& form, bool equal_seeds) {
   const auto interval = budget.interval ? form(budget.interval) : "";
@@ -171,13 +172,27 @@ std::string interval_with_n(const comparison::BudgetMean& budget, const Form& fo
 
 std::string served_title(scoring::ServedBy served_by) { return served_name(served_by); }
 
-ReportTable means_by_line(const comparison::Comparison& comparison, const comparison::ServedResult& result) {
+std::string function_note(const comparison::ServedResult& result) {
+  std::vector<std::string> differences;
+  const auto as_in_run = result.as_in_run.empty()
+                             ? std::string()
+                             : concat("Other programs compute the same as the run: ", join(result.as_in_run), ". ");
+  for (const auto& difference : result.unlike)
+    differences.push_back(concat(difference.what, ": ", comparison::sides_text(difference)));
+  auto note = as_in_run + (differences.empty() ? "" : concat("Arms differ in ", join(differences, "; in "), '.'));
+  if (note.ends_with(' ')) note.pop_back();
+  return note;
+}
+
+Table means_by_line(const comparison::Comparison& comparison, const comparison::ServedResult& result) {
   const auto form = form_of_means(comparison);
-  ReportTable table{title_of(comparison, result),
-                    {"arm", "budget", "n", "mean", "95 % t"},
-                    {},
-                    has_equal_seeds(result) ? "*: best mean" : "*: best mean, if all arms have the same seeds"};
-  for (const auto* measure : comparison.beside) table.head.push_back(short_title(*measure));
+  Table table{title_of(comparison, result),
+              {"arm", "budget", "n", "mean", "95 % t"},
+              {},
+              has_equal_seeds(result) ? "*: best mean." : "*: best mean, if all arms have the same seeds."};
+  table.keys = 2;
+  add_note(table, function_note(result));
+  for (const auto* measure : comparison.beside) table.head.push_back(head_of(*measure));
   for (size_t i = 0; i < result.budgets.size(); ++i) {
     const auto best = best_mean(result, i, *comparison.endpoint);
     for (const auto& arm : result.arms) {
@@ -195,10 +210,11 @@ ReportTable means_by_line(const comparison::Comparison& comparison, const compar
   return table;
 }
 
-ReportTable means_by_budget(const comparison::Comparison& comparison, const comparison::ServedResult& result) {
+Table means_by_budget(const comparison::Comparison& comparison, const comparison::ServedResult& result) {
   const auto form = form_of_means(comparison);
-  ReportTable table{title_of(comparison, result), {"arm"}, {}, "Brackets: 95 % interval by t over seeds."};
+  Table table{title_of(comparison, result), {"arm"}, {}, "Brackets: 95 % interval by t over seeds."};
   if (!has_equal_seeds(result)) table.note += " n: complete seeds; no best mean is marked where arms differ in them.";
+  add_note(table, function_note(result));
   for (const double budget : result.budgets) table.head.push_back(concat("budget ", budget));
   for (const auto& arm : result.arms) {
     auto& row = table.rows.emplace_back();
@@ -214,9 +230,9 @@ ReportTable means_by_budget(const comparison::Comparison& comparison, const comp
   return table;
 }
 
-ReportTable measures_beside_endpoint(const comparison::Comparison& comparison, const comparison::ServedResult& result) {
-  ReportTable table{"Other measures, means over tasks and seeds", {"arm", "budget", "n"}, {}};
-  for (const auto* measure : comparison.beside) table.head.push_back(short_title(*measure));
+Table measures_beside_endpoint(const comparison::Comparison& comparison, const comparison::ServedResult& result) {
+  Table table{"Other measures, means over tasks and seeds", {"arm", "budget", "n"}, {}, function_note(result), 2};
+  for (const auto* measure : comparison.beside) table.head.push_back(head_of(*measure));
   for (const auto& arm : result.arms)
     for (const auto& budget : arm.budgets) {
       if (comparison.beside.empty()) continue;
@@ -228,10 +244,11 @@ ReportTable measures_beside_endpoint(const comparison::Comparison& comparison, c
   return table;
 }
 
-ReportTable differences_of(const comparison::Comparison& comparison, const comparison::ArmResult& arm) {
-  ReportTable table{concat(arm.label, " less ", arm.reference, ", paired by seed"), difference_head(), {}};
+Table differences_of(const comparison::Comparison& comparison, const comparison::ArmResult& arm) {
+  Table table{concat(arm.label, " less ", arm.reference, ", paired by seed"), difference_head(), {}};
   for (const auto& difference : arm.differences)
     table.rows.push_back(difference_cells(difference, form_of_differences(comparison)));
+  table.note = pair_note(arm);
   return table;
 }
 
@@ -240,10 +257,14 @@ std::string differences_note(const comparison::ServedResult& result) {
                 result.comparisons, " comparisons. detect.: smallest difference found with 80 % power at 5 %.");
 }
 
-ReportTable all_differences(const comparison::Comparison& comparison, const comparison::ServedResult& result,
-                            const std::string& reference) {
-  ReportTable table{concat("Differences to ", reference_title(result, reference), ", paired by seed"), {"arm"}, {}, ""};
-  table.note = differences_note(result);
+Table all_differences(const comparison::Comparison& comparison, const comparison::ServedResult& result,
+                      const std::string& reference) {
+  Table table{concat("Differences to ", reference_title(result, reference), ", paired by seed"),
+              {"arm"},
+              {},
+              differences_note(result),
+              2};
+  add_note(table, function_note(result));
   const auto head = difference_head();
   table.head.insert(table.head.end(), head.begin(), head.end());
   for (const auto& arm : result.arms)
@@ -255,10 +276,11 @@ ReportTable all_differences(const comparison::Comparison& comparison, const comp
   return table;
 }
 
-ReportTable wins_and_losses(const comparison::ServedResult& result, const std::string& reference) {
-  ReportTable table{concat("wins-losses-ties against ", reference_title(result, reference), ", over seeds and budgets"),
-                    {"task"},
-                    {}};
+Table wins_and_losses(const comparison::ServedResult& result, const std::string& reference) {
+  Table table{concat("wins-losses-ties against ", reference_title(result, reference), ", over seeds and budgets"),
+              {"task"},
+              {}};
+  add_note(table, function_note(result));
   for (const auto& task : result.tasks) table.rows.push_back({name(task)});
   for (const auto& arm : result.arms) {
     if (arm.tasks.empty()) continue;
@@ -271,12 +293,12 @@ ReportTable wins_and_losses(const comparison::ServedResult& result, const std::s
   return table;
 }
 
-ReportTable costs(const comparison::Comparison& comparison) {
-  ReportTable table{"cost of a run, mean over runs",
-                    {"arm", "runs"},
-                    {},
-                    "Bytes of all clients and rounds; FLOPs and tokens of training; seconds of all rounds as measured, "
-                    "without evaluations."};
+Table costs(const comparison::Comparison& comparison) {
+  Table table{"cost of a run, mean over runs",
+              {"arm", "runs"},
+              {},
+              "Bytes of all clients and rounds; FLOPs and tokens of training; seconds of all rounds as measured, "
+              "without evaluations."};
   for (const auto& measure : records::cost_measures()) table.head.emplace_back(measure.title);
   for (const auto& arm : comparison.costs) {
     auto& row = table.rows.emplace_back();

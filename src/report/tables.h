@@ -1,4 +1,4 @@
-/// \file  Formats text tables that compare one or several runs, at most 80 columns wide.
+/// \file  Makes the tables of single runs, side by side.
 #pragma once
 
 #include <span>
@@ -7,21 +7,22 @@
 #include <vector>
 
 #include "records/run_records.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 
-/// Returns the names of the tables in the order of a report: runs; accuracy, invalid, valid, likelihood (multiple
-/// choice); exact-match, f1, bert-score, empty (free text); nll, perplexity (likelihood); rounds, time, clients,
-/// client-scores, traffic.
+/// Returns the names of the tables in the order of a report: runs; every measure of scoring/measures.h; rounds, time,
+/// clients, client-scores, traffic.
 std::vector<std::string_view> table_names();
 
-/// Formats one table. Task tables show the last evaluated round of every run. They have one line per task, one column
-/// per budget, and the numbers of rows and distinct questions. Tables of multiple choice also have chance and majority.
+/// Makes the tables of a name. The tables of a measure show the last evaluated round of every run, one for each kind of
+/// tasks that has the measure. They have one line per task, one column per budget, and the numbers of rows and distinct
+/// questions. Those of multiple choice also have chance and majority.
 /// \throws kConfig listing the names when `name` is unknown
-std::string table(std::span<const records::RunRecords> runs, std::string_view name);
+std::vector<Table> tables(std::span<const records::RunRecords> runs, std::string_view name);
 
-/// Formats what `evenkeel report` prints: the runs, the task tables with measured values, and the numbers of clients
-/// whose scores became better or worse.
-std::string default_tables(std::span<const records::RunRecords> runs);
+/// Makes the tables of a report on single runs: the runs, the measures with values, and the numbers of clients whose
+/// scores became better or worse.
+std::vector<Table> default_tables(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::report

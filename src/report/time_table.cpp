@@ -6,25 +6,25 @@
 
 #include "base/plain/number_text.h"
 #include "fed/round/progress.h"
-#include "report/text_grid.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::report {
 namespace {
 
 constexpr double kMostTargets = 10;
 
-/// Returns the accuracy, or F1 for free text.
+/// Returns the headline measure if it is a share: the accuracy, or F1 for free text.
 std::optional<double> score_to_reach(const scoring::TaskScore& score) {
-  if (score.kind == scoring::AnswerKind::kLikelihood) return std::nullopt;
-  return score.kind == scoring::AnswerKind::kText ? score.f1 : score.accuracy;
+  const auto& headline = scoring::headline_of(score.kind);
+  return headline.is_share ? headline.of(score) : std::nullopt;
 }
 
-/// Returns the mean score over tasks and budgets, for the first reading and the run's own routing.
+/// Returns the mean score over tasks and budgets, for the first rank evaluation mode and the run's own routing.
 std::optional<double> mean_score(const records::RunRecords& run, int64_t round) {
   double sum = 0, count = 0;
   const auto scores = run.scores(round);
   for (const auto& score : scores) {
-    if (score.served_by != scoring::ServedBy::kRun || score.reading != scores[0].reading) continue;
+    if (score.served_by != scoring::ServedBy::kRun || score.rank_eval_mode != scores[0].rank_eval_mode) continue;
     if (const auto value = score_to_reach(score)) sum += *value, ++count;
   }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
@@ -39,8 +39,12 @@ std::string cell(std::optional<double> value, double scale, int decimals) {
   return value ? fixed(scale * *value, decimals) : "-";
 }
 
-std::string round_by_round(std::span<const records::RunRecords> runs) {
-  TextGrid grid({"run", "round", "took", "simulated time", "bytes", "loss", "score", "lost"}, 2);
+Table round_by_round(std::span<const records::RunRecords> runs) {
+  Table grid{.title =
+                 "time; simulated, all clients at once; bytes: up and down so far; score: accuracy, or F1 of words, "
+                 "mean over tasks and budgets, percent; lost: clients that dropped out or were late",
+             .head = {"run", "round", "took", "simulated time", "bytes", "loss", "score", "lost"},
+             .keys = 2};
   for (const auto& run : runs)
     for (const auto& at : standings(run)) {
       const auto* record = at.round > 0 ? &run.rounds[static_cast<size_t>(at.round) - 1] : nullptr;
@@ -49,10 +53,7 @@ std::string round_by_round(std::span<const records::RunRecords> runs) {
                 time_cell(at.seconds), compact(at.bytes), cell(at.loss, 1, 4), cell(at.score, 100, 1),
                 record != nullptr && record->lost ? std::to_string(record->lost->size()) : "-"});
     }
-  return wrapped(
-             "time; simulated, all clients at once; bytes: up and down so far; score: accuracy, or F1 of words, mean "
-             "over tasks and budgets, percent; lost: clients that dropped out or were late") +
-         grid.text();
+  return grid;
 }
 
 /// A target: a score to exceed or a training loss to fall below.
@@ -91,11 +92,14 @@ std::vector<double> targets(std::span<const std::vector<Standing>> all, const Go
   return even;
 }
 
-std::string reached(std::span<const records::RunRecords> runs, std::span<const std::vector<Standing>> all,
-                    const Goal& goal) {
+std::optional<Table> reached(std::span<const records::RunRecords> runs, std::span<const std::vector<Standing>> all,
+                             const Goal& goal) {
   const auto to_reach = targets(all, goal);
-  if (to_reach.empty()) return "";
-  TextGrid grid({"run", std::string(goal.title), "round", "simulated time", "bytes"});
+  if (to_reach.empty()) return std::nullopt;
+  Table grid{
+      .title = concat("until a ", goal.title, goal.falls ? " or less" : " or more", " is reached first; -: never"),
+      .head = {"run", std::string(goal.title), "round", "simulated time", "bytes"},
+      .keys = 2};
   for (const double target : to_reach)
     for (size_t i = 0; i < all.size(); ++i) {
       const auto found =
@@ -104,8 +108,7 @@ std::string reached(std::span<const records::RunRecords> runs, std::span<const s
       grid.add({runs[i].label, fixed(goal.scale * target, goal.falls ? 3 : 1), met ? std::to_string(found->round) : "-",
                 met ? time_cell(found->seconds) : "-", met ? compact(found->bytes) : "-"});
     }
-  return concat("\nuntil a ", goal.title, goal.falls ? " or less" : " or more", " is reached first; -: never\n",
-                grid.text());
+  return grid;
 }
 
 }  // namespace
@@ -125,13 +128,13 @@ std::vector<Standing> standings(const records::RunRecords& run) {
   return all;
 }
 
-std::string time_table(std::span<const records::RunRecords> runs) {
+std::vector<Table> time_tables(std::span<const records::RunRecords> runs) {
   std::vector<std::vector<Standing>> all;
   for (const auto& run : runs) all.push_back(standings(run));
-  std::string text = round_by_round(runs);
+  std::vector<Table> tables{round_by_round(runs)};
   for (const auto& goal : {Goal{&Standing::score, false, "score", 100}, Goal{&Standing::loss, true, "loss", 1}})
-    text += reached(runs, all, goal);
-  return text;
+    if (auto table = reached(runs, all, goal)) tables.push_back(std::move(*table));
+  return tables;
 }
 
 }  // namespace evenkeel::report

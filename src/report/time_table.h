@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "records/run_records.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 
@@ -17,7 +18,7 @@ struct Standing {
   std::optional<double> seconds{};  ///< simulated seconds since the beginning; nothing if no time is simulated
   double bytes = 0;                 ///< bytes up and down since the beginning, all clients
   std::optional<double> loss{};     ///< training loss of the round
-  /// Mean accuracy or word F1 over tasks and budgets, with the run's own routing, of the first rank evaluation mode;
+  /// Mean of the headline measures (scoring/measures.h) over tasks and budgets, with the run's own routing, of the first rank evaluation mode;
   /// without likelihood tasks.
   std::optional<double> score{};
 };
@@ -25,8 +26,8 @@ struct Standing {
 /// Returns the state after each round and, if it was evaluated, before the first.
 std::vector<Standing> standings(const records::RunRecords& run);
 
-/// Formats tables of two kinds. One shows every run round by round. The other shows, for evenly spaced scores and
-/// losses, the rounds, simulated time and bytes after which each run first reached them.
-std::string time_table(std::span<const records::RunRecords> runs);
+/// Makes tables of two kinds. One shows every run round by round. The others show, for evenly spaced scores and losses,
+/// the rounds, simulated time and bytes after which each run first reached them.
+std::vector<Table> time_tables(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::report

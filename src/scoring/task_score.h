@@ -104,7 +104,8 @@ struct ClientOfScore {
 struct TaskScore {
   std::string task;
   double budget = 1.0;
-  std::string reading{};  ///< rank evaluation mode of a rank method: "a" or "b" (docs/ambiguities.md, R25); else empty
+  std::string
+      rank_eval_mode{};  ///< rank evaluation mode of a rank method: "a" or "b" (docs/ambiguities.md, R25); else empty
   ServedBy served_by = ServedBy::kRun;  ///< other than kRun: score of the exported adapter
   int64_t top_k = 0;                    ///< experts per token
   int64_t rows = 0;
@@ -143,7 +144,7 @@ struct TaskScore {
   void visit(auto& field) {  // writes the keys of the AnswerKind
     field("task", task);
     field("budget", budget);
-    field.optional("reading", reading);
+    field.optional("reading", rank_eval_mode);
     visit_served(field);
     if (field.holds("client", client.has_value())) (client ? *client : client.emplace()).visit(field);
     field("top_k", top_k);

@@ -243,7 +243,7 @@ def test_report_compares_runs_and_writes_one_page(run, tmp_path):
 
 def test_report_rejects_unreadable_runs(run, tmp_path):
     refused("report", tmp_path, says=["holds no run"])
-    refused("report", run, "--table", "planets", says=["allowed: runs, accuracy"])
+    refused("report", run, "--table", "planets", says=["allowed: runs, log_likelihood"])
     damaged = tmp_path / "damaged"
     shutil.copytree(run, damaged)
     with open(damaged / "rounds.jsonl", "a") as file:

@@ -132,7 +132,7 @@ def test_text_fits_80_columns_and_names_every_measure(study):
     words = " ".join(text.split())
     for arm in ("ub-smoe", "hetlora (a)", "hetlora (b)"):
         assert re.search(rf"[Dd]ifference of {re.escape(arm)} to fedit", words), text
-    for word in ("95 % BCa", "p Holm", "bytes up", "FLOPs", "tokens", "seconds", "wins-losses-ties", "acc. %", "inv. %"):
+    for word in ("95 % BCa", "p Holm", "bytes up", "FLOPs", "tokens", "seconds", "wins-losses-ties", "acc %", "inv %", "val %", "lik %"):
         assert word in text, word
     assert succeed("report", study).stdout == text  # the bootstrap draws the same numbers each time
 
@@ -140,11 +140,11 @@ def test_text_fits_80_columns_and_names_every_measure(study):
 def test_csv_has_one_line_per_value(study):
     table = pandas.read_csv(io.StringIO(succeed("report", study, "--format", "csv").stdout), keep_default_na=False)
     assert set(table.study) == {"small_study"} and len(table[table.arm == "hetlora"].seed.unique()) == 2
-    key = ["arm", "seed", "served_by", "reading", "budget", "task", "measure"]
+    key = ["arm", "seed", "served_by", "rank_eval_mode", "budget", "task", "measure"]
     assert not table.duplicated(key).any()
     for (arm, seed), group in table[table.task != ""].groupby(["arm", "seed"]):
         for (task, budget, reading), score in scores(study / arm / f"seed-{seed}").items():
-            here = group[(group.task == task) & (group.budget.astype(float) == budget) & (group.reading == reading)]
+            here = group[(group.task == task) & (group.budget.astype(float) == budget) & (group.rank_eval_mode == reading)]
             found = dict(zip(here.measure, here.value, strict=True))
             for measure in ("log_likelihood", "accuracy", "invalid_rate", "accuracy_likelihood", "majority", "rows"):
                 assert found[measure] == score[measure]
@@ -287,13 +287,13 @@ def test_a_study_without_finished_runs_is_refused(copy):
 
 
 def test_records_without_log_likelihood_need_another_endpoint(study, tmp_path):
-    """The records have scores without the log-likelihood of the correct answer, as those of older versions."""
+    """The records have scores without the log-likelihood of the correct answer, as with evaluate.likelihood = false."""
     old = tmp_path / "old"
     shutil.copytree(study, old)
     for file in old.glob("*/*/evaluations.jsonl"):
         whole = [{k: v for k, v in one.items() if k not in ("log_likelihood", "checksum")} for one in lines(file)]
         file.write_text("".join(sealed(one) + "\n" for one in whole))
-    refused("report", old, says=["log_likelihood", "older versions", "accuracy"])
+    refused("report", old, says=["log_likelihood", "no task of the runs has it", "accuracy"])
     assert math.isfinite(arm_of(reported(old, "--endpoint", "accuracy"), "fedit")["budgets"][0]["mean"])
 
 
@@ -316,11 +316,18 @@ def test_a_paper_table_is_printed_next_to_the_results_of_the_study(study):
     text = succeed("report", study, "--table", "paper:4").stdout
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     at_quarter = rows.index(next(row for row in rows if row[0] == "0.25"))
-    found = {row[-4 if len(row) > 4 else 0]: row for row in rows[at_quarter:at_quarter + 7]}
+    found = {row[-4 if len(row) > 4 else 0]: row for row in rows[at_quarter:at_quarter + 8]}  # seven arms, one of them in two modes
     values = [scores(study / "ub-smoe" / f"seed-{seed}") for seed in SEEDS]
     ours = sum(sum(one["accuracy"] for (_, budget, _), one in of.items() if budget == 0.25) / 2 for of in values) / len(SEEDS)
     assert f"{ours:.4f}" in " ".join(found["ub-smoe"]) and "0.3359" in found["ub-smoe"][-3]
-    assert found["hetlora"][-1] == "2", "the failed run is left out of the mean"
+    for mode in "ab":
+        assert found[f"hetlora ({mode})"][-1] == "2", "the failed run is left out of the mean"
+        of_mode = [scores(study / "hetlora" / f"seed-{seed}") for seed in SEEDS if ("hetlora", seed) != FAILED]
+        mean = sum(sum(one["accuracy"] for (_, budget, at), one in of.items() if budget == 0.25 and at == mode) / 2 for of in of_mode) / 2
+        assert f"{mean:.4f}" in " ".join(found[f"hetlora ({mode})"])
+    words = re.sub(r"\s+", " ", text)
+    assert "Rank evaluation mode of rank methods: b: the whole adapter" in words and "and a: the adapter cut to the budget's rank" in words
+    assert "(rank methods in mode b): the paper's order was" in words and "(rank methods in mode a): the paper's order was" in words
     assert found["flora"][-2:] == ["-", "0"], "the study has no such arm"
     assert "the paper's order was" in re.sub(r"\s+", " ", text)
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -401,3 +408,33 @@ def test_doctor_estimates_memory_and_disk_of_a_study(tiny_model, tmp_path):
     done = succeed("doctor", "--config", tmp_path / "small.toml", *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1))
     assert "2 arms x 2 seeds" in done.stdout and "memory" in done.stdout and "disk" in done.stdout
     refused("doctor", "--config", tmp_path / "small.toml", "--model", tiny_model, says=["is a study", "--model"])
+
+
+def test_gating_that_is_not_equal_is_named_in_every_format(study, tmp_path):
+    """The model renormalises its gates. An arm without renormalised gates is compared with one that has them."""
+    folders = {}
+    for gates in ("renorm_selected", "softmax_all"):
+        for seed in SEEDS[:2]:
+            folders[gates, seed] = tmp_path / f"{gates}-{seed}"
+            config = (study / f"ub-smoe/seed-{seed}/config.toml").read_text()
+            (tmp_path / "config.toml").write_text(config)
+            succeed("train", tmp_path / "config.toml", "--out", folders[gates, seed], "--set", f"method.gate_norm={gates}")
+    words = {form: re.sub(r"\s+", " ", succeed("report", *folders.values(), "--format", form).stdout)
+             for form in ("text", "md", "latex", "csv", "json", "html")}
+    for form in ("text", "md", "latex"):
+        assert "the two also differ in gating (not renormalised; " in words[form].replace("\\_", "_"), form
+        assert "Arms differ in gating: renormalised (" in words[form].replace("\\_", "_"), form
+    assert "gating: not renormalised (" in words["csv"]
+    assert '"what": "gating"' in words["json"] and '"what":"gating"' in words["html"]
+
+
+def test_run_folders_have_the_same_comparison_in_every_format(study):
+    folders = [study / f"{arm}/seed-{seed}" for arm in ("fedit", "ub-smoe") for seed in SEEDS]
+    report = json.loads(succeed("report", *folders, "--format", "json").stdout)
+    sentence = report["served"][0]["conclusions"][0]
+    for form in ("text", "md", "latex"):
+        text = re.sub(r"\s+", " ", succeed("report", *folders, "--format", form).stdout)
+        assert sentence in text.replace("\\_\\allowbreak{}", "_"), form
+        assert "accuracy, percent of rows, by budget" in text.lower(), "the tables of the single runs follow"
+    opening = succeed("report", *folders).stdout
+    assert opening.index("log-likelihood of the correct answer") < opening.index("accuracy, percent of rows")

@@ -3,10 +3,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
+#include "base/format/config_text.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
@@ -34,25 +34,6 @@ std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::string quote(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (code < 0x20 || code == 0x7f) {
-      constexpr std::string_view kHex = "0123456789abcdef";
-      result += "\\u00";
-      result += kHex[code >> 4];
-      result += kHex[code & 15];
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
 }
 
 /// Returns a value as text for messages: `"abc"`, `[1, 2]`. Long values are shortened.
@@ -267,25 +248,6 @@ void rename_in(toml::table& table, const RenamedKey& key) {
   table.erase(key.before);
 }
 
-std::string list_text(const std::vector<std::string>& items) { return concat("[", join(items), "]"); }
-
-std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  std::string text(buffer.data(), end);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
-}
-
-template <typename T, typename F>
-std::string list_of(const std::vector<T>& values, F text) {
-  std::vector<std::string> items;
-  for (const auto& value : values) items.push_back(text(value));
-  return list_text(items);
-}
-
 }  // namespace
 
 Table Table::load(const std::filesystem::path& file) {
@@ -442,26 +404,25 @@ void Reader::finish() const {
 }
 
 void Writer::scalar(std::string_view key, int64_t value, std::string_view help) {
-  lines_.push_back({std::string(key), std::to_string(value), std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, double value, std::string_view help) {
-  lines_.push_back({std::string(key), number_text(value), std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, bool value, std::string_view help) {
-  lines_.push_back({std::string(key), value ? "true" : "false", std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, const std::string& value, std::string_view help) {
-  lines_.push_back({std::string(key), quote(value), std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, const std::vector<int64_t>& value, std::string_view help) {
-  lines_.push_back(
-      {std::string(key), list_of(value, [](int64_t item) { return std::to_string(item); }), std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, const std::vector<double>& value, std::string_view help) {
-  lines_.push_back({std::string(key), list_of(value, number_text), std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help) {
-  lines_.push_back({std::string(key), list_of(value, quote), std::string(help)});
+  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
 }
 void Writer::scalar(std::string_view key, const Names& value, std::string_view help) {
   const std::vector<std::string>& several = value;

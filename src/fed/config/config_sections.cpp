@@ -84,6 +84,7 @@ struct MethodKeys {
   const methods::MethodEntry* entry;
   const config::Table* table;
   void visit(config::Writer& writer) { entry->write(*table, writer); }
+  void visit(config::ValueLister& lister) { entry->list(*table, lister); }
 };
 
 /// The keys of `[method]` other than methods' tables.
@@ -97,6 +98,12 @@ struct MethodChoice {
           "default depends on the method");
   }
 };
+
+/// Lists or writes the keys of `[method]`, then the tables of the methods.
+void visit_keys(MethodSection& section, auto& visitor) {
+  MethodChoice{section.name, section.gate_norm}.visit(visitor);
+  for (const auto& [entry, table] : section.tables) visitor.nested(entry->name, MethodKeys{entry, &table});
+}
 
 }  // namespace
 
@@ -261,9 +268,7 @@ std::unique_ptr<methods::FederatedMethod> MethodSection::make() const {
   fail(kInternal, "method ", name, " has no table");
 }
 
-void MethodSection::visit(config::Writer& writer) {
-  MethodChoice{name, gate_norm}.visit(writer);
-  for (const auto& [entry, table] : tables) writer.nested(entry->name, MethodKeys{entry, &table});
-}
+void MethodSection::visit(config::Writer& writer) { visit_keys(*this, writer); }
+void MethodSection::visit(config::ValueLister& lister) { visit_keys(*this, lister); }
 
 }  // namespace evenkeel::fed

@@ -2,38 +2,23 @@
 /// of rounds are computed from their scores in fed/run/best_round.h.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::fed {
 
-/// Selects the measure of a score (scoring/task_score.h) by which rounds are compared. Larger is better for all.
-enum class RoundMeasure {
-  kLogLikelihood,
-  kAccuracy,    ///< choices
-  kExactMatch,  ///< free text
-  kF1,          ///< free text
-};
-constexpr auto names(RoundMeasure) {
-  return std::array{config::EnumName<RoundMeasure>{"log_likelihood", RoundMeasure::kLogLikelihood},
-                    config::EnumName<RoundMeasure>{"accuracy", RoundMeasure::kAccuracy},
-                    config::EnumName<RoundMeasure>{"exact_match", RoundMeasure::kExactMatch},
-                    config::EnumName<RoundMeasure>{"f1", RoundMeasure::kF1}};
-}
-
 /// `[evaluate.best]`: the value of a round, for evaluate.keep_best and train.stop.
 struct BestSection {
-  RoundMeasure measure = RoundMeasure::kLogLikelihood;
+  scoring::MeasureName measure{};
   double budget = 0;
   std::vector<std::string> tasks;
   void visit(auto& field) {
     field("measure", measure,
-          "measure of the best round, a mean over tasks, budgets and rank_eval_modes: log_likelihood, accuracy, "
-          "exact_match or f1");
+          "measure of the best round (docs/study-statistics.md), a mean over tasks, budgets and rank_eval_modes");
     field("budget", budget,
           "budget at which the measure is taken, one of evaluate.budgets; 0: the mean over all of them");
     field("tasks", tasks,
@@ -53,7 +38,7 @@ struct StopSection {
     field("patience", patience,
           "end the run after this many evaluations in a row without a gain of evaluate.best.measure; 0: never before "
           "train.rounds");
-    field("min_delta", min_delta, "the measure must increase by more than this to count as a gain, 0 or more");
+    field("min_delta", min_delta, "the measure must improve by more than this to count as a gain, 0 or more");
   }
   void resolve(const config::Table& table) const {
     table.check_integer("patience", patience, 0, limits::kSteps);

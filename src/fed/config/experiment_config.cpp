@@ -27,13 +27,6 @@ bool is_among(const T& value, const std::vector<T>& list) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-/// Returns true if scores of that kind have the measure.
-bool has_measure(data::Scoring scoring, RoundMeasure measure) {
-  if (measure == RoundMeasure::kLogLikelihood) return true;
-  if (measure == RoundMeasure::kAccuracy) return scoring == data::Scoring::kChoice;
-  return scoring == data::Scoring::kF1 || scoring == data::Scoring::kExact;
-}
-
 /// Applies `change` to the files of every client. Errors name the client.
 template <typename Change>
 void change_files(ClientsSection& clients, const Change& change) {
@@ -219,8 +212,11 @@ void ExperimentConfig::check_best(const config::Table& table) const {
   of_best.check(best.tasks.empty() || seeks_best(), "tasks", "given", kUnused);
   of_best.check(best.budget == 0 || is_among(best.budget, evaluate.budgets), "budget", best.budget,
                 concat("0, or one of evaluate.budgets: ", join(evaluate.budgets)));
-  of_best.check(best.measure != RoundMeasure::kLogLikelihood || evaluate.likelihood || !seeks_best(), "measure",
-                "\"log_likelihood\"", "another, where evaluate.likelihood is false");
+  const auto needs_of_measure = scoring::measure_of(best.measure).needs;
+  of_best.check(needs_of_measure != scoring::MeasureNeeds::kLikelihood || evaluate.likelihood || !seeks_best(),
+                "measure", in_quotes(config::name_of(best.measure)), "another, where evaluate.likelihood is false");
+  of_best.check(needs_of_measure != scoring::MeasureNeeds::kEncoder || !evaluate.bert_score.encoder.empty(), "measure",
+                in_quotes(config::name_of(best.measure)), "another, where evaluate.bert_score.encoder is empty");
 }
 
 ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {
@@ -264,7 +260,8 @@ void ExperimentConfig::settle_best() {
              ", allowed: some of evaluate.tasks, ", join(evaluate.tasks));
   for (const auto& task : seeks_best() ? evaluate.tasks : std::vector<std::string>())
     EK_CHECK(!(chosen.empty() || is_among(task, chosen)) ||
-                 has_measure(data::find_task(task, data.rows()).scoring, evaluate.best.measure),
+                 scoring::measure_of(evaluate.best.measure)
+                     .is_of(scoring::kind_of(data::find_task(task, data.rows()).scoring)),
              kConfig, "evaluate.best.measure is ", in_quotes(config::name_of(evaluate.best.measure)), ", which task ",
              task, " is not scored by, allowed: a measure of all of evaluate.best.tasks");
 }
@@ -326,6 +323,15 @@ std::string ExperimentConfig::text(bool comments) const {
   copy.visit(writer);
   writer.nested("method", method);
   return writer.text(comments);
+}
+
+config::Values ExperimentConfig::values() const {
+  config::Values all;
+  config::ValueLister lister(all);
+  ExperimentConfig copy = *this;
+  copy.visit(lister);
+  lister.nested("method", method);
+  return all;
 }
 
 std::filesystem::path ExperimentConfig::folder() const {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "base/format/config_values.h"
 #include "data/partition.h"
 #include "data/prompt.h"
 #include "fed/config/early_stopping.h"
@@ -365,6 +366,7 @@ struct MethodSection {
   /// Makes the selected method with the keys of its table. \throws kConfig
   std::unique_ptr<methods::FederatedMethod> make() const;
   void visit(config::Writer& writer);
+  void visit(config::ValueLister& lister);
 };
 
 /// The whole config of a run.
@@ -441,6 +443,8 @@ struct ExperimentConfig {
   std::vector<std::string> machine_names() const;
   /// Returns the config as TOML with every key. \param comments  true: the help of a key follows it
   std::string text(bool comments = false) const;
+  /// Returns the values of the keys of text(), by full key.
+  config::Values values() const;
 
   /// Returns output.dir, or runs/<name> if it is empty.
   std::filesystem::path folder() const;

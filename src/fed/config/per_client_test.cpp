@@ -106,7 +106,7 @@ TEST(PerClient, ErrorsInAPatternNameTheLine) {
 TEST(PerClient, ADifferentPatternIsReportedByItsKey) {
   const auto run = settled("[clients]\nbudgets = { values = [0.5, 1.0], shares = [3, 1] }");
   const auto asked = settled("[clients]\nbudgets = { values = [0.5, 1.0], shares = [1, 1] }");
-  const auto changes = differences(asked, run);
+  const auto changes = difference_lines(asked, run);
   ASSERT_EQ(changes.size(), 2u);  // budgets and the ranks that follow from them
   EXPECT_EQ(changes[0], "clients.budgets.shares is [1.0, 1.0], in the run [3.0, 1.0]");
 }

@@ -96,7 +96,7 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
       scoring::evaluate_task({*context_.model, context_.tokenizer, forward}, *rows, options, outputs, on_rows);
   scored.right_answers = right_answers(ask, *rows);
   scored.score.budget = task.client.budget;
-  scored.score.reading = ask.rank_eval_mode;
+  scored.score.rank_eval_mode = ask.rank_eval_mode;
   scored.score.served_by = ask.served_by;
   scored.score.top_k = setup.router.top_k;
   return {.client = task.client.id, .report = std::move(scored)};

@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 #include "fed/exchange/reported_numbers.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::fed {
 namespace {
 
 using Parts = std::span<const Scored>;
+using Value = std::function<double(const scoring::TaskScore&)>;
 
 double share_of(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
@@ -27,17 +33,17 @@ int64_t sum_of(Parts parts, const Of& of) {
 }
 
 /// Returns a share over the rows of all parts.
-double share_over_rows(Parts parts, double scoring::TaskScore::*share) {
+double share_over_rows(Parts parts, const Value& share) {
   const auto rows = sum_of(parts, [](const scoring::TaskScore& score) { return score.rows; });
-  return share_of(sum_of(parts, [&](const scoring::TaskScore& score) { return count_of(score.*share, score.rows); }),
+  return share_of(sum_of(parts, [&](const scoring::TaskScore& score) { return count_of(share(score), score.rows); }),
                   rows);
 }
 
 /// Returns a mean over the rows of all parts.
-double mean_over_rows(Parts parts, double scoring::TaskScore::*mean) {
+double mean_over_rows(Parts parts, const Value& mean) {
   double sum = 0, rows = 0;
   for (const auto& part : parts) {
-    sum += part.score.*mean * static_cast<double>(part.score.rows);
+    sum += mean(part.score) * static_cast<double>(part.score.rows);
     rows += static_cast<double>(part.score.rows);
   }
   return sum / rows;
@@ -55,39 +61,12 @@ double majority(Parts parts) {
 }
 
 /// Returns the share of correct answers among rows whose output has an allowed answer.
-double accuracy_valid(Parts parts) {
+double accuracy_of_readable(Parts parts, const Value& share) {
   const auto valid = [](const scoring::TaskScore& score) {
     return score.rows - count_of(score.invalid_rate, score.rows);
   };
-  const auto correct = [&](const scoring::TaskScore& score) { return count_of(score.accuracy_valid, valid(score)); };
+  const auto correct = [&](const scoring::TaskScore& score) { return count_of(share(score), valid(score)); };
   return share_of(sum_of(parts, correct), sum_of(parts, valid));
-}
-
-void merge_choices(Parts parts, scoring::TaskScore& all) {
-  for (const auto share :
-       {&scoring::TaskScore::accuracy, &scoring::TaskScore::accuracy_cased, &scoring::TaskScore::accuracy_lowercase,
-        &scoring::TaskScore::invalid_rate, &scoring::TaskScore::accuracy_likelihood})
-    all.*share = share_over_rows(parts, share);
-  all.accuracy_valid = accuracy_valid(parts);
-  all.chance = mean_over_rows(parts, &scoring::TaskScore::chance);
-  all.majority = majority(parts);
-}
-
-void merge_texts(Parts parts, scoring::TaskScore& all) {
-  all.exact_match = share_over_rows(parts, &scoring::TaskScore::exact_match);
-  all.empty_rate = share_over_rows(parts, &scoring::TaskScore::empty_rate);
-  all.f1 = mean_over_rows(parts, &scoring::TaskScore::f1);
-  all.bert_score = {};  // encoders stay where they are
-  all.context_cut = sum_of(parts, [](const scoring::TaskScore& score) { return score.context_cut; });
-}
-
-void merge_likelihoods(Parts parts, scoring::TaskScore& all) {
-  double sum = 0;
-  for (const auto& part : parts) sum += part.score.nll * static_cast<double>(part.score.answer_tokens);
-  all.answer_tokens = sum_of(parts, [](const scoring::TaskScore& score) { return score.answer_tokens; });
-  all.cut = sum_of(parts, [](const scoring::TaskScore& score) { return score.cut; });
-  all.nll = sum / static_cast<double>(all.answer_tokens);
-  all.perplexity = std::exp(all.nll);
 }
 
 /// Returns the number of rows that a part's mean log-likelihood is over. Older nodes do not send it; nothing if it is
@@ -98,20 +77,75 @@ std::optional<int64_t> likelihood_rows(const Scored& part) {
   return score.likelihood_rows || !in_every_row ? score.likelihood_rows : std::optional(score.rows);
 }
 
-/// Merges means over the rows whose likelihood is known. If a part does not have it or its number of rows, neither has
-/// the result.
-void merge_log_likelihoods(Parts parts, scoring::TaskScore& all) {
-  double sum = 0;
+/// Returns the number of rows whose likelihood is known; nothing if a part does not say it.
+std::optional<int64_t> all_likelihood_rows(Parts parts) {
   int64_t rows = 0;
-  all.log_likelihood.reset(), all.likelihood_rows.reset();
   for (const auto& part : parts) {
     const auto count = likelihood_rows(part);
-    if (!count) return;
-    sum += part.score.log_likelihood.value_or(0) * static_cast<double>(*count);
+    if (!count) return std::nullopt;
     rows += *count;
   }
-  if (rows > 0) all.log_likelihood = sum / static_cast<double>(rows);
-  all.likelihood_rows = rows;
+  return rows;
+}
+
+/// Returns the mean over the rows whose likelihood is known; nothing if there is none, or a part does not say how many.
+std::optional<double> mean_of_likelihoods(Parts parts) {
+  const auto rows = all_likelihood_rows(parts);
+  if (rows.value_or(0) == 0) return std::nullopt;
+  double sum = 0;
+  for (const auto& part : parts)
+    sum += part.score.log_likelihood.value_or(0) * static_cast<double>(*likelihood_rows(part));
+  return sum / static_cast<double>(*rows);
+}
+
+/// Returns a mean over the answer tokens of all parts.
+double mean_over_tokens(Parts parts, const Value& value) {
+  double sum = 0, tokens = 0;
+  for (const auto& part : parts) {
+    sum += value(part.score) * static_cast<double>(part.score.answer_tokens);
+    tokens += static_cast<double>(part.score.answer_tokens);
+  }
+  return sum / tokens;
+}
+
+/// Returns a measure of the rows of all parts. \param all  the score with the measures before it in the list
+std::optional<double> merged_value(const scoring::Measure& measure, Parts parts, const scoring::TaskScore& all) {
+  const auto value = [&](const scoring::TaskScore& score) { return measure.of(score).value_or(0); };
+  switch (measure.merging) {
+    case scoring::MeasureMerging::kCountOfRows:
+      return share_over_rows(parts, value);
+    case scoring::MeasureMerging::kMeanOfRows:
+      return mean_over_rows(parts, value);
+    case scoring::MeasureMerging::kCountOfReadable:
+      return accuracy_of_readable(parts, value);
+    case scoring::MeasureMerging::kMeanOfLikelihoods:
+      return mean_of_likelihoods(parts);
+    case scoring::MeasureMerging::kMeanOfTokens:
+      return mean_over_tokens(parts, value);
+    case scoring::MeasureMerging::kExponentialOfNll:
+      return std::exp(all.nll);
+    case scoring::MeasureMerging::kNone:
+      break;
+  }
+  return std::nullopt;
+}
+
+void merge_measures(Parts parts, scoring::TaskScore& all) {
+  all.likelihood_rows = all_likelihood_rows(parts);
+  for (const auto& measure : scoring::measures())
+    if (!measure.kind || measure.kind == all.kind) measure.set(all, merged_value(measure, parts, all));
+}
+
+/// Merges what a score holds beside its measures.
+void merge_counts(Parts parts, scoring::TaskScore& all) {
+  using Score = scoring::TaskScore;
+  all.accuracy_cased = share_over_rows(parts, [](const Score& score) { return score.accuracy_cased; });
+  all.accuracy_lowercase = share_over_rows(parts, [](const Score& score) { return score.accuracy_lowercase; });
+  all.chance = mean_over_rows(parts, [](const Score& score) { return score.chance; });
+  all.majority = majority(parts);
+  all.context_cut = sum_of(parts, [](const Score& score) { return score.context_cut; });
+  all.answer_tokens = sum_of(parts, [](const Score& score) { return score.answer_tokens; });
+  all.cut = sum_of(parts, [](const Score& score) { return score.cut; });
 }
 
 /// Returns the number of distinct questions; 0 if a part does not know it.
@@ -193,12 +227,12 @@ void check_right_answers(const Scored& scored, const Score& asked) {
 
 void require_alike(const scoring::TaskScore& one, const scoring::TaskScore& other) {
   EK_CHECK(one.task == other.task && one.kind == other.kind && one.budget == other.budget &&
-               one.reading == other.reading && one.served_by == other.served_by,
+               one.rank_eval_mode == other.rank_eval_mode && one.served_by == other.served_by,
            kData, "scores of ", one.task, " at budget ", one.budget, " and of ", other.task, " at budget ",
            other.budget, " are not of the same task and point");
 }
 
-void check_share(double share, const char* what) {
+void check_share(double share, std::string_view what) {
   EK_CHECK(share >= 0 && share <= 1, kData, "a score has ", what, " ", share, ", allowed: 0 to 1");
 }
 
@@ -207,10 +241,11 @@ void check_point(const scoring::TaskScore& score, const Task& asked, scoring::An
   const auto& client = asked.client;
   EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task),
            ", asked: ", ask.task);
-  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.reading == ask.rank_eval_mode &&
+  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.rank_eval_mode == ask.rank_eval_mode &&
                score.served_by == ask.served_by,
-           kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", reading \"", shown(score.reading),
-           "\", asked: ", client.budget, ", up to K = ", client.top_k, ", reading \"", ask.rank_eval_mode, '"');
+           kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", reading \"",
+           shown(score.rank_eval_mode), "\", asked: ", client.budget, ", up to K = ", client.top_k, ", reading \"",
+           ask.rank_eval_mode, '"');
 }
 
 }  // namespace
@@ -220,10 +255,11 @@ void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind ki
   check_point(score, asked, kind);
   EK_CHECK(score.rows == rows, kData, "a score of ", score.rows, " rows, asked: ", rows);
   check_rows(score);
-  for (const double share : {score.accuracy, score.accuracy_cased, score.accuracy_lowercase, score.invalid_rate,
-                             score.accuracy_valid, score.accuracy_likelihood, score.chance, score.majority})
+  for (const auto& measure : scoring::measures())
+    if (measure.is_share) check_share(measure.of(score).value_or(0), measure.name);
+  for (const double share : {score.accuracy_cased, score.accuracy_lowercase, score.accuracy_valid,
+                             score.accuracy_likelihood, score.chance, score.majority})
     check_share(share, "a share of rows");
-  for (const double mean : {score.exact_match, score.f1, score.empty_rate}) check_share(mean, "a mean over rows");
   EK_CHECK(is_duration(score.seconds), kData, "a score that took ", score.seconds, " s, allowed: 0, or ", kLeastSeconds,
            " to ", kMostSeconds);
   check_perplexity(score);
@@ -243,10 +279,8 @@ Scored merged(Parts parts) {
   for (const auto& part : parts) all.top_k = std::max(all.top_k, part.score.top_k);
   all.seconds = 0;
   for (const auto& part : parts) all.seconds += part.score.seconds;
-  if (all.kind == scoring::AnswerKind::kChoice) merge_choices(parts, all);
-  if (all.kind == scoring::AnswerKind::kText) merge_texts(parts, all);
-  if (all.kind == scoring::AnswerKind::kLikelihood) merge_likelihoods(parts, all);
-  merge_log_likelihoods(parts, all);
+  merge_counts(parts, all);
+  merge_measures(parts, all);
   return {.score = std::move(all), .predictions = {}, .right_answers = {}, .items = items(parts)};
 }
 

@@ -236,7 +236,7 @@ TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {
 
 TEST(MergedScore, AStrangersScoreHasToBePossible) {
   auto good = choices("110", "111", {{"yes", 3}});
-  good.score.budget = 0.5, good.score.top_k = 2, good.score.reading = "b";
+  good.score.budget = 0.5, good.score.top_k = 2, good.score.rank_eval_mode = "b";
   const Task asked{.client = {.budget = 0.5, .top_k = 2}, .ask = Score{.task = "files", .rank_eval_mode = "b"}};
   EXPECT_NO_THROW(check_score(good, asked, scoring::AnswerKind::kChoice, 3));
   const auto refused = [&](auto change) {
@@ -248,7 +248,7 @@ TEST(MergedScore, AStrangersScoreHasToBePossible) {
   EXPECT_NE(refused([](Scored& bad) { bad.score.kind = scoring::AnswerKind::kText; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.budget = 1; }).find("budget 1"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.top_k = 4; }).find("K = 4"), std::string::npos);
-  EXPECT_NE(refused([](Scored& bad) { bad.score.reading = "a"; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.rank_eval_mode = "a"; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.served_by = scoring::ServedBy::kTransformers; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.rows = 4; }).find("4 rows, asked: 3"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.accuracy = 1.5; }), "no error");

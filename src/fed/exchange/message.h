@@ -66,7 +66,7 @@ struct SumGradients {
 /// Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
-  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading)
+  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::rank_eval_mode)
   /// Other than kRun: the payload is the exported adapter and is used as it is.
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   bool predictions = false;  ///< true: the reply holds the prediction for each row

@@ -23,7 +23,7 @@ struct Selected {
 
   bool is(const scoring::TaskScore& score) const {
     return score.served_by == scoring::ServedBy::kRun && !score.client && score.missing_clients.empty() &&
-           score.task == task && score.budget == budget && score.reading == mode;
+           score.task == task && score.budget == budget && score.rank_eval_mode == mode;
   }
 };
 
@@ -45,39 +45,24 @@ std::vector<Selected> selected_scores(const EvaluateSection& evaluate, const std
   return all;
 }
 
-/// Returns the measure of a score; nothing if scores of its kind do not have it.
-std::optional<double> measure_of(const scoring::TaskScore& score, RoundMeasure measure) {
-  switch (measure) {
-    case RoundMeasure::kLogLikelihood:
-      return score.log_likelihood;
-    case RoundMeasure::kAccuracy:
-      return score.kind == scoring::AnswerKind::kChoice ? std::optional(score.accuracy) : std::nullopt;
-    case RoundMeasure::kExactMatch:
-      return score.kind == scoring::AnswerKind::kText ? std::optional(score.exact_match) : std::nullopt;
-    case RoundMeasure::kF1:
-      return score.kind == scoring::AnswerKind::kText ? std::optional(score.f1) : std::nullopt;
-  }
-  return std::nullopt;
-}
-
 /// Returns the mean over `selected` of the scores of a round; nothing if one of them is missing.
 std::optional<double> value_of(std::span<const scoring::TaskScore* const> scores, std::span<const Selected> selected,
-                               RoundMeasure measure) {
+                               const scoring::Measure& measure) {
   double sum = 0;
   for (const auto& wanted : selected) {
     std::optional<double> value;
     for (const auto* score : scores)
-      if (wanted.is(*score)) value = measure_of(*score, measure);
+      if (wanted.is(*score)) value = measure.of(*score);
     if (!value || !std::isfinite(*value)) return std::nullopt;
     sum += *value;
   }
   return selected.empty() ? std::nullopt : std::optional(sum / static_cast<double>(selected.size()));
 }
 
-/// Returns the earliest of the greatest values. REQUIRES one value or more
-RoundValue best_of(std::span<const RoundValue> values) {
+/// Returns the earliest of the best values. REQUIRES one value or more
+RoundValue best_of(const scoring::Measure& measure, std::span<const RoundValue> values) {
   return *std::max_element(values.begin(), values.end(),
-                           [](const auto& x, const auto& y) { return x.value < y.value; });
+                           [&](const auto& x, const auto& y) { return measure.is_better(y.value, x.value); });
 }
 
 std::vector<EvaluationRecord> evaluations_in(const RunFolder& folder) {
@@ -87,17 +72,17 @@ std::vector<EvaluationRecord> evaluations_in(const RunFolder& folder) {
 }
 
 /// Returns the best round of `values`, and that of the values before round `now`, to which a run can go back.
-std::vector<int64_t> needed_rounds(std::span<const RoundValue> values, int64_t now) {
-  std::vector<int64_t> needed = {best_of(values).round};
+std::vector<int64_t> needed_rounds(const scoring::Measure& measure, std::span<const RoundValue> values, int64_t now) {
+  std::vector<int64_t> needed = {best_of(measure, values).round};
   const auto before = values.first(values.size() - (values.back().round == now ? 1 : 0));
-  if (!before.empty()) needed.push_back(best_of(before).round);
+  if (!before.empty()) needed.push_back(best_of(measure, before).round);
   return needed;
 }
 
 std::string stop_line(const BestRound& best) {
   const auto& stop = best.stopped.value();
   return concat("the run ends after round ", stop.round, " of ", stop.rounds,
-                " (train.stop): ", config::name_of(best.measure), " has not risen by more than ", stop.min_delta,
+                " (train.stop): ", config::name_of(best.measure), " has not improved by more than ", stop.min_delta,
                 " in ", stop.patience, stop.patience == 1 ? " evaluation" : " evaluations",
                 "; it was best after round ", best.round, ", ", best.value);
 }
@@ -111,18 +96,19 @@ std::vector<RoundValue> round_values(const ExperimentConfig& config, const std::
   for (const auto& made : evaluations)
     if (made.round > 0) rounds[made.round].push_back(&made.score);
   const auto selected = selected_scores(config.evaluate, tasks, modes);
+  const auto& measure = scoring::measure_of(config.evaluate.best.measure);
   std::vector<RoundValue> values;
   for (const auto& [round, scores] : rounds)
-    if (const auto value = value_of(scores, selected, config.evaluate.best.measure)) values.push_back({round, *value});
+    if (const auto value = value_of(scores, selected, measure)) values.push_back({round, *value});
   return values;
 }
 
-bool has_stalled(const StopSection& stop, std::span<const RoundValue> values) {
+bool has_stalled(const StopSection& stop, const scoring::Measure& measure, std::span<const RoundValue> values) {
   if (stop.patience == 0 || values.empty()) return false;
   double gained = values.front().value;
   int64_t without_gain = 0;
   for (const auto& [round, value] : values.subspan(1)) {
-    const bool gain = value > gained + stop.min_delta;
+    const bool gain = measure.higher_is_better ? value > gained + stop.min_delta : value < gained - stop.min_delta;
     if (gain) gained = value;
     without_gain = gain ? 0 : without_gain + 1;
   }
@@ -161,13 +147,16 @@ std::optional<std::string> BestRoundKeeper::update(const methods::ServerState& n
   auto best = found(values, now.round);
   if (config.evaluate.keep_best) best.kept = keep(best.round, now);
   write_sealed(folder_.path() / kBestFile, record::write(best), 1);
-  if (best.kept) Checkpoint(best_states(folder_.path())).keep_only(needed_rounds(values, now.round));
+  if (best.kept)
+    Checkpoint(best_states(folder_.path()))
+        .keep_only(needed_rounds(scoring::measure_of(best.measure), values, now.round));
   return best.stopped ? std::optional(stop_line(best)) : std::nullopt;
 }
 
 BestRound BestRoundKeeper::found(const std::vector<RoundValue>& values, int64_t round) const {
   const auto& [train, evaluate] = std::tie(server_.config.train, server_.config.evaluate);
-  const auto top = best_of(values);
+  const auto& measure = scoring::measure_of(evaluate.best.measure);
+  const auto top = best_of(measure, values);
   BestRound best{.measure = evaluate.best.measure,
                  .budget = evaluate.best.budget,
                  .tasks = compared_tasks(evaluate.best, server_.tasks),
@@ -175,7 +164,7 @@ BestRound BestRoundKeeper::found(const std::vector<RoundValue>& values, int64_t 
                  .value = top.value,
                  .evaluated = values,
                  .stopped = {}};
-  if (round < train.rounds && values.back().round == round && has_stalled(train.stop, values))
+  if (round < train.rounds && values.back().round == round && has_stalled(train.stop, measure, values))
     best.stopped = {round, train.rounds, train.stop.patience, train.stop.min_delta};
   return best;
 }

@@ -48,7 +48,7 @@ struct EarlyStop {
 
 /// The content of best.json.
 struct BestRound {
-  RoundMeasure measure = RoundMeasure::kLogLikelihood;
+  scoring::MeasureName measure{};
   double budget = 0;
   std::vector<std::string> tasks;  ///< those that were compared
   int64_t round = 0;               ///< the best one, the earliest among equals
@@ -78,8 +78,8 @@ std::vector<RoundValue> round_values(const ExperimentConfig& config, const std::
                                      std::span<const EvaluationRecord> evaluations);
 
 /// Returns true if the rule ends a run after the last of `values`: its last `patience` values have brought no gain. A
-/// gain is a value of more than `min_delta` above the last gain; the first value is one.
-bool has_stalled(const StopSection& stop, std::span<const RoundValue> values);
+/// gain is a value that is better than the last gain by more than `min_delta`; the first value is one.
+bool has_stalled(const StopSection& stop, const scoring::Measure& measure, std::span<const RoundValue> values);
 
 /// Reads best.json. Returns nothing if the folder has none. \throws kCheckpoint when it is damaged
 std::optional<BestRound> read_best(const std::filesystem::path& folder);

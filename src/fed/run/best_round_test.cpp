@@ -12,7 +12,8 @@ std::vector<RoundValue> rising(const std::vector<double>& values) {
 }
 
 bool stalled(int64_t patience, double min_delta, const std::vector<double>& values) {
-  return has_stalled({.patience = patience, .min_delta = min_delta}, rising(values));
+  return has_stalled({.patience = patience, .min_delta = min_delta}, scoring::find_measure("log_likelihood"),
+                     rising(values));
 }
 
 TEST(StopRule, EndsARunAfterSoManyEvaluationsWithoutAGain) {
@@ -26,6 +27,15 @@ TEST(StopRule, EndsARunAfterSoManyEvaluationsWithoutAGain) {
   EXPECT_FALSE(stalled(0, 0, {3, 2, 1, 0}));  // no rule
 }
 
+TEST(StopRule, ALowerValueIsAGainOfAMeasureThatShouldBeLow) {
+  const auto stalled = [](const std::vector<double>& values) {
+    return has_stalled({.patience = 2, .min_delta = 0.5}, scoring::find_measure("nll"), rising(values));
+  };
+  EXPECT_FALSE(stalled({3, 2.4, 1.8}));
+  EXPECT_TRUE(stalled({3, 2.75, 2.5}));
+  EXPECT_TRUE(stalled({3, 4, 5}));
+}
+
 TEST(StopRule, CountsGainsFromTheLastGain) {
   EXPECT_FALSE(stalled(2, 0.5, {0, 0.6, 1.2}));
   EXPECT_TRUE(stalled(2, 0.5, {0, 0.25, 0.5}));
@@ -36,7 +46,7 @@ TEST(StopRule, CountsGainsFromTheLastGain) {
 EvaluationRecord scored(int64_t round, const std::string& task, double budget, double log_likelihood,
                         const std::string& mode = "") {
   EvaluationRecord record{
-      .round = round, .method = "fedit", .score = {.task = task, .budget = budget, .reading = mode}};
+      .round = round, .method = "fedit", .score = {.task = task, .budget = budget, .rank_eval_mode = mode}};
   record.score.log_likelihood = log_likelihood;
   record.score.accuracy = -log_likelihood / 10;
   return record;
@@ -64,6 +74,7 @@ TEST(RoundValues, AreMeansOfTheSelectedScores) {
   EXPECT_EQ(of("tasks = [\"builtin:sizes\"], budget = 0.25"), (std::vector<RoundValue>{{1, -2}, {3, -2}}));
   const auto accuracies = of("measure = \"accuracy\"");
   EXPECT_NEAR(accuracies.at(0).value, 0.3, 1e-15);
+  EXPECT_EQ(of("measure = \"invalid_rate\"").at(0).value, 0) << "every measure of the list can be asked for";
 }
 
 TEST(RoundValues, LeaveOutARoundThatIsNotScoredAsAWhole) {

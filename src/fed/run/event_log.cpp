@@ -9,6 +9,7 @@
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
 #include "fed/run/run_folder.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -47,25 +48,15 @@ ScalarEvent event_of(const RoundRecord& round) {
 std::string prefix_of(const scoring::TaskScore& score) {
   const bool own = score.served_by == scoring::ServedBy::kRun;
   return concat(own ? std::string(kScoreTag) : concat(kExportedTag, config::name_of(score.served_by), '/'), score.task,
-                "/budget ", score.budget, score.reading.empty() ? "" : " mode ", score.reading, '/');
+                "/budget ", score.budget, score.rank_eval_mode.empty() ? "" : " mode ", score.rank_eval_mode, '/');
 }
 
 ScalarEvent event_of(const EvaluationRecord& record) {
   const auto& score = record.score;
   const auto prefix = prefix_of(score);
   std::vector<Scalar> scalars;
-  const auto add = [&](const char* name, double value) { scalars.push_back({prefix + name, value}); };
-  if (score.kind == scoring::AnswerKind::kChoice) {
-    add("accuracy", score.accuracy);
-    add("invalid_rate", score.invalid_rate);
-    add("accuracy_likelihood", score.accuracy_likelihood);
-  } else if (score.kind == scoring::AnswerKind::kText) {
-    add("exact_match", score.exact_match);
-    add("f1", score.f1);
-    if (score.bert_score) add("bert_score", *score.bert_score);
-  } else {
-    add("nll", score.nll);
-  }
+  for (const auto& measure : scoring::measures())
+    if (const auto value = measure.of(score)) scalars.push_back({concat(prefix, measure.name), *value});
   return {.wall_time = now(), .step = record.round, .scalars = std::move(scalars)};
 }
 

@@ -149,7 +149,7 @@ ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   const auto who = concat(file.string(), " is not as the run wrote it (manifest.json holds that text as \"config\")");
   std::vector<std::string> changes;
   try {
-    changes = differences(parse_config(now, folder, kConfigFile), config);
+    changes = difference_lines(parse_config(now, folder, kConfigFile), config);
   } catch (const Error& error) {
     throw error.with_context(who);
   }

@@ -70,7 +70,7 @@ std::vector<scoring::TaskScore> known_scores(const RunFolder& folder, int64_t ro
 std::optional<scoring::TaskScore> known_score(std::span<const scoring::TaskScore> scores, const EvaluationPoint& point,
                                               const std::string& task) {
   for (const auto& score : scores)
-    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.rank_eval_mode &&
+    if (score.missing_clients.empty() && score.budget == point.budget && score.rank_eval_mode == point.rank_eval_mode &&
         score.served_by == point.served_by && score.client == point.client && score.task == task)
       return score;
   return std::nullopt;
@@ -109,7 +109,7 @@ void note_missing(const Course& run, MissingScore missing) {
 
 ItemRecord item_record(int64_t round, const Scored& scored) {
   const auto& score = scored.score;
-  return {round, score.task, score.budget, score.reading, score.served_by, *scored.items};
+  return {round, score.task, score.budget, score.rank_eval_mode, score.served_by, *scored.items};
 }
 
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
@@ -333,7 +333,7 @@ void refuse_changes(const RunRequest& request, const RunFolder& folder,
                     const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
   auto asked = resolved_like(request.config(begun_settings(folder.path())), folder.config());
   if (as_run) asked = as_run(std::move(asked));
-  const auto changes = differences(asked, folder.config());
+  const auto changes = difference_lines(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
            ", which no config file, --set or --threads can change: ", join(changes, "; "),
            "; rounds alone: by --set train.rounds=N");

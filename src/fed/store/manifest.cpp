@@ -192,8 +192,7 @@ void write_manifest(const fs::path& folder, const OrderedJson& manifest) {
 Json read_manifest(const fs::path& folder) {
   const auto file = folder / kManifestFile;
   EK_CHECK(!is_unsealed_run(folder), kCheckpoint, folder.string(),
-           " was made by an older version, whose files carry no checksums: only that version goes on with it, `report` "
-           "reads it");
+           " was made by an older version, whose files carry no checksums: only that version reads it");
   Json manifest = read_sealed(file);
   const auto format = JsonView(manifest, file.string(), kCheckpoint).at("format").integer();
   EK_CHECK(format == kFormat, kCheckpoint, file.string(), ": run folders of format ", format,

@@ -230,20 +230,20 @@ struct ItemRecord {
   int64_t round = 0;  ///< rounds done
   std::string task;
   double budget = 1;
-  std::string reading{};  ///< rank evaluation mode (TaskScore::reading)
+  std::string rank_eval_mode{};  ///< rank evaluation mode (TaskScore::rank_eval_mode)
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   scoring::ItemScores items{};  ///< written as keys of the line itself
 
   /// Returns true if both are of the same round, task and evaluation point.
   bool same_score(const ItemRecord& other) const {
-    return round == other.round && task == other.task && budget == other.budget && reading == other.reading &&
-           served_by == other.served_by;
+    return round == other.round && task == other.task && budget == other.budget &&
+           rank_eval_mode == other.rank_eval_mode && served_by == other.served_by;
   }
   void visit(auto& field) {
     field("round", round);
     field("task", task);
     field("budget", budget);
-    field("reading", reading);
+    field("reading", rank_eval_mode);
     field("served_by", served_by);
     items.visit(field);
   }

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <sstream>
-#include <utility>
 
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
@@ -83,29 +80,10 @@ std::optional<int64_t> RunRequest::rounds(std::span<const std::string> before) c
   return says("train.rounds=") ? std::optional(config(before).train.rounds) : std::nullopt;
 }
 
-std::vector<std::pair<std::string, std::string>> config_values(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> values;
-  std::istringstream lines(text);
-  std::string section;
-  std::map<std::string, size_t> entries;
-  const auto entry_of = [&](const std::string& list) { return concat(list, "[", entries[list]++, "]."); };
-  for (std::string line; std::getline(lines, line);) {
-    const size_t equals = line.find(" = ");
-    if (line.starts_with("[["))
-      section = entry_of(line.substr(2, line.size() - 4));
-    else if (line.starts_with('['))
-      section = concat(line.substr(1, line.size() - 2), ".");
-    else if (equals != std::string::npos)
-      values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
-  }
-  return values;
-}
-
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run) {
-  auto known_values = config_values(run.text());
-  std::map<std::string, std::string> known(known_values.begin(), known_values.end());
+  auto known = run.values();
   std::vector<ChangedKey> result;
-  for (const auto& [key, value] : config_values(asked.text())) {
+  for (const auto& [key, value] : asked.values()) {
     const auto found = known.extract(key);
     if (key == "output.dir" || (found && found.mapped() == value)) continue;
     result.push_back({key, value, found ? std::optional(found.mapped()) : std::nullopt});
@@ -115,7 +93,7 @@ std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const Experi
   return result;
 }
 
-std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
+std::vector<std::string> difference_lines(const ExperimentConfig& asked, const ExperimentConfig& run) {
   std::vector<std::string> result;
   for (const auto& [key, value, in_run] : changed_keys(asked, run))
     result.push_back(value ? concat(key, " is ", *value, ", in the run ", in_run.value_or("not there"))

@@ -30,7 +30,7 @@ struct RunRequest {
 
 /// Lists the keys that differ, as "train.rounds is 9, in the run 3". output.dir is not compared. Both configs must be
 /// settled.
-std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run);
+std::vector<std::string> difference_lines(const ExperimentConfig& asked, const ExperimentConfig& run);
 
 /// Settles `asked`. Values that it leaves to the machine (threads, arithmetic, location of $EVENKEEL_DATA) are taken
 /// from the run.

@@ -32,13 +32,13 @@ TEST_F(Request, SettingsOverrideThoseOfTheEarlierRequest) {
 
 TEST_F(Request, DifferencesHaveKeyAndBothValues) {
   const auto run = resolved({});
-  EXPECT_TRUE(differences(resolved({"output.dir='elsewhere'"}), run).empty());
-  EXPECT_EQ(differences(resolved({"train.optimizer.lr=1e-3", "seed=8"}), run),
+  EXPECT_TRUE(difference_lines(resolved({"output.dir='elsewhere'"}), run).empty());
+  EXPECT_EQ(difference_lines(resolved({"train.optimizer.lr=1e-3", "seed=8"}), run),
             (std::vector<std::string>{"seed is 8, in the run 7", "train.optimizer.lr is 0.001, in the run 2e-04"}));
-  const auto other = join(differences(resolved({"method.name='flora'"}), run), "; ");
+  const auto other = join(difference_lines(resolved({"method.name='flora'"}), run), "; ");
   EXPECT_NE(other.find("method.name is \"flora\", in the run \"fedit\""), std::string::npos) << other;
   EXPECT_NE(other.find("method.flora.fresh_init is \"own\", in the run not there"), std::string::npos) << other;
-  const auto back = join(differences(run, resolved({"method.name='flora'"})), "; ");
+  const auto back = join(difference_lines(run, resolved({"method.name='flora'"})), "; ");
   EXPECT_NE(back.find("method.flora.fresh_init is not there, in the run \"own\""), std::string::npos) << back;
 }
 
@@ -49,10 +49,10 @@ TEST_F(Request, AutoValuesAreThoseOfTheRun) {
       RunRequest{.file = file_.path(),
                  .settings = {"threads=0", "model.compute_dtype='auto'", "data.path='$EVENKEEL_DATA/commonsense'"}}
           .config();
-  EXPECT_TRUE(differences(resolved_like(asked, run), run).empty());
+  EXPECT_TRUE(difference_lines(resolved_like(asked, run), run).empty());
   run.data.path = "";
   ::setenv("EVENKEEL_DATA", "/disk", 1);
-  EXPECT_EQ(differences(resolved_like(asked, run), run),
+  EXPECT_EQ(difference_lines(resolved_like(asked, run), run),
             (std::vector<std::string>{"data.path is \"/disk/commonsense\", in the run \"\""}));
   ::unsetenv("EVENKEEL_DATA");
 }
@@ -63,7 +63,7 @@ TEST_F(Request, PatternsThatMatchTheFilesOfTheRunAreNoDifference) {
   const auto differences_of = [&](const std::string& patterns) {
     const RunRequest request{.file = file_.path(),
                              .settings = {task, "data.files.x.test=[b.jsonl]", "data.files.x.train=" + patterns}};
-    return differences(resolved_like(request.config(), run), run).size();
+    return difference_lines(resolved_like(request.config(), run), run).size();
   };
   EXPECT_EQ(differences_of("['a/*.jsonl']"), 0u);
   EXPECT_EQ(differences_of("['a/1.jsonl', 'a/[23].jsonl']"), 0u);

@@ -174,7 +174,7 @@ bool is_agreed_on(std::string_view difference) {
 
 void require_same(const fs::path& agreed, const fed::ExperimentConfig& offered) {
   if (agreed.empty()) return;
-  auto changes = fed::differences(fed::resolved_like(agreed_config(agreed), offered), offered);
+  auto changes = fed::difference_lines(fed::resolved_like(agreed_config(agreed), offered), offered);
   std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }

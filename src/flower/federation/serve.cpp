@@ -33,11 +33,6 @@ fed::ExperimentConfig with_budgets(fed::ExperimentConfig config, const Roster& r
   return config;
 }
 
-scoring::AnswerKind kind_of(data::Scoring scoring) {
-  if (scoring == data::Scoring::kNll) return scoring::AnswerKind::kLikelihood;
-  return scoring == data::Scoring::kChoice ? scoring::AnswerKind::kChoice : scoring::AnswerKind::kText;
-}
-
 /// Removes tasks on clients' own rows if no client has test rows.
 void leave_out_what_nobody_brings(fed::Server& server) {
   if (!server.clients_with_test_rows->empty()) return;
@@ -154,7 +149,7 @@ class Serving {
     status_.clients = server.config.clients.count;
     auto joins = joining(server);
     for (const auto& task : fed::client_tasks(server))
-      joins.client_tasks.emplace(task, kind_of(data::find_task(task, server.config.data.rows()).scoring));
+      joins.client_tasks.emplace(task, scoring::kind_of(data::find_task(task, server.config.data.rows()).scoring));
     joins.test_limit = server.config.evaluate.limit;
     joins.seed = server.seed();
     fabric_.serve(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);

@@ -6,6 +6,7 @@
 #include "base/plain/sealed.h"
 #include "base/testing.h"
 #include "fed/run/best_round.h"
+#include "records/testing.h"
 #include "study/definition/study_state.h"
 
 namespace evenkeel::study {
@@ -17,11 +18,9 @@ TEST(LoadStudy, ARunThatWasNotScoredAfterItsLastRoundIsMissing) {
   StudyState state{.name = "s", .reference = "a", .seeds = {1}, .arms = {{"a", {}}, {"b", {}}, {"c", {}}}};
   for (const auto& [arm, round] : {std::pair{"a", 6}, {"b", 2}, {"c", 2}}) {
     const auto run = folder / run_folder_name(arm, 1);
-    fs::create_directories(run);
-    write_file_atomic(run / "config.toml", "seed = 1\n[train]\nrounds = 6\n[method]\nname = \"fedit\"\n");
-    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0","machine":{},"libraries":{},"files":[]})");
+    testing::write_run(run, "seed = 1\n[train]\nrounds = 6\n[method]\nname = \"fedit\"\n");
     fed::EvaluationRecord record{round, "fedit", {.task = "t", .budget = 1, .log_likelihood = -1}};
-    write_file_atomic(run / "evaluations.jsonl", record::write(record).dump() + '\n');
+    append_sealed(run / "evaluations.jsonl", record::write(record));
     state.runs.push_back(
         {.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .state = RunState::kDone, .config = "c"});
   }

@@ -37,7 +37,7 @@ struct StudySection {
   std::string name, base, reference;
   std::vector<std::string> set;
   std::vector<int64_t> seeds;
-  Endpoint endpoint = Endpoint::kLogLikelihood;
+  Endpoint endpoint{};
   std::vector<std::string> free;
   std::vector<ArmSection> arm;
   void visit(auto& field) {

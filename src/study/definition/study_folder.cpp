@@ -41,7 +41,7 @@ void write_study_file(const fs::path& folder, const StudyState& state) {
 }
 
 void check_same(const PlannedRun& asked, const PlannedRun& run, const fs::path& folder) {
-  const auto changes = fed::differences(asked.config, run.config);
+  const auto changes = fed::difference_lines(asked.config, run.config);
   EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a study whose ", run.arm, ":", run.seed,
            " has another config: ", join(changes, "; "), "; choose another --out");
 }

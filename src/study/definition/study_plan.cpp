@@ -72,19 +72,12 @@ void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const 
   }
 }
 
-/// Returns true if tasks with this scoring are scored by the endpoint.
-/// \param likelihood  evaluate.likelihood, without which only Scoring::kNll has a log-likelihood
-bool has_endpoint(data::Scoring scoring, bool likelihood, Endpoint endpoint) {
-  if (endpoint == Endpoint::kLogLikelihood) return likelihood || scoring == data::Scoring::kNll;
-  if (endpoint == Endpoint::kAccuracy) return scoring == data::Scoring::kChoice;
-  return scoring == data::Scoring::kF1 || scoring == data::Scoring::kExact;
-}
-
 bool has_endpoint(const fed::ExperimentConfig& config, Endpoint endpoint) {
   const auto from = config.data.rows();
   const auto& tasks = config.evaluate.tasks;
   return std::any_of(tasks.begin(), tasks.end(), [&](const std::string& task) {
-    return has_endpoint(data::find_task(task, from).scoring, config.evaluate.likelihood, endpoint);
+    return scoring::measure_of(endpoint).is_of(scoring::kind_of(data::find_task(task, from).scoring),
+                                               config.evaluate.likelihood, !config.evaluate.bert_score.encoder.empty());
   });
 }
 

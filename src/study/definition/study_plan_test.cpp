@@ -49,7 +49,7 @@ TEST(StudyFile, HasDefaultsAndIsWrittenAsItIsRead) {
   const Written two(kTwoArms);
   EXPECT_EQ(two.request.file.study.name, "two");
   EXPECT_EQ(two.request.file.study.reference, "plain");
-  EXPECT_EQ(two.request.file.study.endpoint, Endpoint::kLogLikelihood);
+  EXPECT_EQ(config::name_of(two.request.file.study.endpoint), "log_likelihood");
   EXPECT_EQ(two.request.file.base, two.folder.path() / "base.toml");
   const auto text = two.request.file.text("else.toml");
   write_file_atomic(two.folder.path() / "again.toml", text);

@@ -15,25 +15,14 @@
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::study {
 
 inline constexpr std::string_view kStateFile = "study.json", kStudyFile = "study.toml", kBaseFile = "base.toml";
 inline constexpr int64_t kStateVersion = 1;
 
-/// The measure that arms are compared by.
-enum class Endpoint {
-  kLogLikelihood,  ///< held-out log-likelihood of the correct answer, natural log
-  kAccuracy,       ///< share of rows answered correctly
-  kF1,             ///< mean token F1 of free text
-  kExactMatch,     ///< share of rows of free text that equal a reference
-};
-constexpr auto names(Endpoint) {
-  return std::array{config::EnumName<Endpoint>{"log_likelihood", Endpoint::kLogLikelihood},
-                    config::EnumName<Endpoint>{"accuracy", Endpoint::kAccuracy},
-                    config::EnumName<Endpoint>{"f1", Endpoint::kF1},
-                    config::EnumName<Endpoint>{"exact_match", Endpoint::kExactMatch}};
-}
+using Endpoint = scoring::MeasureName;  ///< the measure that arms are compared by
 
 /// State of a run.
 enum class RunState {
@@ -87,7 +76,7 @@ struct StudyState {
   int64_t version = kStateVersion;
   std::string name;
   std::string reference;  ///< name of the arm that others are compared with
-  Endpoint endpoint = Endpoint::kLogLikelihood;
+  Endpoint endpoint{};
   std::vector<int64_t> seeds{};
   std::vector<Arm> arms{};
   std::vector<std::string> set{};     ///< settings of every arm from the study file

@@ -8,7 +8,7 @@
 #include "base/plain/number_text.h"
 #include "comparison/score_lookup.h"
 #include "report/score_table.h"
-#include "report/text_grid.h"
+#include "report/table.h"
 #include "scoring/measures.h"
 #include "study/paper/paper_costs.h"
 #include "study/paper/paper_experts.h"
@@ -76,15 +76,15 @@ class StudyValues {
   }
 
   /// Returns the rank evaluation mode of an arm that has two.
-  std::string reading_of(const std::string& arm) const {
+  std::string mode_of(const std::string& arm) const {
     for (const auto& score : scores_.of_arm(arm))
-      if (score.reading == table_.rank_mode) return table_.rank_mode;
+      if (score.rank_eval_mode == table_.rank_mode) return table_.rank_mode;
     return {};
   }
 
   std::optional<double> at_budget(const std::string& arm, int64_t seed, double budget,
                                   const std::vector<std::string>& tasks) const {
-    if (!cost_) return scores_.mean({arm, reading_of(arm)}, seed, budget, tasks, *measure_);
+    if (!cost_) return scores_.mean({arm, mode_of(arm)}, seed, budget, tasks, *measure_);
     const auto* run = study_.find(arm, seed);
     return run != nullptr && run->records ? cost_(*run->records, budget) : std::nullopt;
   }
@@ -109,6 +109,20 @@ class StudyValues {
   std::vector<std::string> tasks_;
 };
 
+/// Returns the rank evaluation mode that is not the table's; empty if the table has none or shows no scores.
+std::string other_mode_of(const PaperTable& table) {
+  if (budget_cost(table.measure)) return {};
+  return table.rank_mode == "a" ? "b" : table.rank_mode == "b" ? "a" : "";
+}
+
+/// Returns true if runs of an arm were scored in a rank evaluation mode.
+bool has_mode(const Studies& studies, const std::string& arm, const std::string& mode) {
+  return !mode.empty() && std::any_of(studies.begin(), studies.end(), [&](const auto& study) {
+    const auto scores = study->scores.of_arm(arm);
+    return std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return score.rank_eval_mode == mode; });
+  });
+}
+
 double unit_factor(const PaperTable& table) { return table.unit == "percent" ? 100 : 1; }
 
 /// Returns the values of an arm by seed, from the first study that has both arm and row.
@@ -128,11 +142,13 @@ std::vector<std::optional<double>> by_seed(const PaperTable& table, const Studie
   return {};
 }
 
+using ValuesOfRow = std::function<std::vector<std::optional<double>>(const PaperResult&)>;
+
 /// Returns the mean over all rows' studies, for tables whose rows come from several studies.
-std::vector<std::optional<double>> average_of_rows(std::span<const PaperResult> rows, size_t arm) {
+std::vector<std::optional<double>> average_of_rows(std::span<const PaperResult> rows, const ValuesOfRow& values_of) {
   std::vector<std::optional<double>> means;
   for (const auto& row : rows) {
-    const auto& values = row.cells[arm].by_seed;
+    const auto values = values_of(row);
     if (values.empty()) return {};
     if (means.empty()) means.assign(values.size(), 0.0);
     for (size_t i = 0; i < means.size(); ++i)
@@ -156,14 +172,24 @@ PaperTable table_of_row(const PaperTable& table, const PaperRow& entry) {
   return own;
 }
 
+/// Returns a cell in the table's rank evaluation mode.
+PaperCell cell_of(const PaperTable& table, const Studies& studies, const PaperRow& entry, const std::string& arm) {
+  const bool in_mode = !budget_cost(table.measure) && has_mode(studies, arm, table.rank_mode);
+  return {.paper = table.printed(entry, arm),
+          .by_seed = by_seed(table, studies, entry.row, arm),
+          .marked = is_marked(table, entry.row, arm),
+          .mode = in_mode ? table.rank_mode : ""};
+}
+
 PaperResult result_of(const PaperTable& table, const Studies& studies, const PaperRow& entry) {
   PaperResult result{.row = entry.row, .cells = {}};
   const auto own = table_of_row(table, entry);
-  for (size_t i = 0; i < table.arms.size(); ++i) {
-    const auto& arm = table.arms[i];
-    result.cells.push_back({.paper = table.printed(entry, arm),
-                            .by_seed = by_seed(own, studies, entry.row, arm),
-                            .marked = is_marked(table, entry.row, arm)});
+  for (const auto& arm : table.arms) {
+    result.cells.push_back(cell_of(own, studies, entry, arm));
+    auto& other = result.other_mode.emplace_back();
+    auto in_other = own;
+    in_other.rank_mode = other_mode_of(own);
+    if (has_mode(studies, arm, in_other.rank_mode)) other = cell_of(in_other, studies, entry, arm);
   }
   return result;
 }
@@ -212,6 +238,17 @@ std::vector<PaperRow> other_rows(const PaperTable& table, const Studies& studies
 /// Returns true if the row is the mean of the rows above it, because several studies have one budget each.
 bool averages_rows(const PaperTable& table, const std::string& row) {
   return row == kAverage && table.rows == PaperRows::kBudget && table.studies.size() > 1;
+}
+
+/// Sets the values of a row to the means of the rows above it.
+void average(std::span<const PaperResult> rows, PaperResult& result) {
+  for (size_t i = 0; i < result.cells.size(); ++i) {
+    result.cells[i].by_seed = average_of_rows(rows, [&](const PaperResult& row) { return row.cells[i].by_seed; });
+    if (result.other_mode[i])
+      result.other_mode[i]->by_seed = average_of_rows(rows, [&](const PaperResult& row) {
+        return row.other_mode[i] ? row.other_mode[i]->by_seed : std::vector<std::optional<double>>();
+      });
+  }
 }
 
 Studies open(const PaperTable& table, std::span<const comparison::StudyRuns> runs) {
@@ -281,8 +318,12 @@ std::optional<double> best_of(const PaperTable& table, const PaperResult& result
                               const std::function<std::optional<double>(const PaperCell&)>& value) {
   if (table.rows == PaperRows::kMeasure || budget_cost(table.measure) || table.arms.size() < 2) return std::nullopt;
   std::optional<double> best;
-  for (const auto& cell : result.cells)
+  const auto consider = [&](const PaperCell& cell) {
     if (const auto one = value(cell); one && (!best || *one > *best)) best = one;
+  };
+  for (const auto& cell : result.cells) consider(cell);
+  for (const auto& cell : result.other_mode)
+    if (cell) consider(*cell);
   return best;
 }
 
@@ -308,10 +349,28 @@ std::string order_of(const PaperTable& table, const PaperResult& result,
   return join(names, " > ");
 }
 
+/// Returns the row with the values of rank methods in the other rank evaluation mode; nothing if there are none.
+std::optional<PaperResult> in_other_mode(const PaperResult& result) {
+  std::optional<PaperResult> other;
+  for (size_t i = 0; i < result.other_mode.size(); ++i) {
+    if (!result.other_mode[i]) continue;
+    if (!other) other = result;
+    other->cells[i] = *result.other_mode[i];
+  }
+  return other;
+}
+
+/// Returns "Row average (rank methods in mode b)".
+std::string row_text(const PaperResult& result) {
+  for (const auto& cell : result.cells)
+    if (!cell.mode.empty()) return concat("Row ", result.row, " (rank methods in mode ", cell.mode, ')');
+  return concat("Row ", result.row);
+}
+
 std::string order_sentence(const PaperTable& table, const PaperResult& result) {
   const auto found = order_agreement(result);
   if (found.pairs == 0) return concat("Row ", result.row, ": nothing to compare with the paper.");
-  return concat("Row ", result.row, ": the paper's order was ", found.confirmed() ? "" : "not ",
+  return concat(row_text(result), ": the paper's order was ", found.confirmed() ? "" : "not ",
                 "confirmed. Paper: ", order_of(table, result, [](const PaperCell& cell) { return cell.paper; }),
                 ". Ours: ", order_of(table, result, [](const PaperCell& cell) { return cell.mean(); }), ". ",
                 "In the paper's order: ", found.agree, " of ", found.pairs, " pairs, ", found.shown,
@@ -390,6 +449,35 @@ std::string claim_sentence(const PaperTable& table, std::span<const PaperResult>
                 of_series ? series_text(table, results, claim) : "");
 }
 
+/// Returns what the rank evaluation modes of a table are; "" if it has none.
+std::string mode_note(const PaperTable& table, std::span<const PaperResult> results) {
+  const auto in_words = [](const std::string& mode) {
+    return mode == "a" ? "a: the adapter cut to the budget's rank, all experts"
+                       : "b: the whole adapter, as many experts as the budget allows";
+  };
+  const bool has_scores = std::any_of(results.begin(), results.end(), [](const PaperResult& result) {
+    return std::any_of(result.cells.begin(), result.cells.end(), [](const auto& cell) { return !cell.mode.empty(); });
+  });
+  if (!has_scores) return "";
+  const bool both = std::any_of(results.begin(), results.end(),
+                                [](const PaperResult& result) { return in_other_mode(result).has_value(); });
+  return concat(
+      ". Rank evaluation mode of rank methods: ", in_words(table.rank_mode),
+      both ? concat("; and ", in_words(other_mode_of(table)), ". The paper does not name its mode") : std::string());
+}
+
+/// Adds the line of an arm in one rank evaluation mode.
+void add_line(const PaperTable& table, const std::string& row, const std::string& arm, const PaperCell& cell,
+              std::optional<double> best_paper, std::optional<double> best_ours, report::Table& report) {
+  const std::string paper = cell.paper ? concat(number(table, *cell.paper), cell.marked ? " !" : "") : "-";
+  report.rows.push_back(
+      {{.text = row, .is_number = false},
+       {.text = cell.mode.empty() ? arm : concat(arm, " (", cell.mode, ')'), .is_number = false},
+       {.text = paper, .best = cell.paper && cell.paper == best_paper, .is_number = cell.paper && !cell.marked},
+       our_cell(table, cell, best_ours),
+       {.text = std::to_string(cell.seeds())}});
+}
+
 }  // namespace
 
 std::optional<double> PaperCell::mean() const {
@@ -415,8 +503,7 @@ std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const 
   std::vector<PaperResult> results;
   for (const auto& entry : table.values) {
     auto result = result_of(table, studies, entry);
-    if (averages_rows(table, entry.row))
-      for (size_t i = 0; i < table.arms.size(); ++i) result.cells[i].by_seed = average_of_rows(results, i);
+    if (averages_rows(table, entry.row)) average(results, result);
     results.push_back(std::move(result));
   }
   for (const auto& row : other_rows(table, studies)) results.push_back(result_of(table, studies, row));
@@ -431,25 +518,22 @@ OrderAgreement order_agreement(const PaperResult& result) {
   return agreement;
 }
 
-report::ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results) {
-  report::ReportTable report{.title = concat(name_of_table(table.id), " of the paper: ", table.title),
-                             .head = {std::string(config::name_of(table.rows)), "arm", "paper", "ours", "seeds"},
-                             .rows = {},
-                             .note = "ours: mean over seeds, +- half of its 95 % interval (t)"};
+report::Table paper_report(const PaperTable& table, std::span<const PaperResult> results) {
+  report::Table report{
+      .title = concat(name_of_table(table.id), " of the paper: ", table.title),
+      .head = {std::string(config::name_of(table.rows)), "arm", "paper", "ours", "seeds"},
+      .rows = {},
+      .note = concat("ours: mean over seeds, +- half of its 95 % interval (t)", mode_note(table, results)),
+      .keys = 2};
   for (const auto& result : results) {
     const auto best_paper = best_of(table, result, [](const PaperCell& cell) { return cell.paper; });
     const auto best_ours = cells_share_seeds(result)
                                ? best_of(table, result, [](const PaperCell& cell) { return cell.mean(); })
                                : std::nullopt;
     for (size_t i = 0; i < table.arms.size(); ++i) {
-      const auto& cell = result.cells[i];
-      const std::string paper = cell.paper ? concat(number(table, *cell.paper), cell.marked ? " !" : "") : "-";
-      report.rows.push_back(
-          {{.text = i == 0 ? result.row : "", .is_number = false},
-           {.text = table.arms[i], .is_number = false},
-           {.text = paper, .best = cell.paper && cell.paper == best_paper, .is_number = cell.paper && !cell.marked},
-           our_cell(table, cell, best_ours),
-           {.text = std::to_string(cell.seeds())}});
+      add_line(table, i == 0 ? result.row : "", table.arms[i], result.cells[i], best_paper, best_ours, report);
+      if (result.other_mode[i])
+        add_line(table, "", table.arms[i], *result.other_mode[i], best_paper, best_ours, report);
     }
   }
   return report;
@@ -460,8 +544,10 @@ std::vector<std::string> paper_sentences(const PaperTable& table, std::span<cons
   const auto is_average = [](const PaperResult& result) { return result.row == kAverage; };
   const bool has_average = std::any_of(results.begin(), results.end(), is_average);
   for (const auto& result : results)
-    if (has_average ? is_average(result) : printed_values(result) > 1)
+    if (has_average ? is_average(result) : printed_values(result) > 1) {
       sentences.push_back(order_sentence(table, result));
+      if (const auto other = in_other_mode(result)) sentences.push_back(order_sentence(table, *other));
+    }
   for (const auto& claim : table.claims) sentences.push_back(claim_sentence(table, results, claim));
   for (const auto& note : table.notes) {
     std::vector<std::string> where;

@@ -8,7 +8,7 @@
 
 #include "comparison/compared_runs.h"
 #include "comparison/statistics.h"
-#include "report/report_table.h"
+#include "report/table.h"
 #include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
@@ -18,6 +18,7 @@ struct PaperCell {
   std::optional<double> paper;                 ///< empty: the paper has no such row
   std::vector<std::optional<double>> by_seed;  ///< in the order of the seeds of the study
   bool marked = false;                         ///< a note of the table refers to this cell
+  std::string mode{};                          ///< rank evaluation mode of the values; empty: the method has none
 
   std::optional<double> mean() const;
   std::optional<comparison::Interval> interval() const;  ///< 95 %, by t over seeds
@@ -28,6 +29,8 @@ struct PaperCell {
 struct PaperResult {
   std::string row;
   std::vector<PaperCell> cells;
+  /// Per arm: the values in the rank evaluation mode that is not the table's; empty if no run was scored in it.
+  std::vector<std::optional<PaperCell>> other_mode{};
 };
 
 /// Counts how far the order of the arms in a row agrees with that of the paper.
@@ -48,9 +51,11 @@ std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const 
 OrderAgreement order_agreement(const PaperResult& result);
 
 /// Formats the paper's values and those of the runs side by side, with the interval, the number of seeds and a mark on
-/// cells with a note.
-report::ReportTable paper_report(const PaperTable& table, std::span<const PaperResult> results);
-/// Returns one sentence about the order of the arms, then the notes of the table, one sentence each.
+/// cells with a note. A rank method has a line for each rank evaluation mode that its runs were scored in; the note says
+/// which mode is the table's.
+report::Table paper_report(const PaperTable& table, std::span<const PaperResult> results);
+/// Returns one sentence about the order of the arms in the table's rank evaluation mode, and one in the other if there
+/// are scores; then the notes of the table, one sentence each.
 std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results);
 
 }  // namespace evenkeel::study

@@ -97,9 +97,8 @@ BudgetCost budget_cost(std::string_view name) {
   return [of_experts](const records::RunRecords& run, double /*budget*/) { return of_experts(run); };
 }
 
-std::vector<report::ReportTable> paper_costs_by_k(const PaperTable& table,
-                                                  std::span<const comparison::StudyRuns> studies) {
-  std::vector<report::ReportTable> tables;
+std::vector<report::Table> paper_costs_by_k(const PaperTable& table, std::span<const comparison::StudyRuns> studies) {
+  std::vector<report::Table> tables;
   if (!table.cost_by_k) return tables;
   for (const auto& study : studies) {
     std::vector<std::string> arms;

@@ -10,7 +10,7 @@
 
 #include "comparison/compared_runs.h"
 #include "records/run_records.h"
-#include "report/report_table.h"
+#include "report/table.h"
 #include "study/paper/paper_tables.h"
 
 namespace evenkeel::study {
@@ -33,7 +33,6 @@ BudgetCost budget_cost(std::string_view name);
 
 /// Returns the tables of FLOPs and measured seconds at every K that follow a table of the paper, one for each study
 /// that has arms of the table; none if the table does not ask for them.
-std::vector<report::ReportTable> paper_costs_by_k(const PaperTable& table,
-                                                  std::span<const comparison::StudyRuns> studies);
+std::vector<report::Table> paper_costs_by_k(const PaperTable& table, std::span<const comparison::StudyRuns> studies);
 
 }  // namespace evenkeel::study

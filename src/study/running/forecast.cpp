@@ -18,7 +18,7 @@
 #include "fed/run/memory_estimate.h"
 #include "fed/run/product_speed.h"
 #include "fed/run/run_forecast.h"
-#include "report/text_grid.h"
+#include "report/text_lines.h"
 
 namespace evenkeel::study {
 namespace {

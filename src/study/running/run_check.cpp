@@ -30,7 +30,7 @@ void check_whole(const fs::path& folder) {
 void check_config(const Study& study, const PlannedRun& run, const fs::path& folder) {
   const auto in_folder = fed::run_config(folder);
   const auto asked = read_config(study.folder / kBaseFile, run.settings);
-  const auto changes = fed::differences(fed::resolved_like(asked, in_folder), in_folder);
+  const auto changes = fed::difference_lines(fed::resolved_like(asked, in_folder), in_folder);
   EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a run of another study: ", join(changes, "; "),
            "; move it away");
 }

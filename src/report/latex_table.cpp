@@ -1,88 +1,14 @@
-#include "report/report_table.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <functional>
-#include <sstream>
 #include <string_view>
 
 #include "base/plain/error.h"
+#include "report/table.h"
 
 namespace evenkeel::report {
 namespace {
-
-constexpr size_t kLeastNameWidth = 12, kColumnGap = 2;
-
-std::string plain_text(const Cell& cell) {
-  return cell.interval.empty() ? cell.text : concat(cell.text, ' ', cell.interval);
-}
-
-/// Returns true if the best cells of a column are marked.
-bool has_best(const ReportTable& table, size_t column) {
-  return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[column].best; });
-}
-
-std::string marked_text(const Cell& cell, bool marks) {
-  return plain_text(cell) + (marks ? cell.best ? "*" : " " : "");
-}
-
-size_t column_width(const ReportTable& table, size_t column) {
-  size_t width = columns_of_text(table.head[column]);
-  const bool marks = has_best(table, column);
-  for (const auto& row : table.rows) width = std::max(width, columns_of_text(marked_text(row[column], marks)));
-  return width;
-}
-
-/// Formats the first column and the columns [from, to) of the table.
-std::string text_part(const ReportTable& table, size_t from, size_t to, size_t name_width) {
-  std::vector<std::string> head{table.head[0]};
-  head.insert(head.end(), table.head.begin() + from, table.head.begin() + to);
-  TextGrid grid(head);
-  for (const auto& row : table.rows) {
-    auto names = pieces(plain_text(row[0]), name_width);
-    std::vector<std::string> cells{names[0]};
-    for (size_t c = from; c < to; ++c) cells.push_back(marked_text(row[c], has_best(table, c)));
-    grid.add(cells);
-    for (size_t i = 1; i < names.size(); ++i) {
-      std::vector<std::string> rest(cells.size());
-      rest[0] = names[i];
-      grid.add(rest);
-    }
-  }
-  return grid.text();
-}
-
-/// Returns the end of the columns that fit next to the first one; at least one more.
-size_t columns_that_fit(const ReportTable& table, size_t from, size_t name_width) {
-  size_t used = name_width, to = from;
-  while (to < table.head.size()) {
-    used += kColumnGap + column_width(table, to);
-    if (used > kPageWidth && to > from) break;
-    ++to;
-  }
-  return to;
-}
-
-/// Returns the width of the column of names: of the longest name, or what the other columns leave.
-size_t width_of_names(const ReportTable& table) {
-  size_t others = 0;
-  for (size_t c = 1; c < table.head.size(); ++c) others += kColumnGap + column_width(table, c);
-  const size_t left = kPageWidth - std::min(kPageWidth, others);
-  return std::min(column_width(table, 0), std::max(left, kLeastNameWidth));
-}
-
-std::string markdown_text(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);
-  return escaped;
-}
-
-std::string markdown_cell(const Cell& cell) {
-  const auto text = markdown_text(cell.text);
-  const auto marked = cell.best ? concat("**", text, "**") : text;
-  return cell.interval.empty() ? marked : concat(marked, ' ', cell.interval);
-}
 
 /// A font size of LaTeX. Widths are in pt, for a document of 10 pt.
 struct LatexSize {
@@ -109,8 +35,8 @@ std::string latex_cell(const Cell& cell, const LatexSize& size) {
 }
 
 /// Returns the width of a column in digits.
-double latex_width(const ReportTable& table, size_t column) {
-  auto width = static_cast<double>(columns_of_text(table.head[column]));
+double latex_width(const Table& table, size_t column) {
+  auto width = static_cast<double>(columns_of_text(head_with_group(table, column)));
   for (const auto& row : table.rows) {
     const auto& [text, interval, best, is_number] = row[column];
     const double gap = interval.empty() ? 0 : 1;
@@ -120,9 +46,10 @@ double latex_width(const ReportTable& table, size_t column) {
   return width;
 }
 
-/// Returns the end of the columns that fit on a page next to the first one; at least one more.
-size_t latex_columns_that_fit(const ReportTable& table, size_t from, const LatexSize& size) {
-  double used = latex_width(table, 0) * size.character + 2 * size.gap;
+/// Returns the end of the columns that fit on a page next to the keys; at least one more.
+size_t latex_columns_that_fit(const Table& table, size_t from, const LatexSize& size) {
+  double used = 0;
+  for (size_t key = 0; key < table.keys; ++key) used += latex_width(table, key) * size.character + 2 * size.gap;
   size_t to = from;
   for (; to < table.head.size(); ++to) {
     used += latex_width(table, to) * size.character + 2 * size.gap;
@@ -132,28 +59,30 @@ size_t latex_columns_that_fit(const ReportTable& table, size_t from, const Latex
 }
 
 /// Returns the largest size at which the table fits on a page; the smallest one if none does.
-const LatexSize& latex_size(const ReportTable& table) {
-  const auto fits = [&](const LatexSize& size) { return latex_columns_that_fit(table, 1, size) == table.head.size(); };
+const LatexSize& latex_size(const Table& table) {
+  const auto fits = [&](const LatexSize& size) {
+    return latex_columns_that_fit(table, table.keys, size) == table.head.size();
+  };
   const auto* found = std::find_if(kLatexSizes.begin(), kLatexSizes.end(), fits);
   return found == kLatexSizes.end() ? kLatexSizes.back() : *found;
 }
 
 /// Returns "l" for a column of text and "r" for one of numbers.
-char latex_alignment(const ReportTable& table, size_t column) {
+char latex_alignment(const Table& table, size_t column) {
   const bool numbers =
       std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[column].is_number; });
   return column > 0 && numbers ? 'r' : 'l';
 }
 
-/// Part of a table: rows [first, last), and the columns [from, to) behind the first one.
+/// Part of a table: rows [first, last), and the columns [from, to) behind the keys.
 struct LatexPart {
   size_t first, last, from, to;
 };
 
-std::vector<LatexPart> latex_parts(const ReportTable& table, const LatexSize& size) {
+std::vector<LatexPart> latex_parts(const Table& table, const LatexSize& size) {
   std::vector<LatexPart> parts;
   for (size_t first = 0; first == 0 || first < table.rows.size(); first += kLatexRows)
-    for (size_t from = 1; from < table.head.size();) {
+    for (size_t from = table.keys; from < table.head.size();) {
       const size_t to = latex_columns_that_fit(table, from, size);
       parts.push_back({first, std::min(first + kLatexRows, table.rows.size()), from, to});
       from = to;
@@ -162,29 +91,33 @@ std::vector<LatexPart> latex_parts(const ReportTable& table, const LatexSize& si
 }
 
 /// Formats a line of the table. \param cell  formats the cell of a column
-std::string latex_line(const LatexPart& part, const std::function<std::string(size_t column)>& cell) {
+std::string latex_line(const Table& table, const LatexPart& part,
+                       const std::function<std::string(size_t column)>& cell) {
   std::string line = cell(0);
+  for (size_t key = 1; key < table.keys; ++key) line += concat(" & ", cell(key));
   for (size_t column = part.from; column < part.to; ++column) line += concat(" & ", cell(column));
   return line + " \\\\\n";
 }
 
-std::string latex_body(const ReportTable& table, const LatexPart& part, const LatexSize& size) {
+std::string latex_body(const Table& table, const LatexPart& part, const LatexSize& size) {
   const bool has_groups =
       std::any_of(table.rows.begin(), table.rows.end(), [](const auto& row) { return row[0].text.empty(); });
-  std::string text = latex_line(part, [&](size_t column) { return latex_text(table.head[column]); }) + "\\midrule\n";
+  std::string text = latex_line(table, part, [&](size_t column) { return latex_text(head_with_group(table, column)); });
+  text += "\\midrule\n";
   for (size_t i = part.first; i < part.last; ++i) {
     const auto& row = table.rows[i];
     if (has_groups && i > part.first && !row[0].text.empty()) text += "\\addlinespace\n";
-    text += latex_line(part, [&](size_t column) { return latex_cell(row[column], size); });
+    text += latex_line(table, part, [&](size_t column) { return latex_cell(row[column], size); });
   }
   return text;
 }
 
 /// Formats one table environment. \param number  of the part, from 1; 0: the table is whole
-std::string latex_part(const ReportTable& table, const LatexPart& part, const LatexSize& size, size_t number) {
+std::string latex_part(const Table& table, const LatexPart& part, const LatexSize& size, size_t number) {
   auto title = number > 0 ? concat(table.title, " (part ", number, ")") : table.title;
   if (!title.empty()) title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-  std::string columns(1, latex_alignment(table, 0));
+  std::string columns;
+  for (size_t key = 0; key < table.keys; ++key) columns += latex_alignment(table, key);
   for (size_t column = part.from; column < part.to; ++column) columns += latex_alignment(table, column);
   const auto font =
       size.name.empty() ? std::string() : concat(size.name, "\\setlength{\\tabcolsep}{", size.gap, "pt}\n");
@@ -197,33 +130,8 @@ std::string latex_part(const ReportTable& table, const LatexPart& part, const La
 
 }  // namespace
 
-std::string text_of(const ReportTable& table) {
-  std::string text = wrapped(table.title);
-  const size_t name_width = width_of_names(table);
-  for (size_t from = 1; from < table.head.size();) {
-    const size_t to = columns_that_fit(table, from, name_width);
-    text += text_part(table, from, to, name_width);
-    from = to;
-  }
-  return text + (table.note.empty() ? "" : wrapped(table.note));
-}
-
-std::string markdown_of(const ReportTable& table) {
-  std::string text = concat("**", table.title, "**\n\n|"), rule = "|";
-  for (size_t c = 0; c < table.head.size(); ++c) {
-    text += concat(' ', markdown_text(table.head[c]), " |");
-    rule += c == 0 ? " --- |" : " ---: |";
-  }
-  text += concat('\n', rule, '\n');
-  for (const auto& row : table.rows) {
-    text += '|';
-    for (const auto& cell : row) text += concat(' ', markdown_cell(cell), " |");
-    text += '\n';
-  }
-  return text + (table.note.empty() ? "" : concat('\n', table.note, '\n'));
-}
-
-std::string latex_of(const ReportTable& table) {
+std::string latex_of(const Table& table) {
+  if (table.head.empty()) return latex_prose(table.title) + "\n\n" + latex_prose(table.note) + '\n';
   const auto& size = latex_size(table);
   const auto parts = latex_parts(table, size);
   std::string text;

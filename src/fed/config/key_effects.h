@@ -1,0 +1,38 @@
+/// \file  Classifies every key of a config by its effect on a comparison of runs. A new key must be added to the list
+/// in key_effects.cpp; a test fails and names it otherwise.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace evenkeel::fed {
+
+/// Effect of a key, where two compared runs differ in it.
+enum class KeyEffect {
+  kNone,      ///< names, places, additional outputs, speed; figures stay the same up to the order of float additions
+  kSeed,      ///< the seed: runs that differ in nothing else repeat one experiment
+  kMethod,    ///< the method and its options: what a comparison is about
+  kTraining,  ///< how adapters are optimised, in which arms of a study may differ
+  kSetting,   ///< rows, clients, rounds and scored points, which should be equal
+  kFunction,  ///< changes the function that is trained or scored: it maps the same tokens and adapters to other values
+  /// Compared by what the run did, not by the key: the files it read, its gates, its arithmetic, its simulated time.
+  kByRecord,
+};
+
+/// A key and its effect.
+struct KeyClass {
+  /// The full key. "[]" follows a list of tables, "<name>" is a name that the file chooses.
+  std::string_view key;
+  KeyEffect effect;
+};
+
+/// Returns the classes of all keys of a run's config, with those of the built-in methods.
+std::span<const KeyClass> key_classes();
+
+/// Returns the effect of a key. Keys of methods that other programs define are of kMethod.
+/// \param key  a key of ExperimentConfig::values(), such as "clients.client[0].budget"
+/// \throws kInternal naming a key that has no class
+KeyEffect effect_of(std::string_view key);
+
+}  // namespace evenkeel::fed
