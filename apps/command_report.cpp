@@ -38,21 +38,6 @@ std::string compared(const comparison::StudyRuns& runs, const std::string& forma
   return format == "json" ? report::json_report(runs, comparison) : report::text_report(runs, comparison);
 }
 
-bool has(const records::RunRecords& run, const scoring::Measure& measure) {
-  const auto scores = run.scores(run.last_evaluated());
-  return scores.empty() ||
-         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
-}
-
-/// Returns the first measure that all runs have, in the order of measures(), or the first of all if there is none.
-std::string default_endpoint(std::span<const records::RunRecords> runs) {
-  const auto all = scoring::measures();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const scoring::Measure& measure) {
-    return std::all_of(runs.begin(), runs.end(), [&](const records::RunRecords& run) { return has(run, measure); });
-  });
-  return std::string((found == all.end() ? all.front() : *found).name);
-}
-
 /// The content of a report: run folders, or the runs of a study.
 struct Reported {
   std::vector<records::RunRecords> runs;  ///< the runs that are not missing
@@ -74,7 +59,7 @@ Reported read_runs(const ReportFlags& flags) {
   Reported reported{.runs = records::load_runs(folders), .arms = {}};
   if (flags.format == "html" || (flags.format == "text" && flags.endpoint.empty())) return reported;
   reported.arms = comparison::arms_of(reported.runs);
-  reported.arms.endpoint = flags.endpoint.empty() ? default_endpoint(reported.runs) : flags.endpoint;
+  reported.arms.endpoint = flags.endpoint.empty() ? comparison::default_endpoint(reported.runs) : flags.endpoint;
   return reported;
 }
 

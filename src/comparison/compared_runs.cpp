@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "base/plain/error.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::comparison {
 namespace {
@@ -22,11 +24,14 @@ std::string config_of_arm(const records::RunRecords& run) {
 }
 
 /// Returns the index of each run's arm, in order of appearance.
-std::vector<size_t> arm_indices(std::span<const records::RunRecords> runs) {
+std::vector<size_t> arm_indices(std::span<const records::RunRecords> runs, RepeatedSeeds repeated) {
   std::vector<std::string> configs;
+  std::map<std::pair<std::string, int64_t>, int64_t> repeats;
   std::vector<size_t> indices;
   for (const auto& run : runs) {
     auto text = config_of_arm(run);
+    const int64_t before = repeats[{text, run.seed}]++;
+    if (repeated == RepeatedSeeds::kApart) text += concat('\n', before);
     const auto known = std::find(configs.begin(), configs.end(), text) - configs.begin();
     if (static_cast<size_t>(known) == configs.size()) configs.push_back(std::move(text));
     indices.push_back(static_cast<size_t>(known));
@@ -45,6 +50,12 @@ std::vector<std::string> arm_names(std::span<const records::RunRecords> runs, st
   for (const auto* first : firsts)
     names.push_back(arms_of_method[first->method] > 1 || first->method.empty() ? first->label : first->method);
   return names;
+}
+
+bool has(const records::RunRecords& run, const scoring::Measure& measure) {
+  const auto scores = run.scores(run.last_evaluated());
+  return scores.empty() ||
+         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
 }
 
 void add_missing_runs(StudyRuns& study) {
@@ -76,8 +87,8 @@ std::vector<records::RunRecords> StudyRuns::records() const {
   return all;
 }
 
-StudyRuns arms_of(std::span<const records::RunRecords> runs) {
-  const auto indices = arm_indices(runs);
+StudyRuns arms_of(std::span<const records::RunRecords> runs, RepeatedSeeds repeated) {
+  const auto indices = arm_indices(runs, repeated);
   StudyRuns study{
       .name = "runs", .reference = {}, .endpoint = {}, .arms = arm_names(runs, indices), .seeds = {}, .runs = {}};
   if (!study.arms.empty()) study.reference = study.arms.front();
@@ -93,6 +104,14 @@ StudyRuns arms_of(std::span<const records::RunRecords> runs) {
   std::sort(study.seeds.begin(), study.seeds.end());
   add_missing_runs(study);
   return study;
+}
+
+std::string default_endpoint(std::span<const records::RunRecords> runs) {
+  const auto all = scoring::measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const scoring::Measure& measure) {
+    return std::all_of(runs.begin(), runs.end(), [&](const records::RunRecords& run) { return has(run, measure); });
+  });
+  return std::string((found == all.end() ? all.front() : *found).name);
 }
 
 }  // namespace evenkeel::comparison

@@ -37,9 +37,16 @@ struct StudyRuns {
   std::vector<records::RunRecords> records() const;
 };
 
+/// Selects what happens if two runs of one arm have the same seed: an error, or the second begins an arm of its own.
+enum class RepeatedSeeds { kRefused, kApart };
+
 /// Groups runs into arms. Runs belong to one arm if their configs differ only in name, seed and folder. An arm has the
 /// name of its method, or of its first run if several arms have that method. The first arm is the reference.
-/// \throws kData if two runs of one arm have the same seed
-StudyRuns arms_of(std::span<const records::RunRecords> runs);
+/// \throws kData if two runs of one arm have the same seed and `repeated` is kRefused
+StudyRuns arms_of(std::span<const records::RunRecords> runs, RepeatedSeeds repeated = RepeatedSeeds::kRefused);
+
+/// Returns the first measure that all runs with scores have, in the order of measures(), or the first of all if there
+/// is none. It is the endpoint of a comparison that names no other.
+std::string default_endpoint(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::comparison
