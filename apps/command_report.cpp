@@ -63,15 +63,17 @@ Reported read_runs(const ReportFlags& flags) {
   return reported;
 }
 
-std::string page_of(const Reported& reported) {
-  if (!reported.is_study) return report::report_page(reported.runs);
-  return report::report_page(reported.runs,
-                             report::StudyOfPage{reported.arms.name, reported.arms.reference, reported.arms.free});
+/// Makes the page. Run folders may repeat a seed: the runs that do are arms of their own.
+std::string page_of(const Reported& reported, const ReportFlags& flags) {
+  if (reported.is_study) return report::report_page(reported.arms);
+  auto arms = comparison::arms_of(reported.runs, comparison::RepeatedSeeds::kApart);
+  arms.endpoint = flags.endpoint;
+  return report::report_page(arms);
 }
 
 std::string tables_of(const Reported& reported, const ReportFlags& flags) {
   if (!flags.table.empty()) return report::differences_text(reported.runs) + report::table(reported.runs, flags.table);
-  if (flags.format == "html") return page_of(reported);
+  if (flags.format == "html") return page_of(reported, flags);
   const bool of_runs = !reported.is_study && flags.format == "text" && flags.endpoint.empty();
   return of_runs ? report::differences_text(reported.runs) + report::default_tables(reported.runs)
                  : compared(reported.arms, flags.format);
@@ -138,7 +140,7 @@ void run_report(const ReportFlags& flags) {
                                     [](const auto& folder) { return study::holds_study(folder); });
   check_page(flags);
   const auto reported = is_study ? read_study(flags) : read_runs(flags);
-  if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported));
+  if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported, flags));
   std::cout << tables_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }

@@ -223,11 +223,8 @@ void add_arms(const Inputs& in, ServedResult& result) {
 
 ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {
   const auto& scores = in.scores.all();
-  ServedResult result{.served_by = served_by,
-                      .tasks = compared_tasks(in),
-                      .without = {},
-                      .budgets = budgets_of(scores),
-                      .arms = {}};
+  ServedResult result{
+      .served_by = served_by, .tasks = compared_tasks(in), .without = {}, .budgets = budgets_of(scores), .arms = {}};
   if (in.options.tasks.empty())
     result.without = without(scoring::distinct(scores, &scoring::TaskScore::task), result.tasks);
   add_arms(in, result);

@@ -50,7 +50,9 @@ TEST(RunSettings, ThatDifferAreNamedKeyByKey) {
   EXPECT_EQ(unlike({a, b}, {"data", "lora.rank", "evaluate.limit"}), Lines{});
   const std::vector<RunRecords> both{a, b};
   EXPECT_NE(report_page(both).find(R"({"what":"lora.rank")"), std::string::npos);
-  EXPECT_EQ(report_page(both, StudyOfPage{"s", "a", {"lora"}}).find(R"({"what":"lora.rank")"), std::string::npos);
+  auto arms = comparison::arms_of(both);
+  arms.free = {"lora"};
+  EXPECT_EQ(report_page(arms).find(R"({"what":"lora.rank")"), std::string::npos);
 }
 
 TEST(RunSettings, BudgetsOfClientsAndOfEvaluationsAreNamed) {
