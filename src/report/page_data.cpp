@@ -173,10 +173,17 @@ OrderedJson routings_json(const comparison::ScoreLookup& scores) {
   return all;
 }
 
+/// Returns the endpoint of runs that belong to no study: default_endpoint(), or if no run has it, the first measure.
+std::string first_endpoint(const Source& source, const comparison::ScoreLookup& scores) {
+  const auto wanted = comparison::default_endpoint(source.runs);
+  const auto there = scoring::measures_in(scores.all());
+  return std::find(there.begin(), there.end(), wanted) != there.end() ? wanted : std::string(there.front());
+}
+
 /// Adds what needs scores. \throws kConfig if no run has the endpoint
 void add_scores(OrderedJson& data, const Source& source, const comparison::ScoreLookup& scores) {
   const auto& study = source.study;
-  const auto endpoint = study.endpoint.empty() ? comparison::default_endpoint(source.runs) : study.endpoint;
+  const auto endpoint = study.endpoint.empty() ? first_endpoint(source, scores) : study.endpoint;
   const auto budgets = budgets_of(scores);
   const auto compared = comparison::compare(study, scores, {.endpoint = endpoint, .bootstrap = false, .beside = false});
   data["endpoint"] = endpoint;

@@ -223,6 +223,10 @@ TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   EXPECT_NE(table(mixed, "bert-score").find("87.5"), std::string::npos);
   EXPECT_EQ(table(mixed, "accuracy").find("telequad"), std::string::npos);
   EXPECT_NE(default_tables(mixed).find("exact match"), std::string::npos);
+  fs::remove(folder_ / "mixed/evaluations.jsonl");
+  append_line(folder_ / "mixed/evaluations.jsonl", line.dump());
+  EXPECT_EQ(data_of(report_page(runs({"mixed"})))["endpoint"], "f1");
+  EXPECT_EQ(data_of(report_page(runs({"one", "mixed"})))["endpoint"], "accuracy") << "no measure is in both";
   EXPECT_EQ(default_tables(plain).find("exact match"), std::string::npos);
 }
 

@@ -6,8 +6,8 @@ const noteIn = (parent, text) => element('p', parent, text, {class: 'note'});
 // Names what the runs differ in beside their methods, wherever arms are compared.
 function differencesNote(parent) {
   if (!differences.length) return;
-  const note = noteIn(parent, `The runs also differ in ${differences.map(({what}) => what).join(', ')}: `);
-  element('a', note, 'the differences', {href: '#differences'});
+  const note = noteIn(parent, `The runs also differ in ${differences.map(({what}) => what).join(', ')}. `);
+  element('a', note, 'Show the values', {href: '#differences'});
 }
 const axisOf = (measure) =>
     ({title: measure.axis, text: textOf(measure), ...(measure.share ? {span: 10, bounds: [0, 100]} : {span: 0.1})});
