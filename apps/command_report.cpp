@@ -32,21 +32,6 @@ struct ReportFlags {
 
 const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
 
-bool has(const records::RunRecords& run, const scoring::Measure& measure) {
-  const auto scores = run.scores(run.last_evaluated());
-  return scores.empty() ||
-         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
-}
-
-/// Returns the first measure that all runs have, in the order of measures(), or the first of all if there is none.
-std::string default_endpoint(std::span<const records::RunRecords> runs) {
-  const auto all = scoring::measures();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const scoring::Measure& measure) {
-    return std::all_of(runs.begin(), runs.end(), [&](const records::RunRecords& run) { return has(run, measure); });
-  });
-  return std::string((found == all.end() ? all.front() : *found).name);
-}
-
 /// The content of a report: the runs of a study, or run folders that are grouped into arms.
 struct Reported {
   std::vector<records::RunRecords> runs;  ///< the runs that are not missing
@@ -67,7 +52,7 @@ Reported read_runs(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.folders.begin(), flags.folders.end());
   Reported reported{.runs = records::load_runs(folders), .arms = {}};
   reported.arms = comparison::arms_of(reported.runs);
-  reported.arms.endpoint = default_endpoint(reported.runs);
+  reported.arms.endpoint = comparison::default_endpoint(reported.runs);
   return reported;
 }
 
@@ -84,12 +69,6 @@ Reported read_folders(const ReportFlags& flags) {
   if (flags.table.empty() && flags.format != "html" && (is_study || evaluated || needs_values))
     reported.comparison = comparison::compare(reported.arms);
   return reported;
-}
-
-std::string page_of(const Reported& reported) {
-  if (!reported.is_study) return report::report_page(reported.runs);
-  return report::report_page(reported.runs,
-                             report::StudyOfPage{reported.arms.name, reported.arms.reference, reported.arms.free});
 }
 
 std::string comparison_of(const Reported& reported, const std::string& format) {
@@ -116,7 +95,7 @@ std::string formatted(std::span<const report::Table> tables, const std::string& 
 }
 
 std::string report_of(const Reported& reported, const ReportFlags& flags) {
-  if (flags.format == "html") return page_of(reported);
+  if (flags.format == "html") return report::report_page(reported.arms);
   auto text = comparison_of(reported, flags.format);
   if (flags.format == "csv" || flags.format == "json") return text;
   if (!flags.table.empty() && flags.format == "text")
@@ -180,7 +159,7 @@ void run_report(const ReportFlags& flags) {
   if (flags.table.starts_with(kPaperTable)) return run_paper_table(flags);
   check_page(flags);
   const auto reported = read_folders(flags);
-  if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported));
+  if (!flags.html.empty()) write_file_atomic(flags.html, report::report_page(reported.arms));
   std::cout << report_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }

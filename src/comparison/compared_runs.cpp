@@ -7,6 +7,7 @@
 
 #include "base/plain/error.h"
 #include "records/run_settings.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::comparison {
 namespace {
@@ -40,6 +41,12 @@ std::vector<std::string> arm_names(std::span<const records::RunRecords> runs, st
   for (const auto* first : firsts)
     names.push_back(arms_of_method[first->method] > 1 || first->method.empty() ? first->label : first->method);
   return names;
+}
+
+bool has(const records::RunRecords& run, const scoring::Measure& measure) {
+  const auto scores = run.scores(run.last_evaluated());
+  return scores.empty() ||
+         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
 }
 
 void add_missing_runs(StudyRuns& study) {
@@ -86,6 +93,14 @@ StudyRuns arms_of(std::span<const records::RunRecords> runs) {
   std::sort(study.seeds.begin(), study.seeds.end());
   add_missing_runs(study);
   return study;
+}
+
+std::string default_endpoint(std::span<const records::RunRecords> runs) {
+  const auto all = scoring::measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const scoring::Measure& measure) {
+    return std::all_of(runs.begin(), runs.end(), [&](const records::RunRecords& run) { return has(run, measure); });
+  });
+  return std::string((found == all.end() ? all.front() : *found).name);
 }
 
 }  // namespace evenkeel::comparison

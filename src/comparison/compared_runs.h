@@ -38,9 +38,13 @@ struct StudyRuns {
 };
 
 /// Groups runs into arms. Runs belong to one arm if their configs differ only in the seed and in keys without an effect
-/// on figures, such as name and folder (fed/config/key_effects.h). An arm has the
-/// name of its method, or of its first run if several arms have that method. The first arm is the reference. A run that
-/// repeats a seed of an arm belongs to another arm, so no run counts twice.
+/// on figures, such as name and folder (fed/config/key_effects.h). An arm has the name of its method, or of its first
+/// run if several arms have that method. The first arm is the reference. A run that repeats a seed of an arm belongs to
+/// another arm, so no run counts twice.
 StudyRuns arms_of(std::span<const records::RunRecords> runs);
+
+/// Returns the first measure that all runs with scores have, in the order of measures(), or the first of all if there
+/// is none. It is the endpoint of a comparison that names no other.
+std::string default_endpoint(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::comparison

@@ -7,7 +7,6 @@
 #include "base/plain/files.h"
 #include "comparison/conclusion.h"
 #include "comparison/function_differences.h"
-#include "comparison/score_lookup.h"
 #include "records/run_costs.h"
 
 namespace evenkeel::comparison {
@@ -19,13 +18,16 @@ struct Inputs {
   const ScoreLookup& scores;
   const scoring::Measure& endpoint;
   std::span<const scoring::Measure* const> beside;
+  const CompareOptions& options;
 };
 
-/// Returns the tasks that have a measure, in order of appearance.
-std::vector<std::string> tasks_with(const std::vector<scoring::TaskScore>& scores, const scoring::Measure& measure) {
-  auto having = scores;
-  std::erase_if(having, [&](const scoring::TaskScore& score) { return !measure.of(score); });
-  return scoring::distinct(having, &scoring::TaskScore::task);
+/// Returns the tasks that are compared: those that have the endpoint, unless the options name fewer.
+std::vector<std::string> compared_tasks(const Inputs& in) {
+  auto tasks = tasks_with(in.scores.all(), in.endpoint);
+  const auto& named = in.options.tasks;
+  if (!named.empty())
+    std::erase_if(tasks, [&](const auto& task) { return std::find(named.begin(), named.end(), task) == named.end(); });
+  return tasks;
 }
 
 std::vector<std::string> without(std::vector<std::string> all, const std::vector<std::string>& some) {
@@ -132,7 +134,7 @@ void add_statistics(const Inputs& in, const Aspect& arm, std::span<const ItemsOf
   difference.t = t_interval(values);
   difference.p = t_test(values);
   difference.detectable = detectable_difference(values);
-  if (values.size() < 2) return;
+  if (values.size() < 2 || !in.options.bootstrap) return;
   difference.items = !items.empty();
   difference.bca = bca_interval(values, bootstrap_means(values, items, bootstrap_key(in, arm, difference.budget)));
 }
@@ -146,7 +148,9 @@ PairedDifference paired(const Inputs& in, const Aspect& arm, const Aspect& refer
     result.seeds.push_back(in.study.seeds[i]);
     result.by_seed.push_back(*mine.by_seed[i] - *others.by_seed[i]);
   }
-  add_statistics(in, arm, items_of_seeds(in, arm, reference, result, tasks), result);
+  const auto items =
+      in.options.bootstrap ? items_of_seeds(in, arm, reference, result, tasks) : std::vector<ItemsOfSeed>();
+  add_statistics(in, arm, items, result);
   return result;
 }
 
@@ -221,13 +225,11 @@ void add_arms(const Inputs& in, ServedResult& result) {
 }
 
 ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {
-  const auto scores = in.scores.all();
-  ServedResult result{.served_by = served_by,
-                      .tasks = tasks_with(scores, in.endpoint),
-                      .without = {},
-                      .budgets = budgets_of(scores),
-                      .arms = {}};
-  result.without = without(scoring::distinct(scores, &scoring::TaskScore::task), result.tasks);
+  const auto& scores = in.scores.all();
+  ServedResult result{
+      .served_by = served_by, .tasks = compared_tasks(in), .without = {}, .budgets = budgets_of(scores), .arms = {}};
+  if (in.options.tasks.empty())
+    result.without = without(scoring::distinct(scores, &scoring::TaskScore::task), result.tasks);
   add_arms(in, result);
   for (auto& arm : result.arms) {
     const auto* reference = reference_for(result, in.study.reference, arm);
@@ -274,15 +276,6 @@ std::optional<double> mean_cost(std::span<const records::Cost> costs, const reco
   return values.size() == costs.size() ? mean_or_none(values) : std::nullopt;
 }
 
-ArmCost arm_cost(const StudyRuns& study, const std::string& arm) {
-  std::vector<records::Cost> costs;
-  for (const auto& run : study.runs)
-    if (run.arm == arm && run.missing.empty()) costs.push_back(cost_of(*run.records));
-  ArmCost result{.arm = arm, .runs = static_cast<int64_t>(costs.size()), .means = {}};
-  for (const auto& measure : records::cost_measures()) result.means.push_back(mean_cost(costs, measure));
-  return result;
-}
-
 /// Returns the measures, other than the endpoint, that some task has.
 std::vector<const scoring::Measure*> measures_beside(const ScoreLookup& scores, const scoring::Measure& endpoint) {
   std::vector<const scoring::Measure*> beside;
@@ -292,7 +285,7 @@ std::vector<const scoring::Measure*> measures_beside(const ScoreLookup& scores, 
 }
 
 void check_endpoint(const StudyRuns& study, const ScoreLookup& scores, const scoring::Measure& endpoint) {
-  const auto all = scores.all();
+  const auto& all = scores.all();
   EK_CHECK(!all.empty(), kData, study.name,
            ": no run is done and evaluated: ", study.runs.empty() ? "there is none" : study.runs.front().missing);
   EK_CHECK(!tasks_with(all, endpoint).empty(), kConfig, "endpoint \"", endpoint.name, "\": no task of the runs has it",
@@ -357,21 +350,32 @@ std::vector<std::string> notes_of(const Inputs& in, const ServedResult& result) 
 
 }  // namespace
 
-Comparison compare(const StudyRuns& study) {
-  const ScoreLookup scores(study);
-  const auto& endpoint = scoring::find_measure(study.endpoint);
+Comparison compare(const StudyRuns& study, const CompareOptions& options) {
+  return compare(study, ScoreLookup(study, options.bootstrap), options);
+}
+
+Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options) {
+  const auto& endpoint = scoring::find_measure(options.endpoint.empty() ? study.endpoint : options.endpoint);
   check_endpoint(study, scores, endpoint);
   Comparison result;
   result.endpoint = &endpoint;
-  result.beside = measures_beside(scores, endpoint);
-  const Inputs in{study, scores, endpoint, result.beside};
-  const auto all = scores.all();
-  auto served = scoring::distinct(all, &scoring::TaskScore::served_by);
+  if (options.beside) result.beside = measures_beside(scores, endpoint);
+  const Inputs in{study, scores, endpoint, result.beside, options};
+  auto served = scoring::distinct(scores.all(), &scoring::TaskScore::served_by);
   std::sort(served.begin(), served.end());
   for (const auto by : served) result.served.push_back(served_result(in, by));
   result.missing = missing_lines(in, result.served.front());
   result.notes = notes_of(in, result.served.front());
-  for (const auto& arm : study.arms) result.costs.push_back(arm_cost(study, arm));
+  for (const auto& arm : study.arms) result.costs.push_back(cost_of_arm(study, arm));
+  return result;
+}
+
+ArmCost cost_of_arm(const StudyRuns& study, const std::string& arm) {
+  std::vector<records::Cost> costs;
+  for (const auto& run : study.runs)
+    if (run.arm == arm && run.records) costs.push_back(cost_of(*run.records));
+  ArmCost result{.arm = arm, .runs = static_cast<int64_t>(costs.size()), .means = {}};
+  for (const auto& measure : records::cost_measures()) result.means.push_back(mean_cost(costs, measure));
   return result;
 }
 

@@ -9,6 +9,7 @@
 
 #include "comparison/arm_result.h"
 #include "comparison/compared_runs.h"
+#include "comparison/score_lookup.h"
 #include "scoring/measures.h"
 
 namespace evenkeel::comparison {
@@ -30,9 +31,22 @@ struct Comparison {
   std::vector<std::string> notes;    ///< other remarks for the reader, one sentence each
 };
 
+/// Narrows a comparison.
+struct CompareOptions {
+  std::string endpoint{};            ///< measure by which arms are compared; empty: the endpoint of the study
+  std::vector<std::string> tasks{};  ///< tasks that are compared; empty: all that have the measure
+  bool bootstrap = true;             ///< false: without bootstrap intervals, which take most of the time
+  bool beside = true;                ///< false: without the other measures
+};
+
 /// Compares the arms of a study.
 /// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kData if no
 /// run is done and evaluated
-Comparison compare(const StudyRuns& study);
+Comparison compare(const StudyRuns& study, const CompareOptions& options = {});
+/// Compares with scores that were read before. \param scores  of `study`; with items if there is a bootstrap
+Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options);
+
+/// Returns the mean cost of an arm over its runs that have records.
+ArmCost cost_of_arm(const StudyRuns& study, const std::string& arm);
 
 }  // namespace evenkeel::comparison

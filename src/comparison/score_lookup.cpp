@@ -15,19 +15,16 @@ bool is_at(const auto& score, const Aspect& aspect, scoring::ServedBy served_by,
 
 }  // namespace
 
-ScoreLookup::ScoreLookup(const StudyRuns& study) {
+ScoreLookup::ScoreLookup(const StudyRuns& study, bool with_items) {
   for (const auto& run : study.runs) {
     if (!run.missing.empty() || !run.records) continue;
-    auto items = fed::read_items(run.records->folder, run.records->last_evaluated());
+    auto items = with_items ? fed::read_items(run.records->folder, run.records->last_evaluated())
+                            : std::vector<fed::ItemRecord>();
     auto rows = items.empty() ? config::Values() : records::test_rows_of(*run.records);
     runs_.push_back({&run, run.scores(), std::move(items), std::move(rows)});
+    const auto& scores = runs_.back().scores;
+    all_.insert(all_.end(), scores.begin(), scores.end());
   }
-}
-
-std::vector<scoring::TaskScore> ScoreLookup::all() const {
-  std::vector<scoring::TaskScore> scores;
-  for (const auto& run : runs_) scores.insert(scores.end(), run.scores.begin(), run.scores.end());
-  return scores;
 }
 
 std::vector<scoring::TaskScore> ScoreLookup::of_arm(const std::string& arm) const {
@@ -92,6 +89,14 @@ scoring::ServedBy ScoreLookup::served_in(const Run& run, const Aspect& aspect) {
     return score.rank_eval_mode == aspect.rank_eval_mode && score.served_by == aspect.served_by;
   });
   return exported ? aspect.served_by : scoring::ServedBy::kRun;
+}
+
+std::vector<std::string> tasks_with(std::span<const scoring::TaskScore> scores, const scoring::Measure& measure) {
+  std::vector<std::string> tasks;
+  for (const auto& score : scores)
+    if (std::find(tasks.begin(), tasks.end(), score.task) == tasks.end() && measure.of(score))
+      tasks.push_back(score.task);
+  return tasks;
 }
 
 }  // namespace evenkeel::comparison

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,11 @@ struct Aspect {
 class ScoreLookup {
  public:
   /// \param study  borrowed
-  explicit ScoreLookup(const StudyRuns& study);
+  /// \param with_items  also read the scores of single rows
+  explicit ScoreLookup(const StudyRuns& study, bool with_items = true);
 
   /// Return the scores of all runs, or of the runs of one arm.
-  std::vector<scoring::TaskScore> all() const;
+  const std::vector<scoring::TaskScore>& all() const { return all_; }
   std::vector<scoring::TaskScore> of_arm(const std::string& arm) const;
   /// Returns a measure of a task; nothing if it is not measured or if rows of some clients are missing.
   std::optional<double> value(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
@@ -55,6 +57,10 @@ class ScoreLookup {
   static scoring::ServedBy served_in(const Run& run, const Aspect& aspect);
 
   std::vector<Run> runs_;
+  std::vector<scoring::TaskScore> all_;
 };
+
+/// Returns the tasks that have a measure, in order of appearance.
+std::vector<std::string> tasks_with(std::span<const scoring::TaskScore> scores, const scoring::Measure& measure);
 
 }  // namespace evenkeel::comparison

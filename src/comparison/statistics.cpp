@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <numeric>
 
 #include "base/plain/error.h"
@@ -69,6 +71,16 @@ double acceleration(std::span<const double> values) {
   return squares > 0 ? sum_of_powers(values, mean, 3) / (6 * std::pow(squares, 1.5)) : 0;
 }
 
+/// Returns detectable_effect(pairs). It takes milliseconds and a report asks for it at every budget of every view, so
+/// the results are kept.
+double kept_detectable_effect(int64_t pairs) {
+  static std::mutex mutex;
+  static std::map<int64_t, double> kept;
+  const std::lock_guard lock(mutex);
+  const auto found = kept.find(pairs);
+  return found != kept.end() ? found->second : kept.emplace(pairs, detectable_effect(pairs)).first->second;
+}
+
 }  // namespace
 
 double mean_of(std::span<const double> values) {
@@ -111,7 +123,7 @@ std::vector<double> holm(std::span<const double> p_values) {
 
 std::optional<double> detectable_difference(std::span<const double> differences) {
   if (differences.size() < 2) return std::nullopt;
-  return detectable_effect(static_cast<int64_t>(differences.size())) * deviation_of(differences);
+  return kept_detectable_effect(static_cast<int64_t>(differences.size())) * deviation_of(differences);
 }
 
 std::vector<double> bootstrap_means(std::span<const double> values, std::span<const ItemsOfSeed> items,

@@ -20,18 +20,6 @@ std::string who_of(const scoring::ClientOfScore& client) {
   return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
 }
 
-/// Returns the number of questions that a score is based on.
-int64_t questions_of(const scoring::TaskScore& score) {
-  return std::max<int64_t>(1, score.questions > 0 ? score.questions : score.rows);
-}
-
-/// Returns 1 or -1 if a score has changed by more than one question, or a measure that is no share by any amount; else
-/// 0.
-int direction(double gain, const scoring::TaskScore& score) {
-  const bool is_share = scoring::headline_of(score.kind).is_share;
-  const double one = is_share ? 100.0 / static_cast<double>(questions_of(score)) + 1e-9 : 0.0;
-  return gain > one ? 1 : gain < -one ? -1 : 0;
-}
 
 std::string number_text(double number, const scoring::TaskScore& score) {
   return fixed(number, scoring::headline_of(score.kind).is_share ? 1 : 3);
@@ -61,12 +49,6 @@ void sort_results(std::vector<ClientResult>& results) {
   });
 }
 
-struct Counts {
-  int64_t gain = 0, lose = 0, within = 0;
-  void add(int direction) { ++(direction > 0 ? gain : direction < 0 ? lose : within); }
-  std::string text() const { return concat(gain, " gain, ", lose, " lose, ", within, " within one question"); }
-};
-
 std::string mean_text(std::span<const ClientResult> results, std::optional<scoring::TaskScore> ClientResult::*score) {
   double sum = 0, count = 0;
   const scoring::TaskScore* any = nullptr;
@@ -90,10 +72,10 @@ std::vector<std::vector<ClientResult>> by_title(std::span<const ClientResult> re
 }
 
 std::string summary_of(std::span<const ClientResult> results) {
-  Counts counts;
+  GainCounts counts;
   bool compared = false;
   for (const auto& one : results)
-    if (const auto gain = one.gain()) counts.add(direction(*gain, *one.own)), compared = true;
+    if (const auto gain = one.gain()) counts.add(*gain, *one.own), compared = true;
   const auto now = mean_text(results, &ClientResult::own);
   if (!compared) return concat("mean on own rows ", now, ", on all rows ", mean_text(results, &ClientResult::all));
   return concat(counts.text(), "; mean on own rows ", mean_text(results, &ClientResult::before), " before, ", now,
@@ -118,33 +100,6 @@ std::string headlines_text() {
   return join(titles, "; or ");
 }
 
-/// The results of one run in one rank evaluation mode.
-struct Side {
-  std::string label;
-  std::vector<ClientResult> results;  // with scores on own rows
-
-  const ClientResult* find(const ClientResult& of) const {
-    const auto found = std::find_if(results.begin(), results.end(),
-                                    [&](const ClientResult& one) { return one.id == of.id && one.task == of.task; });
-    return found == results.end() ? nullptr : &*found;
-  }
-};
-
-std::vector<Side> sides_of(std::span<const records::RunRecords> runs) {
-  std::vector<Side> sides;
-  for (const auto& run : runs) {
-    std::map<std::string, Side> by_mode;
-    for (auto& one : client_results(run.evaluations)) {
-      if (!one.own) continue;
-      auto& side = by_mode[one.rank_eval_mode];
-      side.label = one.rank_eval_mode.empty() ? run.label : concat(run.label, " (", one.rank_eval_mode, ")");
-      side.results.push_back(std::move(one));
-    }
-    for (auto& [mode, side] : by_mode) sides.push_back(std::move(side));
-  }
-  return sides;
-}
-
 /// A client of the first side with the same client on the other sides.
 struct Compared {
   const ClientResult* first;
@@ -157,7 +112,7 @@ struct Compared {
 };
 
 /// Returns the clients in descending order of the gain on the last side.
-std::vector<Compared> compared(std::span<const Side> sides) {
+std::vector<Compared> compared(std::span<const ClientSide> sides) {
   std::vector<Compared> rows;
   for (const auto& one : sides[0].results) {
     Compared row{&one, {}};
@@ -170,7 +125,7 @@ std::vector<Compared> compared(std::span<const Side> sides) {
   return rows;
 }
 
-std::vector<std::string> titles_of(std::span<const Side> sides) {
+std::vector<std::string> titles_of(std::span<const ClientSide> sides) {
   std::vector<std::string> titles = {"client", "budget", sides[0].label};
   for (const auto& side : sides.subspan(1)) titles.insert(titles.end(), {side.label, "gain"});
   titles.insert(titles.end(), {"own rows", "questions"});
@@ -178,15 +133,15 @@ std::vector<std::string> titles_of(std::span<const Side> sides) {
 }
 
 /// Compares the scores on own rows of the first side with those of the others.
-Table side_by_side(std::span<const Side> sides) {
+Table side_by_side(std::span<const ClientSide> sides) {
   Table grid{.head = titles_of(sides)};
-  std::vector<Counts> counts(sides.size() - 1);
+  std::vector<GainCounts> counts(sides.size() - 1);
   for (const auto& row : compared(sides)) {
     const auto& own = row.first->own;
     std::vector<std::string> cells = {row.first->who, fixed(row.first->budget, 3), score_text(own)};
     for (size_t i = 0; i < row.others.size(); ++i) {
       const auto gain = row.gain(i);
-      if (gain) counts[i].add(direction(*gain, *own));
+      if (gain) counts[i].add(*gain, *own);
       cells.insert(cells.end(), {row.others[i] ? score_text(row.others[i]->own) : "-", gain_text(gain, own)});
     }
     cells.insert(cells.end(), {std::to_string(own->rows), std::to_string(questions_of(*own))});
@@ -200,6 +155,43 @@ Table side_by_side(std::span<const Side> sides) {
 }
 
 }  // namespace
+
+int64_t questions_of(const scoring::TaskScore& score) {
+  return std::max<int64_t>(1, score.questions > 0 ? score.questions : score.rows);
+}
+
+void GainCounts::add(double change, const scoring::TaskScore& score) {
+  const bool is_share = scoring::headline_of(score.kind).is_share;
+  const double one = is_share ? 100.0 / static_cast<double>(questions_of(score)) + 1e-9 : 0.0;
+  ++(change > one ? gain : change < -one ? lose : within);
+}
+
+std::string GainCounts::text() const {
+  return concat(gain, " gain, ", lose, " lose, ", within, " within one question");
+}
+
+const ClientResult* ClientSide::find(const ClientResult& of) const {
+  const auto found = std::find_if(results.begin(), results.end(),
+                                  [&](const ClientResult& one) { return one.id == of.id && one.task == of.task; });
+  return found == results.end() ? nullptr : &*found;
+}
+
+std::vector<ClientSide> client_sides(std::span<const records::RunRecords> runs) {
+  std::vector<ClientSide> sides;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
+    std::map<std::string, ClientSide> by_mode;
+    for (auto& one : client_results(run.evaluations)) {
+      if (!one.own) continue;
+      auto& side = by_mode[one.rank_eval_mode];
+      side.label = one.rank_eval_mode.empty() ? run.label : concat(run.label, " (", one.rank_eval_mode, ")");
+      side.run = i;
+      side.results.push_back(std::move(one));
+    }
+    for (auto& [mode, side] : by_mode) sides.push_back(std::move(side));
+  }
+  return sides;
+}
 
 double headline(const scoring::TaskScore& score) {
   const auto& measure = scoring::headline_of(score.kind);
@@ -256,7 +248,7 @@ std::vector<Table> client_scores_tables(std::span<const records::RunRecords> run
       tables.push_back({.title = concat(run.label, ": nothing is scored per client (evaluate.per_client)")});
     for (const auto& group : by_title(results)) tables.push_back(table_of(run.label + ", ", group));
   }
-  const auto sides = sides_of(runs);
+  const auto sides = client_sides(runs);
   if (runs.size() > 1 && sides.size() > 1) tables.push_back(side_by_side(sides));
   return tables;
 }

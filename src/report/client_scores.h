@@ -40,6 +40,31 @@ double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to
 /// the state before the first round was evaluated, its scores are in `own` and `all`.
 std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> evaluations);
 
+/// Returns the number of questions that a score is based on, at least 1.
+int64_t questions_of(const scoring::TaskScore& score);
+
+/// Counts clients by what a gain means: more than one question better or worse, or within one question. A measure that
+/// is no share is better or worse by any amount.
+struct GainCounts {
+  int64_t gain = 0, lose = 0, within = 0;
+
+  /// Counts a gain from gain_between(). \param score  one of the two scores
+  void add(double gain, const scoring::TaskScore& score);
+  std::string text() const;  ///< "3 gain, 1 lose, 2 within one question"
+};
+
+/// The scores on own rows in one run and rank evaluation mode.
+struct ClientSide {
+  std::string label;  ///< label of the run, with the mode
+  size_t run = 0;     ///< index of the run
+  std::vector<ClientResult> results;
+
+  /// Returns the same client and task, or null.
+  const ClientResult* find(const ClientResult& of) const;
+};
+/// Returns the sides of several runs in their order, one per rank evaluation mode.
+std::vector<ClientSide> client_sides(std::span<const records::RunRecords> runs);
+
 /// Returns a line per task with the numbers of clients that gain, lose, or change by at most one question. Empty if no
 /// client is scored.
 std::vector<std::string> clients_summary(const records::RunRecords& run);

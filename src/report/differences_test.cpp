@@ -50,7 +50,9 @@ TEST(RunSettings, ThatDifferAreNamedKeyByKey) {
       << "a key that changes the function is named although it may differ";
   const std::vector<RunRecords> both{a, b};
   EXPECT_NE(report_page(both).find(R"({"what":"lora.rank")"), std::string::npos);
-  EXPECT_EQ(report_page(both, StudyOfPage{"s", "a", {"data"}}).find(R"({"what":"data.limit")"), std::string::npos);
+  auto arms = comparison::arms_of(both);
+  arms.free = {"data"};
+  EXPECT_EQ(report_page(arms).find(R"({"what":"data.limit")"), std::string::npos);
 }
 
 TEST(RunSettings, ThatDifferBehindTheirFirstCharactersAreNamed) {

@@ -72,6 +72,13 @@ OrderedJson evaluation_line(int64_t round, const std::string& task, double budge
   return line;
 }
 
+/// Returns the data that the scripts of a page read.
+Json data_of(const std::string& page) {
+  const std::string open = "id=\"data\">";
+  const auto start = page.find(open) + open.size();
+  return parse_json(std::string_view(page).substr(start, page.find("</script>", start) - start), "page");
+}
+
 class Report : public ::testing::Test {
  protected:
   Report() { make_run("one", 0.5); }
@@ -161,7 +168,13 @@ TEST_F(Report, AnExportedAdapterStandsBesideItsRun) {
   for (const auto* part : {" one (exported: native gates)\n", "task   0.125     1 ", "alpha    6.2  50.0 ", " 75.0\n"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
   EXPECT_NE(table_text(runs({"one"}), "runs").find(" 28.1 "), std::string::npos) << "the run's own mean alone";
-  EXPECT_NE(report_page(runs({"one"})).find("\"as_exported\":true,\"served_by\":\"native_gates\""), std::string::npos);
+  const auto data = data_of(report_page(runs({"one"})));
+  EXPECT_EQ(data["routings"][1], Json({{"name", "native_gates"}, {"title", "exported: native gates"}}));
+  for (const auto& view : data["views"]) {
+    if (view["measure"] != "accuracy" || view["task"] != "alpha") continue;
+    EXPECT_EQ(view["served"]["run"]["arms"][0]["means"][1]["mean"], 0.5);
+    EXPECT_EQ(view["served"]["native_gates"]["arms"][0]["means"][1]["mean"], 0.75);
+  }
 }
 
 TEST_F(Report, ADenseRoundHasNoExpertsAndNoParts) {
@@ -202,6 +215,10 @@ TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   EXPECT_NE(table_text(mixed, "bert_score").find("87.5"), std::string::npos);
   EXPECT_EQ(table_text(mixed, "accuracy").find("telequad"), std::string::npos);
   EXPECT_NE(text_of(default_tables(mixed)).find("exact match"), std::string::npos);
+  fs::remove(folder_ / "mixed/evaluations.jsonl");
+  append_sealed(folder_ / "mixed/evaluations.jsonl", line);
+  EXPECT_EQ(data_of(report_page(runs({"mixed"})))["endpoint"], "f1");
+  EXPECT_EQ(data_of(report_page(runs({"one", "mixed"})))["endpoint"], "accuracy") << "no measure is in both";
   EXPECT_EQ(text_of(default_tables(plain)).find("exact match"), std::string::npos);
 }
 
@@ -271,15 +288,15 @@ TEST_F(Report, ThePageIsOneFileThatLoadsNothing) {
 }
 
 TEST_F(Report, NamesCannotBecomeMarkupAndDataReadsBack) {
-  const auto page = report_page(runs({"one"}));
-  const std::string open = "id=\"data\">";
-  const auto start = page.find(open) + open.size();
-  const auto data = parse_json(std::string_view(page).substr(start, page.find("</script>", start) - start), "page");
+  const auto data = data_of(report_page(runs({"one"})));
   EXPECT_EQ(data["runs"][0]["model"], "</script><b>");
-  EXPECT_EQ(data["runs"][0]["rounds"][1]["loss"], 1.0);
-  EXPECT_EQ(data["runs"][0]["rounds"][0]["utilization"][0][0], 0.1235);
-  EXPECT_EQ(data["runs"][0]["evaluations"].size(), 8u);
-  EXPECT_EQ(data["runs"][0]["evaluations"][0]["questions"], 38);
+  EXPECT_EQ(data["training"][0]["name"], "loss");
+  EXPECT_EQ(data["training"][0]["curves"][0]["mean"], Json({2.0, 1.0}));
+  EXPECT_EQ(data["experts"]["maps"][0]["frames"][0]["utilization"][0][0], 0.1235);
+  EXPECT_EQ(data["tasks"], Json::parse(R"([{"name":"alpha","rows":40,"questions":38},
+                                           {"name":"beta","rows":40,"questions":38}])"));
+  EXPECT_EQ(data["budgets"], Json::parse(R"([{"budget":0.125,"name":"K = 1"},{"budget":1.0,"name":"K = 1"}])"));
+  EXPECT_EQ(data["views"].size(), 4 * 3u) << "four measures, of each task and of their mean";
 }
 
 /// Runs that were made elsewhere or otherwise: what a test does not name is as in the others.
@@ -355,7 +372,7 @@ TEST_F(UnlikeRuns, AreNotThoseThatDifferInTheirMethodOnly) {
   make("b", {.method = "ub-smoe"});
   EXPECT_EQ(differences_text(comparison::differences(runs({"a", "b"}))), "");
   EXPECT_EQ(differences_text(comparison::differences(runs({"a"}))), "");
-  EXPECT_NE(report_page(runs({"a", "b"})).find(R"("differences":[])"), std::string::npos);
+  EXPECT_TRUE(data_of(report_page(runs({"a", "b"})))["differences"].empty());
 }
 
 TEST_F(UnlikeRuns, AreArmsThatWereRunWithOtherSeeds) {
@@ -462,7 +479,9 @@ TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
   EXPECT_FALSE(standings(all[2]).back().seconds);
   EXPECT_GT(standings(all[2]).back().bytes, 0);
   const auto page = report_page(all);
-  EXPECT_NE(page.find("\"seconds\":90.0"), std::string::npos);
+  const auto arms = data_of(page)["arms"];
+  EXPECT_EQ(arms[0]["spent"]["simulated_seconds"], Json({0, 30, 60, 90}));
+  EXPECT_TRUE(arms[2]["spent"]["simulated_seconds"].back().is_null());
   EXPECT_NE(page.find("id=\"progress\""), std::string::npos);
 }
 

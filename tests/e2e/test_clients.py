@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
+from tiny import CONFIG, evenkeel, lines, one_line, page_data, settings, succeed
 
 NAMES = ["north", "east", "south"]
 BUDGETS = [0.25, 1.0, 0.25]
@@ -119,7 +119,10 @@ def test_train_ends_with_a_line_about_clients_and_report_with_their_table(run):
     table = succeed("report", out, out, "--table", "client-scores").stdout
     assert "0 gain, 0 lose, 3 within one question" in table  # compared with itself
     page = succeed("report", out, "--html", out.parent / "page.html") and (out.parent / "page.html").read_text()
-    assert '"client_name":"north"' in page and 'id="clients"' in page
+    clients = page_data(page)["clients"]["runs"][0]
+    own = [one for one in clients["clients"] if "(north)" in one["client"]]
+    assert len(own) == 1 and {"before", "own", "gain", "all"} <= set(own[0]) and "within one question" in clients["counts"]
+    assert 'id="clients"' in page
 
 
 def test_a_run_with_listed_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_path):

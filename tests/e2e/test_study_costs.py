@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 from test_study_report import typeset
-from tiny import CONFIG, lines, sealed, settings, started, succeed
+from tiny import CONFIG, lines, page_data, sealed, settings, started, succeed
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -129,15 +129,19 @@ def test_the_table_is_in_every_format(study, tmp_path, words):
     typeset(latex, tmp_path)
 
 
-def test_the_page_has_the_sums_of_every_client(study):
-    page = succeed("report", study, "--format", "html").stdout
-    data = json.loads(re.search(r'<script[^>]* id="data"[^>]*>(.*?)</script>', page, re.S)[1])
-    for run in data["runs"]:
-        assert len(run["client_costs"]) == len(BUDGETS)
-        for one in run["client_costs"]:
-            found = [client for client in clients(study, run["arm"], run["seed"]) if client["budget"] == one["budget"]]
-            assert one["tokens"] == sum(client["tokens"] for client in found)
-            assert one["seconds"] == pytest.approx(sum(client["seconds"] for client in found))
+def test_the_page_has_the_costs_of_every_k(study):
+    data = page_data(succeed("report", study, "--format", "html").stdout)
+    report = json.loads(succeed("report", study, "--format", "json").stdout)
+    assert [arm["name"] for arm in data["arms"]] == [arm["arm"] for arm in report["costs"]] == list(ARMS)
+    for arm, costs, reported in zip(ARMS, data["costs"]["arms"], report["costs"], strict=True):
+        assert [one["top_k"] for one in costs["by_top_k"]] == [one["top_k"] for one in reported["by_top_k"] if one["runs"]]
+        for one in costs["by_top_k"]:
+            for measure in ("flops", "seconds"):
+                per_seed = [cost(study, arm, seed, ("top_k", one["top_k"]), measure) for seed in SEEDS]
+                assert one[measure] == pytest.approx(mean(per_seed), rel=1e-5)
+            assert [one["low"], one["high"]] == pytest.approx(list(stats.ttest_1samp(per_seed, 0).confidence_interval()), rel=1e-4, abs=1e-9)
+        totals = [reported[measure["name"]] for measure in data["costs"]["measures"]]
+        assert costs["means"] == [None if total is None else pytest.approx(total, rel=1e-5) for total in totals]
 
 
 def test_records_without_seconds_have_flops_alone(study, tmp_path):

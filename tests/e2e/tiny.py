@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -48,6 +49,11 @@ def settings(**changes):
 
 def lines(file):
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def page_data(page):
+    """Returns the data that a report page draws."""
+    return json.loads(re.search(r'<script[^>]* id="data"[^>]*>(.*?)</script>', page, re.S)[1])
 
 
 def without_seconds(value):

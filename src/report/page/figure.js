@@ -40,7 +40,7 @@ const kMarkers = [
   (x, y) => `M${x},${y - 5}l5,9h-10z`,
 ];
 const marker = (svg, series, x, y) => shape('path', svg, {
-  d: kMarkers[series.marker || 0](x, y),
+  d: kMarkers[(series.marker || 0) % kMarkers.length](x, y),
   fill: series.hollow ? 'var(--paper)' : series.colour,
   stroke: series.colour,
   'stroke-width': 1.5
