@@ -194,7 +194,7 @@ def test_tokenize_shows_the_examples_of_a_run(tmp_path):
     rows = [{"instruction": f"Which colour is {i}?", "input": "It is blue. " * (1 + 40 * (i % 3)), "output": "blue" * (1 + i)} for i in range(9)]
     write_rows(tmp_path / "rows.jsonl", *rows, {"instruction": "x " * 200, "output": "y"})
     config = tmp_path / "run.toml"
-    config.write_text(f'threads = 1\n[model]\ncompute_dtype = "float32"\n[data]\ntask = "files"\ncutoff = 120\n[data.files]\ntrain = ["{tmp_path}/rows.jsonl"]\nheld_out = 0\n'
+    config.write_text(f'threads = 1\n[model]\ncompute_dtype = "float32"\n[data]\ntask = "files"\ncutoff = 150\n[data.files]\ntrain = ["{tmp_path}/rows.jsonl"]\nheld_out = 0\n'
                       '[clients]\ncount = 3\n[train]\nrounds = 1\nlocal_epochs = 1.0\nbatch_size = 2\naccumulation = 1\n'
                       '[evaluate]\ntasks = ["builtin"]\nlimit = 1\nbudgets = [1.0]\nmax_new_tokens = 2\n')
     seen = shown("--config", config, "--rows", 0)
@@ -204,7 +204,7 @@ def test_tokenize_shows_the_examples_of_a_run(tmp_path):
     assert {row["row"].rsplit(":", 1)[1]: row["context_cut"] for row in kept} == {str(i + 1): i % 3 > 0 for i in range(9)}
     for row in kept:
         answer = "".join(row["tokens"][i] for i in row["targets"])
-        assert answer.endswith("<|endoftext|>") and answer.startswith("blue") and len(row["ids"]) <= 120
+        assert answer.endswith("<|endoftext|>") and answer.startswith("blue") and len(row["ids"]) <= 150
         assert row["text"].count("### Context:") == 1
     succeed("train", config, "--out", tmp_path / "run")
     partition = json.loads((tmp_path / "run/partition.json").read_text())
