@@ -86,19 +86,24 @@ def chat_ids(tokenizer, messages, prompt=False):
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
+def shared(prompt, whole):
+    """Returns how many ids of the prompt the whole text begins with."""
+    return next((i for i, pair in enumerate(zip(prompt, whole)) if pair[0] != pair[1]), len(prompt))
+
+
 def trained_on(template, row, around, tokenizer):
     """Returns ids and targets as LLM-Adapters' finetune.py makes them: the tokenizer's ids of the whole text, then eos if
-    they do not end with it, and no loss on the ids of the prompt.
+    they do not end with it, and no loss on the ids of the prompt. A token on the border belongs to the answer here.
     """
     if template == "chat":
         user = {"role": "user", "content": row["instruction"] + (f"\n\n{row['input']}" if "input" in row else "")}
         ids = chat_ids(tokenizer, [user, {"role": "assistant", "content": ANSWER}])
-        begin = len(chat_ids(tokenizer, [user], prompt=True))
-        return ids, list(range(begin, ids.index(tokenizer.eos_token_id) + 1))
+        return ids, list(range(shared(chat_ids(tokenizer, [user], prompt=True), ids), ids.index(tokenizer.eos_token_id) + 1))
     prompt = prompt_of(template, row, training=True)
     ids = tokenizer(prompt + ANSWER)["input_ids"]
     ids += [] if ids[-1] == tokenizer.eos_token_id else [tokenizer.eos_token_id]
-    return ids, list(range(len(without_end(tokenizer(prompt)["input_ids"], around, tokenizer)), len(ids)))
+    asked = without_end(tokenizer(prompt)["input_ids"], around, tokenizer)
+    return ids, list(range(shared(asked, ids), len(ids)))
 
 
 def check(family, around, folder, **config):
