@@ -163,8 +163,7 @@ bool asks_for_files(std::span<const std::string> tasks) {
 
 /// Checks that a flag that only says what --data FILE is goes with it.
 void check_row_flags(const EvaluateFlags& flags) {
-  const bool of_files =
-      flags.format || flags.score || flags.strict || !flags.options.empty() || !flags.ignore.empty();
+  const bool of_files = flags.format || flags.score || flags.strict || !flags.options.empty() || !flags.ignore.empty();
   EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
            "--format, --score, --options, --ignore and --strict say what --data FILE is: they go with --tasks files");
   std::set<std::string_view> options;

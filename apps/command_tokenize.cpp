@@ -144,16 +144,11 @@ std::string toml(const OrderedJson& value) { return value.dump(); }
 
 /// Returns the settings of a run that trains on the files of --data.
 std::vector<std::string> settings_of(const TokenizeFlags& flags) {
-  std::vector<std::string> settings{"name=\"tokenize\"",
-                                    concat("model.path=", toml(flags.model)),
-                                    "data.task=\"files\"",
-                                    concat("data.files.train=", toml(flags.data)),
-                                    "data.files.held_out=0",
-                                    "evaluate.tasks=\"builtin\"",
-                                    "evaluate.budgets=[1.0]",
-                                    "method.name=\"fedit\"",
-                                    "clients.count=1",
-                                    "clients.budgets=[1.0]"};
+  std::vector<std::string> settings{"name=\"tokenize\"",      concat("model.path=", toml(flags.model)),
+                                    "data.task=\"files\"",    concat("data.files.train=", toml(flags.data)),
+                                    "data.files.held_out=0",  "evaluate.tasks=\"builtin\"",
+                                    "evaluate.budgets=[1.0]", "method.name=\"fedit\"",
+                                    "clients.count=1",        "clients.budgets=[1.0]"};
   const auto add = [&](std::string_view key, const std::string& value) {
     if (!value.empty()) settings.push_back(concat(key, "=", toml(value)));
   };
@@ -175,7 +170,8 @@ void run_preview(const TokenizeFlags& flags) {
            "--config and --data show rows of training: they exclude --input, --chat, --decode, --jsonl and --train");
   EK_CHECK(!of_config || (flags.form.empty() && flags.format.empty() && flags.chat_template.empty() &&
                           flags.date.empty() && flags.ignore.empty() && !flags.cutoff),
-           kConfig, "--config has keys for these: --template, --format, --chat-template, --date, --ignore and --cutoff ",
+           kConfig,
+           "--config has keys for these: --template, --format, --chat-template, --date, --ignore and --cutoff ",
            "go with --data; --set changes a key");
   EK_CHECK(flags.preview.rows >= 0, kConfig, "--rows is ", flags.preview.rows, ", allowed: 0 (all) or more");
   auto table = of_config ? config::Table::load(flags.config) : config::Table::parse("", "--data");
@@ -233,7 +229,8 @@ void add_tokenize_command(CLI::App& program) {
       "Example: evenkeel tokenize --model models/olmoe --input notes.txt\n\n"
       "         evenkeel tokenize --config run.toml\n"
       "         evenkeel tokenize --model models/olmoe --data rows.jsonl --template paper --json\n\n"
-      "Prints the token ids of each line as a JSON array; with --decode, turns such arrays back into text. With --config "
+      "Prints the token ids of each line as a JSON array; with --decode, turns such arrays back into text. With "
+      "--config "
       "or --data it shows rows as training sees them: text, ids, targets of the loss, and what was cut.");
   command->add_option("--model", flags->model, "model folder with tokenizer.json, or that file");
   command->add_option("--input", flags->input, "file to read line by line (ends at \\n only); - is standard input");

@@ -29,7 +29,7 @@ std::vector<int64_t> targets_of(const data::Example& example) {
 
 /// One row as training sees it.
 struct SeenRow {
-  std::string place;  ///< file and line, or the number of a generated row
+  std::string place;                       ///< file and line, or the number of a generated row
   const data::Example* example = nullptr;  ///< null: the row is left out
   bool cut = false, windowed = false, last_only = false;
 };
@@ -135,8 +135,10 @@ class Preview {
     }
     const auto targets = targets_of(*row.example);
     std::cout << row.example->ids.size() << " tokens, " << targets.size() << " of them targets"
-              << (row.windowed ? ", context cut" : row.cut ? ", cut" : "") << (row.last_only ? ", last answer only" : "")
-              << '\n';
+              << (row.windowed ? ", context cut"
+                  : row.cut    ? ", cut"
+                               : "")
+              << (row.last_only ? ", last answer only" : "") << '\n';
     print_runs(row.example->ids, targets);
     std::cout << '\n';
   }

@@ -14,8 +14,8 @@ namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kTextBlanks = " \t\r\n", kTextMark = "\xEF\xBB\xBF";
-constexpr size_t kHead = 4096;          // bytes in which the kind of a text shows
-constexpr size_t kLongestPath = 100;    // in a line of Python; a longer path is left out, so that the message stays whole
+constexpr size_t kHead = 4096;        // bytes in which the kind of a text shows
+constexpr size_t kLongestPath = 100;  // in a line of Python; a longer path is left out, so that the message stays whole
 
 /// A line of Python. In `code`, IN stands for the file, OUT for the file of JSON lines that is made, and TO_JSON for
 /// pandas' way to write it.
@@ -61,13 +61,13 @@ const std::vector<Signature>& signatures() {
       {"FEA1", {"is an Arrow table", pandas("read_feather(IN)")}},
       {"\xFF\xFF\xFF\xFF", {"is an Arrow stream", "import datasets; datasets.Dataset.from_file(IN).to_json(OUT)"}},
       {"Obj\x01",
-       {"is an Avro table", "import fastavro, pandas; pandas.DataFrame(fastavro.reader(open(IN, \"rb\")))" +
-                                std::string(kWrite)}},
+       {"is an Avro table",
+        "import fastavro, pandas; pandas.DataFrame(fastavro.reader(open(IN, \"rb\")))" + std::string(kWrite)}},
       {"\x89HDF", {"is an HDF5 file", pandas("read_hdf(IN)")}},
       {"\xD0\xCF\x11\xE0", {"is an Excel sheet", pandas("read_excel(IN, dtype=str, keep_default_na=False)")}},
       {"\x93NUMPY",
-       {"is an array of NumPy", "import numpy, pandas; pandas.DataFrame(numpy.load(IN, allow_pickle=True).tolist())" +
-                                    std::string(kWrite)}},
+       {"is an array of NumPy",
+        "import numpy, pandas; pandas.DataFrame(numpy.load(IN, allow_pickle=True).tolist())" + std::string(kWrite)}},
       {"\xFF\xFE\0\0"sv, {"is UTF-32 text", with_encoding("utf-32")}},
       {"\xFF\xFE", {"is UTF-16 text", with_encoding("utf-16")}},
       {"\xFE\xFF", {"is UTF-16 text", with_encoding("utf-16")}},
@@ -111,9 +111,8 @@ std::optional<Conversion> unmarked_utf16(std::string_view bytes) {
 
 std::optional<Conversion> of_bytes(std::string_view bytes) {
   if (bytes.starts_with("SQLite format 3"))
-    return Conversion{"is an SQLite database",
-                      concat("import pandas, sqlite3; pandas.read_sql(\"SELECT * FROM ", table_of(bytes),
-                             "\", sqlite3.connect(IN))", kWrite)};
+    return Conversion{"is an SQLite database", concat("import pandas, sqlite3; pandas.read_sql(\"SELECT * FROM ",
+                                                      table_of(bytes), "\", sqlite3.connect(IN))", kWrite)};
   if (bytes.starts_with("PK\x03\x04")) return zip_file(bytes);
   if (bytes.starts_with("ORC") && bytes.size() > 3 && std::isprint(static_cast<unsigned char>(bytes[3])) == 0)
     return Conversion{"is an ORC table", pandas("read_orc(IN)")};
@@ -147,7 +146,8 @@ std::optional<char> separator_of(std::string_view text, const std::string& exten
 
 Conversion separated(char separator) {
   const std::string more = separator == ',' ? "" : separator == '\t' ? "sep=\"\\t\", " : "sep=\";\", ";
-  return {separator == '\t' ? "is TSV" : "is CSV", pandas(concat("read_csv(IN, ", more, "dtype=str, keep_default_na=False)"))};
+  return {separator == '\t' ? "is TSV" : "is CSV",
+          pandas(concat("read_csv(IN, ", more, "dtype=str, keep_default_na=False)"))};
 }
 
 std::optional<Conversion> of_text(std::string_view bytes, const std::string& extension) {
@@ -156,9 +156,10 @@ std::optional<Conversion> of_text(std::string_view bytes, const std::string& ext
   text = without_blanks_before(text);
   if (text.empty()) return std::nullopt;
   if (text.starts_with("{'"))
-    return Conversion{"is Python's text of dicts, not JSON",
-                      "import ast, json; open(OUT, \"w\").writelines(json.dumps(ast.literal_eval(line)) + \"\\n\" for line "
-                      "in open(IN))"};
+    return Conversion{
+        "is Python's text of dicts, not JSON",
+        "import ast, json; open(OUT, \"w\").writelines(json.dumps(ast.literal_eval(line)) + \"\\n\" for line "
+        "in open(IN))"};
   if (text.front() == '<') return Conversion{"is XML or HTML", pandas("read_xml(IN)")};
   if (text.front() == '{' || text.front() == '[') return std::nullopt;
   if (text.find("\n{") != text.npos) return std::nullopt;  // JSON lines, of which the first is not one
@@ -212,9 +213,7 @@ bool has_number_keys(const Json& object) {
 }
 
 /// Returns true for a list of other things than messages, so that an object of such lists is a table.
-bool is_column(const Json& list) {
-  return list.is_array() && (list.empty() || !list.front().is_object());
-}
+bool is_column(const Json& list) { return list.is_array() && !list.empty() && !list.front().is_object(); }
 
 std::string read_json(std::string_view orient) {
   return pandas(concat("read_json(IN, ", orient, "dtype=False, convert_dates=False)"));
@@ -223,10 +222,11 @@ std::string read_json(std::string_view orient) {
 std::optional<Conversion> table_of_json(const Json& whole) {
   if (whole.is_array())
     return all_values(whole, [](const Json& row) { return row.is_array(); })
-               ? std::optional(Conversion{"holds rows that are lists, without keys",
-                                          "import json, pandas; pandas.DataFrame(json.load(open(IN)), columns=[\"prompt\", "
-                                          "\"completion\"])" +
-                                              std::string(kWrite)})
+               ? std::optional(
+                     Conversion{"holds rows that are lists, without keys",
+                                "import json, pandas; pandas.DataFrame(json.load(open(IN)), columns=[\"prompt\", "
+                                "\"completion\"])" +
+                                    std::string(kWrite)})
                : std::nullopt;
   if (!whole.is_object()) return std::nullopt;
   if (whole.contains("columns") && whole.contains("data"))
@@ -236,8 +236,8 @@ std::optional<Conversion> table_of_json(const Json& whole) {
   if (has_number_keys(whole) && all_values(whole, [](const Json& row) { return row.is_object(); }))
     return Conversion{"is a table of pandas (orient=\"index\")", read_json("orient=\"index\", ")};
   if (has_known_key(whole) && all_values(whole, is_column))
-    return Conversion{"is an object of columns", "import json, pandas; pandas.DataFrame(json.load(open(IN)))" +
-                                                     std::string(kWrite)};
+    return Conversion{"is an object of columns",
+                      "import json, pandas; pandas.DataFrame(json.load(open(IN)))" + std::string(kWrite)};
   return std::nullopt;
 }
 
@@ -275,9 +275,11 @@ void refuse_folder(const fs::path& folder) {
     refuse(folder, {"is a folder of datasets.save_to_disk()",
                     "import datasets; datasets.load_from_disk(IN)[\"train\"].to_json(OUT)"});
   if (is_saved_dataset(folder))
-    refuse(folder, {"is a folder of datasets.save_to_disk()", "import datasets; datasets.load_from_disk(IN).to_json(OUT)"});
+    refuse(folder,
+           {"is a folder of datasets.save_to_disk()", "import datasets; datasets.load_from_disk(IN).to_json(OUT)"});
   if (holds_tables(folder))
-    refuse(folder, {"is a folder of tables", "import datasets; datasets.load_dataset(IN, split=\"train\").to_json(OUT)"});
+    refuse(folder,
+           {"is a folder of tables", "import datasets; datasets.load_dataset(IN, split=\"train\").to_json(OUT)"});
   fail(kData, folder.string(), " is a folder, allowed: files of rows, or a glob such as ", folder.string(), "/*.jsonl");
 }
 

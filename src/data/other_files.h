@@ -14,8 +14,8 @@ namespace evenkeel::data {
 /// database, a pickle, or text in UTF-16. \throws kData naming the file, what it is, and how to convert it
 void check_is_json_text(std::string_view bytes, const std::string& file);
 
-/// Checks that a JSON value is not a whole table: columns by name, as pandas' to_json() writes them, an object of lists,
-/// or rows that are lists. \throws kData naming the file, what it is, and how to convert it
+/// Checks that a JSON value is not a whole table: columns by name, as pandas' to_json() writes them, lists by name, or
+/// rows that are lists. \throws kData naming the file, what it is, and how to convert it
 void check_is_not_table(const Json& whole, const std::string& file);
 
 /// Refuses a folder in the place of a file. \throws kData naming what the folder holds, and how to convert it

@@ -29,8 +29,8 @@ class OtherFiles : public ::testing::Test {
 };
 
 TEST_F(OtherFiles, BinaryFilesAreNamedByTheirFirstBytes) {
-  says(refused("\x1F\x8B\x08\0"sv, "rows.jsonl.gz"), {"rows.jsonl.gz: is compressed (gzip), allowed: JSON", "gzip.open",
-                                                      "open(\"rows.jsonl\", \"wb\")"});
+  says(refused("\x1F\x8B\x08\0"sv, "rows.jsonl.gz"),
+       {"rows.jsonl.gz: is compressed (gzip), allowed: JSON", "gzip.open", "open(\"rows.jsonl\", \"wb\")"});
   says(refused("BZh91AY&SY"), {"(bzip2)", "bz2.open"});
   says(refused("\xFD"
                "7zXZ\0"sv),

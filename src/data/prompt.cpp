@@ -218,15 +218,14 @@ std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, s
 }
 
 /// Returns the spans that {% generation %} marked, without those of turns that are not targets.
-std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns,
-                                                     std::vector<jinja::ByteSpan> marked,
+std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked,
                                                      const std::string& origin) const {
   std::vector<bool> targets;
   for (const auto& turn : turns)
     if (turn.role == "assistant") targets.push_back(turn.is_target);
   if (std::find(targets.begin(), targets.end(), false) == targets.end()) return marked;
-  EK_CHECK(marked.size() == targets.size(), kData, origin, " marks ", marked.size(), " answers of ",
-           targets.size(), " turns, so a weight of 0 cannot be told which");
+  EK_CHECK(marked.size() == targets.size(), kData, origin, " marks ", marked.size(), " answers of ", targets.size(),
+           " turns, so a weight of 0 cannot be told which");
   std::vector<jinja::ByteSpan> target_spans;
   for (size_t i = 0; i < marked.size(); ++i)
     if (targets[i]) target_spans.push_back(marked[i]);

@@ -75,8 +75,8 @@ class Prompts {
   std::string conversation_text(const Row& row, bool add_generation_prompt) const;
 
   /// Tokenises a rendered text that an answer follows. The tokenizer adds the special tokens that it puts before a text
-  /// (Llama's and Mixtral's begin token). With kChat it adds none: the chat template writes its own, as in transformers'
-  /// apply_chat_template.
+  /// (Llama's and Mixtral's begin token). With kChat it adds none, because the chat template writes its own, as in
+  /// transformers' apply_chat_template.
   std::vector<int64_t> encode(std::string_view text) const;
   /// Tokenises a rendered text with its answers: encode(), and the special tokens that the tokenizer puts after a text.
   std::vector<int64_t> encode_whole(std::string_view text) const;
@@ -149,8 +149,8 @@ struct TokenizedRows {
 };
 
 /// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
-/// the context around the answer. \throws kData naming the row (its place, or its number from 0) that the template refuses; kConfig for
-/// a cutoff below 2.
+/// the context around the answer. \throws kData naming the row that the template refuses, by its place or its number
+/// from 0; kConfig for a cutoff below 2.
 TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
                             const TokenizeOptions& options);
 

@@ -70,7 +70,7 @@ struct FileRows {
   /// Row::is_required of all rows.
   bool strict = true;
   std::vector<std::string> ignore{};  ///< keys of rows that are not read, as if they were not there
-  std::string label{};  ///< Row::label of all rows, unless label_field is set
+  std::string label{};                ///< Row::label of all rows, unless label_field is set
   /// Key of a row that holds its label, a string or an integer. Empty: `label` is used.
   std::string label_field{};
   /// True: each answer must be one of the row's options (Row::options). The options are the row's `options` or

@@ -90,8 +90,7 @@ void check_misspelt(const JsonView& value, const RowKey& key, RowLayout layout) 
 }
 
 /// Checks a value under a known key.
-void check_known(const JsonView& value, const RowKey& key, RowLayout layout,
-                 std::span<const std::string_view> parts) {
+void check_known(const JsonView& value, const RowKey& key, RowLayout layout, std::span<const std::string_view> parts) {
   const auto use = use_in(key, layout);
   value.require(use != kLost || repeats(value, parts), " would be lost: this format does not read it; ", kRemedy);
   value.require(use != kGroup || !value.json().is_boolean(), " is ", shown(value.json()),

@@ -59,8 +59,20 @@ class RowKeys : public ::testing::Test {
     return text;
   }
 
-  static FileRows everything() {
-    return {.label_field = "label", .conversations = true, .texts = true};
+  /// Returns how a row of the layout is read, whatever other keys it has.
+  static FileRows everything(RowLayout layout) {
+    static const std::map<RowLayout, RowFormat> formats = {
+        {RowLayout::kAlpaca, RowFormat::kAlpaca},
+        {RowLayout::kDolly, RowFormat::kDolly},
+        {RowLayout::kPromptCompletion, RowFormat::kPromptCompletion},
+        {RowLayout::kPromptCompletionTurns, RowFormat::kPromptCompletion},
+        {RowLayout::kMessages, RowFormat::kMessages},
+        {RowLayout::kShareGpt, RowFormat::kShareGpt},
+        {RowLayout::kText, RowFormat::kText}};
+    return {.format = formats.at(layout),
+            .label_field = layout == RowLayout::kText ? "" : "label",
+            .conversations = true,
+            .texts = true};
   }
 
   const testing::TemporaryFolder folder_;
@@ -72,8 +84,7 @@ TEST_F(RowKeys, EveryKnownKeyIsReadInEveryFormatOrTheRowIsRefusedByName) {
       if (plain.contains(key)) continue;
       auto row = plain;
       row["label"] = "l";
-      FileRows what = everything();
-      if (layout == RowLayout::kText) what.label_field = "";
+      FileRows what = everything(layout);
       const auto use = use_of(key, layout);
       if (use == KeyUse::kScore && (key == "options" || key == "choices")) what.choices = true;
       if (what.choices) what.options = {"a", "b"};
@@ -134,8 +145,7 @@ TEST_F(RowKeys, ASystemTextIsGivenOnce) {
                                   {{"role", "user"}, {"content", "q?"}},
                                   {{"role", "assistant"}, {"content", "a"}}});
   for (const char* key : {"messages", "conversations"}) {
-    EXPECT_EQ(seen({{key, turns}, {"system", "s"}}, {.conversations = true}),
-              "||a|||a||system:s|user:q?|assistant:a");
+    EXPECT_EQ(seen({{key, turns}, {"system", "s"}}, {.conversations = true}), "||a|||a||system:s|user:q?|assistant:a");
     const auto refusal = refused({{key, turns}, {"system", "other"}});
     EXPECT_NE(refusal.find("system says something else than the first message"), refusal.npos) << refusal;
   }

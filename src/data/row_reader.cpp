@@ -291,7 +291,8 @@ RowFormat format_of(const JsonView& row) {
 Row RowReader::read_conversation(const SourceRow& source, RowFormat format) const {
   const auto& json = source.view();
   const auto layout = layout_of(json, format);
-  json.require(!keys_with(KeyUse::kTurns, layout).empty(), ": a row without messages, allowed: messages, conversations, ",
+  json.require(!keys_with(KeyUse::kTurns, layout).empty(),
+               ": a row without messages, allowed: messages, conversations, ",
                "or prompt and completion that are lists of messages");
   auto row = RowParts(source, layout, what_).conversation();
   read_variables(source, MessageKeys::kAll, row);

@@ -6,8 +6,8 @@
 namespace evenkeel::models {
 
 /// Logs a warning, once per file, that names the keys which transformers' generate() applies to every answer, greedy
-/// ones too, and which are not applied here (repetition_penalty, suppress_tokens, ...). Keys of sampling are settings of
-/// the caller here: `generate` has flags for them, evaluation is greedy. `eos_token_id` is read (models/end_tokens.h).
+/// ones too, and which are not applied here (repetition_penalty, suppress_tokens, ...). Sampling is up to the caller
+/// here: `generate` has flags for it, evaluation is greedy. `eos_token_id` is read (models/end_tokens.h).
 /// \param generation  generation_config.json
 void warn_of_generation_keys(const ModelConfig& generation);
 

@@ -142,10 +142,11 @@ std::vector<ChatTemplates::Source> ChatTemplates::in_config(const fs::path& fold
 ChatTemplates ChatTemplates::of_model(const fs::path& folder) {
   auto sources = in_files(folder);
   if (sources.empty()) sources = in_config(folder);
-  EK_CHECK(!sources.empty(), kData, folder.string(), " has no chat template: neither ", kTemplateFile,
-           " nor a chat_template in ", kTokenizerConfig,
-           path_exists(folder / kProcessorTemplate) ? " (chat_template.json is for processors, not for tokenizers)" : "",
-           "; a file of your own is given by the key data.chat_template or the flag --chat-template");
+  EK_CHECK(
+      !sources.empty(), kData, folder.string(), " has no chat template: neither ", kTemplateFile,
+      " nor a chat_template in ", kTokenizerConfig,
+      path_exists(folder / kProcessorTemplate) ? " (chat_template.json is for processors, not for tokenizers)" : "",
+      "; a file of your own is given by the key data.chat_template or the flag --chat-template");
   return {std::move(sources), folder.string(), special_tokens_of(folder)};
 }
 

@@ -63,7 +63,7 @@ class ChatTemplate {
   std::optional<jinja::Date> date_;
 };
 
-/// The chat templates of a model by name, of which two count: a conversation with tools uses `tool_use`, all others, and
+/// The chat templates of a model by name, of which two count: conversations with tools use `tool_use`, all others, and
 /// all where there is no tool_use, use `default`. A single template without a name is `default`. This is the rule of
 /// transformers' get_chat_template; templates of other names (`rag`) are used by it only where a caller asks for them,
 /// which nobody does here. The const functions are thread-safe.

@@ -206,7 +206,7 @@ std::vector<int64_t> Tokenizer::encode_with(std::string_view text, SpecialTokens
   std::vector<int64_t> out;
   out.reserve(text.size() / 3 + 4);
   impl_->encode_raw(text, out);
-  for (const auto& pieces : impl_->templates) 
+  for (const auto& pieces : impl_->templates)
     out = filled(pieces, out, special != SpecialTokens::kNone, special == SpecialTokens::kAround);
   return out;
 }
