@@ -11,8 +11,8 @@ namespace evenkeel::apps {
 std::string answers_of(const ModelOptions& flags, const OpenedModel& opened,
                        const scoring::EvaluationOptions& options) {
   auto files = fed::model_files(opened.folder);
-  if (!flags.adapter.empty())
-    for (auto& file : entries_of(flags.adapter))
+  if (const auto adapter = adapter_of(flags); !adapter.empty())
+    for (auto& file : entries_of(adapter))
       if (is_file(file)) files.push_back(std::move(file));
   std::string text = concat(version(), ' ', at::get_num_threads(), ' ', flags.dtype, ' ', flags.gate_norm, ' ',
                             config::name_of(options.form), ' ', config::name_of(options.decode), ' ',

@@ -43,7 +43,7 @@ struct EvaluateFlags {
   std::vector<std::string> tasks;
   std::vector<double> budgets;
   std::optional<std::string> decode, form, format, score, chat_template, date;
-  std::vector<std::string> options;
+  std::vector<std::string> options, ignore;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
   bool json = false, in_the_run_only = false, strict = false, best = false, questions = false;
 };
@@ -178,9 +178,9 @@ bool asks_for_files(std::span<const std::string> tasks) {
 
 /// Checks that a flag that only says what --data FILE is goes with it.
 void check_row_flags(const EvaluateFlags& flags) {
-  const bool of_files = flags.format || flags.score || flags.strict || !flags.options.empty();
+  const bool of_files = flags.format || flags.score || flags.strict || !flags.options.empty() || !flags.ignore.empty();
   EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
-           "--format, --score, --options and --strict say what --data FILE is: they go with --tasks files");
+           "--format, --score, --options, --ignore and --strict say what --data FILE is: they go with --tasks files");
   std::set<std::string_view> options;
   for (const auto& option : flags.options)
     EK_CHECK(options.insert(option).second, kConfig, "--options holds \"", shown(option),
@@ -245,6 +245,7 @@ data::FilesConfig files_of(const EvaluateFlags& flags) {
   if (flags.format) files.format = parse_enum<data::RowFormat>("--format", *flags.format);
   if (flags.score) files.score = parse_enum<data::Scoring>("--score", *flags.score);
   files.options = flags.options;
+  files.ignore = flags.ignore;
   files.strict = flags.strict;
   EK_CHECK(files.options.empty() || files.score == data::Scoring::kChoice, kConfig, "--options go with --score choice");
   return files;
@@ -358,7 +359,7 @@ tokenizer::Tokenizer tokenizer_of(const EvaluateFlags& flags, const fs::path& fo
 std::vector<TokenizedTask> tokenized(const EvaluateFlags& flags, std::vector<LoadedTask> loaded, const fs::path& folder,
                                      const scoring::EvaluationOptions& options) {
   check_outputs_apart(flags, files_read(flags, loaded));
-  const auto shape = models::load_shape(folder);
+  const auto shape = models::load_shape(folder, {}, models::BesideAdapter::kAppliedByCaller);
   budgets_of(flags, shape->spec());
   const auto tokenizer = tokenizer_of(flags, folder, shape->spec());
   std::vector<TokenizedTask> tasks;
@@ -504,6 +505,8 @@ void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
                      "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
   command.add_option("--score", flags.score, "and its answers: f1 (default), exact, choice or nll");
   command.add_option("--options", flags.options, "choice: the answers of rows without options, comma-separated")
+      ->delimiter(',');
+  command.add_option("--ignore", flags.ignore, "keys of the rows that are left out on purpose, comma-separated")
       ->delimiter(',');
   command.add_flag("--strict", flags.strict,
                    "refuse --data when a row cannot be read; else it is left out, and the exit code is 1");

@@ -23,6 +23,7 @@
 #include "lora/peft.h"
 #include "models/checkpoint.h"
 #include "report/model_card.h"
+#include "tokenizer/chat_template.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -99,12 +100,17 @@ std::string without_paths(const std::string& tokenizer_config, const std::string
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  for (const auto* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "generation_config.json", "vocab.json", "merges.txt", "chat_template.jinja"}) {
+  for (const auto* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "generation_config.json", "vocab.json", "merges.txt"}) {
     if (!path_exists(from / name)) continue;
     const auto text = read_file(from / name);
     const bool is_config = std::string_view(name) == "tokenizer_config.json";
     write_file_atomic(to / name, is_config ? without_paths(text, (from / name).string()) : text);
+  }
+  for (const auto& file : tokenizer::chat_template_files(from)) {
+    const auto copy = to / fs::relative(file, from);
+    make_folders(copy.parent_path());
+    write_file_atomic(copy, read_file(file));
   }
 }
 
@@ -145,11 +151,15 @@ void save(const fs::path& out, report::ExportFormat format, const ExportFlags& f
                            .whole_layers = !flags.no_pad});
 }
 
-/// Writes the run's own chat template, if it has one, so that programs prompt the adapter as in training.
+/// Writes the run's own chat template, if it has one, so that programs prompt the adapter as in training. It is used
+/// for all conversations, so the model's templates of other names are not exported.
 void write_chat_template(const fs::path& out, const ExportFlags& flags) {
   if (flags.run.empty()) return;
-  if (const auto own = fed::run_config(flags.run).data.chat_template; !own.empty())
-    write_file_atomic(out / "chat_template.jinja", read_file(own));
+  const auto own = fed::run_config(flags.run).data.chat_template;
+  if (own.empty()) return;
+  write_file_atomic(out / "chat_template.jinja", read_file(own));
+  for (const auto& file : tokenizer::chat_template_files(out))
+    if (file != out / "chat_template.jinja") fs::remove(file);
 }
 
 /// Reads the records of a run up to the exported round.

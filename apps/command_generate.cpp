@@ -14,6 +14,7 @@
 #include "base/plain/json.h"
 #include "base/system/machine.h"
 #include "data/prompt.h"
+#include "data/row_keys.h"
 #include "models/memory_plan.h"
 #include "scoring/generation.h"
 
@@ -109,6 +110,7 @@ std::vector<ReadPrompt> read_prompts(const GenerateFlags& flags, const models::M
   if (flags.input.empty()) return all;
   const auto use = [&](const JsonView& line) {
     const auto prompt = line.at("prompt");
+    data::check_prompt_alone(line);
     auto made = read(prompt.string());
     const auto length = static_cast<int64_t>(made.ids.size());
     prompt.require(length > 0, " has no tokens");

@@ -6,6 +6,7 @@
 #include "base/plain/files.h"
 #include "base/plain/read_line.h"
 #include "data/json_lines.h"
+#include "data/other_files.h"
 
 namespace evenkeel::apps {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/format/limits.h"
 #include "base/plain/files.h"
+#include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/device.h"
 #include "base/system/threads.h"
@@ -89,6 +90,16 @@ void use_threads(int64_t threads) {
   if (threads > 0) use_pool_threads(threads);
 }
 
+std::filesystem::path adapter_of(const ModelOptions& options) {
+  const auto folder = models::resolve_model_path(options.model);
+  const auto beside = models::adapter_beside(folder);
+  if (!beside || options.adapter.empty()) return beside.value_or(options.adapter);
+  EK_CHECK(std::filesystem::equivalent(*beside, options.adapter), kConfig, "--adapter is ", options.adapter,
+           ", but an adapter lies beside the weights of ", folder.string(),
+           " (adapter_config.json), which transformers applies: move one of the two away");
+  return *beside;
+}
+
 OpenedModel open_model(const ModelOptions& options) {
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
   const auto gate_norm = parse_enum<nn::GateNorm>("--gate-norm", options.gate_norm);
@@ -96,14 +107,17 @@ OpenedModel open_model(const ModelOptions& options) {
   const auto storage = storage_on(options.device, dtype);
   OpenedModel opened;
   opened.folder = models::resolve_model_path(options.model);
-  opened.model = models::load_model(opened.folder, storage);
+  opened.model = models::load_model(opened.folder, storage, models::BesideAdapter::kAppliedByCaller);
   opened.compute = compute_of(storage);
   check_top_k(opened.model->spec(), options.top_k);
   opened.router.top_k = options.top_k;
   opened.router.gate_norm = gate_norm;
-  if (!options.adapter.empty()) {
+  if (const auto adapter = adapter_of(options); !adapter.empty()) {
+    if (options.adapter.empty())
+      log::warning("[model] ", opened.folder.string(),
+                   ": the adapter of adapter_config.json beside the weights is applied, as transformers does");
     auto copies = StorageCopies::to(storage.device);
-    opened.adapters = train::copied(lora::load_peft_adapter(options.adapter, opened.model->all_sites()), copies);
+    opened.adapters = train::copied(lora::load_peft_adapter(adapter, opened.model->all_sites()), copies);
   }
   return opened;
 }
@@ -126,8 +140,9 @@ std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
   std::erase_if(files, [](const auto& file) { return !is_read(file); });
   for (const auto& more : {tokenizer::tokenizer_files(folder), tokenizer::chat_template_files(folder)})
     files.insert(files.end(), more.begin(), more.end());
+  const auto adapter = adapter_of(options);
   for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
-    if (!options.adapter.empty()) files.push_back(std::filesystem::path(options.adapter) / name);
+    if (!adapter.empty()) files.push_back(adapter / name);
   return files;
 }
 

@@ -43,6 +43,10 @@ struct OpenedModel {
   }
 };
 
+/// Returns the folder of the adapter that is applied: --adapter, or the model's folder if an adapter lies in it, which
+/// transformers applies. Empty if there is none. \throws kConfig if there are two
+std::filesystem::path adapter_of(const ModelOptions& options);
+
 /// Returns the files that a model and its adapter are read from; none when the model is not a folder, which
 /// open_model() reports. \throws kConfig as resolve_model_path()
 std::vector<std::filesystem::path> source_files(const ModelOptions& options);

@@ -130,6 +130,8 @@ void add_variable(const std::string& name, const OrderedJson& value, const std::
 void check_name(const JsonView& variable) {
   const auto& name = variable.key();
   variable.require(name != "messages" && name != "add_generation_prompt", " is given by the row itself");
+  variable.require(name != "chat_template" && name != "continue_final_message" && name != "sanitize_control_tokens",
+                   " is no variable of a template but an option of apply_chat_template, which is not supported");
 }
 
 }  // namespace
@@ -162,7 +164,7 @@ void read_variables(const SourceRow& row, MessageKeys keys, Row& into) {
   OrderedJson all = OrderedJson::object();
   for (const char* name : {"tools", "documents", "chat_template_kwargs"}) {
     const auto given = view.find(name);
-    if (!given || given->json().empty()) continue;
+    if (!given || given->json() == "" || (given->json().empty() && keys == MessageKeys::kTextAlone)) continue;
     given->require(keys == MessageKeys::kAll, " would be lost: it is for a template", kChatRemedy);
     auto value = row.in_order().at(name);
     if (given->json().is_string()) value = parse_json<OrderedJson>(given->string(), given->place());

@@ -45,8 +45,8 @@ enum class MessageKeys {
 std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, MessageKeys keys);
 
 /// Reads the template variables of a row into Row::variables: `tools`, `documents` and the entries of
-/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. \throws kData with the
-/// position; with kTextAlone also if any of them is present.
+/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. An empty list is a value: a
+/// template may tell it from none. \throws kData with the position; with kTextAlone also if one of them has a value.
 void read_variables(const SourceRow& row, MessageKeys keys, Row& into);
 
 }  // namespace evenkeel::data

@@ -48,7 +48,7 @@ struct Row {
                                                                   ///< tools and documents
   std::string variables_json{};                                   ///< `variables` as JSON; empty if there are none
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins; -1: not in `input`
-  /// Place of a test row of a user's file, "a.jsonl:17", for messages; else empty.
+  /// Place of a row of a user's file, "a.jsonl:17", for messages; else empty.
   std::string origin{};
   RowPlace place{};         ///< set by data::training_rows() and data::test_rows()
   bool is_required = true;  ///< false: a row whose question does not fit into the model is left out

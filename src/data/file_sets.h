@@ -35,7 +35,7 @@ struct FileSet {
   RowFormat format = RowFormat::kAuto;
   bool strict = true;
   Scoring score = Scoring::kF1;
-  std::vector<std::string> options;
+  std::vector<std::string> options, ignore;
   std::string label;
   void visit(auto& field) {
     field("train", train, "JSON or JSON Lines files to train on, or globs; $EVENKEEL_DATA/ at the start is replaced");
@@ -52,6 +52,7 @@ struct FileSet {
           "score of answers: f1 or exact (free text), choice (one of the options) or nll (likelihood, without "
           "generation)");
     field("options", options, "score = \"choice\" only: answers allowed for rows without options of their own");
+    field("ignore", ignore, "keys of the rows that are left out on purpose; other keys that would be lost are refused");
     field("label", label, "key of the rows that partition.key = \"label\" groups by; empty: name of the set");
   }
   /// Checks the values. \throws kConfig naming the key.

@@ -1,7 +1,6 @@
 #include "data/json_lines.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/format/limits.h"
 #include "base/plain/json.h"
@@ -51,24 +50,6 @@ std::optional<size_t> end_of_value(std::string_view text) {
   return most == text.size() && !nesting.open() ? std::optional(most) : std::nullopt;
 }
 
-struct OtherFile {
-  std::string_view begin, what, remedy;
-};
-constexpr std::string_view kUnpack = "unpack it first", kExport = "write its rows as JSON lines first";
-constexpr std::array kOtherFiles = {OtherFile{"\x1F\x8B", "is compressed (gzip)", kUnpack},
-                                    OtherFile{"BZh", "is compressed (bzip2)", kUnpack},
-                                    OtherFile{"\xFD"
-                                              "7zXZ",
-                                              "is compressed (xz)", kUnpack},
-                                    OtherFile{"\x28\xB5\x2F\xFD", "is compressed (zstd)", kUnpack},
-                                    OtherFile{"\x04\x22\x4D\x18", "is compressed (lz4)", kUnpack},
-                                    OtherFile{"PK\x03\x04", "is an archive (zip)", kUnpack},
-                                    OtherFile{"7z\xBC\xAF", "is an archive (7z)", kUnpack},
-                                    OtherFile{"PAR1", "is a Parquet table", kExport},
-                                    OtherFile{"ARROW1", "is an Arrow table", kExport},
-                                    OtherFile{"\xFF\xFE", "is UTF-16 text", "save it as UTF-8"},
-                                    OtherFile{"\xFE\xFF", "is UTF-16 text", "save it as UTF-8"}};
-
 }  // namespace
 
 JsonLines::JsonLines(std::string_view text) : rest_(text) {
@@ -111,11 +92,6 @@ void check_line_ends(const JsonLine& line, std::string_view place) {
            line.first, " to ", line.last, ": write it on one line (jq -c . FILE), or a list of rows into a .json file");
   EK_CHECK(!is_open_json(line.text), kData, place,
            ": not valid JSON: the line ends within a value; allowed is one JSON object per line");
-}
-
-void check_is_json_text(std::string_view bytes, const std::string& file) {
-  for (const auto& [begin, what, remedy] : kOtherFiles)
-    EK_CHECK(!bytes.starts_with(begin), kData, file, ": ", what, ", allowed: JSON or JSON lines as text; ", remedy);
 }
 
 }  // namespace evenkeel::data

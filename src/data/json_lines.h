@@ -41,8 +41,4 @@ bool is_open_json(std::string_view text);
 /// \throws kData when the value goes on over several lines, or the line ends within it
 void check_line_ends(const JsonLine& line, std::string_view place);
 
-/// Checks that a file's bytes are not those of an archive, a table or text in UTF-16.
-/// \throws kData naming the file, what it is and what to do
-void check_is_json_text(std::string_view bytes, const std::string& file);
-
 }  // namespace evenkeel::data

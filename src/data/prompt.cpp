@@ -111,15 +111,16 @@ std::string evaluation_prompt(const Row& row, PromptTemplate form) { return prom
 
 Prompts::Prompts(const tokenizer::Tokenizer& tokenizer, PromptTemplate form) : tokenizer_(&tokenizer), form_(form) {
   if (form != PromptTemplate::kChat) return;
-  chat_ = std::make_shared<const tokenizer::ChatTemplate>(tokenizer.chat_template());
-  stops_ = find_stops();
+  chat_ = std::make_shared<const tokenizer::ChatTemplates>(tokenizer.chat_templates());
+  find_stops();
 }
 
 jinja::Rendered Prompts::rendered(std::span<const Turn> turns, bool add_generation_prompt,
                                   const tokenizer::ChatVariables& variables) const {
-  auto result = chat_->render(messages_of(turns), add_generation_prompt, variables);
+  const auto& chat = chat_->of(variables);
+  auto result = chat.render(messages_of(turns), add_generation_prompt, variables);
   for (const auto& turn : turns)
-    EK_CHECK(!prints_parts(turn, result.text), kData, chat_->origin(),
+    EK_CHECK(!prints_parts(turn, result.text), kData, chat.origin(),
              " writes a content of parts as a list: give it as one text");
   return result;
 }
@@ -142,7 +143,11 @@ std::string Prompts::conversation_text(const Row& row, bool add_generation_promp
 }
 
 std::vector<int64_t> Prompts::encode(std::string_view text) const {
-  return tokenizer_->encode(text, /*add_special_tokens=*/form_ == PromptTemplate::kPlain);
+  return chat_ ? tokenizer_->encode(text, /*add_special_tokens=*/false) : tokenizer_->encode_prompt(text);
+}
+
+std::vector<int64_t> Prompts::encode_whole(std::string_view text) const {
+  return tokenizer_->encode(text, /*add_special_tokens=*/!chat_);
 }
 
 std::optional<int64_t> Prompts::first_special(std::string_view text) const {
@@ -163,7 +168,7 @@ std::string Prompts::text_after_answer(std::vector<Turn> turns, const tokenizer:
 }
 
 bool Prompts::ends_answers(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const {
-  if (ends_answers_) return *ends_answers_;
+  if (const auto& known = chat_->uses_tool_use(variables) ? ends_with_tools_ : ends_answers_) return *known;
   return first_special(text_after_answer({turns.begin(), turns.end()}, variables)).has_value();
 }
 
@@ -174,7 +179,7 @@ void Prompts::check_roles(std::span<const Turn> turns, const tokenizer::ChatVari
     std::vector<Turn> changed(turns.begin(), turns.end());
     const auto text = rendered(changed, false, variables).text;
     changed[i] = {changed[i].role, changed[i].content + "x"};
-    EK_CHECK(rendered(changed, false, variables).text != text, kData, chat_->origin(),
+    EK_CHECK(rendered(changed, false, variables).text != text, kData, chat_->of(variables).origin(),
              " writes nothing of a message of the role \"", shown(turns[i].role), "\": it would be lost");
   }
 }
@@ -205,7 +210,7 @@ std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, s
   const auto prompt = rendered(turns.first(i), /*add_generation_prompt=*/true, variables).text;
   const auto until = last ? whole : rendered(turns.first(i + 1), /*add_generation_prompt=*/false, variables).text;
   const bool found_prompt = until.starts_with(prompt);
-  EK_CHECK(found_prompt || !last, kData, chat_->origin(),
+  EK_CHECK(found_prompt || !last, kData, chat_->of(variables).origin(),
            " does not write a conversation as its prompt and then the answer, ",
            "so the loss cannot tell them apart: a template with {% generation %} can");
   if (!found_prompt || !whole.starts_with(until)) return std::nullopt;
@@ -213,14 +218,14 @@ std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, s
 }
 
 /// Returns the spans that {% generation %} marked, without those of turns that are not targets.
-std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns,
-                                                     std::vector<jinja::ByteSpan> marked) const {
+std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked,
+                                                     const std::string& origin) const {
   std::vector<bool> targets;
   for (const auto& turn : turns)
     if (turn.role == "assistant") targets.push_back(turn.is_target);
   if (std::find(targets.begin(), targets.end(), false) == targets.end()) return marked;
-  EK_CHECK(marked.size() == targets.size(), kData, chat_->origin(), " marks ", marked.size(), " answers of ",
-           targets.size(), " turns, so a weight of 0 cannot be told which");
+  EK_CHECK(marked.size() == targets.size(), kData, origin, " marks ", marked.size(), " answers of ", targets.size(),
+           " turns, so a weight of 0 cannot be told which");
   std::vector<jinja::ByteSpan> target_spans;
   for (size_t i = 0; i < marked.size(); ++i)
     if (targets[i]) target_spans.push_back(marked[i]);
@@ -229,10 +234,11 @@ std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns
 
 Transcript Prompts::conversation(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const {
   check_roles(turns, variables);
+  const auto& chat = chat_->of(variables);
   auto whole = rendered(turns, /*add_generation_prompt=*/false, variables);
   Transcript result{.text = std::move(whole.text), .answers = {}};
-  if (chat_->marks_answers()) result.answers = marked_answers(turns, std::move(whole.generated));
-  for (size_t i = 0; i < turns.size() && !chat_->marks_answers(); ++i) {
+  if (chat.marks_answers()) result.answers = marked_answers(turns, std::move(whole.generated), chat.origin());
+  for (size_t i = 0; i < turns.size() && !chat.marks_answers(); ++i) {
     if (turns[i].role != "assistant") continue;
     const auto answer = answer_of(turns, i, result.text, variables);
     result.last_only = result.last_only || !answer;
@@ -243,20 +249,25 @@ Transcript Prompts::conversation(std::span<const Turn> turns, const tokenizer::C
   return result;
 }
 
-std::vector<int64_t> Prompts::find_stops() {
-  std::vector<int64_t> stops;
-  const auto add = [&](std::optional<int64_t> id) {
-    if (id && std::find(stops.begin(), stops.end(), *id) == stops.end()) stops.push_back(*id);
-  };
-  const auto& named = chat_->special_tokens();
-  if (const auto eos = named.find("eos_token"); eos != named.end()) add(tokenizer_->token_to_id(eos->second));
+void Prompts::add_stop(std::optional<int64_t> id) {
+  if (id && std::find(stops_.begin(), stops_.end(), *id) == stops_.end()) stops_.push_back(*id);
+}
+
+/// Finds what ends an answer of a conversation with these variables.
+void Prompts::find_stops_of(const tokenizer::ChatVariables& variables) {
   try {
-    const auto end = first_special(text_after_answer({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
-    ends_answers_ = end.has_value();
-    add(end);
+    const auto end = first_special(text_after_answer({Turn{"user", "question"}, Turn{"assistant", ""}}, variables));
+    (chat_->uses_tool_use(variables) ? ends_with_tools_ : ends_answers_) = end.has_value();
+    add_stop(end);
   } catch (const Error&) {  // a template that rejects this conversation throws when a real one is rendered
   }
-  return stops;
+}
+
+void Prompts::find_stops() {
+  const auto& named = chat_->special_tokens();
+  if (const auto eos = named.find("eos_token"); eos != named.end()) add_stop(tokenizer_->token_to_id(eos->second));
+  find_stops_of({});
+  if (chat_->has_tool_use()) find_stops_of({{"tools", jinja::Value::list({})}});
 }
 
 Row Prompts::fit_context(const Row& row, int64_t limit) const {

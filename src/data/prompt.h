@@ -74,8 +74,12 @@ class Prompts {
   /// \param add_generation_prompt  true: the text ends with the beginning of an assistant's message
   std::string conversation_text(const Row& row, bool add_generation_prompt) const;
 
-  /// Tokenises a rendered text. With kPlain the tokenizer adds its special tokens; the other templates contain theirs.
+  /// Tokenises a rendered text that an answer follows. The tokenizer adds the special tokens that it puts before a text
+  /// (Llama's and Mixtral's begin token). With kChat it adds none, because the chat template writes its own, as in
+  /// transformers' apply_chat_template.
   std::vector<int64_t> encode(std::string_view text) const;
+  /// Tokenises a rendered text with its answers: encode(), and the special tokens that the tokenizer puts after a text.
+  std::vector<int64_t> encode_whole(std::string_view text) const;
 
   /// Returns the ids that end an answer in addition to the model's eos: the tokenizer's eos_token and the template's
   /// end-of-turn token. Empty unless the template is kChat.
@@ -92,20 +96,25 @@ class Prompts {
   Transcript conversation(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   std::optional<jinja::ByteSpan> answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
                                            const tokenizer::ChatVariables& variables) const;
-  std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked) const;
+  std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked,
+                                              const std::string& origin) const;
   jinja::ByteSpan answer_span(const std::string& prompt, const std::string& whole) const;
   std::string text_after_answer(std::vector<Turn> turns, const tokenizer::ChatVariables& variables) const;
   bool ends_answers(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   void check_roles(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   std::optional<int64_t> first_special(std::string_view text) const;
-  std::vector<int64_t> find_stops();
+  void find_stops();
+  void find_stops_of(const tokenizer::ChatVariables& variables);
+  void add_stop(std::optional<int64_t> id);
 
   const tokenizer::Tokenizer* tokenizer_;
   PromptTemplate form_;
-  std::shared_ptr<const tokenizer::ChatTemplate> chat_;
+  std::shared_ptr<const tokenizer::ChatTemplates> chat_;
   std::vector<int64_t> stops_;
-  /// True if the template ends an answer with a special token. Empty if the constructor could not determine it.
+  /// True if the template of conversations without tools ends an answer with a special token. Empty if the constructor
+  /// could not determine it.
   std::optional<bool> ends_answers_;
+  std::optional<bool> ends_with_tools_;  ///< the same for conversations with tools
 };
 
 /// Options of tokenize_rows().
@@ -140,8 +149,8 @@ struct TokenizedRows {
 };
 
 /// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
-/// the context around the answer. \throws kData naming the row (0 is the first) that the template refuses; kConfig for
-/// a cutoff below 2.
+/// the context around the answer. \throws kData naming the row that the template refuses, by its place or its number
+/// from 0; kConfig for a cutoff below 2.
 TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
                             const TokenizeOptions& options);
 

@@ -1,17 +1,16 @@
 /// \file  Reads the user's own rows from files. A file is JSON (one list of rows) or JSON lines (one row per line).
 ///
-///   alpaca             {"instruction": "...", "input": "...", "output": "..."}; `input` is optional; with `system` or
-///                      `history` (pairs of a question and its answer) the row is a conversation
-///   dolly              {"instruction": "...", "context": "...", "response": "..."}; `context` is optional
+///   alpaca             {"instruction": "...", "input": "...", "output": "..."}
+///   dolly              {"instruction": "...", "context": "...", "response": "..."}
 ///   messages           {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}
 ///   sharegpt           {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}
 ///   prompt_completion  {"prompt": "...", "completion": "..."}, both strings or both lists of messages
 ///   text               {"text": "..."}, an answer without a question, for the template plain
 ///
 /// The list of rows may also be the value of `data` in an object. Text is UTF-8, with or without a byte order mark.
-/// Lines end in LF or CRLF; empty lines are skipped but counted in line numbers. Other keys are ignored, except:
-/// `options` (or `choices`) and `answer` if FileRows::choices is set, the key that `label_field` names, and the
-/// template variables of a conversation (data/conversations.h).
+/// Lines end in LF or CRLF; empty lines are skipped but counted in line numbers. Further keys are read in every format
+/// in which they have a meaning, and a row that would lose one is refused: data/row_keys.h has the table. Keys that
+/// no format knows are ignored.
 ///
 /// Example:  auto set = file_rows({.patterns = {"a.jsonl", "more/*.jsonl"}, .strict = false});
 ///           if (!set.note.empty()) log::warning("[data] ", set.note);
@@ -72,10 +71,12 @@ struct FileRows {
   /// True: a row that cannot be read is an error. False: it is left out, counted and mentioned in TaskRows::note. Also
   /// Row::is_required of all rows.
   bool strict = true;
-  std::string label{};  ///< Row::label of all rows, unless label_field is set
+  std::vector<std::string> ignore{};  ///< keys of rows that are not read, as if they were not there
+  std::string label{};                ///< Row::label of all rows, unless label_field is set
   /// Key of a row that holds its label, a string or an integer. Empty: `label` is used.
   std::string label_field{};
-  /// True: each answer must be one of the row's options (Row::options).
+  /// True: each answer must be one of the row's options (Row::options). The options are the row's `options` or
+  /// `choices`, its answer is `answer`, else the whole text that is learned.
   bool choices = false;
   std::vector<std::string> options{};  ///< options of rows without options of their own
   /// True: messages become Row::turns. False: a question and its answer become instruction and output, with the system
@@ -83,7 +84,9 @@ struct FileRows {
   bool conversations = false;
   /// True: rows of the format `text` are allowed, because the prompt template adds nothing to a text.
   bool texts = false;
-  bool compared = false;  ///< true: answers are compared as text, so a row with an empty answer is an error
+  /// True: answers are compared as text, so a row with an empty answer is an error. A text under `answer`, or several,
+  /// is accepted too (Row::references).
+  bool compared = false;
 };
 
 /// Returns the files that the patterns match, in the order of the patterns. Each file is returned once, even if several

@@ -24,7 +24,7 @@ class RowEncoder {
   /// Encodes a row and updates `counts`. Returns nothing if the answer and its position in the context do not fit.
   std::optional<Example> encode(const Row& row, TokenizedRows& counts) const {
     auto text = prompts_.transcript(row);
-    auto ids = prompts_.encode(text.text);
+    auto ids = prompts_.encode_whole(text.text);
     counts.last_only += text.last_only;
     const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : cutoff_without_eos());
     counts.cut += cut;
@@ -33,7 +33,7 @@ class RowEncoder {
     if (!window) return std::nullopt;
     ++counts.windowed;
     text = prompts_.transcript(*window);
-    return example(text, prompts_.encode(text.text));
+    return example(text, prompts_.encode_whole(text.text));
   }
 
  private:
@@ -47,7 +47,7 @@ class RowEncoder {
     shorter.answer_at = -1;
     const auto tokens_with = [&](std::string_view context) {
       shorter.input = context;
-      return static_cast<int64_t>(prompts_.encode(prompts_.transcript(shorter).text).size());
+      return static_cast<int64_t>(prompts_.encode_whole(prompts_.transcript(shorter).text).size());
     };
     auto context = context_window(row.input, required, cutoff_without_eos(), tokenizer_, tokens_with);
     if (!context) return std::nullopt;
@@ -131,7 +131,7 @@ std::optional<Example> encode_row(const RowEncoder& encoder, std::span<const Row
   try {
     return encoder.encode(rows[i], counts);
   } catch (const Error& error) {
-    throw error.with_context(concat("training row ", i));
+    throw error.with_context(rows[i].origin.empty() ? concat("training row ", i) : rows[i].origin);
   }
 }
 

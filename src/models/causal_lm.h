@@ -169,17 +169,33 @@ struct BaseStorage {
   c10::Device device = c10::kCPU;  ///< device of the weights; a device other than the CPU needs kAten
 };
 
+/// Says what happens with an adapter that lies in the folder of a model, beside its weights. transformers applies it
+/// when it loads the folder, so the base without it is another model.
+enum class BesideAdapter {
+  kRefused,          ///< an error that names the file
+  kAppliedByCaller,  ///< the caller applies it
+};
+
+/// Returns the folder if it is a model's folder with an adapter_config.json, else nothing.
+std::optional<std::filesystem::path> adapter_beside(const std::filesystem::path& folder);
+/// \throws kCheckpoint naming the file if there is one
+void check_no_adapter_beside(const std::filesystem::path& folder);
+
 /// Loads a model from a Hugging Face folder with config.json and one or several safetensors files in either
 /// ExpertLayout. The `model_type` of config.json selects the family.
 /// \throws kCheckpoint naming folder and tensor when a tensor is missing, unexpected, misshapen or not finite, when a
-/// file is truncated, or when a setting or the family is unsupported; kConfig when `storage` is inconsistent
-std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, const BaseStorage& storage = {});
+/// file is truncated, when a setting or the family is unsupported, or for an adapter in the folder that nobody applies;
+/// kConfig when `storage` is inconsistent
+std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, const BaseStorage& storage = {},
+                                     BesideAdapter beside = BesideAdapter::kRefused);
 
 /// Constructs a model without weights, to read its spec, sites, tensor names and shapes. It takes almost no time or
 /// memory. Never call hidden() on it.
 /// \param path  a model folder or a config.json
-/// \throws kCheckpoint when config.json is missing or unsupported, or describes a model that is too large
-std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const BaseStorage& storage = {});
+/// \throws kCheckpoint when config.json is missing or unsupported, or describes a model that is too large, or for an
+/// adapter in the folder that nobody applies
+std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const BaseStorage& storage = {},
+                                     BesideAdapter beside = BesideAdapter::kRefused);
 
 /// Returns the total size of the safetensors files in a model folder, in bytes. load_model() maps all of them.
 int64_t weight_file_bytes(const std::filesystem::path& folder);

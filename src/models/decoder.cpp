@@ -9,6 +9,7 @@
 #include "base/plain/text.h"
 #include "models/end_tokens.h"
 #include "models/rope_config.h"
+#include "models/unread_keys.h"
 #include "nn/dense/aten_linear.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
@@ -42,6 +43,7 @@ void refuse_what_no_leaf_knows(const ModelConfig& config) {
   config.require("is_encoder_decoder", false);
   for (const auto* key : {"quantization_config", "per_layer_config", "attention_chunk_size", "kv_sharing_modes"})
     config.require(key, nullptr);
+  warn_of_own_code(config);
 }
 
 at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : x * factor; }

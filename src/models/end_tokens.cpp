@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/plain/files.h"
+#include "models/unread_keys.h"
 
 namespace evenkeel::models {
 namespace {
@@ -23,7 +24,9 @@ std::vector<int64_t> ends_of_generation(const ModelConfig& config) {
   const std::filesystem::path file = config.origin();
   const auto generation_config = file.parent_path() / "generation_config.json";
   if (file.filename() != "config.json" || !path_exists(generation_config)) return ids_of(config);
-  return ids_of(ModelConfig::load(generation_config));
+  const auto generation = ModelConfig::load(generation_config);
+  warn_of_generation_keys(generation);
+  return ids_of(generation);
 }
 
 int64_t end_behind_texts(const ModelConfig& config) {

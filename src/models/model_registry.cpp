@@ -14,6 +14,7 @@ ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite();  //
 namespace {
 
 constexpr std::string_view kBuiltinPrefix = "builtin:";
+constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
   static std::vector<ModelEntry> rows{olmo(),  olmoe(),   qwen3_moe(), mixtral(), granitemoe(), olmo2(),
@@ -35,7 +36,25 @@ std::unique_ptr<CausalLm> shape_of(const ModelConfig& config, const BaseStorage&
   return family_of(config).make(config, *shape_source(storage, config.origin()));
 }
 
+/// Says of a folder that holds an adapter alone how it is used.
+void check_is_whole_model(const fs::path& folder) {
+  EK_CHECK(path_exists(folder / "config.json") || !is_file(folder / kAdapterConfig), kCheckpoint, folder.string(),
+           " holds an adapter and no model: give its base as the model, and this folder by --adapter or lora.init");
+}
+
 }  // namespace
+
+std::optional<fs::path> adapter_beside(const fs::path& folder) {
+  const bool both = is_file(folder / kAdapterConfig) && is_file(folder / "config.json");
+  return both ? std::optional(folder) : std::nullopt;
+}
+
+void check_no_adapter_beside(const fs::path& folder) {
+  EK_CHECK(!adapter_beside(folder), kCheckpoint, (folder / kAdapterConfig).string(),
+           ": an adapter lies beside the weights, and transformers applies it when it loads the folder. Only score, ",
+           "generate and evaluate with --model do so here; for all else move adapter_config.json and ",
+           "adapter_model.safetensors to a folder of their own (lora.init and --adapter take it)");
+}
 
 std::span<const ModelEntry> model_families() { return table(); }
 
@@ -47,8 +66,10 @@ void add_family(const ModelEntry& entry) {
   table().push_back(entry);
 }
 
-std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& storage) {
+std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& storage, BesideAdapter beside) {
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
+  check_is_whole_model(folder);
+  if (beside == BesideAdapter::kRefused) check_no_adapter_beside(folder);
   const auto config = ModelConfig::load(folder / "config.json");
   const auto& family = family_of(config);
   const auto source = folder_source(folder, storage, shape_of(config)->all_sites());
@@ -57,9 +78,11 @@ std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& 
   return model;
 }
 
-std::unique_ptr<CausalLm> load_shape(const fs::path& path, const BaseStorage& storage) {
+std::unique_ptr<CausalLm> load_shape(const fs::path& path, const BaseStorage& storage, BesideAdapter beside) {
   const bool is_config = is_file(path);
   EK_CHECK(is_config || is_folder(path), kCheckpoint, path.string(), " is not a folder");
+  if (!is_config) check_is_whole_model(path);
+  if (!is_config && beside == BesideAdapter::kRefused) check_no_adapter_beside(path);
   return shape_of(ModelConfig::load(is_config ? path : path / "config.json"), storage);
 }
 

@@ -12,6 +12,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "data/example.h"
+#include "models/causal_lm.h"
 #include "nn/attention/full_attention.h"
 #include "nn/dense/linear.h"
 #include "nn/dense/norm.h"
@@ -102,6 +103,7 @@ TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_
 
 TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, const BaseStorage& storage) {
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
+  check_no_adapter_beside(folder);
   const auto config = ModelConfig::load(folder / "config.json");
   encoder_family(config);  // rejects another family before its tensors are opened
   const auto source = folder_source(folder, storage);

@@ -1,10 +1,12 @@
 #include "tokenizer/chat_template.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "base/plain/files.h"
 #include "base/plain/json.h"
+#include "base/plain/text.h"
 #include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel::tokenizer {
@@ -13,27 +15,11 @@ namespace {
 using SpecialTokens = ChatTemplate::SpecialTokens;
 
 constexpr const char* kTemplateFile = "chat_template.jinja";
+constexpr const char* kTemplateFolder = "additional_chat_templates";
+constexpr const char* kProcessorTemplate = "chat_template.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-
-/// A JSON file of the folder; an empty object if the file does not exist.
-struct Document {
-  std::string origin;
-  Json json = Json::object();
-
-  Document(const fs::path& folder, const char* name) : origin((folder / name).string()) {
-    if (path_exists(folder / name)) json = load_json(folder / name);
-  }
-  JsonView view() const { return {json, origin}; }
-};
-
-/// Returns the template, which is given as a text or in a list of {"name", "template"}.
-std::optional<std::string> template_in(const JsonView& config) {
-  const auto given = config.find("chat_template");
-  if (!given || !given->json().is_array()) return given ? std::optional(given->string()) : std::nullopt;
-  for (const auto& one : given->items())
-    if (one.at("name").string() == "default") return one.at("template").string();
-  given->refuse(": none of the templates is named default");
-}
+constexpr const char* kDefault = "default";
+constexpr const char* kToolUse = "tool_use";
 
 jinja::Value number_value(const OrderedJson& json, const std::string& place) {
   if (json.is_number_float()) return jinja::Value(jinja::Value::Held(json.get<double>()));
@@ -80,22 +66,6 @@ jinja::Value chat_value(const OrderedJson& json, const std::string& place) {
 ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialTokens special)
     : origin_(std::move(origin)), source_(source), template_(source, origin_), special_(std::move(special)) {}
 
-ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
-  const Document config(folder, kTokenizerConfig);
-  auto special = special_tokens_of(folder);
-  if (const auto file = folder / kTemplateFile; path_exists(file))
-    return {read_file(file, jinja::Template::kMostBytes), file.string(), std::move(special)};
-  const auto source = template_in(config.view());
-  EK_CHECK(source.has_value(), kData, folder.string(), " has no chat template: neither ", kTemplateFile,
-           " nor a chat_template in ", kTokenizerConfig,
-           "; a file of your own is given by the key data.chat_template or the flag --chat-template");
-  return {*source, config.origin + ": chat_template", std::move(special)};
-}
-
-ChatTemplate ChatTemplate::of_file(const fs::path& file, const fs::path& folder) {
-  return {read_file(file, jinja::Template::kMostBytes), file.string(), special_tokens_of(folder)};
-}
-
 jinja::Rendered ChatTemplate::render(std::span<const jinja::Value> messages, bool add_generation_prompt,
                                      const ChatVariables& more) const {
   ChatVariables variables = {{"messages", jinja::Value::list({messages.begin(), messages.end()})},
@@ -117,9 +87,118 @@ ChatTemplate::SpecialTokens special_tokens_of(const fs::path& folder) {
   return tokens;
 }
 
+namespace {
+
+std::string template_text(const fs::path& file) { return read_file(file, jinja::Template::kMostBytes); }
+
+/// Returns the files additional_chat_templates/*.jinja by name.
+std::vector<fs::path> additional_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  if (!is_folder(folder / kTemplateFolder)) return files;
+  for (const auto& file : entries_of(folder / kTemplateFolder))
+    if (file.extension() == ".jinja" && is_file(file)) files.push_back(file);
+  return files;
+}
+
+/// Returns true if the variables hold tools, which may be none in number but not the value none.
+bool has_tools(const ChatVariables& variables) {
+  return std::any_of(variables.begin(), variables.end(), [](const ChatVariables::value_type& one) {
+    return one.first == "tools" && !one.second.is<jinja::None>();
+  });
+}
+
+}  // namespace
+
+std::vector<ChatTemplates::Source> ChatTemplates::in_files(const fs::path& folder) {
+  std::vector<Source> sources;
+  if (const auto file = folder / kTemplateFile; path_exists(file))
+    sources.push_back({kDefault, template_text(file), file.string()});
+  for (const auto& file : additional_files(folder))
+    sources.push_back({file.stem().string(), template_text(file), file.string()});
+  return sources;
+}
+
+/// Reads one template, a list of named ones or an object of names.
+std::vector<ChatTemplates::Source> ChatTemplates::in_json(const JsonView& json) {
+  if (json.json().is_string()) return {{kDefault, json.string(), json.place()}};
+  std::vector<Source> sources;
+  if (json.json().is_object()) {
+    for (const auto& one : json.members()) sources.push_back({one.key(), one.string(), one.place()});
+    return sources;
+  }
+  for (const auto& one : json.items())
+    sources.push_back({one.at("name").string(), one.at("template").string(), one.place()});
+  return sources;
+}
+
+std::vector<ChatTemplates::Source> ChatTemplates::in_config(const fs::path& folder) {
+  const auto file = folder / kTokenizerConfig;
+  if (!path_exists(file)) return {};
+  const Json json = load_json(file);
+  const auto given = JsonView(json, file.string()).find("chat_template");
+  return given ? in_json(*given) : std::vector<Source>();
+}
+
+ChatTemplates ChatTemplates::of_model(const fs::path& folder) {
+  auto sources = in_files(folder);
+  if (sources.empty()) sources = in_config(folder);
+  EK_CHECK(
+      !sources.empty(), kData, folder.string(), " has no chat template: neither ", kTemplateFile,
+      " nor a chat_template in ", kTokenizerConfig,
+      path_exists(folder / kProcessorTemplate) ? " (chat_template.json is for processors, not for tokenizers)" : "",
+      "; a file of your own is given by the key data.chat_template or the flag --chat-template");
+  return {std::move(sources), folder.string(), special_tokens_of(folder)};
+}
+
+ChatTemplates ChatTemplates::of_file(const fs::path& file, const fs::path& folder) {
+  const auto text = template_text(file);
+  const Json several = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto sources = several.is_object() ? in_json(JsonView(several, file.string()))
+                                     : std::vector<Source>{{kDefault, text, file.string()}};
+  return {std::move(sources), file.string(), special_tokens_of(folder)};
+}
+
+ChatTemplates::ChatTemplates(std::vector<Source> sources, std::string origin, SpecialTokens special)
+    : origin_(std::move(origin)), special_(std::move(special)) {
+  OrderedJson texts = OrderedJson::object();
+  // Of two templates of one name the later counts, as in transformers.
+  for (const auto& [name, text, place] : sources) {
+    if (!texts.contains(name)) names_.push_back(name);
+    texts[name] = text;
+    if (name == kDefault) default_.emplace(text, place, special_);
+    if (name == kToolUse) try {
+        tool_use_fault_.reset();
+        tool_use_.emplace(text, place, special_);
+      } catch (const Error& error) {
+        tool_use_fault_ = error;
+      }
+  }
+  source_ = names_ == std::vector<std::string>{kDefault} ? texts[kDefault].get<std::string>() : texts.dump();
+}
+
+bool ChatTemplates::uses_tool_use(const ChatVariables& variables) const {
+  return has_tool_use() && has_tools(variables);
+}
+
+const ChatTemplate& ChatTemplates::of(const ChatVariables& variables) const {
+  if (uses_tool_use(variables)) {
+    if (tool_use_fault_) throw *tool_use_fault_;
+    return *tool_use_;
+  }
+  EK_CHECK(default_.has_value(), kData, origin_, ": of its chat templates (", join(names_),
+           ") none is named default; write one of them into a file, and name it: data.chat_template, --chat-template");
+  return *default_;
+}
+
+void ChatTemplates::use_date(const jinja::Date& date) {
+  for (auto* one : {&default_, &tool_use_})
+    if (*one) (*one)->use_date(date);
+}
+
 std::vector<fs::path> chat_template_files(const fs::path& folder) {
-  const auto file = folder / kTemplateFile;
-  return path_exists(file) ? std::vector{file} : std::vector<fs::path>();
+  auto files = additional_files(folder);
+  if (const auto file = folder / kTemplateFile; path_exists(file)) files.insert(files.begin(), file);
+  return files;
 }
 
 }  // namespace evenkeel::tokenizer

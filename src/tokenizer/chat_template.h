@@ -1,5 +1,5 @@
-/// \file  Renders conversations with the chat template of a model's folder, as transformers' apply_chat_template does.
-/// Example:  tokenizer.chat_template().render(std::array{chat_message("user", "Hi")}, true).text
+/// \file  Renders conversations with the chat templates of a model's folder, as transformers' apply_chat_template does.
+/// Example:  tokenizer.chat_templates().of({}).render(std::array{chat_message("user", "Hi")}, true).text
 #pragma once
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/plain/error.h"
 #include "base/plain/json.h"
 #include "jinja/date.h"
 #include "jinja/template.h"
@@ -32,13 +33,6 @@ class ChatTemplate {
   /// Texts of bos_token, eos_token, ..., by name. A token that is missing here renders as an empty string.
   using SpecialTokens = std::map<std::string, std::string>;
 
-  /// Reads the template of a model's folder: chat_template.jinja, or else `chat_template` of tokenizer_config.json. The
-  /// latter is a string, or a list of named templates, of which "default" is used. The special tokens are
-  /// special_tokens_of(folder).
-  /// \throws kData naming the folder if it has no template, or the file and line of an error (jinja/template.h).
-  static ChatTemplate of_model(const std::filesystem::path& folder);
-  /// Reads the template from `file`, and the special tokens from the model's folder. \throws kIo, kData.
-  static ChatTemplate of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
   /// Parses a template. \param origin  prefix of error messages. \throws kData for an invalid template.
   ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
 
@@ -69,10 +63,58 @@ class ChatTemplate {
   std::optional<jinja::Date> date_;
 };
 
+/// The chat templates of a model by name, of which two count: conversations with tools use `tool_use`, all others, and
+/// all where there is no tool_use, use `default`. A single template without a name is `default`. This is the rule of
+/// transformers' get_chat_template; templates of other names (`rag`) are used by it only where a caller asks for them,
+/// which nobody does here. The const functions are thread-safe.
+class ChatTemplates {
+ public:
+  /// Reads the templates of a model's folder as transformers 5 does: chat_template.jinja is `default`, and
+  /// additional_chat_templates/NAME.jinja is NAME. Without any of these files, `chat_template` of tokenizer_config.json
+  /// counts: a text, a list of {"name", "template"}, or an object of names. chat_template.json is for processors, not
+  /// for tokenizers. The special tokens are special_tokens_of(folder).
+  /// \throws kData naming the folder if it has no template, or the file and line of an error (jinja/template.h). An
+  /// error in tool_use is thrown where it is used.
+  static ChatTemplates of_model(const std::filesystem::path& folder);
+  /// Reads one template from `file`, for all conversations, and the special tokens from the model's folder. If the file
+  /// holds what source() gives of several templates, it has these. \throws kIo, kData.
+  static ChatTemplates of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
+
+  /// Returns the template of a conversation with these variables. It is for tools where `tools` is given and not none,
+  /// even if it is an empty list. \throws kData if that template does not exist or is invalid
+  const ChatTemplate& of(const ChatVariables& variables) const;
+  /// Returns true if conversations with tools have a template of their own.
+  bool has_tool_use() const { return tool_use_ || tool_use_fault_; }
+  /// Returns true if of() returns that template.
+  bool uses_tool_use(const ChatVariables& variables) const;
+  /// Returns the text of the template, or of several as a JSON object of names.
+  const std::string& source() const { return source_; }
+  /// Returns the special tokens of the model.
+  const ChatTemplate::SpecialTokens& special_tokens() const { return special_; }
+  /// Calls ChatTemplate::use_date() of all templates. Not thread-safe.
+  void use_date(const jinja::Date& date);
+
+ private:
+  /// A template as it is written.
+  struct Source {
+    std::string name, text, origin;
+  };
+  ChatTemplates(std::vector<Source> sources, std::string origin, ChatTemplate::SpecialTokens special);
+  static std::vector<Source> in_files(const std::filesystem::path& folder);
+  static std::vector<Source> in_config(const std::filesystem::path& folder);
+  static std::vector<Source> in_json(const JsonView& json);
+
+  std::string origin_, source_;
+  std::vector<std::string> names_;
+  ChatTemplate::SpecialTokens special_;
+  std::optional<ChatTemplate> default_, tool_use_;
+  std::optional<Error> tool_use_fault_;
+};
+
 /// Returns the special tokens that the folder's files and its tokenizer class define (tokenizer_folder.h).
 ChatTemplate::SpecialTokens special_tokens_of(const std::filesystem::path& folder);
 
-/// Returns the existing files of a folder that of_model() reads, without those of tokenizer_files().
+/// Returns the existing files of a folder that ChatTemplates::of_model() reads, without those of tokenizer_files().
 std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::tokenizer

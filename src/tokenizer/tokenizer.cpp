@@ -48,12 +48,15 @@ Model make_model(TokenizerFile& file) {
   return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe), std::move(file.pre_tokenizer)};
 }
 
-std::vector<int64_t> filled(const Template& pieces, const std::vector<int64_t>& sequence, bool with_special) {
+/// Puts the template's special tokens before the sequence, if `before`, and after it, if `after`.
+std::vector<int64_t> filled(const Template& pieces, const std::vector<int64_t>& sequence, bool before, bool after) {
   std::vector<int64_t> out;
   out.reserve(sequence.size() + pieces.size());
+  bool passed = false;
   for (const auto& piece : pieces) {
     const auto& ids = piece.is_sequence ? sequence : piece.ids;
-    if (piece.is_sequence || with_special) out.insert(out.end(), ids.begin(), ids.end());
+    if (piece.is_sequence || (passed ? after : before)) out.insert(out.end(), ids.begin(), ids.end());
+    passed = passed || piece.is_sequence;
   }
   return out;
 }
@@ -190,12 +193,21 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 std::vector<int64_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  return encode_with(text, add_special_tokens ? SpecialTokens::kAround : SpecialTokens::kNone);
+}
+
+std::vector<int64_t> Tokenizer::encode_prompt(std::string_view text) const {
+  return encode_with(text, SpecialTokens::kBefore);
+}
+
+std::vector<int64_t> Tokenizer::encode_with(std::string_view text, SpecialTokens special) const {
   const size_t invalid = unicode::find_invalid(text);
   EK_CHECK(invalid == std::string_view::npos, kData, "text is not UTF-8: invalid byte at offset ", invalid);
   std::vector<int64_t> out;
   out.reserve(text.size() / 3 + 4);
   impl_->encode_raw(text, out);
-  for (const auto& pieces : impl_->templates) out = filled(pieces, out, add_special_tokens);
+  for (const auto& pieces : impl_->templates)
+    out = filled(pieces, out, special != SpecialTokens::kNone, special == SpecialTokens::kAround);
   return out;
 }
 
@@ -214,9 +226,9 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
   return raw || unicode::find_invalid(bytes) == std::string::npos ? bytes : unicode::replace_invalid(bytes);
 }
 
-ChatTemplate Tokenizer::chat_template() const {
+ChatTemplates Tokenizer::chat_templates() const {
   const auto& own = impl_->own_template;
-  auto made = own.empty() ? ChatTemplate::of_model(impl_->folder) : ChatTemplate::of_file(own, impl_->folder);
+  auto made = own.empty() ? ChatTemplates::of_model(impl_->folder) : ChatTemplates::of_file(own, impl_->folder);
   if (impl_->date) made.use_date(*impl_->date);
   return made;
 }
@@ -224,7 +236,7 @@ ChatTemplate Tokenizer::chat_template() const {
 void Tokenizer::use_date(const jinja::Date& date) { impl_->date = date; }
 
 void Tokenizer::use_chat_template(const std::filesystem::path& file) {
-  ChatTemplate::of_file(file, impl_->folder);
+  ChatTemplates::of_file(file, impl_->folder);
   impl_->own_template = file;
 }
 

@@ -19,7 +19,7 @@
 
 namespace evenkeel::tokenizer {
 
-class ChatTemplate;
+class ChatTemplates;
 struct TokenizerFile;
 
 /// A tokenizer. The const functions are thread-safe.
@@ -38,6 +38,9 @@ class Tokenizer {
   /// Returns the token ids of `text`. With `add_special_tokens` the post-processor's special tokens are added. Cost:
   /// O(n log n) in the length of the longest word. \throws kData for invalid UTF-8, with the byte offset.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
+  /// Returns the token ids of a text that another text follows: the post-processor's special tokens before the text are
+  /// added, those after it are not. \throws as encode()
+  std::vector<int64_t> encode_prompt(std::string_view text) const;
 
   /// Returns the text of the tokens, equal to the library's. Ids without a token are skipped (embeddings may be
   /// padded). With `skip_special_tokens`, special tokens are skipped too. Invalid UTF-8 is replaced by U+FFFD, unless
@@ -61,13 +64,13 @@ class Tokenizer {
   /// Returns true for WordPiece. Its tokens do not preserve white space.
   bool is_word_piece() const;
 
-  /// Reads the chat template of the folder, or the file given to use_chat_template(). The file is read at every call.
+  /// Reads the chat templates of the folder, or the file given to use_chat_template(). They are read at every call.
   /// \throws kData if there is none or it is invalid (tokenizer/chat_template.h).
-  ChatTemplate chat_template() const;
+  ChatTemplates chat_templates() const;
   /// Reads the tokens that the folder's files name, e.g. bos_token: the result maps each name to its text. The files
   /// are read at every call.
   std::map<std::string, std::string> named_tokens() const;
-  /// Makes chat_template() read `file` from now on. Not thread-safe. \throws kIo if it cannot be read; kData if it is
+  /// Makes chat_templates() read `file` from now on. Not thread-safe. \throws kIo if it cannot be read; kData if it is
   /// not a valid template.
   void use_chat_template(const std::filesystem::path& file);
   /// Makes the chat template's strftime_now return this date from now on. Not thread-safe.
@@ -79,6 +82,8 @@ class Tokenizer {
 
  private:
   struct Impl;
+  enum class SpecialTokens { kNone, kBefore, kAround };
+  std::vector<int64_t> encode_with(std::string_view text, SpecialTokens special) const;
   static Tokenizer made(const std::filesystem::path& file, TokenizerFile (*read)(const std::filesystem::path&),
                         const std::filesystem::path& argument);
   explicit Tokenizer(std::unique_ptr<Impl> impl);

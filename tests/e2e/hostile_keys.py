@@ -82,6 +82,7 @@ BAD = {
     "data.files.score": word("choice", "f1", "exact", "nll"),
     "data.files.options": [('["yes"]', ["given", "choice"]), ('[""]', ["holds", "answers that say something"]),
                            ('["yes", "no", "yes"]', ['"yes" twice', "every answer once"]), ('["no", " no"]', ["twice"])],
+    "data.files.ignore": NO_OTHER,
     "data.files.label": NO_OTHER,
     "clients.count": AT_LEAST_ONE,
     "clients.participation": SHARE,

@@ -190,3 +190,23 @@ def test_a_template_file_has_precedence_over_the_config(tokenizer_json, tmp_path
 def test_template_special_tokens_are_those_of_the_tokenizer(config, tokenizer_json, tmp_path):
     template = "{{ bos_token is defined }}{{ bos_token }}|{{ eos_token }}|{{ messages[0].content }}{{ eos_token }}"
     compare(model_folder(tmp_path / "m", tokenizer_json, template, **config), [{"messages": [QUESTION]}])
+
+
+NAMED = {"default": own.SHAPES["lines"], "tool_use": "TOOLS {{ tools | length }} {{ tools | tojson }}\n" + own.SHAPES["lines"], "rag": "{{ unused }}"}
+WITH_TOOLS = [{"messages": messages, **tools} for messages in CONVERSATIONS[:3] for tools in ({}, {"tools": None}, {"tools": []}, {"tools": TOOLS})]
+
+
+@pytest.mark.parametrize("form", ["list", "object", "files", "tool_use alone", "file over list"])
+def test_named_templates_are_chosen_as_by_transformers(form, tokenizer_json, tmp_path):
+    names = {name: NAMED[name] for name in (["tool_use"] if form == "tool_use alone" else NAMED)}
+    listed = [{"name": name, "template": template} for name, template in names.items()]
+    config = {"object": names, "files": "unused"}.get(form, listed)
+    folder = model_folder(tmp_path / "m", tokenizer_json, config, beside=False)
+    if form in ("files", "file over list"):
+        (folder / "chat_template.jinja").write_text(NAMED["default"])
+    if form == "files":
+        (folder / "additional_chat_templates").mkdir()
+        for name in ("tool_use", "rag"):
+            (folder / f"additional_chat_templates/{name}.jinja").write_text(NAMED[name])
+    _, accepted, _ = compare(folder, WITH_TOOLS)
+    assert len(accepted) == (6 if form == "tool_use alone" else 12)

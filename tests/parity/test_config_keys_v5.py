@@ -98,6 +98,7 @@ WORKSHOP = "how transformers computes, not what"
 NO_EFFECT = {
     "dtype": ("float64", STORED), "torch_dtype": ("bfloat16", STORED),
     "architectures": (["Another"], "the family is model_type"), "transformers_version": ("4.1.0", "a note"),
+    "auto_map": ({"AutoModelForCausalLM": "code.Model"}, "without trust_remote_code transformers computes its own class"),
     "name_or_path": ("elsewhere", "a note"), "_commit_hash": ("abc", "a note"),
     "id2label": ({"0": "a"}, LABELS), "label2id": ({"a": 0}, LABELS), "num_labels": (1, LABELS),
     "problem_type": ("regression", LABELS), "chunk_size_feed_forward": (8, "no block of these families looks at it"),
@@ -403,3 +404,46 @@ def test_a_written_checkpoint_has_its_dtype_in_every_spelling(both, saved, tmp_p
     assert AutoConfig.from_pretrained(tmp_path / "model").dtype == torch.bfloat16
     written = json.loads((tmp_path / "model/config.json").read_text())
     assert {written.get(key, "bfloat16") for key in ("dtype", "torch_dtype")} == {"bfloat16"}
+
+
+# Keys of generation_config.json that change greedy answers in transformers: a warning names them, with a value that does.
+NAMED = {
+    "bad_words_ids": [[3]], "begin_suppress_tokens": [3], "constraints": [1], "diversity_penalty": 0.5, "dola_layers": "low", "encoder_no_repeat_ngram_size": 2,
+    "encoder_repetition_penalty": 1.2, "exponential_decay_length_penalty": [3, 1.1], "force_words_ids": [[3]], "forced_bos_token_id": 3, "forced_eos_token_id": 3,
+    "guidance_scale": 1.5, "min_length": 4, "min_new_tokens": 4, "no_repeat_ngram_size": 2, "num_beam_groups": 2, "num_beams": 3, "penalty_alpha": 0.6,
+    "remove_invalid_values": True, "repetition_penalty": 1.05, "sequence_bias": {"3": 1.0}, "stop_strings": ["x"], "suppress_tokens": [3], "token_healing": True,
+    "watermarking_config": {"bias": 2.5},
+}
+OF_THE_CALLER = "how many tokens are sampled, and how, says the caller here"
+SAME_TOKENS = "how the same tokens are computed or returned"
+UNREAD = {
+    **{key: OF_THE_CALLER for key in ["do_sample", "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits", "max_length",
+                                      "max_new_tokens", "max_time", "num_return_sequences", "length_penalty", "early_stopping"]},
+    **{key: SAME_TOKENS for key in ["use_cache", "cache_config", "cache_implementation", "max_cache_len", "low_memory", "compile_config", "disable_compile", "continuous_batching_config",
+                                    "prefill_chunk_size", "output_attentions", "output_hidden_states", "output_logits", "output_scores", "return_dict_in_generate", "is_assistant",
+                                    "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
+                                    "assistant_lookbehind", "target_lookbehind", "prompt_lookup_num_tokens", "max_matching_ngram_size", "speculation_type", "use_mtp",
+                                    "pad_token_id", "bos_token_id", "decoder_start_token_id", "transformers_version", "_commit_hash", "_from_model_config"]},
+}
+
+
+def test_every_key_of_generation_is_read_named_or_without_effect():
+    known = set(re.findall(r'kwargs\.pop\("(\w+)"', inspect.getsource(GenerationConfig.__init__)))
+    assert known - NAMED.keys() - UNREAD.keys() == {"eos_token_id"}
+
+
+def test_keys_that_change_greedy_answers_are_named(saved):
+    folder, config, (texts, expected) = saved["olmoe"]
+    (folder / "config.json").write_text(json.dumps(config))
+    file = folder / "generation_config.json"
+    kept = file.read_text() if file.exists() else None
+    try:
+        for key, value in NAMED.items():
+            file.write_text(json.dumps({key: value, "temperature": 0.5, "top_p": 0.9}))
+            said = forked_score(folder, texts).stderr
+            assert f"generation_config.json: {key} = " in said and "temperature" not in said, (key, said)
+        neutral = GenerationConfig._get_default_generation_params() | {"min_new_tokens": 0, "guidance_scale": 1, "stop_strings": []}
+        file.write_text(json.dumps(neutral))
+        assert "generation_config" not in forked_score(folder, texts).stderr
+    finally:
+        file.write_text(kept) if kept is not None else file.unlink()

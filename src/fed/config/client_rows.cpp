@@ -122,7 +122,7 @@ Shards own_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& to
       add_absent_client(shards);
       continue;
     }
-    auto set = data::training_rows("files", config.own_rows(id, config.data.limit));
+    auto set = training_set(config, id);
     rows += set.rows.size();
     in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });
   }
@@ -134,7 +134,7 @@ Shards own_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& to
 Shards dealt_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
                     const models::ModelSpec& model) {
   const auto seed = static_cast<uint64_t>(config.seed);
-  auto all = data::training_rows(config.data.task, config.data.rows(config.data.limit, seed));
+  auto all = training_set(config, /*client=*/0);
   if (!all.read.empty()) log::info("[data] ", all.read);
   auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
   const auto parts = data::partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
@@ -150,6 +150,12 @@ Shards dealt_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& 
 }
 
 }  // namespace
+
+data::TaskRows training_set(const ExperimentConfig& config, int64_t client) {
+  const int64_t limit = config.data.limit;
+  if (config.clients.own_rows()) return data::training_rows("files", config.own_rows(client, limit));
+  return data::training_rows(config.data.task, config.data.rows(limit, static_cast<uint64_t>(config.seed)));
+}
 
 Shards make_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
                    const models::ModelSpec& model) {

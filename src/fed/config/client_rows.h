@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/example.h"
+#include "data/row_files.h"
 #include "fed/config/experiment_config.h"
 #include "tokenizer/tokenizer.h"
 
@@ -29,6 +30,10 @@ struct Shards {
   int64_t cut = 0;                                   ///< number of rows longer than data.cutoff
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
+
+/// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own. Shards::rows
+/// are indices into the result. \param client  in [0, clients.count) \throws as make_shards()
+data::TaskRows training_set(const ExperimentConfig& config, int64_t client);
 
 /// Reads and tokenizes the training rows and divides them among the clients.
 /// \throws kConfig, kData for files that are missing or rows that cannot be read or divided. Errors in a client's own

@@ -87,7 +87,7 @@ auto on_own_rows(const NodeClientOptions& options, const Work& work) {
 /// Returns true if the model's own template is `text`.
 bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   try {
-    return tokenizer.chat_template().source() == text;
+    return tokenizer.chat_templates().source() == text;
   } catch (const Error&) {  // it has none, or one that cannot be read
     return false;
   }

@@ -163,7 +163,7 @@ class Serving {
   /// Stores the chat template that every node must use.
   void learn_prompts(const fed::ClientContext& context) {
     if (context.config.data.form != data::PromptTemplate::kChat) return;
-    prompts_ = {context.tokenizer.chat_template().source(), named_tokens_digest(context.tokenizer)};
+    prompts_ = {context.tokenizer.chat_templates().source(), named_tokens_digest(context.tokenizer)};
   }
 
   void gather(const fed::Server& server) {
