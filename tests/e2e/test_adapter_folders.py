@@ -14,8 +14,8 @@ from tiny import CONFIG, ROOT, evenkeel, one_line, settings, succeed
 FILES = ("adapter_model.safetensors", "adapter_config.json")
 GRANITE = {
     "model_type": "granitemoe", "architectures": ["GraniteMoeForCausalLM"], "vocab_size": 1024, "hidden_size": 32,
-    "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 8,
-    "num_experts_per_tok": 4, "max_position_embeddings": 2048, "eos_token_id": 0, "pad_token_id": 1, "bos_token_id": 2,
+    "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 12,
+    "num_experts_per_tok": 8, "max_position_embeddings": 2048, "eos_token_id": 0, "pad_token_id": 1, "bos_token_id": 2,
     "initializer_range": 0.2, "tie_word_embeddings": False, "logits_scaling": 1.0, "attention_multiplier": 0.35}
 IN_017 = "transformers 4.57 + PEFT 0.17 (run): not readable there (loads it without a word and computes something else)"
 
