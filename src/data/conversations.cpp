@@ -80,10 +80,12 @@ class MessageReader {
     return json.size() == 2 && json.contains(content_key()) && json[content_key()].is_string();
   }
 
-  /// Returns all keys, with ShareGPT's names replaced by OpenAI's.
+  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's. transformers 5 leaves keys out that
+  /// are null: tables fill the keys that only some messages have with null.
   OrderedJson all_keys(const OrderedJson& message, const std::string& role) const {
     OrderedJson renamed = OrderedJson::object();
     for (const auto& [key, value] : message.items()) {
+      if (value.is_null()) continue;
       if (from_ && (key == "from" || key == "value"))
         renamed[key == "from" ? "role" : "content"] = key == "from" ? OrderedJson(role) : value;
       else
