@@ -77,21 +77,24 @@ def foreseen_time_and_disk(*words):
     return seconds, float(disk) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[size]
 
 
+def processor_seconds():
+    """Returns the processor time of all processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_doctor_foresees_time_and_disk_of_a_run(tiny_model, tmp_path):
     words = settings(model__path=tiny_model, method__name="fedit", train__rounds=6, evaluate__every=2, lora__rank=16, lora__alpha=16)
-    for attempt in range(6):  # other work on the machine may begin or end between the estimate and the run
-        out = tmp_path / f"run-{attempt}"
-        seconds, disk = foreseen_time_and_disk("--config", CONFIG, *words, *settings(output__dir=f"'{out}'"))
-        assert not out.exists()
-        begin = time.monotonic()
-        started("train", CONFIG, "--out", out, *words)
-        took = time.monotonic() - begin
-        if 0.2 * took < seconds < 5 * took:
-            break
-    there = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    # The speed is measured for half a second per K. The estimate of the disk leaves out records, reports and the larger
-    # state of some methods, and counts each adapter at its full size.
-    assert 0.2 * took < seconds < 5 * took, (seconds, took)
+    seconds, disk = foreseen_time_and_disk("--config", CONFIG, *words, *settings(output__dir=f"'{tmp_path}/run'"))
+    assert not (tmp_path / "run").exists()
+    begin, processor = time.monotonic(), processor_seconds()
+    started("train", CONFIG, "--out", tmp_path / "run", *words)
+    took, processor = time.monotonic() - begin, processor_seconds() - processor
+    there = sum(file.stat().st_size for file in (tmp_path / "run").rglob("*") if file.is_file())
+    # The speed is measured for half a second per K, and other work may begin or end before the run: on a busy machine the
+    # run takes longer than its processor time. The estimate of the disk leaves out records, reports and the larger state
+    # of some methods, and counts each adapter at its full size.
+    assert 0.2 * processor < seconds < 5 * took, (processor, seconds, took)
     assert 0.4 * there < disk < 2.5 * there, (disk, there)
     longer, more = foreseen_time_and_disk("--config", CONFIG, *words, *settings(train__rounds=1000, evaluate__keep_best="true"))
     # 1,000 rounds for 6, where most of 6 rounds may be the start; keep_best stores a second adapter and its round.
@@ -132,7 +135,7 @@ def test_a_killed_init_does_not_block_the_next(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(config))
     arguments = ["init", tmp_path / "model.json", "--out", tmp_path / "model"]
     killed = Measured(*arguments, threads=1)
-    assert not killed.wait(until=lambda: list(tmp_path.glob("model.part/*")), interval=0.001)
+    assert not killed.wait(until=lambda: list(tmp_path.glob("model.part/*")))
     killed.process.kill()
     killed.process.communicate()
     assert not (tmp_path / "model").exists()
@@ -159,7 +162,7 @@ def start(out, model_folder):
                             env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def wait_for(condition, seconds=600):
+def wait_for(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -174,7 +177,7 @@ def test_truncating_the_model_during_training_ends_the_run_at_its_last_commit(mo
     process = start(out, model)
     wait_for(lambda: lines(out / "rounds.jsonl"))
     os.truncate(weights, left if left > 0 else len(whole) + left)
-    error = process.communicate(timeout=600)[1].strip().splitlines()[-1]
+    error = process.communicate(timeout=120)[1].strip().splitlines()[-1]
     assert process.returncode == 1 and "[io] " in error and "model.safetensors" in error, error
     assert "became shorter" in error or "was changed while it was in use" in error
     committed = lines(out / "rounds.jsonl")
@@ -184,5 +187,5 @@ def test_truncating_the_model_during_training_ends_the_run_at_its_last_commit(mo
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(lines(out / "rounds.jsonl")) > len(committed))
     resumed.send_signal(signal.SIGINT)
-    assert resumed.wait(timeout=600) == 130
+    assert resumed.wait(timeout=120) == 130
     assert lines(out / "rounds.jsonl")[:len(committed)] == committed
