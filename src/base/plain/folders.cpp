@@ -63,9 +63,10 @@ bool is_temporary_of(const fs::path& file, std::string_view written) {
 }
 
 void shorten_file(const fs::path& file, int64_t bytes) {
-  if (!path_exists(file) || evenkeel::file_size(file) <= static_cast<uint64_t>(bytes)) return;
   std::error_code error;
-  fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
+  const auto size = fs::file_size(file, error);
+  if (error == std::errc::no_such_file_or_directory || (!error && size <= static_cast<uintmax_t>(bytes))) return;
+  if (!error) fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
   EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", os_error_text(error.value()));
 }
 
