@@ -1,6 +1,6 @@
-/// \file  Finds differences between compared runs other than their methods: what changes the function that is trained or
-/// scored (gates, experts per token, prompts, arithmetic and so on), rows, clients, machine and files. Each can change
-/// results, so a comparison names them.
+/// \file  Finds differences between compared runs other than their methods: what changes the function that is trained
+/// or scored (gates, experts per token, prompts, arithmetic and so on), rows, clients, machine and files. Each can
+/// change results, so a comparison names them.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ struct Difference {
   const Side* side_of(const std::string& label) const;
 };
 
-/// Compares the last evaluated round, every key of the config that compared_settings() (records/run_settings.h) returns,
-/// arithmetic, storage of the base, threads, gating, experts per token in training, processor, torch, program, model
-/// files, data files, simulated client profiles and scored rows. Runs with configs that differ only in the seed and in
-/// keys without effect form an arm; the arms' sets of seeds are compared too. Returns nothing for one run.
+/// Compares the last evaluated round, every key of the config that compared_settings() (records/run_settings.h)
+/// returns, arithmetic, storage of the base, threads, gating, experts per token in training, processor, torch, program,
+/// model files, data files, simulated client profiles and scored rows. Runs with configs that differ only in the seed
+/// and in keys without effect form an arm; the arms' sets of seeds are compared too. Returns nothing for one run.
 /// \param free  keys and sections of the config in which the runs may differ. Keys that change the function are listed
 ///              all the same.
 std::vector<Difference> differences(std::span<const records::RunRecords> runs, std::span<const std::string> free = {});

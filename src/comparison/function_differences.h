@@ -1,5 +1,6 @@
-/// \file  Names in the result of a comparison what changes the function that is trained or scored and is not equal in all
-/// arms: properties of the runs (comparison/differences.h), and of the scores, which depend on the rank evaluation mode.
+/// \file  Names in the result of a comparison what changes the function that is trained or scored and is not equal in
+/// all arms: properties of the runs (comparison/differences.h), and of the scores, which depend on the rank evaluation
+/// mode.
 #pragma once
 
 #include "comparison/arm_result.h"

@@ -71,8 +71,8 @@ struct NoOptions {
   void visit(auto& /*field*/) {}
 };
 
-/// Completes the entry of `Method` with make(), write() and list(). The fields of `Options` are the method's config keys
-/// (base/format/config_table.h), and its resolve() checks the values.
+/// Completes the entry of `Method` with make(), write() and list(). The fields of `Options` are the method's config
+/// keys (base/format/config_table.h), and its resolve() checks the values.
 /// \param row  the entry without make, write and list
 template <typename Method, typename Options = NoOptions>
 MethodEntry method_entry(MethodEntry row) {

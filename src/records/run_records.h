@@ -43,8 +43,8 @@ struct RunRecords {
 };
 
 /// Reads a run, also while a process works on it: an unfinished last line is left out.
-/// \throws kIo when the folder holds no run; kCheckpoint naming file and line when a record is damaged; kConfig when the
-/// config is not as the run wrote it
+/// \throws kIo when the folder holds no run; kCheckpoint naming file and line when a record is damaged; kConfig when
+/// the config is not as the run wrote it
 RunRecords load_run(const std::filesystem::path& folder);
 
 /// Reads several runs and gives them distinct labels. \throws as load_run()

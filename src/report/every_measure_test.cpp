@@ -1,5 +1,5 @@
-// Every measure of scoring/measures.h is in every table, log, merged score and comparison: a new entry of the list needs
-// nothing else.
+// Every measure of scoring/measures.h is in every table, log, merged score and comparison: a new entry of the list
+// needs nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>

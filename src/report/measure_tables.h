@@ -11,8 +11,8 @@
 
 namespace evenkeel::report {
 
-/// A run's scores at its last evaluated round, of one kind, one rank evaluation mode (empty except for rank methods) and
-/// one way of serving.
+/// A run's scores at its last evaluated round, of one kind, one rank evaluation mode (empty except for rank methods)
+/// and one way of serving.
 struct Scored {
   const records::RunRecords* run;
   std::string label;

@@ -11,8 +11,8 @@ namespace evenkeel::report {
 /// Returns the name of a way of serving in titles: "in the run", "exported: transformers".
 std::string served_title(scoring::ServedBy served_by);
 
-/// Returns what changes the function that is trained or scored and is not equal in all arms; "" if there is nothing. All
-/// tables of arms have it as a note.
+/// Returns what changes the function that is trained or scored and is not equal in all arms; "" if there is nothing.
+/// All tables of arms have it as a note.
 std::string function_note(const comparison::ServedResult& result);
 
 /// Makes the table of the endpoint with one line per arm and budget, and the other measures in further columns.

@@ -1,6 +1,6 @@
-/// \file  Lists the measures of a task's score. This is the only list: configs, merging of clients' scores, best rounds,
-/// event files, tables, comparisons and the page iterate it. To add a measure, add a member to TaskScore and one entry
-/// to the list in measures.cpp.
+/// \file  Lists the measures of a task's score. This is the only list: configs, merging of clients' scores, best
+/// rounds, event files, tables, comparisons and the page iterate it. To add a measure, add a member to TaskScore and
+/// one entry to the list in measures.cpp.
 #pragma once
 
 #include <algorithm>

@@ -51,8 +51,8 @@ std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const 
 OrderAgreement order_agreement(const PaperResult& result);
 
 /// Formats the paper's values and those of the runs side by side, with the interval, the number of seeds and a mark on
-/// cells with a note. A rank method has a line for each rank evaluation mode that its runs were scored in; the note says
-/// which mode is the table's.
+/// cells with a note. A rank method has a line for each rank evaluation mode that its runs were scored in; the note
+/// says which mode is the table's.
 report::Table paper_report(const PaperTable& table, std::span<const PaperResult> results);
 /// Returns one sentence about the order of the arms in the table's rank evaluation mode, and one in the other if there
 /// are scores; then the notes of the table, one sentence each.
