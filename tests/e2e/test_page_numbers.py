@@ -196,6 +196,8 @@ def test_runs_that_repeat_a_seed_are_arms_of_their_own(templates, tmp_path):
     assert [(arm["name"], arm["runs"]) for arm in data["arms"]] == [("fedit", [0]), ("again", [1])]
     one = view_of(data, "log_likelihood")["served"]["run"]["arms"][1]["differences"][0]
     assert (one["n"], one["mean"]) == (1, 0)
+    twice = [arm["runs"] for arm in page_data(page_of(templates["fedit"], templates["fedit"]))["arms"]]
+    assert twice == [[0], [1]]
 
 
 def test_the_page_opens_on_the_endpoint_of_the_study_or_of_the_text_report(study, templates, tmp_path):
