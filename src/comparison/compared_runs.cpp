@@ -30,6 +30,14 @@ std::vector<size_t> arm_indices(std::span<const records::RunRecords> runs) {
   return indices;
 }
 
+/// Returns a name that is not among `taken`: "fedit", "fedit (2)", ...
+std::string distinct_name(const std::string& name, const std::vector<std::string>& taken) {
+  auto distinct = name;
+  for (int64_t i = 2; std::find(taken.begin(), taken.end(), distinct) != taken.end(); ++i)
+    distinct = concat(name, " (", i, ")");
+  return distinct;
+}
+
 /// Returns the names of arms: the method, or the label of the first run if the method has several arms or is unknown.
 std::vector<std::string> arm_names(std::span<const records::RunRecords> runs, std::span<const size_t> arm_of_run) {
   std::vector<const records::RunRecords*> firsts;
@@ -38,8 +46,10 @@ std::vector<std::string> arm_names(std::span<const records::RunRecords> runs, st
   std::map<std::string, int64_t> arms_of_method;
   for (const auto* first : firsts) ++arms_of_method[first->method];
   std::vector<std::string> names;
-  for (const auto* first : firsts)
-    names.push_back(arms_of_method[first->method] > 1 || first->method.empty() ? first->label : first->method);
+  for (const auto* first : firsts) {
+    const bool by_label = arms_of_method[first->method] > 1 || first->method.empty();
+    names.push_back(distinct_name(by_label ? first->label : first->method, names));
+  }
   return names;
 }
 

@@ -157,6 +157,8 @@ TEST(ArmsOf, RunsThatRepeatASeedAreRefusedOrApart) {
   EXPECT_THROW(arms_of(runs), Error);
   const auto study = arms_of(runs);
   EXPECT_EQ(study.arms, (std::vector<std::string>{"a", "b"}));
+  runs[1].label = "a";
+  EXPECT_EQ(arms_of(runs, RepeatedSeeds::kApart).arms, (std::vector<std::string>{"a", "a (2)"})) << "one folder twice";
   EXPECT_NE(study.find("a", 5)->records, std::nullopt);
   EXPECT_EQ(study.find("b", 5)->records, std::nullopt);
 }

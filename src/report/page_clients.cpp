@@ -55,7 +55,10 @@ OrderedJson side_json(const Source& source, const ClientSide& first, const Clien
   OrderedJson clients = OrderedJson::array();
   for (const auto& [client, gain] : gains_of(first, other)) {
     counts.add(gain, *client->own);
-    clients.push_back({{"client", client->who}, {"budget_name", source.name(client->budget)}, {"gain", rounded(gain)}});
+    clients.push_back({{"client", client->who},
+                       {"budget_name", source.name(client->budget)},
+                       {"task", client->task},
+                       {"gain", rounded(gain)}});
   }
   return {{"run", other.run},
           {"title", concat(other.label, " against ", first.label)},

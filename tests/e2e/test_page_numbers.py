@@ -196,6 +196,8 @@ def test_runs_that_repeat_a_seed_are_arms_of_their_own(templates, tmp_path):
     assert [(arm["name"], arm["runs"]) for arm in data["arms"]] == [("fedit", [0]), ("again", [1])]
     one = view_of(data, "log_likelihood")["served"]["run"]["arms"][1]["differences"][0]
     assert (one["n"], one["mean"]) == (1, 0)
+    twice = [arm["runs"] for arm in page_data(page_of(templates["fedit"], templates["fedit"]))["arms"]]
+    assert twice == [[0], [1]]
 
 
 def test_the_page_opens_on_the_endpoint_of_the_study_or_of_the_text_report(study, templates, tmp_path):
@@ -228,3 +230,13 @@ def test_differences_between_runs_stand_in_every_section_that_compares_arms(temp
     linked = "[...document.querySelectorAll('main section')].filter((one) => one.querySelector('a[href=\"#differences\"]')).map((one) => one.id)"
     check = f"addEventListener('load', () => parent.postMessage(JSON.stringify({linked}), '*'));"
     assert opened(page, 1440, tmp_path, check) == ["comparison", "progress", "experts", "cost"]
+
+
+def test_missing_runs_and_notes_are_those_of_the_json_report(study, tmp_path):
+    copy = shutil.copytree(study(2), tmp_path / "study")
+    shutil.rmtree(copy / "ub-smoe/seed-2")
+    data, report = page_data(page_of(copy)), json.loads(succeed("report", copy, "--format", "json").stdout)
+    assert data["missing"] == report["missing"] and len(data["missing"]) == 1 and "ub-smoe, seed 2" in data["missing"][0]
+    assert [len(arm["runs"]) for arm in data["arms"]] == [2, 1, 2]
+    smoe = view_of(data, "log_likelihood")["served"]["run"]["arms"][1]
+    assert [mean["n"] for mean in smoe["means"]] == [1, 1] and smoe["seeds"][0][1] is None and "low" not in smoe["differences"][0]

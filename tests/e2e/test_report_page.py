@@ -1,4 +1,4 @@
-"""Tests the report page in headless Chromium: pages of 1, 2, 8 and 24 runs, in a wide window and in one of a phone's width.
+"""Tests the report page in headless Chromium: pages of 1, 2, 8 and 24 runs and of studies, in a wide window and in one of a phone's width.
 
 No two texts of a chart may overlap, none may be cut, and the page may not be wider than its window. Chromium is not
 installed by tools/setup: without it these tests are skipped with a message.
@@ -12,6 +12,7 @@ import subprocess
 
 import pytest
 
+from synthetic_study import synthetic_study
 from tiny import CONFIG, settings, succeed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -85,6 +86,20 @@ def test_no_label_overlaps_or_is_cut(runs, tmp_path, count, width):
     seen = opened((tmp_path / "report.html").read_text(), width, tmp_path)
     assert seen["width"] == width
     assert seen["errors"] == [] and seen["found"] == []
+    assert seen["charts"] >= 15
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(("seeds", "measure"), [(2, "log_likelihood"), (8, "invalid_rate"), (40, "accuracy")])
+def test_no_label_of_a_study_overlaps_or_is_cut_whatever_measure_is_chosen(runs, tmp_path, seeds, measure, width):
+    made = runs(13)
+    study = synthetic_study(tmp_path / "study", {"fedit": made[0], "ub-smoe": made[4], "hetlora": made[12]}, range(1, seeds + 1))
+    choose = f"""window.addEventListener('load', () => {{
+      for (const select of document.querySelectorAll('select'))
+        if ([...select.options].some(({{value}}) => value === '{measure}')) {{ select.value = '{measure}'; select.onchange(); }}
+    }});"""
+    seen = opened(succeed("report", study, "--format", "html").stdout, width, tmp_path, choose + CHECK)
+    assert seen["width"] == width and seen["errors"] == [] and seen["found"] == []
     assert seen["charts"] >= 15
 
 

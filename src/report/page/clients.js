@@ -1,13 +1,13 @@
 // The section of clients at their own budgets.
 'use strict';
+const clientName = ({client, budget_name: budget, task, mode}) =>
+    `client ${client}, ${budget}${tasks.length > 1 ? `, ${task}` : ''}${mode ? ` (${mode})` : ''}`;
 function gainsChart(section, title, {counts, clients, run}) {
   noteIn(section, `Own test rows: ${counts}.`);
   forestChart(rowOf(section), {
     title,
     xTitle: 'points on own rows',
-    items: clients.slice(0, 60).map(
-        ({client, budget_name: budget, gain}) =>
-            ({name: `client ${client}, ${budget}`, y: gain, n: 1, ...looksOf(runs[run])}))
+    items: clients.slice(0, 60).map((one) => ({name: clientName(one), y: one.gain, n: 1, ...looksOf(runs[run])}))
   });
 }
 const signed = (value, decimals) => `${value > 0 ? '+' : ''}${value.toFixed(decimals)}`;
