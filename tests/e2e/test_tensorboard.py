@@ -88,5 +88,3 @@ def test_scores_of_the_exported_adapter_have_tags_of_their_own(tiny_model, tmp_p
         assert close(found[tag], [(1, score["accuracy_likelihood"])]), tag
     groups = {tag.split("/")[0] for tag in found}
     assert "exported" in groups and not any("exported" in tag for tag in found if tag.startswith("evaluate/"))
-    succeed("train", CONFIG, "--out", run, "--resume", *settings(train__rounds=1))
-    assert scalars(run) == found, "a resumed run writes no score again"
