@@ -105,7 +105,7 @@ class _Listener:
         if self.on_round is not None and kind == "round":
             self.on_round(Round(**{field.name: event[field.name] for field in fields(Round)}))
         if kind == "run":
-            self.rank_eval_modes = event["rank_eval_modes"]
+            self.rank_eval_modes = event.get("rank_eval_modes", ())
         if self.on_evaluation is not None and kind == "evaluation" and self._is_own(event):
             self.on_evaluation(Evaluation(event["task"], event["budget"], event.get("round", 0), event))
         if self.on_event is not None:

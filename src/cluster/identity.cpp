@@ -31,11 +31,21 @@ constexpr std::array kParts = {Part{"config", &Identity::config}, Part{"data", &
                                Part{"base", &Identity::base}, Part{"sites", &Identity::layout},
                                Part{"program", &Identity::build}};
 
+/// Returns the row numbers of all clients, with the indices of their files.
+std::string rows_text(const fed::Shards& shards) {
+  std::string text;
+  for (const auto& rows : shards.rows) {
+    for (const auto& [file, row] : rows) text += concat(file ? std::to_string(*file) : "", ':', row, ' ');
+    text += '\n';
+  }
+  return text;
+}
+
 }  // namespace
 
 Identity identity_of(const fed::Experiment& e) {
   const auto& shards = e.fabric.shards;
-  std::string base, data = OrderedJson(shards.rows).dump();
+  std::string base, data = rows_text(shards);
   for (const auto& file : fed::input_files(e.server.config, e.server.model_folder, shards.files)) {
     auto& part = file.parent_path() == e.server.model_folder ? base : data;
     part += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');

@@ -76,3 +76,15 @@ def test_repeated_rounds_are_in_the_event_file_once(tiny_model, tmp_path):
     train(tiny_model, run, report__tensorboard="true", evaluate__every=1)
     succeed("train", CONFIG, "--out", run, "--resume", "--from-round", "2")
     expect_records(run)
+
+
+def test_scores_of_the_exported_adapter_have_tags_of_their_own(tiny_model, tmp_path):
+    run = tmp_path / "run"
+    train(tiny_model, run, train__rounds=1, report__tensorboard="true", evaluate__as_exported="true")
+    found, scores = scalars(run), lines(run / "evaluations.jsonl")
+    for score in scores:
+        group = f"exported/{score['served_by']}" if "served_by" in score else "evaluate"
+        tag = f"{group}/{score['task']}/budget {score['budget']:g}/accuracy_likelihood"
+        assert close(found[tag], [(1, score["accuracy_likelihood"])]), tag
+    groups = {tag.split("/")[0] for tag in found}
+    assert "exported" in groups and not any("exported" in tag for tag in found if tag.startswith("evaluate/"))

@@ -1,5 +1,7 @@
 """Tests that frames and callbacks have the run's own scores, and that other scores are named and chosen by an argument."""
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -8,14 +10,14 @@ from package import train
 from tiny import lines, sealed
 
 CHANGES = {"train__rounds": 1, "data__limit": 40, "evaluate__tasks": ["builtin:facts", "builtin:sizes"], "evaluate__budgets": [0.125, 1.0],
-           "evaluate__limit": 3, "evaluate__as_exported": True, "evaluate__per_client": True}
+           "evaluate__limit": 3, "evaluate__as_exported": True}
 
 
 @pytest.fixture(scope="module")
 def runs(tiny_model, tmp_path_factory):
     """Returns by method a run with every kind of score, and the scores that its callbacks received."""
     made = {}
-    for method, more in (("ub-smoe", {"method.ub-smoe.phi_momentum": 0.0}), ("flexlora", {"evaluate.per_client": False})):
+    for method, more in (("ub-smoe", {"method.ub-smoe.phi_momentum": 0.0}), ("flexlora", {})):
         called, events = [], []
         run = train(tiny_model, tmp_path_factory.mktemp("scores") / method, {**CHANGES, "method__name": method, **more},
                     on_evaluation=called.append, on_event=events.append)
@@ -58,8 +60,6 @@ def test_scores_of_the_exported_adapter_have_a_name_and_a_filter(runs):
     assert {one["log_likelihood"] for one in run.evaluations_list(served_by="native_gates")}.isdisjoint(
         {one["log_likelihood"] for one in run.evaluations_list()}), "the numbers are others, so a mixture would show"
     assert len(run.evaluations_list(served_by="all")) == 12
-    clients = run.evaluations_list(clients=True)
-    assert len(clients) == len([one for one in every if "client" in one]) > 0 and all("client" in one for one in clients)
     with pytest.raises(ValueError, match="served_by is 'vllm', allowed: 'run', 'transformers'"):
         run.evaluations_list(served_by="vllm")
 
@@ -75,9 +75,16 @@ def test_rank_evaluation_modes_are_not_mixed(runs):
 
 
 def test_a_run_with_mode_a_alone_has_its_scores(tiny_model, tmp_path):
-    run = train(tiny_model, tmp_path / "run", {**CHANGES, "method__name": "flexlora", "evaluate__rank_eval_modes": ["a"],
-                                               "evaluate__per_client": False})
+    run = train(tiny_model, tmp_path / "run", {**CHANGES, "method__name": "flexlora", "evaluate__rank_eval_modes": ["a"]})
     assert [one["reading"] for one in run.evaluations_list()] == ["a"] * 4
+
+
+def test_scores_of_single_clients_are_apart(tmp_path):
+    own = {"round": 1, "task": "t", "budget": 0.5, "reading": "", "accuracy": 0.5}
+    of_clients = [{**own, "client": client, "rows_of": rows, "accuracy": 0.1} for client in (0, 1) for rows in ("own", "all")]
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [own, *of_clients]))
+    assert ek.Run(tmp_path).evaluations_list() == [own] and ek.Run(tmp_path).evaluations_list(clients=True) == of_clients
 
 
 @pytest.mark.parametrize("method, mode", [("ub-smoe", ""), ("flexlora", "b")])
