@@ -152,8 +152,8 @@ struct Loop {
   std::vector<Value> items;
   size_t index = 0;
   int depth = 1;
-  int recursion = 0;           ///< number of enclosing calls of the same loop
-  const Node* node = nullptr;  ///< of a recursive loop, while it runs; else null
+  int recursion = 0;             ///< number of enclosing calls of the same loop
+  const Node* node = nullptr;    ///< of a recursive loop, while it runs; else null
   const Scope* scope = nullptr;  ///< of a recursive loop: its enclosing scope; borrowed, valid while `node` is set
 };
 
