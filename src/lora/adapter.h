@@ -39,7 +39,7 @@ using AdapterState = std::map<std::string, LoraFactors>;
 enum class SiteRole { kAttention, kExpert, kMlp, kRouter };
 
 /// Position of a linear in checkpoints that hold the experts of a layer in one tensor (transformers 5). PEFT adapts a
-/// parameter there instead of a module. It is empty when such checkpoints hold the linear as a module.
+/// parameter there instead of a module. It is empty where PEFT adapts the linear as a module in such checkpoints too.
 struct FusedPlace {
   std::string module{};         ///< the owner of the parameter: "model.layers.0.mlp.experts"
   std::string parameter{};      ///< as in PEFT's target_parameters: "mlp.experts.gate_up_proj"
