@@ -80,7 +80,7 @@ class MessageReader {
     return json.size() == 2 && json.contains(content_key()) && json[content_key()].is_string();
   }
 
-  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's. Tables fill the keys that only some
+  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's. Tables fill keys that only some
   /// messages have with null, which transformers 5 leaves out.
   OrderedJson all_keys(const OrderedJson& message, const std::string& role) const {
     OrderedJson renamed = OrderedJson::object();
