@@ -80,8 +80,8 @@ class MessageReader {
     return json.size() == 2 && json.contains(content_key()) && json[content_key()].is_string();
   }
 
-  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's. transformers 5 leaves keys out that
-  /// are null: tables fill the keys that only some messages have with null.
+  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's. Tables fill keys that only some
+  /// messages have with null, which transformers 5 leaves out.
   OrderedJson all_keys(const OrderedJson& message, const std::string& role) const {
     OrderedJson renamed = OrderedJson::object();
     for (const auto& [key, value] : message.items()) {
