@@ -14,7 +14,7 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr double kHead = 30;  // seconds for the head of a request
+constexpr double kHeadSeconds = 30;  // seconds for the head of a request
 
 using testing::in, testing::Keys, testing::Memory, testing::node_options, testing::OwnedArray, testing::RawCaller;
 
@@ -30,7 +30,7 @@ class Hostile : public ::testing::Test {
     auto options = testing::options_for(keys_);
     options.threads = 4;
     options.limits.chunk = size_t{1} << 20;
-    options.node_limits = {.calls_per_s = 50, .burst = 100, .head_s = kHead, .silence_s = 3};
+    options.node_limits = {.calls_per_s = 50, .burst = 100, .head_s = kHeadSeconds, .silence_s = 3};
     return options;
   }
 
@@ -206,7 +206,7 @@ TEST_F(Hostile, ConnectionsThatSayNothingHoldNoThreadWhileOthersWait) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(testing::RawCaller(coordinator_, keys_.file(1)).client.get("/health").status, 200)
       << "after twelve, on four threads";
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::duration<double>(kHead)) << "no head was waited for";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::duration<double>(kHeadSeconds)) << "no head was waited for";
   expect_others_go_on();
   for (const int socket : sockets) ::close(socket);
 }
