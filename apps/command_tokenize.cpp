@@ -136,7 +136,7 @@ void for_each_line(const std::string& name, Use&& use) {
 /// Tokenises line by line, so that only one line is in memory. Lines end at \n only: a text may contain any other
 /// control character.
 void run_tokenize(const TokenizeFlags& flags) {
-  auto tokenizer = tokenizer_at(models::resolve_model_path(flags.model));
+  auto tokenizer = tokenizer_at(models::find_model_folder(flags.model));
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
   if (!flags.date.empty()) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(flags.date), "--date"));
   EK_CHECK(flags.chat || (flags.chat_template.empty() && flags.date.empty()), kConfig,
@@ -155,7 +155,7 @@ std::vector<std::string> training_texts(const TokenizeFlags& flags) {
 }
 
 void run_training(const TokenizeFlags& flags) {
-  const auto model = models::resolve_model_path(flags.model);
+  const auto model = models::resolve_model_path(flags.model);  // it is to be written
   const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
   EK_CHECK(!path_exists(file), kIo, file.string(), " exists already");
   const NewFolders folders(file.parent_path());

@@ -117,9 +117,4 @@ ChatTemplate::SpecialTokens special_tokens_of(const fs::path& folder) {
   return tokens;
 }
 
-std::vector<fs::path> chat_template_files(const fs::path& folder) {
-  const auto file = folder / kTemplateFile;
-  return path_exists(file) ? std::vector{file} : std::vector<fs::path>();
-}
-
 }  // namespace evenkeel::tokenizer

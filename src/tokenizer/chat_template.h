@@ -72,7 +72,4 @@ class ChatTemplate {
 /// Returns the special tokens that the folder's files and its tokenizer class define (tokenizer_folder.h).
 ChatTemplate::SpecialTokens special_tokens_of(const std::filesystem::path& folder);
 
-/// Returns the existing files of a folder that of_model() reads, without those of tokenizer_files().
-std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
-
 }  // namespace evenkeel::tokenizer
