@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 from dataclasses import dataclass, fields
-from typing import Any, Callable, List, Mapping, Optional, Union
+from typing import Any, Callable, List, Mapping, Optional
 
+from ._paths import PathLike
 from ._process import Event, lines_of
 from ._program import shared_path
 from ._progress import bar_for
@@ -14,9 +15,6 @@ from ._toml import set_flags
 from .run import Run
 
 __all__ = ["Evaluation", "Round", "train"]
-
-PathLike = Union[str, "os.PathLike[str]"]
-
 
 @dataclass(frozen=True)
 class Round:
@@ -87,15 +85,16 @@ def _config_path(config: PathLike) -> str:
 
 
 def train(config: PathLike, *, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
-          threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
+          base: Optional[PathLike] = None, threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
           on_round: Optional[Callable[[Round], Any]] = None, on_evaluation: Optional[Callable[[Evaluation], Any]] = None,
           on_event: Optional[Callable[[Event], Any]] = None) -> Run:
     """Runs federated fine-tuning as a TOML file says, and returns the run.
 
     config: the file, or one that ships with the program, as in "configs/demo.toml".
-    set: keys to change, {"method.name": "fedit", "train.rounds": 3}.
+    set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}} changes the same key, and no other.
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
+    base: with resume, the folder that the run's base model was moved to.
     progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
     on_round, on_evaluation: called after every round and every score. on_event: called with every event of
     docs/json-lines.md. What a callback raises stops the run cleanly and is raised here.
@@ -108,6 +107,8 @@ def train(config: PathLike, *, set: Optional[Mapping[str, Any]] = None, out: Opt
         words += ["--out", os.fspath(out)]
     if resume:
         words.append("--resume")
+    if base is not None:
+        words += ["--base", os.fspath(base)]
     if threads is not None:
         words += ["--threads", str(threads)]
     if device is not None:
