@@ -149,7 +149,7 @@ struct ShapedModel {
 };
 
 ShapedModel open_shape(const std::string& path) {
-  const auto folder = models::resolve_model_path(path);
+  const auto folder = models::find_model_folder(path);
   auto model = models::load_shape(folder);
   EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
   return {path, folder, std::move(model)};
@@ -261,7 +261,7 @@ bool fits(const Foreseen& plan) {
 double measured_seconds(const DoctorFlags& flags) {
   auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
   config.settle(fed::machine_choices(config));
-  config.find_files();
+  config.find_inputs();
   const auto run = fed::foresee_run(config);
   return fed::foreseen_seconds(run.work, run.speeds);
 }
@@ -305,7 +305,7 @@ fed::ExperimentConfig measured_config(const DoctorFlags& flags) {
   config.clients.profiles = {};  // what they do not say yet may be what is measured
   for (auto& client : config.clients.client) client.profile.reset();
   config.settle(fed::machine_choices(config));
-  config.find_files();
+  config.find_inputs();
   return config;
 }
 
@@ -356,7 +356,7 @@ void add_doctor_command(CLI::App& program) {
       "what a run of this config would hold in memory, part by part, and whether it fits, with its time and "
       "disk; of a study file, those of all its runs");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
-  command->add_option("--client-profile,--device-profile", flags->client_profile,
+  command->add_option("--client-profile", flags->client_profile,
                       "measure the training of --config, or of --model on the built-in tasks, and write it as "
                       "[client_profiles.NAME] into NAME.toml");
   command->callback([flags] {

@@ -38,7 +38,7 @@ namespace {
 
 struct EvaluateFlags {
   ModelOptions model;
-  std::string run, data, predictions, journal, progress = "text";
+  std::string run, base, data, predictions, journal, progress = "text";
   fed::BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
@@ -200,6 +200,7 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
            "--run brings its own adapter and experts: --adapter and --top-k go with --model");
   EK_CHECK(!flags.best || !flags.run.empty(), kConfig, "--best goes with --run");
+  EK_CHECK(flags.base.empty() || !flags.run.empty(), kConfig, "--base goes with --run; --model names the model itself");
   EK_CHECK(!flags.run.empty() || !flags.tasks.empty(), kConfig,
            "--model needs --tasks: names or families, see list tasks");
   const auto& bert = flags.bert_score;
@@ -383,7 +384,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
                                      .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
                                      .batch_size = flags.batch_size.value_or(defaults.batch_size),
                                      .bert_scorer = scorer ? &*scorer : nullptr};
-  const auto tasks = tokenized(flags, std::move(loaded), models::resolve_model_path(flags.model.model), options);
+  const auto tasks = tokenized(flags, std::move(loaded), models::find_model_folder(flags.model.model), options);
   for (const auto& [task, key] : tasks) left_out.add(task.left_out(), task.note());
   const auto opened = open_model(flags.model);
   const auto tokenizer = tokenizer_of(flags, opened.folder, opened.model->spec());
@@ -438,6 +439,7 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   if (!flags.tasks.empty()) changes.tasks = flags.tasks;
   if (!flags.budgets.empty()) changes.budgets = flags.budgets;
   changes.limit = flags.limit;
+  changes.base = flags.base;
   changes.best = flags.best;
   changes.journal = flags.journal;
   changes.predictions = !flags.predictions.empty();
@@ -495,6 +497,13 @@ void run_evaluate(const EvaluateFlags& flags, const CLI::App& command) {
   events::write("done", {{"exit_code", 0}});
 }
 
+/// Adds the flags of a run.
+void add_run_flags(CLI::App& command, EvaluateFlags& flags) {
+  command.add_option("--run", flags.run, "run folder: its model, adapter and method at the last committed round");
+  add_base_flag(command, flags.base);
+  add_best_flag(command, flags.best);
+}
+
 /// Adds the flags that locate and describe rows.
 void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
   command.add_option(
@@ -525,8 +534,7 @@ void add_evaluate_command(CLI::App& program) {
       "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks files --data rows.jsonl --score exact\n\n"
       "Accuracy by generation and by likelihood, with the rate of unreadable answers, chance and the majority answer; "
       "free-text answers by exact match and F1; answers of rows of your own by likelihood too.");
-  command->add_option("--run", flags->run, "run folder: its model, adapter and method at the last committed round");
-  add_best_flag(*command, flags->best);
+  add_run_flags(*command, *flags);
   flags->model.add_to(*command);
   command
       ->add_option("--tasks", flags->tasks,

@@ -29,7 +29,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct ExportFlags {
-  std::string run, model, adapter, format = "peft", out, dtype = "checkpoint", experts = "original", base_model;
+  std::string run, base, model, adapter, format = "peft", out, dtype = "checkpoint", experts = "original", base_model;
   bool check = false, no_pad = false, best = false;
 };
 
@@ -42,7 +42,7 @@ struct Trained {
 };
 
 Trained read_adapter(const ExportFlags& flags) {
-  const auto base = models::resolve_model_path(flags.model);
+  const auto base = models::find_model_folder(flags.model);
   auto shape = models::load_shape(base);
   auto adapters = lora::load_peft_adapter(flags.adapter, shape->all_sites());
   return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .router = {}};
@@ -51,14 +51,14 @@ Trained read_adapter(const ExportFlags& flags) {
 /// Reads the adapter of a run's last committed round, or of its best one.
 Trained read_run(const ExportFlags& flags) {
   const fs::path folder = flags.run;
-  const auto config = fed::run_config(folder);
+  const auto config = fed::config_with_base(folder, flags.base);
   const auto last = flags.best ? fed::read_best_state(folder) : fed::Checkpoint(folder / "checkpoint").read();
   EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
   const auto& state = last.snapshot.state;
   auto adapters = methods::whole_adapter(state);
   EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
            ": the state holds no adapter, there is nothing to export");
-  const auto base = models::resolve_model_path(config.model.path);
+  const auto base = models::find_model_folder(config.model.path);
   auto shape = models::load_shape(base);
   const auto server = fed::make_server(config, *shape);
   fed::check_state(state, server.sites,
@@ -260,6 +260,7 @@ void run_export(const ExportFlags& flags, bool format_given) {
   EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
            "export takes --run, or --adapter with --model");
   EK_CHECK(!flags.best || !flags.run.empty(), kConfig, "--best goes with --run");
+  EK_CHECK(flags.base.empty() || !flags.run.empty(), kConfig, "--base goes with --run; --model names the model itself");
   EK_CHECK(flags.base_model.empty() || is_hub_name(flags.base_model), kConfig, "--base-model is ",
            shown(flags.base_model), ", allowed: a repository of the hub, as in allenai/OLMoE-1B-7B-0924");
   EK_CHECK(!flags.out.empty() || flags.check, kConfig, "export needs --out, or --check to write nothing");
@@ -288,6 +289,7 @@ void add_export_command(CLI::App& program) {
       "merged: a full checkpoint, added in float32, held in memory while it is written\n"
       "gguf: adapter.gguf, for llama.cpp's --lora");
   command->add_option("--run", flags->run, "run folder");
+  add_base_flag(*command, flags->base);
   add_best_flag(*command, flags->best);
   command->add_option("--model", flags->model, "instead of a run: Hugging Face folder of the base model");
   command->add_option("--adapter", flags->adapter, "with --model: PEFT folder of its adapter");

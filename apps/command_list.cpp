@@ -56,7 +56,7 @@ std::vector<Line> model_lines(const std::string& /*section*/) {
     lines.push_back({std::string(family.family), concat(family.has_experts ? "sparse" : "dense",
                                                         ", any folder of that model_type: ", family.source)});
   lines.push_back({"builtin:tiny-olmoe", concat("olmoe, ships with the program: ",
-                                                models::resolve_model_path("builtin:tiny-olmoe").string())});
+                                                models::find_model_folder("builtin:tiny-olmoe").string())});
   return lines;
 }
 

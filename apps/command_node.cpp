@@ -57,7 +57,7 @@ void check_rows(const std::string& path, std::string_view flag) try {
 }
 
 void check_model(const std::string& path) try {
-  const auto folder = models::resolve_model_path(path);
+  const auto folder = models::find_model_folder(path);
   const auto shape = models::load_shape(folder);
   EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
   tokenizer::Tokenizer::of_model(folder).check_fits(shape->spec().vocab_size, folder);

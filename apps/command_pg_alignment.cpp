@@ -14,7 +14,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct PgAlignmentFlags {
-  std::string run, data, device, mode = "kmax";
+  std::string run, base, data, device, mode = "kmax";
   int64_t limit = 32;
   bool json = false;
 };
@@ -44,7 +44,7 @@ void run_pg_alignment_command(const PgAlignmentFlags& flags) {
   limits::check_integer("--limit", flags.limit, 1, limits::kRows);
   const auto mode = parse_enum<fed::AlignMode>("--pg-align-mode", flags.mode);
   report::Table grid{.head = {"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"}};
-  for (const auto& one : fed::run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device)) {
+  for (const auto& one : fed::run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device, flags.base)) {
     if (flags.json) print_json(one);
     grid.add({one.layer, std::to_string(one.idle), std::to_string(one.compared), std::to_string(one.zero),
               number_text(one.cosine), number_text(shuffled(one, &train::ShuffledCosine::mean)),
@@ -70,6 +70,7 @@ void add_pg_alignment_command(CLI::App& program) {
       "layer and of all layers together. Beside each: what it is when the pseudo-gradients are dealt among the "
       "experts.");
   command->add_option("--run", flags->run, "run folder of method ub-smoe")->required();
+  add_base_flag(*command, flags->base);
   command->add_option("--limit", flags->limit, "test rows of each of the run's evaluation tasks (default 32)");
   command->add_option("--pg-align-mode", flags->mode,
                       "true gradients with the checkpoint's experts per token (kmax, default), or all experts (dense)");

@@ -7,6 +7,7 @@
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "base/format/command_line.h"
+#include "base/plain/data_path.h"
 #include "base/system/interrupt.h"
 #include "train/pretraining.h"
 
@@ -31,7 +32,8 @@ void run_pretrain(const PretrainFlags& flags) {
   const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
   auto table = config::Table::load(flags.config);
   for (const auto& setting : flags.settings) table.set(setting);
-  const auto config = config::read<train::PretrainConfig>(table);
+  auto config = config::read<train::PretrainConfig>(table);
+  config.model.config = expand_home(config.model.config, "model.config");
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
   check_not_kept("--out", out);

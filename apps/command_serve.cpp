@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
@@ -23,7 +24,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct ServeFlags {
-  std::string config, out, listen = "127.0.0.1:8000", allow, certificate, key, fab, grid;
+  std::string config, out, base, listen = "127.0.0.1:8000", allow, certificate, key, fab, grid;
   std::vector<std::string> settings;
   double patience = 300;
   std::optional<int64_t> from_round;
@@ -119,6 +120,7 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
 
 void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
+  check_base_flag(flags.base, flags.resume);
   auto network = flags.grid.empty() ? network_of(flags) : flower::CoordinatorOptions{.folder = {}};
   check_not_kept("--out", folder_of(flags));
   if (!flags.grid.empty()) check_not_kept("--grid", flags.grid);
@@ -127,13 +129,14 @@ void run_serve(const ServeFlags& flags) {
   StatusPage page;
   network.metrics = [&page] { return page.text(); };
   network.not_ready = [] { return interrupt_requested() ? "the server stops" : ""; };
-  flower::ServeOptions options{.request = {.file = flags.config, .settings = flags.settings, .out = flags.out},
-                               .resume = flags.resume,
-                               .from_round = flags.from_round,
-                               .patience_s = flags.patience,
-                               .evaluate = !flags.no_evaluation,
-                               .stop = alive_or_interrupted,
-                               .on_status = [&page](const flower::FleetStatus& status) { show(status, page); }};
+  flower::ServeOptions options{
+      .request = {.file = flags.config, .settings = flags.settings, .out = flags.out, .base = flags.base},
+      .resume = flags.resume,
+      .from_round = flags.from_round,
+      .patience_s = flags.patience,
+      .evaluate = !flags.no_evaluation,
+      .stop = alive_or_interrupted,
+      .on_status = [&page](const flower::FleetStatus& status) { show(status, page); }};
   for (const auto& allowed : network.allowed) options.names.push_back(allowed.name);
   const auto listen = [&](const fs::path& folder) -> std::unique_ptr<flower::Grid> {
     if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
@@ -181,6 +184,7 @@ void add_serve_command(CLI::App& program) {
                     "resume from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
                     "all");
   add_from_round_flag(*command, flags->from_round);
+  add_base_flag(*command, flags->base, "--resume");
   command->callback([flags] { run_serve(*flags); });
 }
 

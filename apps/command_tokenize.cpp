@@ -188,7 +188,7 @@ void run_tokenize(const TokenizeFlags& flags) {
            kConfig, "--template, --format, --ignore, --cutoff, --set, --client and --json go with --config or --data");
   EK_CHECK(!flags.model.empty() && !flags.input.empty(), kConfig,
            "tokenize needs --model and --input for lines of text, or --config, or --model and --data for rows");
-  auto tokenizer = tokenizer_at(models::resolve_model_path(flags.model));
+  auto tokenizer = tokenizer_at(models::find_model_folder(flags.model));
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
   if (!flags.date.empty()) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(flags.date), "--date"));
   EK_CHECK(flags.chat || (flags.chat_template.empty() && flags.date.empty()), kConfig,
@@ -208,7 +208,7 @@ std::vector<std::string> training_texts(const TokenizeFlags& flags) {
 
 void run_training(const TokenizeFlags& flags) {
   EK_CHECK(!flags.model.empty() && !flags.input.empty(), kConfig, "--train needs --model and --input");
-  const auto model = models::resolve_model_path(flags.model);
+  const auto model = models::resolve_model_path(flags.model);  // it is to be written
   const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
   EK_CHECK(!path_exists(file), kIo, file.string(), " exists already");
   const NewFolders folders(file.parent_path());

@@ -28,7 +28,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct TrainFlags {
-  std::string config, out, device, progress = "text";
+  std::string config, out, base, device, progress = "text";
   std::vector<std::string> settings;
   int64_t threads = 0, ranks = 1;
   std::optional<int64_t> from_round;
@@ -36,7 +36,7 @@ struct TrainFlags {
 };
 
 fed::RunRequest request_of(const TrainFlags& flags) {
-  fed::RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out};
+  fed::RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out, .base = flags.base};
   if (!flags.device.empty()) request.settings.push_back(concat("model.device=\"", flags.device, "\""));
   if (flags.threads > 0) request.settings.push_back(concat("threads=", flags.threads));
   return request;
@@ -46,6 +46,7 @@ void check(const TrainFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   limits::check_integer("--ranks", flags.ranks, 1, limits::kThreads);
   check_from_round(flags.from_round, flags.resume);
+  check_base_flag(flags.base, flags.resume);
 }
 
 fed::Run open_run(const TrainFlags& flags, const fed::RunHooks& hooks = {}) {
@@ -71,7 +72,8 @@ std::string folder_of(const TrainFlags& flags) {
 /// Returns true for a setting that holds for one process only, so that a resume command must repeat it
 /// (fed/run/training_run.h).
 bool is_arithmetic(const std::string& setting) {
-  return setting.starts_with("model.compute_dtype=") || setting.starts_with("model.products.");
+  const std::array one{setting};
+  return fed::gives(one, "model.compute_dtype") || fed::gives(one, "model.products");
 }
 
 /// Returns the command that resumes the run, or starts it again if none has begun.
@@ -173,6 +175,7 @@ void add_train_command(CLI::App& program) {
                     "resume from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
                     "all");
   add_from_round_flag(*command, flags->from_round);
+  add_base_flag(*command, flags->base, "--resume");
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
   command->add_option("--ranks", flags->ranks, "processes on this machine that share the clients (docs/federation.md)");
   add_device_flag(*command, flags->device);

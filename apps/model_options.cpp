@@ -12,8 +12,6 @@
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 #include "lora/peft.h"
-#include "tokenizer/chat_template.h"
-#include "tokenizer/tokenizer_folder.h"
 #include "train/residence.h"
 
 namespace evenkeel::apps {
@@ -33,6 +31,7 @@ std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
   const bool dtype_given = options.command->count("--dtype") > 0;
   return std::make_unique<fed::RunAtBudget>(options.run,
                                             fed::RunAtBudget::Options{.budget = options.budget.value_or(1.0),
+                                                                      .base = options.base,
                                                                       .best = options.best,
                                                                       .rank_eval_mode = options.reading,
                                                                       .adjust = [&](fed::ExperimentConfig& config) {
@@ -54,6 +53,12 @@ nn::Compute compute_of(const models::BaseStorage& storage) {
 
 void add_best_flag(CLI::App& command, bool& best) {
   command.add_flag("--best", best, "with --run: the best round, where the run keeps it (evaluate.keep_best)");
+}
+
+void add_base_flag(CLI::App& command, std::string& base, const std::string& beside) {
+  command.add_option(
+      "--base", base,
+      concat("with ", beside, ": folder that the run's base model was moved to; its files must be those of the run"));
 }
 
 void add_device_flag(CLI::App& command, std::string& name) {
@@ -106,7 +111,7 @@ OpenedModel open_model(const ModelOptions& options) {
   use_threads(options.threads);
   const auto storage = storage_on(options.device, dtype);
   OpenedModel opened;
-  opened.folder = models::resolve_model_path(options.model);
+  opened.folder = models::find_model_folder(options.model);
   opened.model = models::load_model(opened.folder, storage, models::BesideAdapter::kAppliedByCaller);
   opened.compute = compute_of(storage);
   check_top_k(opened.model->spec(), options.top_k);
@@ -122,24 +127,10 @@ OpenedModel open_model(const ModelOptions& options) {
   return opened;
 }
 
-namespace {
-
-/// Returns false for a safetensors file in a model's folder that is no part of the checkpoint.
-bool is_read(const std::filesystem::path& file) {
-  if (file.extension() != ".safetensors" || file.filename() == "model.safetensors") return true;
-  const auto index = file.parent_path() / "model.safetensors.index.json";
-  return is_file(index) && read_file(index).find(concat('"', file.filename().string(), '"')) != std::string::npos;
-}
-
-}  // namespace
-
 std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
-  const auto folder = models::resolve_model_path(options.model);
+  const auto folder = models::find_model_folder(options.model);
   if (!is_folder(folder)) return {};  // opening the model says so
   auto files = fed::model_files(folder);
-  std::erase_if(files, [](const auto& file) { return !is_read(file); });
-  for (const auto& more : {tokenizer::tokenizer_files(folder), tokenizer::chat_template_files(folder)})
-    files.insert(files.end(), more.begin(), more.end());
   const auto adapter = adapter_of(options);
   for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
     if (!adapter.empty()) files.push_back(adapter / name);
@@ -147,12 +138,17 @@ std::vector<std::filesystem::path> source_files(const ModelOptions& options) {
 }
 
 std::vector<std::filesystem::path> source_files(const SourceOptions& options) {
-  return options.run.empty() ? source_files(static_cast<const ModelOptions&>(options)) : fed::files_of_run(options.run);
+  if (options.run.empty()) return source_files(static_cast<const ModelOptions&>(options));
+  auto files = fed::files_of_run(options.run);
+  if (const fs::path base = options.base; is_folder(base))
+    for (auto& file : fed::model_files(base)) files.push_back(std::move(file));
+  return files;
 }
 
 void SourceOptions::add_to(CLI::App& app) {
   command = &app;
   app.add_option("--run", run, "run folder: its model and all that its last committed round made, instead of --model");
+  add_base_flag(app, base);
   add_best_flag(app, best);
   app.add_option("--budget", budget, "with --run: share of the experts per token, in (0, 1] (default 1)");
   app.add_option("--reading", reading,
@@ -162,10 +158,12 @@ void SourceOptions::add_to(CLI::App& app) {
 
 void check_source(const SourceOptions& options) {
   const bool run = !options.run.empty();
-  EK_CHECK(run == options.model.empty(), kConfig, "give either --run or --model");
+  EK_CHECK(run == options.model.empty(), kConfig,
+           "give either --run or --model; a run's base model that was moved is named by --base FOLDER");
   for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
     EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
   EK_CHECK(run || !options.best, kConfig, "--best goes with --run");
+  EK_CHECK(run || options.base.empty(), kConfig, "--base goes with --run; --model names the model itself");
   EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,
            "--budget and --reading go with --run; with --model, --top-k says how many experts");
   const double budget = options.budget.value_or(1.0);

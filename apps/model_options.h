@@ -48,12 +48,17 @@ struct OpenedModel {
 std::filesystem::path adapter_of(const ModelOptions& options);
 
 /// Returns the files that a model and its adapter are read from; none when the model is not a folder, which
-/// open_model() reports. \throws kConfig as resolve_model_path()
+/// open_model() reports. \throws kConfig as find_model_folder()
 std::vector<std::filesystem::path> source_files(const ModelOptions& options);
 
 /// Adds --best, which takes the best round of a run in the place of its last one (fed/run/best_round.h). This function
 /// and the next store the value in their second argument, which must outlive the parsing.
 void add_best_flag(CLI::App& command, bool& best);
+
+/// Adds --base, which names the folder of a run's base model that was moved. Its files are compared with the run's
+/// manifest.
+/// \param beside  the flag that it goes with, for the help
+void add_base_flag(CLI::App& command, std::string& base, const std::string& beside = "--run");
 
 /// Adds --device. The flag takes any device name; find_device() checks later that the device exists.
 void add_device_flag(CLI::App& command, std::string& name);
@@ -72,12 +77,12 @@ OpenedModel open_model(const ModelOptions& options);
 
 /// Values of the flags of score and generate, which take a model or a run.
 struct SourceOptions : ModelOptions {
-  std::string run, reading;
+  std::string run, base, reading;
   bool best = false;
   std::optional<double> budget;
   CLI::App* command = nullptr;
 
-  /// Adds --run, --best, --budget, --reading and the flags of ModelOptions.
+  /// Adds --run, --base, --best, --budget, --reading and the flags of ModelOptions.
   void add_to(CLI::App& app);
 };
 

@@ -51,7 +51,8 @@ std::string_view keeper(const fs::path& folder, const std::string& name) {
   constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile};
   const bool of_study = std::find(kOfStudies.begin(), kOfStudies.end(), name) != kOfStudies.end() ||
                         FolderLock::is_lock(name) || study::RunClaims::is_claim(name);
-  return of_study && study::holds_study(folder) ? "study" : "";
+  const bool of_arm = name == study::kArmFile && study::holds_study(folder.parent_path());
+  return of_arm || (of_study && study::holds_study(folder)) ? "study" : "";
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "apps/commands.h"
 #include "apps/library_exit.h"
 #include "apps/output.h"
+#include "apps/path_flags.h"
 #include "base/format/command_line.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -94,6 +95,7 @@ int run(int argc, char** argv) {
   add_doctor_command(program);
   add_completion_command(program);
   add_man_command(program);
+  expand_home_in_paths(program);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -53,7 +53,10 @@ def toml_value(value: Any, key: str = "the value") -> str:
 
 
 def _key(key: Any) -> str:
-    return json.dumps(str(key), ensure_ascii=False)
+    """A key of an inline table. One with dots leads into tables, as the keys of `set` do."""
+    text = str(key)
+    is_path = all(part and part.isascii() and part.replace("-", "").replace("_", "").isalnum() for part in text.split("."))
+    return text if is_path else json.dumps(text, ensure_ascii=False)
 
 
 def set_flags(settings: Optional[Mapping[str, Any]]) -> List[str]:

@@ -8,6 +8,7 @@ import pathlib
 import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from ._paths import PathLike, local_path
 from ._process import Event, events_of, lines_of, run_program
 from ._progress import bar_for
 from ._toml import check_no_rows
@@ -16,7 +17,6 @@ from .records import Records, selected_scores
 
 __all__ = ["evaluate", "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "score"]
 
-PathLike = Union[str, "os.PathLike[str]"]
 Text = Union[str, Tuple[str, str], Sequence[int]]
 """A text, a prompt and its completion, or token ids."""
 
@@ -134,7 +134,7 @@ def export(run: PathLike, out: PathLike, *, format: str = "peft", **flags: Any) 
     flags: the other flags of `evenkeel export`, as in base_model="allenai/OLMoE-1B-7B-0924".
     """
     run_program(["export", *_flags({"run": os.fspath(run), "out": os.fspath(out), "format": format, **flags}), "--quiet"], lambda _: None)
-    return pathlib.Path(out)
+    return local_path(out)
 
 
 def _listed(*words: str) -> Records:

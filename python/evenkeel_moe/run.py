@@ -7,8 +7,9 @@ import json
 import os
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
 
+from ._paths import PathLike, local_path
 from ._process import text_of
 from ._toml import read_toml
 from .errors import EvenkeelError, MissingPackage
@@ -28,9 +29,9 @@ class Report:
         self.html = page
         self.title = title
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> pathlib.Path:
+    def save(self, path: PathLike) -> pathlib.Path:
         """Writes the page and returns its path."""
-        file = pathlib.Path(path)
+        file = local_path(path)
         file.write_text(self.html, encoding="utf-8")
         return file
 
@@ -42,7 +43,7 @@ class Report:
         return f"<report of {self.title}: {len(self.html)} characters of HTML>"
 
 
-def report_page(folders: Sequence[Union[str, os.PathLike[str]]]) -> Report:
+def report_page(folders: Sequence[PathLike]) -> Report:
     """The page of `evenkeel report`. Raises EvenkeelError."""
     names = [os.fspath(folder) for folder in folders]
     with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
@@ -62,9 +63,9 @@ def _records(file: pathlib.Path) -> Records:
 class Run:
     """A folder that `train` wrote. It is read anew at every call, so a run that goes on can be watched."""
 
-    def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def __init__(self, path: PathLike) -> None:
         """Raises EvenkeelError when the folder holds no run."""
-        self.path = pathlib.Path(path)
+        self.path = local_path(path)
         if not (self.path / "manifest.json").is_file():
             raise EvenkeelError(f"{self.path} holds no run: manifest.json is missing", 1, "io")
 
@@ -130,12 +131,15 @@ class Run:
         tensors: Dict[str, numpy.ndarray[Any, Any]] = load_file(self.path / "adapter" / "adapter_model.safetensors")
         return tensors
 
-    def report(self, *others: Union[str, "os.PathLike[str]"]) -> Report:
+    def report(self, *others: PathLike) -> Report:
         """The page with all charts of this run, and of others beside it."""
         return report_page([self, *others])
 
     def resume(self, rounds: Optional[int] = None, **options: Any) -> Run:
-        """Goes on from the last committed round, to `rounds` in all when that is given. `options` are those of train()."""
+        """Goes on from the last committed round, to `rounds` in all when that is given. `options` are those of train().
+
+        The run reads the files that it began with, from every working folder. base="FOLDER" names a base model that was moved.
+        """
         from .training import train
 
         settings = {} if rounds is None else {"train.rounds": rounds}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
+from ._paths import PathLike, local_path
 from ._process import run_program, text_of
 from ._toml import set_flags
 from .errors import EvenkeelError
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Study"]
-
-PathLike = Union[str, "os.PathLike[str]"]
-
 
 def _difference(difference: Mapping[str, Any]) -> Dict[str, Any]:
     low, high = difference["interval_t"] or (None, None)
@@ -36,14 +34,14 @@ class Study:
 
     def __init__(self, file: PathLike, *, out: PathLike) -> None:
         """file: the study's TOML file. out: its folder, which run() makes."""
-        self.file: Optional[pathlib.Path] = pathlib.Path(file)
-        self.path = pathlib.Path(out)
+        self.file: Optional[pathlib.Path] = local_path(file)
+        self.path = local_path(out)
 
     @classmethod
     def open(cls, path: PathLike) -> Study:
         """Raises EvenkeelError when the folder holds no study."""
         study = cls.__new__(cls)
-        study.file, study.path = None, pathlib.Path(path)
+        study.file, study.path = None, local_path(path)
         _ = study.state
         return study
 

@@ -7,6 +7,7 @@ import pathlib
 from dataclasses import dataclass, fields
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
 
+from ._paths import PathLike
 from ._process import Event, events_of
 from ._program import shared_path
 from ._progress import bar_for
@@ -15,9 +16,6 @@ from .errors import EvenkeelError
 from .run import Run
 
 __all__ = ["Evaluation", "Round", "train"]
-
-PathLike = Union[str, "os.PathLike[str]"]
-
 
 @dataclass(frozen=True)
 class Round:
@@ -127,15 +125,16 @@ def _words_of(config: Union[PathLike, Mapping[str, Any]]) -> List[str]:
 
 
 def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
-          threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
+          base: Optional[PathLike] = None, threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
           on_round: Optional[Callable[[Round], Any]] = None, on_evaluation: Optional[Callable[[Evaluation], Any]] = None,
           on_event: Optional[Callable[[Event], Any]] = None) -> Run:
     """Runs federated fine-tuning as a TOML file says, and returns the run.
 
     config: the file, or one that ships with the program, as in "configs/demo.toml"; or the keys as a dict, nested as in a file.
-    set: keys to change, {"method.name": "fedit", "train.rounds": 3}.
+    set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}} changes the same key, and no other.
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
+    base: with resume, the folder that the run's base model was moved to.
     progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
     on_round, on_evaluation: called after every round and every score of the run itself, those of Run.evaluations. on_event: called with
     every event of docs/json-lines.md, so also with the scores of the exported adapter, of single clients and of the other rank evaluation
@@ -149,6 +148,8 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[s
         words += ["--out", os.fspath(out)]
     if resume:
         words.append("--resume")
+    if base is not None:
+        words += ["--base", os.fspath(base)]
     if threads is not None:
         words += ["--threads", str(threads)]
     if device is not None:

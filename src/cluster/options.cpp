@@ -1,6 +1,7 @@
 #include "cluster/options.h"
 
 #include "base/format/limits.h"
+#include "base/plain/data_path.h"
 
 namespace evenkeel::cluster {
 
@@ -18,7 +19,9 @@ void ClusterOptions::resolve(const config::Table& table) const {
 ClusterOptions ClusterOptions::of(const fed::RunRequest& request) {
   auto table = config::Table::load(request.file);
   for (const auto& setting : request.settings) table.set(setting);
-  return config::read<ClusterOptions>(table.table("cluster"));
+  auto options = config::read<ClusterOptions>(table.table("cluster"));
+  options.scratch = expand_home(options.scratch, "cluster.scratch");
+  return options;
 }
 
 std::string ClusterOptions::text() const {

@@ -45,11 +45,10 @@ fed::ExperimentConfig config_of_leader(const std::string& text, const fed::RunRe
   const Json json = parse_json(text, kPlace);
   const JsonView view(json, kPlace);
   auto config = fed::ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
-  const auto begun_with = view.at("settings").strings();
-  auto requested = request.config(begun_with);
-  requested.find_files();
-  const auto changes = fed::difference_lines(fed::resolved_like(std::move(requested), config), config);
-  EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
+  const auto then = fed::ExperimentConfig::read(config::Table::parse(view.at("asked").string(), kPlace));
+  const auto changes = fed::changes_of(request.config(view.at("settings").strings()), then, config);
+  EK_CHECK(changes.empty(), kConfig,
+           "this rank is asked for another run than rank 0: ", join(fed::lines_of(changes), "; "));
   return config;
 }
 
@@ -59,13 +58,15 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
           const std::function<void(const fed::Run& run, const std::vector<scoring::TaskScore>& scores)>& conclude) {
   ProcessGroup member(launch, options);
   telling(member, [&] {
-    auto run =
-        open({.on_config =
-                  [&](const fed::ExperimentConfig& config, const std::vector<std::string>& begun_with) {
-                    warn_of_threads(launch, config.threads);
-                    member.post(kConfigKey, OrderedJson{{"config", config.text()}, {"settings", begun_with}}.dump());
-                  },
-              .on_experiment = [&](const fed::Experiment& experiment) { meet(member, experiment); }});
+    auto run = open({.on_config =
+                         [&](const fed::ExperimentConfig& config, const fed::BegunRequest& begun) {
+                           warn_of_threads(launch, config.threads);
+                           member.post(kConfigKey, OrderedJson{{"config", config.text()},
+                                                               {"settings", begun.settings},
+                                                               {"asked", begun.config.text()}}
+                                                       .dump());
+                         },
+                     .on_experiment = [&](const fed::Experiment& experiment) { meet(member, experiment); }});
     member.form_group();
     log::info("[cluster] ", launch.size, " ranks, started by ", launch.launcher);
     ClusterFabric fabric(member, run.experiment, run.folder.path() / fed::run_file("cluster.jsonl"));

@@ -5,7 +5,6 @@
 #include <set>
 #include <span>
 
-#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "data/text_metrics.h"
@@ -14,17 +13,6 @@ namespace evenkeel::data {
 namespace {
 
 constexpr std::string_view kFamilyName = "files", kTaskPrefix = "files:";
-
-/// Calls `change` for the pattern lists of every set.
-template <typename Change>
-void for_patterns(FilesConfig& config, const Change& change) {
-  const auto both = [&](FileSet& set, const std::string& key) {
-    change(set.train, concat(key, ".train"));
-    change(set.test, concat(key, ".test"));
-  };
-  both(config, "data.files");
-  for (auto& [name, set] : config.sets) both(set, concat("data.files.", name));
-}
 
 bool is_set_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(),
@@ -80,22 +68,6 @@ std::map<std::string, FileSet> FilesConfig::by_task() const {
   else if (!train.empty() || !test.empty())
     all.emplace(kFamilyName, *this);
   return all;
-}
-
-void FilesConfig::expand_paths() {
-  for_patterns(*this, [](std::vector<std::string>& patterns, const std::string& key) {
-    for (auto& pattern : patterns) pattern = expand_data_path(pattern, key).string();
-  });
-}
-
-void FilesConfig::find_files() {
-  for_patterns(*this, [](std::vector<std::string>& patterns, const std::string& key) {
-    try {
-      patterns = found_files(patterns);
-    } catch (const Error& error) {
-      throw error.with_context(key);
-    }
-  });
 }
 
 }  // namespace evenkeel::data

@@ -81,10 +81,6 @@ struct FilesConfig : FileSet {
   void resolve(const config::Table& table) const;
   /// Returns each set by the name of its task: "files" or "files:NAME". Empty if no files are named.
   std::map<std::string, FileSet> by_task() const;
-  /// Expands $EVENKEEL_DATA/ at the start of each pattern (expand_data_path()). \throws kConfig.
-  void expand_paths();
-  /// Replaces each pattern by the files that it matches (found_files()). \throws kData or kIo, naming the key.
-  void find_files();
 };
 
 }  // namespace evenkeel::data

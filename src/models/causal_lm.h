@@ -234,9 +234,15 @@ void write_random_model(const std::filesystem::path& config_json, const std::fil
 
 /// Maps "builtin:NAME" to the shipped folder of that model, and a hub name, "org/name" or "hf://org/name", to its
 /// snapshot in the local hub cache (base/plain/hub_cache.h). If a folder has that path, it is used instead of the
-/// cache. Any other text is returned unchanged as a path. \throws kConfig when the cache lacks a name after "hf://", or
-/// when `path` is empty, not UTF-8 or has control characters
+/// cache. Any other text is returned as a path, with "~" replaced (base/plain/data_path.h). \throws kConfig when the
+/// cache lacks a name after "hf://", or when `path` is empty, not UTF-8 or has control characters
 std::filesystem::path resolve_model_path(const std::string& path);
+/// As resolve_model_path(). \throws kConfig also for a name "org/name" that is no folder and that the cache lacks; the
+/// message has the command that downloads it
+std::filesystem::path find_model_folder(const std::string& path);
+/// Returns text that stands for the same folder later and from every working folder: "builtin:NAME" as it is, a hub
+/// name with its commit, "hf://org/name@COMMIT", any other path in its absolute form. \throws as find_model_folder()
+std::string settled_model_path(const std::string& path);
 
 class ModelConfig;   // models/checkpoint.h
 class TensorSource;  // models/tensor_source.h

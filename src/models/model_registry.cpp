@@ -1,6 +1,7 @@
 // To add a family, write its file, then declare it here and add it to the table. Other programs call add_family().
 #include <algorithm>
 
+#include "base/plain/data_path.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/hub_cache.h"
@@ -13,7 +14,7 @@ ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite();  //
 
 namespace {
 
-constexpr std::string_view kBuiltinPrefix = "builtin:";
+constexpr std::string_view kBuiltinPrefix = "builtin:", kModelPath = "the model's path";
 constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
@@ -124,11 +125,24 @@ void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, 
 }
 
 fs::path resolve_model_path(const std::string& path) {
-  check_path_text(path, "the model's path");
-  if (path.starts_with(kHubAddress)) return cached_file(path, "the model's path");
-  if (!path.starts_with(kBuiltinPrefix))
-    return path_exists(path) ? fs::path(path) : cached_snapshot(HubKind::kModel, path).value_or(path);
-  return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
+  check_path_text(path, kModelPath);
+  if (path.starts_with(kHubAddress)) return cached_file(path, kModelPath);
+  if (path.starts_with(kBuiltinPrefix)) return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
+  const auto folder = expand_home(path, kModelPath);
+  return path_exists(folder) ? fs::path(folder) : cached_snapshot(HubKind::kModel, path).value_or(folder);
+}
+
+fs::path find_model_folder(const std::string& path) {
+  auto folder = resolve_model_path(path);
+  if (!path_exists(folder)) found_snapshot(HubKind::kModel, path, kModelPath);  // says how to fetch it
+  return folder;
+}
+
+std::string settled_model_path(const std::string& path) {
+  if (path.starts_with(kBuiltinPrefix)) return path;
+  const auto folder = find_model_folder(path);
+  const bool is_local = !path.starts_with(kHubAddress) && path_exists(expand_home(path, kModelPath));
+  return is_local ? absolute_path(folder) : pinned_address(path, kModelPath).value_or(absolute_path(folder));
 }
 
 }  // namespace evenkeel::models

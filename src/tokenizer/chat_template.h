@@ -114,7 +114,7 @@ class ChatTemplates {
 /// Returns the special tokens that the folder's files and its tokenizer class define (tokenizer_folder.h).
 ChatTemplate::SpecialTokens special_tokens_of(const std::filesystem::path& folder);
 
-/// Returns the existing files of a folder that ChatTemplates::of_model() reads, without those of tokenizer_files().
+/// Returns the existing files of a folder that ChatTemplates::of_model() reads, without tokenizer_config.json.
 std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::tokenizer

@@ -246,13 +246,6 @@ std::vector<std::pair<std::string, std::string>> TokenizerFolder::named_tokens()
   return out;
 }
 
-std::vector<fs::path> tokenizer_files(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const char* name : {kAddedFile, kMapFile, kConfigFile})
-    if (path_exists(folder / name)) files.push_back(folder / name);
-  return files;
-}
-
 Json TokenizerFolder::take_tokenizer() {
   auto tokenizer = std::move(file_.json);
   std::optional<std::string> unk_token;

@@ -78,7 +78,4 @@ class TokenizerFolder {
   std::vector<AddedToken> listed_;   ///< these tokens in the order in which they were read
 };
 
-/// Returns the existing files among tokenizer_config.json, special_tokens_map.json and added_tokens.json.
-std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
-
 }  // namespace evenkeel::tokenizer

@@ -1,5 +1,6 @@
 """Tests init, list, doctor, export and report through the program, including user errors."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -95,7 +96,7 @@ def test_doctor_reports_what_fits(tiny_model):
     out = succeed("doctor", "--model", tiny_model).stdout
     for word in ("cores", "instructions", "memory", "an expert, x W^T", "own", "native", "bfloat16", "yes"):
         assert word in out
-    refused("doctor", "--model", "models/nowhere", says=["models/nowhere is not a folder"])
+    refused("doctor", "--model", "models/nowhere", says=["models/nowhere, which is no folder here", "hf download models/nowhere"])
 
 
 def test_every_format_is_exported_once(run, tiny_model, tmp_path):
@@ -209,6 +210,19 @@ def test_an_export_has_a_model_card_with_the_figures_of_the_records(run, tmp_pat
     assert "no README.md" in done.stderr and not (tmp_path / "three/README.md").exists()
 
 
+def made_with_the_present_base(run, out):
+    """Returns a copy of the run whose manifest has the files of the base as they are now."""
+    shutil.copytree(run, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    entries = [entry for entry in manifest["files"] if entry.get("model") != "base"]
+    for file in sorted(pathlib.Path(manifest["models"]["base"]["folder"]).iterdir()):
+        if file.suffix in (".json", ".safetensors") and file.name != "pretrain.json":
+            data = file.read_bytes()
+            entries.append({"path": str(file), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "model": "base", "name": file.name})
+    (out / "manifest.json").write_text(sealed({**manifest, "files": entries}) + "\n")
+    return out
+
+
 @pytest.mark.parametrize("change, says", [
     ({"num_hidden_layers": 1}, "the model has no site model.layers.1."),
     ({"intermediate_size": 28}, "does not fit the model"),
@@ -221,7 +235,9 @@ def test_export_compares_the_run_with_the_present_model(run, form, change, says,
     was = file.read_text()
     try:
         file.write_text(json.dumps(json.loads(was) | change))
-        refused("export", "--run", run, "--format", form, "--out", tmp_path / "x", says=["state.safetensors", str(run.parent / "model"), says])
+        refused("export", "--run", run, "--format", form, "--out", tmp_path / "x", says=["model/config.json has changed"])
+        same = made_with_the_present_base(run, tmp_path / "run")
+        refused("export", "--run", same, "--format", form, "--out", tmp_path / "x", says=["state.safetensors", str(run.parent / "model"), says])
     finally:
         file.write_text(was)
     assert not (tmp_path / "x").exists()
@@ -271,7 +287,8 @@ def test_an_export_contains_no_local_path(run, tmp_path, form, name):
     saved = run.parent / "model/tokenizer_config.json"
     saved.write_text(json.dumps({"tokenizer_class": "X", "name_or_path": str(run.parent), "tokenizer_file": f"{ROOT}/tokenizer.json"}))
     try:
-        succeed("export", "--run", run, "--format", form, "--out", tmp_path / "export", *said)
+        same = made_with_the_present_base(run, tmp_path / "run")
+        succeed("export", "--run", same, "--format", form, "--out", tmp_path / "export", *said)
     finally:
         saved.unlink()
     for file in (tmp_path / "export").rglob("*"):

@@ -238,7 +238,7 @@ def test_no_file_of_a_study_is_overwritten(what, small_run, place):
     for run in runs:
         shutil.copytree(small_run, folder / run["folder"])
     (folder / "study.json").write_text(sealed({
-        "version": 1, "name": "two", "reference": "a", "endpoint": "accuracy", "seeds": [1], "arms": [{"name": arm, "set": []} for arm in "ab"],
+        "version": 1, "name": "two", "reference": "a", "endpoint": "accuracy", "seeds": [1], "arms": [{"name": arm, "set": [], "config": "0"} for arm in "ab"],
         "common": [], "free": [], "pinned": [], "runs": runs}) + "\n")
     for name in ("study.toml", "base.toml"):
         (folder / name).write_text("")

@@ -59,8 +59,8 @@ def folder(original, run, tmp_path):
 
 
 def test_rows_are_read_once_and_training_on_a_test_file_is_reported(folder, run):
-    assert "6 rows of rows.jsonl" in run.stderr and "12 rows" not in run.stderr
-    assert "rows.jsonl trains and tests (as link.jsonl)" in run.stderr
+    assert f"6 rows of {folder}/rows.jsonl" in run.stderr and "12 rows" not in run.stderr
+    assert f"rows.jsonl trains and tests (as {folder}/link.jsonl)" in run.stderr
 
 
 def test_the_run_stores_a_copy_that_every_command_uses(folder):

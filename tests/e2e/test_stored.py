@@ -317,16 +317,3 @@ def test_a_killed_export_can_be_repeated(finished, tmp_path, form, name):
     assert content(tmp_path / "out") == content(tmp_path / "whole") and (tmp_path / "out" / name).exists()
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "out", "my.out.part"}
     one_line(evenkeel(*words, tmp_path / "out"), "not empty")
-
-
-def test_a_run_without_checksums_is_rejected_by_resume_and_by_report(run):
-    """Rewrites the files without checksums."""
-    manifest = json.loads((run / "manifest.json").read_text())
-    for key in ("format", "checksum", "config", "request"):
-        del manifest[key]
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    for name in ("rounds.jsonl", "evaluations.jsonl"):
-        old = [{key: value for key, value in line.items() if key != "checksum"} for line in lines(run / name)]
-        (run / name).write_text("".join(json.dumps(line) + "\n" for line in old))
-    one_line(resume(run), "older version", "no checksums")
-    one_line(evenkeel("report", run), "no checksums")

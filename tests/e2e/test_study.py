@@ -86,7 +86,8 @@ def test_a_study_trains_one_run_per_arm_and_seed(undisturbed, base, tmp_path):
     assert {run["folder"] for run in made["runs"]} == set(RUNS)
     assert all(run["state"] == "done" and run["seconds"] > 0 and len(run["config"]) == 64 for run in made["runs"])
     assert (made["version"], made["name"], made["reference"], made["endpoint"], made["seeds"]) == (1, "methods", "fedit", "log_likelihood", SEEDS)
-    assert made["arms"] == [{"name": name, "set": sets} for name, sets in ARMS.items()]
+    assert made["arms"] == [{"name": name, "set": sets, "config": hashlib.sha256((out / name / "arm.toml").read_bytes()).hexdigest()}
+                            for name, sets in ARMS.items()]
     assert "threads=1" in made["pinned"] and 'model.compute_dtype="float32"' in made["pinned"]
     assert re.search(r"6 of 6 runs done", done.stderr) and re.search(r"about \d+ s left", done.stderr)
     alone = tmp_path / "alone"  # the same run as a single `evenkeel train`
@@ -194,7 +195,8 @@ def test_three_arms_and_five_seeds_killed_twice_have_the_reports_of_the_undistur
 def test_a_study_records_the_scores_of_single_rows_unless_it_says_otherwise(undisturbed, file, tmp_path):
     run = undisturbed[0] / "fedit/seed-1"
     assert state(undisturbed[0])["common"] == ["evaluate.items=true"] and "items = true" in (run / "config.toml").read_text()
-    assert "evaluate.items=true" in json.loads((run / "manifest.json").read_text())["request"]["settings"]
+    assert json.loads((run / "manifest.json").read_text())["request"]["settings"] == ["seed=1"]
+    assert "items = true" in (undisturbed[0] / "fedit/arm.toml").read_text()
     assert (run / "items/round-2.jsonl").exists()
     base = file.parent / "base.toml"
     for words, common, in ([["--set", "evaluate.items=false"], ["evaluate.items=false"]], [[], []]):
@@ -204,20 +206,6 @@ def test_a_study_records_the_scores_of_single_rows_unless_it_says_otherwise(undi
         assert study(file, out, "--only", "fedit:1", *words).returncode == 0
         assert state(out)["common"] == common and not (out / "fedit/seed-1/items").exists()
     one_line(study(file, out, "--resume", "--set", "evaluate.items=true"), "evaluate.items is true", "false")
-
-
-def test_a_study_that_an_earlier_version_began_goes_on_without_single_rows(undisturbed, file, tmp_path):
-    out = tmp_path / "out"
-    base = file.parent / "base.toml"
-    text = base.read_text()
-    base.write_text(text.replace("[evaluate]\n", "[evaluate]\nitems = false\n"))
-    assert study(file, out, "--only", "fedit:1").returncode == 0
-    base.write_text(text)  # as a study file before the setting was made by default
-    (out / "base.toml").write_text(text)
-    (out / "study.json").write_text(sealed({**state(out), "base": hashlib.sha256(text.encode()).hexdigest()}) + "\n")
-    assert study(file, out, "--resume", "--only", "a3smoe:1").returncode == 0
-    assert not (out / "a3smoe/seed-1/items").exists()
-    expect_same_runs(out, undisturbed[0], ["fedit/seed-1", "a3smoe/seed-1"])
 
 
 def test_a_study_killed_before_its_first_run_can_be_started_again(undisturbed, file, tmp_path):
@@ -522,7 +510,8 @@ BAD_FOLDERS = [
     ("a run's adapter is gone", remove("fedit/seed-2/adapter"), ["fedit:2", "adapter_model.safetensors is missing"]),
     ("a run's config is gone", remove("fedit/seed-2/config.toml"), ["fedit:2", "config.toml"]),
     ("a run is gone", remove("a3smoe/seed-1"), ["a3smoe:1", "is gone", "--only a3smoe:1"]),
-    ("an arm is gone", remove("a3smoe"), ["a3smoe:1", "is gone"]),
+    ("an arm is gone", remove("a3smoe"), ["a3smoe/arm.toml is missing"]),
+    ("an arm's config was changed", edit("a3smoe/arm.toml", "rounds = 2", "rounds = 3"), ["a3smoe/arm.toml is not the config"]),
     ("the runs of two seeds are exchanged", exchange("fedit/seed-1", "fedit/seed-2"), ["fedit:1", "a run of another study", "seed is 1, in the run 2"]),
     ("the runs of two arms are exchanged", exchange("fedit/seed-1", "a3smoe/seed-1"), ["fedit:1", "method.name"]),
     ("a line of records is damaged", edit("fedit/seed-1/rounds.jsonl", '"round":1', '"round":3'), ["fedit:1", "rounds.jsonl"]),

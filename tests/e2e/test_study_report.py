@@ -29,7 +29,7 @@ def state(folder, **changes):
              "config": "0" * 64, **({"error": "[io] no space left"} if (arm, seed) == FAILED else {"seconds": 1.5})}
             for arm in ARMS for seed in SEEDS]
     content = {"version": 1, "name": "small_study", "reference": "fedit", "endpoint": "log_likelihood", "seeds": SEEDS,
-               "arms": [{"name": arm, "set": words} for arm, words in ARMS.items()], "common": [], "free": [], "pinned": [],
+               "arms": [{"name": arm, "set": words, "config": "0"} for arm, words in ARMS.items()], "common": [], "free": [], "pinned": [],
                "runs": runs, **changes}
     (folder / "study.json").write_text(sealed(content) + "\n")
 

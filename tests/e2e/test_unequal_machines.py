@@ -78,43 +78,6 @@ def test_a_killed_run_with_profiles_ends_with_the_same_records(run, tiny_model, 
     assert (out / "adapter/adapter_model.safetensors").read_bytes() == (run / "adapter/adapter_model.safetensors").read_bytes()
 
 
-EARLIER = {"client_profiles": "devices", "clients.profiles": "clients.devices", "share_prefixes": "share_beginnings",
-           "rank_eval_modes": "readings", "\nprofiles = ": "\ndevices = "}
-
-
-def earlier(text):
-    """Returns a config with the key names of the previous version."""
-    for now, before in EARLIER.items():
-        text = text.replace(now, before)
-    return text
-
-
-def test_keys_of_the_previous_version_are_read_with_a_warning(run, tiny_model, tmp_path):
-    old = [*map(earlier, map(str, arguments(tiny_model))), "--set", "train.share_beginnings=true"]
-    done = succeed("train", CONFIG, "--out", tmp_path / "run", *old)
-    for now, before in [("client_profiles", "devices"), ("profiles", "clients.devices"), ("share_prefixes", "train.share_beginnings")]:
-        assert f"{before} is called {now} now (from --set)" in done.stderr
-    assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(run / "rounds.jsonl"))
-    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "no", *old, "--set", "train.share_prefixes=true"), "share_beginnings is called share_prefixes now",
-             "both are there")
-    assert not (tmp_path / "no").exists()
-
-
-def test_a_run_folder_of_the_previous_version_resumes_to_the_same_bits(run, tiny_model, tmp_path):
-    out = tmp_path / "old"
-    succeed("train", CONFIG, "--out", out, *arguments(tiny_model), "--set", "train.rounds=1")
-    config = earlier((out / "config.toml").read_text())
-    assert "[devices.phone]" in config and "share_beginnings" in config and "readings" in config
-    (out / "config.toml").write_text(config)
-    manifest = json.loads((out / "manifest.json").read_text())
-    (out / "manifest.json").write_text(sealed({**manifest, "config": config}) + "\n")
-    assert "client profiles" not in succeed("report", out, run).stdout
-    succeed("train", CONFIG, "--out", out, "--resume", "--set", f"train.rounds={len(lines(run / 'rounds.jsonl'))}")
-    assert without_seconds(lines(out / "rounds.jsonl")) == without_seconds(lines(run / "rounds.jsonl"))
-    assert (out / "adapter/adapter_model.safetensors").read_bytes() == (run / "adapter/adapter_model.safetensors").read_bytes()
-    assert "[client_profiles.phone]" in (out / "config.toml").read_text()
-
-
 def test_report_plots_simulated_time(run):
     table = succeed("report", run, "--table", "time").stdout
     assert "simulated time" in table and "until a loss or less is reached" in table

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -89,6 +90,47 @@ def test_resume_with_more_rounds_equals_a_longer_run(run_and_calls, tiny_model, 
     assert len(run.rounds_list()) == 1
     assert run.resume(rounds=2).path == run.path
     assert without_seconds(run.rounds_list()) == without_seconds(run_and_calls[0].rounds_list())
+
+
+def adapter_bytes(run):
+    return (run.path / "adapter/adapter_model.safetensors").read_bytes()
+
+
+def own_rows(folder, question):
+    folder.mkdir()
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"prompt": question.format(i), "completion": f" {i}"}) + "\n" for i in range(12)))
+    return folder
+
+
+def test_a_run_resumes_with_its_own_files_after_chdir(tiny_model, tmp_path, monkeypatch):
+    """The paths of the config and of the run are relative; the other folder has a file of the same name."""
+    first, second = own_rows(tmp_path / "first", "What is {}+0?"), own_rows(tmp_path / "second", "Which town is number {}?")
+    changes = {"data.task": "files", "data.template": "plain", "data.partition.kind": "iid", "data.limit": 0,
+               "data.files": {"train": ["rows.jsonl"], "score": "nll"}}
+    monkeypatch.chdir(first)
+    whole = ek.train(CONFIG, set={**settings(tiny_model), **changes}, out="whole")
+    run = ek.train(CONFIG, set={**settings(tiny_model, train__rounds=1), **changes}, out="run")
+    monkeypatch.chdir(second)
+    run.resume(rounds=2)
+    assert run.path == first / "run" and adapter_bytes(run) == adapter_bytes(whole)
+    text = ek.score(["What is 3+0?"], run=run)[0]["logprob"]
+    moved = shutil.copytree(tiny_model, tmp_path / "moved")
+    assert ek.score(["What is 3+0?"], run=run, base=moved)[0]["logprob"] == text
+    assert run.resume(rounds=3, base=moved).manifest["models"]["base"]["folder"] == str(moved)
+
+
+def test_a_dict_changes_its_keys_alone(tiny_model, tmp_path):
+    flat = train(tiny_model, tmp_path / "flat", {"train__batch_size": 2, "train__rounds": 1, "train__optimizer__lr": 0.01})
+    nested = ek.train(CONFIG, out=tmp_path / "nested", set={**settings(tiny_model), "train.batch_size": 2,
+                                                            "train": {"rounds": 1, "optimizer.lr": 0.01}})
+    assert nested.config["train"] == flat.config["train"] and adapter_bytes(nested) == adapter_bytes(flat)
+
+
+def test_a_tilde_is_the_home_folder(run_and_calls, monkeypatch):
+    run, *_ = run_and_calls
+    monkeypatch.setenv("HOME", str(run.path.parent))
+    again = ek.Run(f"~/{run.path.name}")
+    assert again.path == run.path and again.report().save("~/page.html") == run.path.parent / "page.html"
 
 
 def test_records_are_read_without_pandas_and_safetensors(run_and_calls, monkeypatch):

@@ -15,7 +15,8 @@ def folder(small_run, tmp_path):
             {"arm": "ub-smoe", "seed": 5, "folder": "ub-smoe/seed-5", "state": "planned", "config": "1" * 64}]
     (tmp_path / "study.json").write_text(sealed({
         "version": 1, "name": "tiny", "reference": "fedit", "endpoint": "accuracy", "seeds": [5], "arms": [
-            {"name": "fedit", "set": ["method.name=fedit"]}, {"name": "ub-smoe", "set": ["method.name=ub-smoe"]}],
+            {"name": "fedit", "set": ["method.name=fedit"], "config": "2" * 64},
+            {"name": "ub-smoe", "set": ["method.name=ub-smoe"], "config": "3" * 64}],
         "set": [], "common": [], "free": [], "pinned": [], "base": "0" * 64, "runs": runs}) + "\n")
     return tmp_path
 

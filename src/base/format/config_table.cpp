@@ -220,32 +220,25 @@ toml::table parsed_value(std::string_view text, std::string_view assignment) {
 }
 
 /// Copies the node, because a copy has no line number. The line number would refer to the text after --set.
-void assign_copy(toml::table& table, const std::string& key, toml::table& value) {
-  value.get("value")->visit([&](auto& node) { table.insert_or_assign(key, node); });
+void assign_copy(toml::table& table, const std::string& key, const toml::node& value) {
+  value.visit([&](const auto& node) { table.insert_or_assign(key, node); });
 }
 
-/// Returns the tables at `path` ("clients.client"), including the entries of lists of tables.
-std::vector<toml::table*> tables_at(toml::table& root, std::string_view path) {
-  if (path.empty()) return {&root};
-  const auto dot = path.find('.');
-  auto* node = root.get(path.substr(0, dot));
-  const auto rest = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
-  std::vector<toml::table*> found;
-  const auto descend = [&](toml::node& next) {
-    if (auto* table = next.as_table())
-      for (auto* one : tables_at(*table, rest)) found.push_back(one);
-  };
-  if (node != nullptr && node->is_array())
-    for (auto& entry : *node->as_array()) descend(entry);
-  else if (node != nullptr)
-    descend(*node);
-  return found;
-}
+bool is_scalar(const toml::node& node) { return !node.is_table() && !node.is_array(); }
 
-void rename_in(toml::table& table, const RenamedKey& key) {
-  auto* value = table.get(key.before);
-  value->visit([&](auto& node) { table.insert_or_assign(key.now, std::move(node)); });
-  table.erase(key.before);
+/// Puts a value under `key`. A table is merged into a table that is there, at every depth. Otherwise the value replaces
+/// what is there; a table and a scalar do not replace each other.
+/// \param name  the full key, for messages
+void merge(toml::table& table, const std::string& key, const toml::node& value, const std::string& name,
+           std::string_view assignment) {
+  auto* known = table.get(key);
+  if (known == nullptr) return assign_copy(table, key, value);
+  const bool is_mixed = (known->is_table() && is_scalar(value)) || (is_scalar(*known) && value.is_table());
+  EK_CHECK(!is_mixed, kConfig, "--set ", shown(assignment), ": ", name, " is ", text_of(*known), ", not ",
+           text_of(value));
+  if (!known->is_table() || !value.is_table()) return assign_copy(table, key, value);
+  for (const auto& [inner, node] : *value.as_table())
+    merge(*known->as_table(), std::string(inner.str()), node, concat(name, '.', inner.str()), assignment);
 }
 
 }  // namespace
@@ -267,15 +260,15 @@ void Table::set(std::string_view assignment) {
   EK_CHECK(node_ != nullptr, kInternal, "config: set on a table that is not there");
   auto* table = const_cast<toml::table*>(as_table(node_));
   std::string_view keys = trimmed(assignment.substr(0, equals));
+  const std::string name(keys);
   Bounds(keys, concat("--set ", shown(assignment))).check();
   while (true) {
     const auto dot = keys.find('.');
     const std::string key(trimmed(keys.substr(0, dot)));
     EK_CHECK(is_bare_key(key), kConfig, "--set ", shown(assignment), ": \"", key, "\" is not a key");
     if (dot == std::string_view::npos) {
-      auto value = parsed_value(trimmed(assignment.substr(equals + 1)), assignment);
-      assign_copy(*table, key, value);
-      return;
+      const auto value = parsed_value(trimmed(assignment.substr(equals + 1)), assignment);
+      return merge(*table, key, *value.get("value"), name, assignment);
     }
     auto* next = table->get(key);
     if (next == nullptr) next = &table->insert(key, toml::table{}).first->second;
@@ -286,22 +279,10 @@ void Table::set(std::string_view assignment) {
   }
 }
 
-std::vector<std::string> Table::rename(std::span<const RenamedKey> keys) {
-  std::vector<std::string> lines;
-  for (const auto& key : keys) {
-    if (node_ == nullptr) break;
-    for (auto* table : tables_at(*const_cast<toml::table*>(as_table(node_)), key.table)) {
-      const auto* value = table->get(key.before);
-      if (value == nullptr) continue;
-      const auto name = key.table.empty() ? std::string(key.before) : concat(key.table, ".", key.before);
-      const auto where = location(*value, origin());
-      EK_CHECK(table->get(key.now) == nullptr, kConfig, name, " is called ", key.now,
-               " now, and both are there, allowed: one of them", where);
-      lines.push_back(concat(name, " is called ", key.now, " now", where));
-      rename_in(*table, key);
-    }
-  }
-  return lines;
+std::string Table::text() const {
+  std::ostringstream out;
+  if (node_ != nullptr) out << *as_table(node_) << '\n';
+  return out.str();
 }
 
 std::vector<std::string> Table::keys() const {
@@ -312,6 +293,13 @@ std::vector<std::string> Table::keys() const {
 }
 
 bool Table::contains(std::string_view key) const { return find(node_, key) != nullptr; }
+
+bool Table::contains_path(std::string_view path) const {
+  const auto dot = path.find('.');
+  const auto* node = find(node_, path.substr(0, dot));
+  if (node == nullptr || dot == path.npos) return node != nullptr;
+  return node->is_table() && table(path.substr(0, dot)).contains_path(path.substr(dot + 1));
+}
 
 bool Table::holds_table(std::string_view key) const {
   const auto* node = find(node_, key);

@@ -82,14 +82,8 @@ concept ListOrTable = requires(const S& value) {
   { value.listed() } -> std::same_as<bool>;
 };
 
-/// Describes a renamed key. `table` is the path of its table ("" is the root), `before` the earlier name of the key,
-/// `now` the present one. If a part of the path is a list of tables, the key is renamed in all of them.
-struct RenamedKey {
-  std::string_view table, before, now;
-};
-
 /// Refers to a TOML table and knows its path ("method.ub-smoe"). It is cheap to copy and keeps the document alive.
-/// Copies share the document: set() and rename() change it for all of them.
+/// Copies share the document: set() changes it for all of them.
 class Table {
  public:
   /// Parses a file of at most 16 MiB. \throws kConfig naming file, line and column of a syntax error; kIo.
@@ -98,14 +92,12 @@ class Table {
   static Table parse(std::string_view text, std::string_view origin);
 
   /// Applies an assignment of `--set`, "a.b=value". The value is TOML; a bare word, or a list of bare words, is read as
-  /// strings. Call it before table() and tables(), because it may replace sub-tables. \throws kConfig for any other
-  /// value.
+  /// strings. A table is merged into the table under that key, at every depth: keys that it does not name keep their
+  /// values. A list or a scalar replaces the old value. Call it before table() and tables(), because it may replace
+  /// sub-tables. \throws kConfig for any other value, and for a table in the place of a scalar or the reverse.
   void set(std::string_view assignment);
-
-  /// Renames keys that are written under an earlier name. Call it before table() and tables().
-  /// \return  one line per renamed key, e.g. "train.share_beginnings is called share_prefixes now (run.toml, line 7)"
-  /// \throws kConfig when a table has a key under both names.
-  std::vector<std::string> rename(std::span<const RenamedKey> keys);
+  /// Returns true if the table holds a value under a key with dots, as "train.rounds".
+  bool contains_path(std::string_view path) const;
 
   /// Returns the path of the table; empty for the root.
   const std::string& path() const { return path_; }
@@ -132,6 +124,9 @@ class Table {
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<std::string>> strings(std::string_view key) const;  ///< one string is a list of one
   std::optional<Names> names(std::string_view key) const;
+
+  /// Returns the table as TOML, with paths of sub-tables relative to it, without comments.
+  std::string text() const;
 
   /// Returns the key with the path of the table, e.g. "method.ub-smoe.momentum", for messages.
   std::string full_key(std::string_view key) const;

@@ -305,28 +305,36 @@ TEST(Config, ALongValueIsShortenedToOneLine) {
   EXPECT_NE(text.find("... (1000014 bytes) ..."), std::string::npos) << text;
 }
 
+TEST(Config, ASettingMergesATableAtEveryDepth) {
+  auto table =
+      Table::parse("[train]\nrounds = 3\nbatch = 2\n[train.optimizer]\nlr = 0.01\nbetas = [0.9, 0.99]\n", "a.toml");
+  table.set("train={rounds=1, optimizer={lr=1e-3}}");
+  EXPECT_EQ(table.table("train").integer("rounds"), 1);
+  EXPECT_EQ(table.table("train").integer("batch"), 2);
+  EXPECT_EQ(table.table("train").table("optimizer").number("lr"), 1e-3);
+  EXPECT_EQ(table.table("train").table("optimizer").numbers("betas"), (std::vector<double>{0.9, 0.99}));
+  EXPECT_EQ(table.table("train").place_of("rounds"), " (from --set)");
+  table.set("train.optimizer={betas=[0.5], eps.first=1}");
+  EXPECT_EQ(table.table("train").table("optimizer").numbers("betas"), std::vector<double>{0.5});
+  EXPECT_TRUE(table.contains_path("train.optimizer.eps.first"));
+  EXPECT_FALSE(table.contains_path("train.optimizer.lr.first"));
+  EXPECT_FALSE(table.contains_path("train.optimiser"));
+}
+
+TEST(Config, ASettingReplacesListsAndNoTableByAScalar) {
+  auto table = Table::parse("a = 1\nlist = [1, 2]\n[b]\nc = 2\n[[several]]\nx = 1\n", "a.toml");
+  table.set("list={values=[3]}");
+  EXPECT_EQ(table.table("list").integers("values"), std::vector<int64_t>{3});
+  table.set("list=[4]");
+  EXPECT_EQ(table.integers("list"), std::vector<int64_t>{4});
+  table.set("several=[{x=2}, {x=3}]");
+  EXPECT_EQ(table.tables("several").at(1).integer("x"), 3);
+  const auto refused = [&](std::string_view setting) { return testing::refusal([&] { table.set(setting); }); };
+  EXPECT_NE(refused("a={b=1}").find("--set a={b=1}: a is 1, not a table"), std::string::npos);
+  EXPECT_NE(refused("b=5").find("--set b=5: b is a table, not 5"), std::string::npos);
+  EXPECT_NE(refused("b={c={d=1}}").find("b.c is 2, not a table"), std::string::npos);
+  EXPECT_EQ(table.table("b").integer("c"), 2);
+}
+
 }  // namespace
-TEST(RenamedKeys, RenamedKeysAreReadUnderTheirOldNames) {
-  constexpr std::array<RenamedKey, 3> kKeys{
-      {{"", "devices", "profiles"}, {"train", "many", "few"}, {"clients.one", "device", "profile"}}};
-  auto table = Table::parse(
-      "[devices]\nbox = 1\n[train]\nmany = 3\n[[clients.one]]\ndevice = \"a\"\n[[clients.one]]\nname = \"b\"\n",
-      "old.toml");
-  const auto lines = table.rename(kKeys);
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[1], "train.many is called few now (old.toml, line 4)");
-  EXPECT_EQ(table.table("profiles").integer("box"), 1);
-  EXPECT_EQ(table.table("train").integer("few"), 3);
-  EXPECT_EQ(table.table("clients").tables("one").at(0).string("profile"), "a");
-  EXPECT_FALSE(table.contains("devices"));
-  EXPECT_TRUE(table.rename(kKeys).empty());
-}
-
-TEST(RenamedKeys, RejectsAKeyUnderBothNames) {
-  constexpr std::array<RenamedKey, 1> kKeys{{{"train", "many", "few"}}};
-  auto table = Table::parse("[train]\nmany = 3\nfew = 4\n", "old.toml");
-  EXPECT_NE(testing::refusal([&] { table.rename(kKeys); }).find("train.many is called few now, and both are there"),
-            std::string::npos);
-}
-
 }  // namespace evenkeel::config

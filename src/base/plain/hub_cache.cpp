@@ -197,6 +197,26 @@ std::string download_arguments(const HubAddress& address) {
                 revision == "main" ? "" : concat("--revision ", revision, " "), name);
 }
 
+/// Returns the folder of a snapshot. \param text  as it was given \throws kConfig when the cache does not have it
+fs::path snapshot_of(const HubAddress& address, std::string_view text, std::string_view key) {
+  const auto snapshot = find_snapshot(address.kind, address.at);
+  EK_CHECK(snapshot.has_value(), kConfig, key, " is ", text,
+           text.starts_with(kHubAddress) ? ", which the hub cache " : ", which is no folder here, and the hub cache ",
+           hub_cache().string(), " does not have", text.starts_with(kHubAddress) ? "" : " it",
+           "; to fetch it: hf download ", download_arguments(address));
+  return *snapshot;
+}
+
+/// Parses an address. \throws kConfig when it is malformed
+HubAddress require_address(const std::string& address, std::string_view key) {
+  EK_CHECK(address.starts_with(kHubAddress), kInternal, key, " is ", address, ", which does not begin with ",
+           kHubAddress);
+  auto parsed = parse_address(std::string_view(address).substr(kHubAddress.size()));
+  EK_CHECK(parsed.has_value(), kConfig, key, " is ", address,
+           ", allowed: hf://ORG/NAME[@REVISION][/PATH] or hf://datasets/ORG/NAME[@REVISION][/PATH]");
+  return std::move(*parsed);
+}
+
 }  // namespace
 
 fs::path hub_cache() {
@@ -212,16 +232,25 @@ std::optional<fs::path> cached_snapshot(HubKind kind, std::string_view text) {
   return name ? find_snapshot(kind, *name) : std::nullopt;
 }
 
+std::optional<fs::path> found_snapshot(HubKind kind, std::string_view text, std::string_view key) {
+  const auto name = parse_name(text);
+  return name ? std::optional(snapshot_of({.kind = kind, .at = *name}, text, key)) : std::nullopt;
+}
+
 fs::path cached_file(const std::string& address, std::string_view key) {
-  EK_CHECK(address.starts_with(kHubAddress), kInternal, key, " is ", address, ", which does not begin with ",
-           kHubAddress);
-  const auto parsed = parse_address(std::string_view(address).substr(kHubAddress.size()));
-  EK_CHECK(parsed.has_value(), kConfig, key, " is ", address,
-           ", allowed: hf://ORG/NAME[@REVISION][/PATH] or hf://datasets/ORG/NAME[@REVISION][/PATH]");
-  const auto snapshot = find_snapshot(parsed->kind, parsed->at);
-  EK_CHECK(snapshot.has_value(), kConfig, key, " is ", address, ", which the hub cache ", hub_cache().string(),
-           " does not have; to fetch it: hf download ", download_arguments(*parsed));
-  return parsed->path.empty() ? *snapshot : *snapshot / parsed->path;
+  const auto parsed = require_address(address, key);
+  const auto snapshot = snapshot_of(parsed, address, key);
+  return parsed.path.empty() ? snapshot : snapshot / parsed.path;
+}
+
+std::optional<std::string> pinned_address(const std::string& text, std::string_view key) {
+  const auto name = parse_name(text);
+  if (!name && !text.starts_with(kHubAddress)) return std::nullopt;
+  const auto address = name ? HubAddress{.at = *name} : require_address(text, key);
+  const auto commit = snapshot_of(address, text, key).filename().string();
+  if (!is_commit(commit)) return std::nullopt;
+  return concat(kHubAddress, address.kind == HubKind::kDataset ? "datasets/" : "", address.at.name, '@', commit,
+                address.path.empty() ? "" : "/", address.path);
 }
 
 }  // namespace evenkeel

@@ -24,6 +24,11 @@ std::filesystem::path hub_cache();
 /// \throws kIo when the cache cannot be read
 std::optional<std::filesystem::path> cached_snapshot(HubKind kind, std::string_view name);
 
+/// Returns cached_snapshot() of a name. \throws kConfig when the text is a name "org/name" that the cache does not
+/// have; the message has the command that downloads it. Other text gives nothing.
+/// \param key  the config key or flag, for the message
+std::optional<std::filesystem::path> found_snapshot(HubKind kind, std::string_view name, std::string_view key);
+
 /// The prefix of an address. hf://[models/]org/name[@revision][/path] is a file or folder of a model,
 /// hf://datasets/org/name[@revision][/path] one of a data set. The parts are those of huggingface_hub's parse_hf_uri: a
 /// slash in a revision is written %2F, except in refs/pr/NUMBER and refs/convert/NAME.
@@ -35,5 +40,12 @@ inline constexpr std::string_view kHubAddress = "hf://";
 /// \throws kConfig when the address is malformed, or, with the command that downloads the repository, when the cache
 /// does not have it; kInternal when the address does not begin with kHubAddress; kIo when the cache cannot be read
 std::filesystem::path cached_file(const std::string& address, std::string_view key);
+
+/// Returns the address of the same files whose revision is a commit: hf://org/name@COMMIT[/path]. It names the same
+/// files after a branch has moved.
+/// \param text  an address, or a name "org/name[@revision]" of a model
+/// \return nothing if it is neither, or if the snapshot is not named by a commit
+/// \throws kConfig as cached_file() and found_snapshot()
+std::optional<std::string> pinned_address(const std::string& text, std::string_view key);
 
 }  // namespace evenkeel

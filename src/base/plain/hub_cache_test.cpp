@@ -143,5 +143,50 @@ TEST_F(HubCache, AnotherPrefixIsRefused) {
   for (const char* address : {"", "hf:/", "http://org/rows"}) EXPECT_THROW(cached_file(address, "data.path"), Error);
 }
 
+TEST_F(HubCache, ANameThatIsNotThereSaysHowToFetchIt) {
+  for (const auto& [name, words] : std::map<std::string, std::string>{
+           {"acme/tiny", "hf download acme/tiny"}, {"acme/tiny@v2", "hf download --revision v2 acme/tiny"}}) {
+    const auto line = testing::refusal([&] { found_snapshot(HubKind::kModel, name, "--model"); });
+    EXPECT_NE(line.find(concat("--model is ", name, ", which is no folder here")), std::string::npos) << line;
+    EXPECT_TRUE(line.ends_with(words)) << line;
+  }
+  for (const auto* other : {"nowhere", "a/b/c", "./acme/tiny", "/acme/tiny", "acme/ti ny"})
+    EXPECT_FALSE(found_snapshot(HubKind::kModel, other, "--model")) << other;
+}
+
+TEST_F(HubCache, APinnedAddressKeepsItsFilesWhenTheBranchMoves) {
+  const std::string first(40, 'a'), second(40, 'b');
+  const auto snapshot = add("models--acme--tiny", first, "main");
+  make_folders(snapshot / "sub");
+  const auto pinned = pinned_address("acme/tiny", "x"), inner = pinned_address("hf://acme/tiny/sub", "x");
+  EXPECT_EQ(pinned, concat("hf://acme/tiny@", first));
+  EXPECT_EQ(inner, concat("hf://acme/tiny@", first, "/sub"));
+  add("models--acme--tiny", second, "main");
+  EXPECT_EQ(cached_file(*pinned, "x"), snapshot);
+  EXPECT_EQ(cached_file(*inner, "x"), snapshot / "sub");
+  EXPECT_EQ(pinned_address("acme/tiny", "x"), concat("hf://acme/tiny@", second));
+  EXPECT_EQ(pinned_address(*pinned, "x"), pinned);
+  EXPECT_FALSE(pinned_address("a/b/c", "x"));
+}
+
+TEST_F(HubCache, TildeIsTheHomeFolderAsInAShell) {
+  ::setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(expand_data_path("~", "x"), "/home/me");
+  EXPECT_EQ(expand_data_path("~/runs/a", "x"), "/home/me/runs/a");
+  for (const auto* same : {"./~", "a/~/b", "/~", "a~"}) EXPECT_EQ(expand_home(same, "x"), same);
+  ::setenv("HOME", "/", 1);
+  EXPECT_EQ(expand_home("~/a", "x"), "/a");
+  ::setenv("HOME", "/home/me", 1);
+  ::setenv("EVENKEEL_DATA", "~/sets", 1);
+  EXPECT_EQ(expand_data_path("$EVENKEEL_DATA/a", "x"), "/home/me/sets/a");
+  ::unsetenv("EVENKEEL_DATA");
+  for (const auto* user : {"~root", "~root/x", "~~/x"})
+    EXPECT_NE(testing::refusal([&] { expand_home(user, "--out"); }).find(concat("--out is ", user)), std::string::npos);
+  for (const bool empty : {true, false}) {
+    empty ? ::setenv("HOME", "", 1) : ::unsetenv("HOME");
+    EXPECT_NE(testing::refusal([] { expand_home("~/x", "--out"); }).find("HOME is not set"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -24,7 +24,7 @@ bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
 
 /// Returns true if measuring kernels can help: the model has a large weight in 16 bits or int8.
 bool gains_from_choice(const ModelSection& section) {
-  const auto folder = models::resolve_model_path(section.path);
+  const auto folder = models::find_model_folder(section.path);
   const auto parameters = models::load_shape(folder)->parameters();
   const bool large = std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
     return entry.second.dim() == 2 && entry.second.numel() >= nn::kMinMeasuredWeight;

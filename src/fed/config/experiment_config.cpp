@@ -5,9 +5,6 @@
 #include <map>
 #include <set>
 
-#include "base/plain/data_path.h"
-#include "base/plain/files.h"
-#include "base/plain/log.h"
 #include "fed/config/value_checks.h"
 
 namespace evenkeel::fed {
@@ -27,32 +24,11 @@ bool is_among(const T& value, const std::vector<T>& list) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-/// Applies `change` to the files of every client. Errors name the client.
-template <typename Change>
-void change_files(ClientsSection& clients, const Change& change) {
-  for (size_t i = 0; i < clients.client.size(); ++i) {
-    try {
-      change(clients.client[i].data);
-      change(clients.client[i].test);
-    } catch (const Error& error) {
-      throw error.with_context(clients.who(static_cast<int64_t>(i)));
-    }
-  }
 }
 
 }  // namespace
 
-std::vector<std::string> ExperimentConfig::rename_keys(config::Table& table) {
-  static constexpr std::array<config::RenamedKey, 5> kRenamed{{{"", "devices", "client_profiles"},
-                                                               {"clients", "devices", "profiles"},
-                                                               {"clients.client", "device", "profile"},
-                                                               {"train", "share_beginnings", "share_prefixes"},
-                                                               {"evaluate", "readings", "rank_eval_modes"}}};
-  return table.rename(kRenamed);
-}
-
-ExperimentConfig ExperimentConfig::read(config::Table table) {
-  rename_keys(table);
+ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   constexpr std::array<std::string_view, 2> kReadApart = {"method", "cluster"};
   ExperimentConfig config;
   config::read(table, config, kReadApart);
@@ -65,6 +41,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
+  expand_home_in_paths();
   check_parallel(table.table("clients").place_of("parallel"));
   check_ranks(table.table("clients"));
   check_machines(table.table("clients"));
@@ -163,12 +140,6 @@ void ExperimentConfig::give_files() {
   }
 }
 
-void ExperimentConfig::find_files() {
-  data.files.find_files();
-  change_files(clients, [](std::vector<std::string>& patterns) { patterns = data::found_files(patterns); });
-  give_files();
-}
-
 data::RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
   auto options = data.rows(limit, static_cast<uint64_t>(seed));
   options.files.clients = {data.files.clients.at(static_cast<size_t>(client))};
@@ -222,7 +193,6 @@ void ExperimentConfig::check_best(const config::Table& table) const {
 ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {
   auto table = config::Table::load(file);
   for (const auto& setting : settings) table.set(setting);
-  for (const auto& renamed : rename_keys(table)) log::warning("[config] ", renamed);
   return read(table);
 }
 
@@ -231,18 +201,9 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   model.settle(machine);
   check_parallel("");
   settle_budgets();
-  lora.init = expand_data_path(lora.init, "lora.init").string();
-  data.path = expand_data_path(data.path, "data.path").string();
-  data.chat_template = expand_data_path(data.chat_template, "data.chat_template").string();
+  expand_paths();
   data.date = jinja::Date::settled(data.date);
-  data.files.expand_paths();
-  change_files(clients, [](std::vector<std::string>& patterns) {
-    for (auto& pattern : patterns) pattern = expand_data_path(pattern, "`data` or `test`").string();
-  });
   give_files();
-  auto& bert = evaluate.bert_score;
-  bert.encoder = expand_data_path(bert.encoder, "evaluate.bert_score.encoder").string();
-  bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();
   if (evaluate.tasks.empty()) evaluate.tasks = data.task;
   evaluate.tasks = data::expand_tasks(evaluate.tasks, data.rows());
   settle_best();

@@ -402,26 +402,24 @@ struct ExperimentConfig {
     field("report", report, "");
   }
 
-  /// Renames keys of earlier versions in `table` to their current names.
-  /// \return one message per renamed key
-  static std::vector<std::string> rename_keys(config::Table& table);
-  /// Reads all sections and checks all values that can be checked without opening files. Earlier key names are
-  /// accepted.
-  /// \throws kConfig
-  static ExperimentConfig read(config::Table table);
-  /// Loads a file and applies settings to it. Warns about keys with earlier names.
+  /// Reads all sections and checks all values that can be checked without opening files. \throws kConfig
+  static ExperimentConfig read(const config::Table& table);
+  /// Loads a file and applies settings to it.
   /// \param settings  "a.b=value", as --set takes them
   /// \throws kIo, kConfig
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
   void resolve(const config::Table& table);  ///< checks rules that concern several sections
   /// Fills in values that were left open: threads, device, engine, compute_dtype, budgets, ranks, profiles, tasks,
-  /// date, run folder, $EVENKEEL_DATA.
+  /// date, run folder, $EVENKEEL_DATA and addresses of the hub.
   /// \param machine  the values of "all cores" and "auto"
   /// \throws kConfig
   void settle(const MachineChoices& machine);
-  /// Replaces file patterns by the files that they match now, so that files created later do not join the run.
-  void find_files();
+  /// Replaces every path by an absolute one of what it names now, so that the run reads the same files from every
+  /// working folder, after files were added, and after a branch of the hub has moved (find_paths() in
+  /// fed/config/config_paths.h).
+  /// \throws kIo, kData, kConfig for what is not there
+  void find_inputs();
   /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
   data::RowOptions own_rows(int64_t client, int64_t limit) const;
   /// Returns the tasks of `[evaluate]` whose rows are on this machine, without those whose rows are stored at nodes.
@@ -456,6 +454,8 @@ struct ExperimentConfig {
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
   void check_parallel(const std::string& place) const;
+  void expand_home_in_paths();  // these two and find_inputs() are in config_paths.cpp
+  void expand_paths();
   void give_files();
   void settle_budgets();
   void settle_ranks();

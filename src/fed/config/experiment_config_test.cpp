@@ -351,29 +351,4 @@ options = ["yes", "no"]
 }
 
 }  // namespace
-TEST(ExperimentConfig, KeysOfThePreviousVersionAreRead) {
-  const std::string_view before = R"([clients]
-count = 2
-devices = ["box", "box"]
-[devices.box]
-tokens_per_second = [250]
-[train]
-share_beginnings = false
-[evaluate]
-readings = ["b"]
-)";
-  const std::string_view now = R"([clients]
-count = 2
-profiles = ["box", "box"]
-[client_profiles.box]
-tokens_per_second = [250]
-[train]
-share_prefixes = false
-[evaluate]
-rank_eval_modes = ["b"]
-)";
-  EXPECT_EQ(read(before).text(), read(now).text());
-  EXPECT_NE(read(before).text(), read("[clients]\ncount = 2\n").text());
-}
-
 }  // namespace evenkeel::fed

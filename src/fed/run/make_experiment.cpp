@@ -51,7 +51,7 @@ void check_model(const Server& server) {
 
 /// Makes what needs neither rows nor weights nor clients.
 Experiment outlined(ExperimentConfig config) {
-  const auto folder = models::resolve_model_path(config.model.path);
+  const auto folder = models::find_model_folder(config.model.path);
   auto shape = models::load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = tokenizer_of(folder, *shape, config.data);
   auto server = make_server(config, *shape);
@@ -95,7 +95,7 @@ void make_ready_to_train(const Experiment& e) {
 
 Server make_server(const ExperimentConfig& config, const models::CausalLm& shape) {
   return {.config = config,
-          .model_folder = models::resolve_model_path(config.model.path),
+          .model_folder = models::find_model_folder(config.model.path),
           .model = shape.spec(),
           .sites = config.lora.sites(shape),
           .all_sites = shape.all_sites(),

@@ -97,8 +97,9 @@ void set_data_folder(const std::string& folder, ExperimentConfig& config) {
 }  // namespace
 
 std::vector<train::GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
-                                                       const std::string& data, const std::string& device) {
-  auto config = run_config(folder);
+                                                       const std::string& data, const std::string& device,
+                                                       const std::string& base) {
+  auto config = config_with_base(folder, base);
   if (!data.empty()) set_data_folder(data, config);
   compute_on(config.model, device);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate);

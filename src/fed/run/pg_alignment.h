@@ -39,8 +39,10 @@ std::vector<train::GradientAlignment> pg_alignment(const Experiment& experiment,
 /// \param limit   number of test rows of each evaluation task
 /// \param data    folder of the tasks' files; empty: the run's
 /// \param device  value of the option --device; empty: the run's
+/// \param base    folder of a base model that was moved; empty: it was not
+/// \throws as config_with_base()
 std::vector<train::GradientAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit,
                                                        AlignMode mode, const std::string& data = {},
-                                                       const std::string& device = {});
+                                                       const std::string& device = {}, const std::string& base = {});
 
 }  // namespace evenkeel::fed

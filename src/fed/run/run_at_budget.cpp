@@ -11,7 +11,7 @@ namespace evenkeel::fed {
 namespace {
 
 ExperimentConfig config_at(const fs::path& folder, const RunAtBudget::Options& options) {
-  auto config = run_config(folder);
+  auto config = config_with_base(folder, options.base);
   config.evaluate.budgets = {options.budget};
   config.evaluate.bert_score = {};
   if (options.adjust) options.adjust(config);

@@ -18,13 +18,14 @@ class RunAtBudget {
   /// Options for opening a run.
   struct Options {
     double budget = 1.0;
+    std::string base{};                               ///< folder of a base model that was moved; empty: it was not
     bool best = false;                                ///< true: the best round, false: the last one
     std::string rank_eval_mode{};                     ///< rank evaluation mode, a or b; empty: the first one of the run
     std::function<void(ExperimentConfig&)> adjust{};  ///< changes the config, e.g. storage and threads
   };
 
   /// Loads the model, the round and its setup.
-  /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
+  /// \throws as config_with_base(); kConfig, kData, kCheckpoint as make_experiment()
   RunAtBudget(const std::filesystem::path& folder, const Options& options);
 
   const models::CausalLm& model() const { return *experiment_.fabric.context.model; }

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/format/command_line.h"
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
@@ -110,12 +111,7 @@ OrderedJson partition_json(const Shards& shards) {
 }
 
 ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
-  auto table = config::Table::parse(text, (folder / file).string());
-  // A run's config names every key there was: one that it lacks came later, and the run keeps its bits without it.
-  ExperimentConfig::rename_keys(table);
-  if (!table.table("train").contains("share_prefixes")) table.set("train.share_prefixes=false");
-  if (!table.table("train").contains("merge_tokens")) table.set("train.merge_tokens=0");
-  auto config = ExperimentConfig::read(table);
+  auto config = ExperimentConfig::read(config::Table::parse(text, (folder / file).string()));
   config.output.dir = folder.string();
   return config;
 }
@@ -127,7 +123,7 @@ std::vector<fs::path> files_in_manifest(const fs::path& folder) try {
   for (const auto& entry : JsonView(manifest, kManifestFile.data()).at("files").items())
     files.emplace_back(entry.at("path").string());
   return files;
-} catch (const Error&) {  // an older one, or damaged: whoever needs it says so
+} catch (const Error&) {  // damaged: whoever needs it says so
   return {};
 }
 
@@ -162,8 +158,21 @@ std::string own_template(const fs::path& folder, const Json& manifest) {
   const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("chat_template").string();
   EK_CHECK(path_exists(file) && sha256_file(file) == then, kCheckpoint, file.string(),
            " is not the chat template that the run was begun with: its sha256 was ", then);
-  return file.string();
+  return absolute_path(file);
 }
+
+/// Checks that the file that the run's chat template was copied from is gone or unchanged.
+void check_template_source(const fs::path& folder, const Json& manifest) {
+  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
+  const auto source = parse_config(view.at("config").string(), folder, kManifestFile).data.chat_template;
+  if (source.empty() || !path_exists(source)) return;
+  EK_CHECK(sha256_file(source) == view.at("chat_template").string(), kData, "data.chat_template: ", source,
+           " has changed since the run was made, which goes on with its copy (", (folder / kChatTemplate).string(),
+           "): put it back, or take it away");
+}
+
+/// Returns the absolute folder that --base names.
+fs::path moved_base(const std::string& base) { return absolute_path(models::find_model_folder(base)); }
 
 SealedLines numbered(SealedLines lines) {
   for (size_t i = 0; i < lines.lines.size(); ++i) {
@@ -240,7 +249,7 @@ bool RunFolder::nothing_began(const fs::path& folder) {
 }
 
 RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Server& server, const Shards* shards,
-                            const RunRequest& request) {
+                            const RunRequest& request, const ExperimentConfig& asked) {
   RunFolder run(folder, std::move(lock));
   run.config_ = server.config;
   write_file_atomic(folder / kConfigFile, run.config_.text());
@@ -249,7 +258,7 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
   auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
   const auto& own = run.config_.data.chat_template;
   std::erase(files, fs::path(own));  // the run goes on with its copy
-  auto manifest = make_manifest(run.config_, request, files);
+  auto manifest = make_manifest(run.config_, request, asked, files);
   if (!own.empty()) {
     write_file_atomic(folder / kChatTemplate, read_file(own));
     manifest["chat_template"] = sha256_file(folder / kChatTemplate);
@@ -310,9 +319,12 @@ void RunFolder::check_files() {
     training = JsonView(partition, file.string(), kCheckpoint).at("files").strings();
   }
   const auto scores = kept_scores();
-  changes_.files = check_manifest(folder_, read_manifest(folder_), [&](const fs::path& changed) {
-    return why_fixed(changed, config_, training, scores);
-  });
+  const auto manifest = read_manifest(folder_);
+  changes_.files =
+      check_input_files(folder_, manifest, models::find_model_folder(config_.model.path),
+                        [&](const fs::path& changed) { return why_fixed(changed, config_, training, scores); });
+  check_template_source(folder_, manifest);
+  check_program(folder_, manifest);
   for (const auto& changed : changes_.files)
     log::warning("[train] ", changed.string(), " has changed since the run was made: no score was computed from it");
 }
@@ -323,6 +335,12 @@ void RunFolder::extend(int64_t rounds) {
   log::warning("[train] the run has ", rounds, " rounds from now on, it had ", config_.train.rounds);
   config_.train.rounds = rounds;
   changes_.rounds = rounds;
+}
+
+void RunFolder::use_base(const std::string& base) {
+  if (base.empty()) return;
+  changes_.base = moved_base(base);
+  config_.model.path = changes_.base.string();
 }
 
 /// Returns the scores up to the opened round.
@@ -452,6 +470,13 @@ ExperimentConfig run_config(const fs::path& folder) {
   const auto manifest = read_manifest(folder);
   auto config = checked_config(folder, manifest);
   if (!config.data.chat_template.empty()) config.data.chat_template = own_template(folder, manifest);
+  return config;
+}
+
+ExperimentConfig config_with_base(const fs::path& folder, const std::string& base) {
+  auto config = run_config(folder);
+  if (!base.empty()) config.model.path = moved_base(base).string();
+  check_base(read_manifest(folder), models::find_model_folder(config.model.path));
   return config;
 }
 

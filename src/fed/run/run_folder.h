@@ -58,8 +58,9 @@ class RunFolder {
   /// Writes config, partition, the checkpoint's marker and, last, the manifest.
   /// \param lock    the result of prepare()
   /// \param shards  null if clients keep their rows to themselves; partition.json is then not written
+  /// \param asked   the config of `request` before it was settled
   static RunFolder create(const std::filesystem::path& folder, FolderLock lock, const Server& server,
-                          const Shards* shards, const RunRequest& request);
+                          const Shards* shards, const RunRequest& request, const ExperimentConfig& asked);
 
   /// Opens, locks and checks an existing run. It changes no file; settle() changes them later.
   /// \param from_round  continue from this round, which may not be the last one; data of later rounds may be damaged
@@ -69,6 +70,9 @@ class RunFolder {
   /// Compares the stored state and partition with the server and the shards.
   /// \throws kCheckpoint when they do not match
   void check(const Server& server, const Shards* shards) const;
+  /// Names the folder that the base model was moved to; settle() records it. Empty: it was not moved. Call
+  /// check_files() afterwards, which checks that it is the same model.
+  void use_base(const std::string& base);
   /// Compares the input files with the manifest. Test files from which no score was computed may have changed; settle()
   /// records the change.
   /// \throws kIo, kData naming a file that is missing or must not have changed
@@ -141,6 +145,12 @@ class RunFolder {
 /// \throws kIo when the folder holds no run; kCheckpoint when the manifest is damaged; kConfig naming the keys that
 /// differ when config.toml was edited
 ExperimentConfig run_config(const std::filesystem::path& folder);
+
+/// Reads the config of a run, to load its base model. Checks that the base and its tokenizer are those that the run was
+/// made with (check_base() in fed/store/manifest.h).
+/// \param base  folder that holds the base model now; empty: where it was when the run began
+/// \throws as run_config(); kIo, kData naming the file of the base that is missing, has changed or was added
+ExperimentConfig config_with_base(const std::filesystem::path& folder, const std::string& base = {});
 
 /// Returns the existing files of a run's folder that kRunFiles names (fed/store/run_files.h) or that are in a folder
 /// of it, and the input files that the manifest names. Empty if there is no such folder.

@@ -212,14 +212,16 @@ methods::ServerState state_at(Experiment& e, CommittedRound committed) {
 
 std::vector<scoring::TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
                                              const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
-  auto config = run_config(folder);
+  auto config = config_with_base(folder, changes.base);
   apply(changes, config);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
     check_evaluation(made);
     tell_left_out(made, changes);
     warn_of_training_on(made.server.config, folder);
-    if (changes.on_inputs)
-      changes.on_inputs(joined(files_of_run(folder), input_files(made.server.config, made.server.model_folder, {})));
+    const auto inputs = input_files(made.server.config, made.server.model_folder, {});
+    for (const auto& file : changed_among(read_manifest(folder), inputs))
+      log::warning("[evaluate] ", file.string(), " has changed since the run was made: the scores are of other rows");
+    if (changes.on_inputs) changes.on_inputs(joined(files_of_run(folder), inputs));
   });
   auto committed = changes.best ? read_best_state(folder) : Checkpoint(folder / "checkpoint").read();
   const auto of_round = committed.commit.round > 0 ? committed.folder : folder / "checkpoint";

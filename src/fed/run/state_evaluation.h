@@ -90,6 +90,7 @@ struct RunEvaluation {
   std::optional<std::vector<double>> budgets;
   std::optional<int64_t> limit;
   std::filesystem::path journal{};  ///< file that stores answers by batch, so that they are not repeated; empty: none
+  std::string base{};               ///< folder of a base model that was moved; empty: it was not
   bool best = false;                ///< true: score the best round (fed/run/best_round.h), false: the last one
   bool predictions = true;          ///< true: on_score receives predictions
   std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
@@ -102,7 +103,7 @@ struct RunEvaluation {
 
 /// Scores the last committed round of a run folder, or its best one, in the order of evaluate_state(). Does not write
 /// into the folder.
-/// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
+/// \throws as config_with_base(); kConfig, kData, kCheckpoint as make_experiment()
 std::vector<scoring::TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
                                              const EvaluationProgress& on_progress = {},
                                              const ScoreCallback& on_score = {});

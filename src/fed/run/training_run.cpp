@@ -53,8 +53,8 @@ void check_beginning(const Experiment& e) {
   warn_of_contamination(e);
 }
 
-Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
-  if (hooks.on_config) hooks.on_config(config, begun_with);
+Experiment experiment_of(ExperimentConfig config, const BegunRequest& begun, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config, begun);
   auto experiment = make_experiment(std::move(config), Purpose::kTrain, check_beginning);
   if (hooks.on_experiment) hooks.on_experiment(experiment);
   return experiment;
@@ -226,10 +226,10 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
 
 /// Returns true if this command, and not the one that began the run, sets kernels, device or engine.
 bool tells_arithmetic(const RunRequest& request, const std::vector<std::string>& begun_with, const ModelSection& run) {
-  if (request.says("model.compute_dtype=") || request.says("model.products.")) return true;
+  if (request.says("model.compute_dtype") || request.says("model.products")) return true;
   const auto asked = request.config(begun_with).model;
-  return (request.says("model.device=") && asked.device != run.device) ||
-         (request.says("model.engine=") && asked.engine != run.engine);
+  return (request.says("model.device") && asked.device != run.device) ||
+         (request.says("model.engine") && asked.engine != run.engine);
 }
 
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
@@ -282,17 +282,19 @@ std::vector<scoring::TaskScore> play_run(const Course& run) {
 
 Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   auto config = request.config();
+  const auto asked = config;
   const fs::path folder = config.folder();
   auto log = std::make_unique<log::File>();
   const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
   try {
     find_device(config.model.device, "model.device");  // a GPU that is not there is said at once
-    models::load_shape(models::resolve_model_path(config.model.path), config.model.dtype);  // and so is a wrong path
+    models::load_shape(models::find_model_folder(config.model.path), config.model.dtype);  // and so is a wrong path
     config.settle(machine_choices(config));
-    config.find_files();
-    auto experiment = experiment_of(std::move(config), {}, hooks);
-    auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
+    config.find_inputs();
+    auto experiment = experiment_of(std::move(config), {.config = asked}, hooks);
+    auto run_folder =
+        RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request, asked);
     run_folder.keep_log(std::move(log));
     experiment.fabric.context.answers = run_folder.answers();
     return {std::move(experiment), std::move(run_folder)};
@@ -305,23 +307,26 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, const RunHooks& hooks) {
   const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
   if (RunFolder::nothing_began(path)) {
+    EK_CHECK(request.base.empty(), kConfig, "--base is ", request.base, ", but ", path.string(),
+             " holds no run yet, whose base could have moved");
     log::warning("[train] ", path.string(), " holds no run yet: this one begins");
     return begin_run(request, hooks);
   }
   auto log = std::make_unique<log::File>();
   auto folder = RunFolder::open(path, from_round);
-  const auto begun_with = begun_settings(path);
-  if (const auto rounds = request.rounds(begun_with)) folder.extend(*rounds);
-  const bool other_arithmetic = tells_arithmetic(request, begun_with, folder.config().model);
+  const auto begun = begun_request(path);
+  if (const auto rounds = request.rounds(begun.settings)) folder.extend(*rounds);
+  const bool other_arithmetic = tells_arithmetic(request, begun.settings, folder.config().model);
   const auto as_run = [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
   };
   refuse_changes(request, folder, as_run);
+  folder.use_base(request.base);
   folder.check_files();
-  auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
+  auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun.settings)) : folder.config();
   check_gpu(path, read_manifest(path), config.model.device);
-  auto experiment = experiment_of(std::move(config), begun_with, hooks);
+  auto experiment = experiment_of(std::move(config), begun, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   folder.keep_log(std::move(log));
@@ -329,14 +334,12 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   return {std::move(experiment), std::move(folder)};
 }
 
-void refuse_changes(const RunRequest& request, const RunFolder& folder,
-                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
-  auto asked = resolved_like(request.config(begun_settings(folder.path())), folder.config());
-  if (as_run) asked = as_run(std::move(asked));
-  const auto changes = difference_lines(asked, folder.config());
+void refuse_changes(const RunRequest& request, const RunFolder& folder, const SettledChange& as_run) {
+  const auto begun = begun_request(folder.path());
+  const auto changes = changes_of(request.config(begun.settings), begun.config, folder.config(), as_run);
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "),
-           "; rounds alone: by --set train.rounds=N");
+           ", which no config file, --set or --threads can change: ", join(lines_of(changes), "; "),
+           "; rounds alone: by --set train.rounds=N, and a base model that was moved by --base FOLDER");
 }
 
 std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,

@@ -8,6 +8,7 @@
 #include "base/system/interrupt.h"
 #include "fed/run/experiment.h"
 #include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
 #include "scoring/task_evaluation.h"
 
 namespace evenkeel::fed {
@@ -21,8 +22,8 @@ struct Run {
 /// Callbacks while a run is built, before its folder is written. Each may be empty. They may throw to stop.
 struct RunHooks {
   /// Receives the settled config before anything large is built.
-  /// \param begun_with  settings of the command that began a resumed run; empty for a new one
-  std::function<void(const ExperimentConfig& config, const std::vector<std::string>& begun_with)> on_config{};
+  /// \param begun  the request that began the run. Its settings are those of a resumed run; empty for a new one
+  std::function<void(const ExperimentConfig& config, const BegunRequest& begun)> on_config{};
   /// Receives the server and clients, with loaded weights.
   std::function<void(const Experiment& experiment)> on_experiment{};
 };
@@ -31,18 +32,18 @@ struct RunHooks {
 /// \throws Error; the folder then holds no run
 Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
-/// Checks that a request does not change the config of an existing run. Settings with which the run began need not be
-/// repeated.
-/// \param as_run  changes the requested config before the comparison; empty: no change
+/// Checks that a request does not change the config of an existing run (changes_of() in fed/store/run_request.h).
+/// Settings with which the run began need not be repeated.
 /// \throws kConfig naming the keys that differ
-void refuse_changes(const RunRequest& request, const RunFolder& folder,
-                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
+void refuse_changes(const RunRequest& request, const RunFolder& folder, const SettledChange& as_run = {});
 
 /// Resumes a run with the config in its folder. If no run began there (no folder, an empty one, or a run stopped before
 /// its manifest was written), it begins one. The folder is changed only after all inputs are read and checked.
 ///
 /// A request may change two things. `train.rounds=N` sets the number of rounds (fed/store/run_changes.h). Settings of
 /// model.compute_dtype (auto: measured now), model.products, model.device and model.engine hold for this process only.
+/// The run goes on with the paths and revisions that it was settled with; request.base names a base model that was
+/// moved.
 /// \param from_round  continue from this round instead of the last committed one
 /// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or is damaged, or when an input file
 /// is missing or has changed; kConfig naming each key that `request` would change

@@ -6,22 +6,25 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "base/format/command_line.h"
 #include "base/format/fingerprint.h"
 #include "base/plain/clock.h"
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
+#include "base/plain/hub_cache.h"
 #include "base/plain/log.h"
 #include "base/system/device.h"
 #include "base/system/machine.h"
-#include "tokenizer/chat_template.h"
-#include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel::fed {
 namespace {
 
-constexpr int64_t kFormat = 2;                                                     // format 1 has no checksums
-constexpr std::array kOfEveryVersion{"version", "machine", "libraries", "files"};  // keys of all formats
+constexpr int64_t kFormat = 3;
+constexpr std::array kKeysOfRuns{"version", "machine", "libraries", "files"};  // tell a run's manifest from others
+constexpr const char *kBase = "base", *kEncoder = "encoder", *kModel = "model", *kName = "name";
 constexpr size_t kMostManifest = size_t{64} << 20;  // bytes of a manifest, to read a foreign one no further
 
 /// Describes the GPU that the run is computed on.
@@ -73,13 +76,11 @@ std::string git_hash() {
   }
 }
 
-/// Returns true if the file has the digest in its manifest entry. Older manifests have the SHA-256 of the whole file
-/// whatever its size.
+/// Returns true if the file has the digest in its manifest entry.
 bool has_digest(const fs::path& file, const JsonView& entry) {
-  if (const auto whole = entry.find(kWholeDigest)) return sha256_file(file) == whole->string();
-  const auto& digest = entry.at(kTreeDigest).string();
   const auto print = fingerprint_of(file);
-  return print.kind == kTreeDigest && print.digest == digest;
+  const auto digest = entry.find(print.kind);
+  return digest && print.digest == digest->string();
 }
 
 bool holds(const std::vector<std::string>& files, const fs::path& file) {
@@ -97,19 +98,51 @@ OrderedJson owners_of(const ClientsSection& clients, const fs::path& file) {
   return owners;
 }
 
-bool belongs_to_model(const fs::path& file) {
-  const auto name = file.filename();
-  return file.extension() == ".safetensors" || name == "config.json" || name == "generation_config.json" ||
-         name == "tokenizer.json";
-}
-
 uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.at("bytes").integer(0)); }
 
-/// Returns true if the file differs from its manifest entry. \throws kIo if it does not exist any more
-bool has_changed(const JsonView& entry) {
-  const fs::path file = entry.at("path").string();
-  EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
+/// Records the folder of a model and marks its files.
+/// \param path  as the settled config has it
+void record_model(OrderedJson& manifest, const char* model, const std::string& path, const fs::path& folder) {
+  auto& record = manifest["models"][model];
+  record = {{"path", path}, {"folder", absolute_path(folder)}};
+  const auto at = path.find('@');
+  if (path.starts_with(kHubAddress) && at != path.npos)
+    record["revision"] = path.substr(at + 1, path.find('/', at) - at - 1);
+  std::map<std::string, std::string> names;
+  for (const auto& file : model_files(folder)) names.emplace(absolute_path(file), model_file_name(file, folder));
+  for (auto& entry : manifest["files"]) {
+    const auto found = names.find(entry.at("path").get<std::string>());
+    if (found == names.end()) continue;
+    entry[kModel] = model;
+    entry[kName] = found->second;
+  }
+}
+
+bool is_of(const JsonView& entry, std::string_view model) {
+  const auto of = entry.find(kModel);
+  return of && of->string() == model;
+}
+
+/// Checks that a model's folder has no file that counts beyond those of the manifest.
+void check_none_added(const JsonView& manifest, std::string_view model, const fs::path& folder,
+                      std::string_view what_to_do) {
+  std::set<std::string> known;
+  for (const auto& entry : manifest.at("files").items())
+    if (is_of(entry, model)) known.insert(entry.at(kName).string());
+  for (const auto& file : model_files(folder))
+    EK_CHECK(known.contains(model_file_name(file, folder)), kData, file.string(),
+             " was not there when the run was made, and changes what is computed: ", what_to_do);
+}
+
+bool has_changed(const fs::path& file, const JsonView& entry, std::string_view what_to_do) {
+  EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it",
+           what_to_do.empty() ? "" : ": ", what_to_do);
   return !has_content(file, entry);
+}
+
+[[noreturn]] void refuse_change(const fs::path& file, const JsonView& entry, std::string_view why) {
+  fail(kData, file.string(), " has changed since the run was made (", bytes_then(entry), " bytes then, ",
+       evenkeel::file_size(file), " now): ", why);
 }
 
 /// Warns if the processor differs from the one that the run began on. The run keeps its kernels, which may be slow or
@@ -129,27 +162,16 @@ void check_machine(const fs::path& folder, const JsonView& manifest) {
 
 OrderedJson manifest_entry(const fs::path& file) {
   const auto print = fingerprint_of(file);
-  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
+  return {{"path", absolute_path(file)}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
 }
 
 bool has_content(const fs::path& file, const JsonView& entry) {
   return bytes_then(entry) == evenkeel::file_size(file) && has_digest(file, entry);
 }
 
-std::vector<fs::path> model_files(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {
   auto files = model_files(model_folder);
-  for (auto& file : tokenizer::tokenizer_files(model_folder)) files.push_back(std::move(file));
-  if (config.data.form == data::PromptTemplate::kChat)
-    for (auto& file : tokenizer::chat_template_files(model_folder)) files.push_back(std::move(file));
   if (!config.lora.init.empty())
     for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
       files.push_back(fs::path(config.lora.init) / name);
@@ -167,22 +189,29 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   return files;
 }
 
-OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
+OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, const ExperimentConfig& asked,
+                          std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) {
     inputs.push_back(manifest_entry(file));
     if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
   }
-  return {{"format", kFormat},
-          {"program", "evenkeel"},
-          {"version", version()},
-          {"git", git_hash()},
-          {"created", utc_now()},
-          {"libraries", libraries()},
-          {"machine", machine_record(config.model)},
-          {"files", inputs},
-          {"request", {{"file", request.file.string()}, {"settings", request.settings}}},
-          {"config", config.text()}};
+  OrderedJson manifest = {
+      {"format", kFormat},
+      {"program", "evenkeel"},
+      {"version", version()},
+      {"git", git_hash()},
+      {"created", utc_now()},
+      {"libraries", libraries()},
+      {"machine", machine_record(config.model)},
+      {"models", OrderedJson::object()},
+      {"files", inputs},
+      {"request", {{"file", absolute_path(request.file)}, {"settings", request.settings}, {"config", asked.text()}}},
+      {"config", config.text()}};
+  record_model(manifest, kBase, config.model.path, models::find_model_folder(config.model.path));
+  if (const auto& encoder = config.evaluate.bert_score.encoder; !encoder.empty())
+    record_model(manifest, kEncoder, encoder, encoder);
+  return manifest;
 }
 
 void write_manifest(const fs::path& folder, const OrderedJson& manifest) {
@@ -191,8 +220,6 @@ void write_manifest(const fs::path& folder, const OrderedJson& manifest) {
 
 Json read_manifest(const fs::path& folder) {
   const auto file = folder / kManifestFile;
-  EK_CHECK(!is_unsealed_run(folder), kCheckpoint, folder.string(),
-           " was made by an older version, whose files carry no checksums: only that version reads it");
   Json manifest = read_sealed(file);
   const auto format = JsonView(manifest, file.string(), kCheckpoint).at("format").integer();
   EK_CHECK(format == kFormat, kCheckpoint, file.string(), ": run folders of format ", format,
@@ -200,10 +227,12 @@ Json read_manifest(const fs::path& folder) {
   return manifest;
 }
 
-std::vector<std::string> begun_settings(const fs::path& folder) {
+BegunRequest begun_request(const fs::path& folder) {
   const Json manifest = read_manifest(folder);
-  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
-  return view.at("request").at("settings").strings();
+  const auto place = (folder / kManifestFile).string();
+  const auto request = JsonView(manifest, place, kCheckpoint).at("request");
+  return {request.at("settings").strings(),
+          ExperimentConfig::read(config::Table::parse(request.at("config").string(), place))};
 }
 
 /// Returns the command that resumes the run. It names the config file that the run was begun with, or the copy in the
@@ -228,8 +257,8 @@ bool holds_manifest(const fs::path& folder) {
   if (path_exists(folder / run_file("config.toml")) && is_folder(folder / run_file("checkpoint"))) return true;
   try {
     const Json json = load_json(file, kCheckpoint, {.bytes = kMostManifest});
-    return json.is_object() && std::all_of(kOfEveryVersion.begin(), kOfEveryVersion.end(),
-                                           [&](const char* key) { return json.contains(key); });
+    return json.is_object() &&
+           std::all_of(kKeysOfRuns.begin(), kKeysOfRuns.end(), [&](const char* key) { return json.contains(key); });
   } catch (const Error&) {
     return false;  // not JSON, and nothing of a run beside it
   }
@@ -249,32 +278,60 @@ bool is_unsealed_run(const fs::path& folder) {
   }
 }
 
-std::vector<fs::path> check_input_files(const fs::path& folder, const Json& manifest,
-                                        const std::function<std::string(const fs::path& file)>& why_fixed) {
+void check_base(const Json& manifest, const fs::path& base, bool may_move) {
+  const JsonView view(manifest, std::string(kManifestFile), kCheckpoint);
+  const auto advice = [&](std::string_view first, std::string_view folder) {
+    return may_move ? concat(first, ", or name ", folder, ": --base FOLDER") : std::string(first);
+  };
+  const auto put_back = advice("put it back", "a folder that holds what the run was made with");
+  EK_CHECK(is_folder(base), kIo, base.string(),
+           ", the base model of the run, is not there: ", advice("put it back", "the folder that it was moved to"));
+  for (const auto& entry : view.at("files").items()) {
+    const fs::path then = entry.at("path").string();
+    if (!is_of(entry, kBase)) continue;
+    const auto file = base / entry.at(kName).string();
+    if (has_changed(file, entry, put_back)) refuse_change(file, entry, put_back);
+  }
+  check_none_added(view, kBase, base, advice("take it away", "a folder without it"));
+}
+
+std::vector<fs::path> check_input_files(const fs::path& folder, const Json& manifest, const fs::path& base,
+                                        const std::function<std::string(const fs::path& file)>& why_fixed,
+                                        bool may_move) {
+  check_base(manifest, base, may_move);
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   std::vector<JsonView> changed;
   for (const auto& entry : view.at("files").items())
-    if (has_changed(entry)) changed.push_back(entry);
+    if (!is_of(entry, kBase) && has_changed(entry.at("path").string(), entry, "")) changed.push_back(entry);
+  if (const auto encoder = view.at("models").find(kEncoder))
+    check_none_added(view, kEncoder, encoder->at("folder").string(), "take it away");
   std::vector<fs::path> free;
   for (const auto& entry : changed) {
     const fs::path file = entry.at("path").string();
-    const auto why = why_fixed(file);
-    EK_CHECK(why.empty(), kData, file.string(), " has changed since the run was made (", bytes_then(entry),
-             " bytes then, ", evenkeel::file_size(file), " now): ", why);
+    if (const auto why = why_fixed(file); !why.empty()) refuse_change(file, entry, why);
     free.push_back(file);
   }
   return free;
 }
 
-std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifest,
-                                     const std::function<std::string(const fs::path& file)>& why_fixed) {
-  auto free = check_input_files(folder, manifest, why_fixed);
+std::vector<fs::path> changed_among(const Json& manifest, std::span<const fs::path> files) {
+  const JsonView view(manifest, std::string(kManifestFile), kCheckpoint);
+  std::set<fs::path> read;
+  for (const auto& file : files) read.insert(absolute_path(file));
+  std::vector<fs::path> changed;
+  for (const auto& entry : view.at("files").items()) {
+    const fs::path file = entry.at("path").string();
+    if (read.contains(file) && !is_of(entry, kBase) && !has_content(file, entry)) changed.push_back(file);
+  }
+  return changed;
+}
+
+void check_program(const fs::path& folder, const Json& manifest) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   check_machine(folder, view);
   const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");
-  return free;
 }
 
 void check_gpu(const fs::path& folder, const Json& manifest, const std::string& device) {

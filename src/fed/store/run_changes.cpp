@@ -11,7 +11,6 @@ namespace {
 
 constexpr const char* kChanges = "changes";
 constexpr const char* kConfigBefore = "config_before";  // SHA-256 of the config text before the change
-constexpr std::string_view kRoundsSetting = "train.rounds=";
 
 using Files = std::vector<fs::path>;
 
@@ -52,13 +51,19 @@ Files evaluation_files(const ExperimentConfig& config) {
   return files;
 }
 
-/// Returns the settings of the command that began the run, with `rounds` as the number of rounds.
-OrderedJson settings_with(const OrderedJson& settings, int64_t rounds) {
-  OrderedJson all = OrderedJson::array();
-  for (const auto& setting : settings)
-    if (!setting.get<std::string>().starts_with(kRoundsSetting)) all.push_back(setting);
-  all.push_back(concat(kRoundsSetting, rounds));
-  return all;
+/// Adds a number of rounds to the settings of the command that began the run, in the place of an earlier addition.
+void add_rounds(OrderedJson& settings, int64_t rounds) {
+  constexpr std::string_view kRounds = "train.rounds=";
+  if (!settings.empty() && settings.back().get<std::string>().starts_with(kRounds)) settings.erase(settings.size() - 1);
+  settings.push_back(concat(kRounds, rounds));
+}
+
+/// Replaces the folder of the base model and the paths of its files.
+void move_base(OrderedJson& manifest, const fs::path& folder) {
+  auto& base = manifest.at("models").at("base");
+  base = {{"path", folder.string()}, {"folder", folder.string()}};
+  for (auto& entry : manifest.at("files"))
+    if (entry.value("model", "") == "base") entry["path"] = (folder / entry.at("name").get<std::string>()).string();
 }
 
 /// Replaces the entries of `files` by fingerprints of the files as they are now.
@@ -67,7 +72,8 @@ void renew_files(OrderedJson& entries, const Files& files) {
     const fs::path file = entry.at("path").get<std::string>();
     if (!holds(files, file)) continue;
     auto renewed = manifest_entry(file);
-    if (entry.contains("clients")) renewed["clients"] = entry.at("clients");
+    for (const auto* kept : {"clients", "model", "name"})
+      if (entry.contains(kept)) renewed[kept] = entry.at(kept);
     entry = std::move(renewed);
   }
 }
@@ -113,9 +119,14 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
     entry["files"] = texts_of(changes.files);
   }
   if (changes.rounds) {
-    auto& request = changed.at("request");
-    request["settings"] = settings_with(request.at("settings"), *changes.rounds);
+    add_rounds(changed.at("request").at("settings"), *changes.rounds);
     entry["train.rounds"] = *changes.rounds;
+  }
+  if (!changes.base.empty()) {
+    move_base(changed, changes.base);
+    entry["model.path"] = changes.base.string();
+  }
+  if (changes.rounds || !changes.base.empty()) {
     entry[kConfigBefore] = sha256(changed.at("config").get<std::string>());
     changed["config"] = config.text();
   }

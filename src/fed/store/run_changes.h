@@ -1,5 +1,6 @@
 /// \file  Applies the changes that are allowed when a run is resumed: test files from which no score was computed yet,
-/// and the number of rounds. Each change is recorded under "changes" in the run's manifest.
+/// the number of rounds, and the folder of a base model that was moved. Each change is recorded under "changes" in the
+/// run's manifest.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace evenkeel::fed {
 struct RunChanges {
   std::vector<std::filesystem::path> files{};  ///< files with other contents than in the manifest
   std::optional<int64_t> rounds{};             ///< the new train.rounds
-  bool any() const { return !files.empty() || rounds; }
+  std::filesystem::path base{};                ///< folder that the base model was moved to; empty: it was not moved
+  bool any() const { return !files.empty() || rounds || !base.empty(); }
 };
 
 /// Returns why the run must not go on with the new content of `file`, or an empty string if it may. A file may change

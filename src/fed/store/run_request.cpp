@@ -1,24 +1,17 @@
 #include "fed/store/run_request.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
-#include "fed/store/changed_keys.h"
+#include "fed/config/config_paths.h"
 
 namespace evenkeel::fed {
 namespace {
-
-constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
-
-/// Replaces `asked` by the run's path if both are the same path below the data folder, which may have moved.
-void leave_to_run(std::string& asked, const std::string& run) {
-  if (!asked.starts_with(kDataVariable)) return;
-  if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
-}
 
 /// Replaces the requested template by the run's copy if the file has not changed or does not exist any more.
 void leave_copy_to_run(std::string& asked, const std::string& run) {
@@ -26,39 +19,34 @@ void leave_copy_to_run(std::string& asked, const std::string& run) {
   if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
 }
 
-/// Returns true if the pattern matches the file now, also under another path or as a link.
-bool finds_as_another_name(const std::string& pattern, const std::string& file) {
-  std::error_code gone;
-  try {
-    const auto found = data::found_files(std::array{pattern});
-    return std::any_of(found.begin(), found.end(), [&](const auto& one) { return fs::equivalent(one, file, gone); });
-  } catch (const Error&) {  // it finds nothing
-    return false;
+std::set<std::string, std::less<>> keys_of(std::span<const ChangedKey> changes) {
+  std::set<std::string, std::less<>> keys;
+  for (const auto& change : changes) keys.insert(change.key);
+  return keys;
+}
+
+/// Returns the text of the same file for every path of an existing file, also of a link to it.
+std::vector<std::string> canonical(std::vector<std::string> paths) {
+  for (auto& path : paths) {
+    std::error_code gone;
+    if (const auto whole = fs::canonical(path, gone); !gone) path = whole.string();
   }
+  return paths;
 }
 
-bool stands_for(const std::string& pattern, const std::string& file) {
-  if (!pattern.starts_with(kDataVariable))
-    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0 ||
-           finds_as_another_name(pattern, file);
-  return ::fnmatch(concat("*", pattern.substr(kDataVariable.size() - 1)).c_str(), file.c_str(), 0) == 0;
-}
-
-/// Replaces the requested patterns by the run's files if they match all of these. Files that were added later are
-/// ignored.
-void leave_to_run(std::vector<std::string>& asked, const std::vector<std::string>& run) {
-  const auto is_found = [&](const std::string& file) {
-    return std::any_of(asked.begin(), asked.end(), [&](const auto& pattern) { return stands_for(pattern, file); });
+/// Gives `config` the paths of the run under the keys whose paths lead to the same files.
+void take_same_files(ExperimentConfig& config, const ExperimentConfig& run) {
+  const auto values = [](ExperimentConfig of) {
+    std::map<std::string, std::vector<std::string>, std::less<>> all;
+    for (const auto& [key, who, path, paths] : path_keys(of))
+      all.emplace(key, canonical(path ? std::vector{*path} : *paths));
+    return all;
   };
-  const auto finds = [&](const std::string& pattern) {
-    return std::any_of(run.begin(), run.end(), [&](const auto& file) { return stands_for(pattern, file); });
-  };
-  if (std::all_of(run.begin(), run.end(), is_found) && std::all_of(asked.begin(), asked.end(), finds)) asked = run;
-}
-
-void leave_to_run(data::FileSet& asked, const data::FileSet& run) {
-  leave_to_run(asked.train, run.train);
-  leave_to_run(asked.test, run.test);
+  const auto own = values(config), known = values(run);
+  take_paths(config, run, [&](std::string_view key) {
+    const auto same = known.find(key);
+    return same != known.end() && own.find(key)->second == same->second;
+  });
 }
 
 }  // namespace
@@ -71,13 +59,16 @@ ExperimentConfig RunRequest::config(std::span<const std::string> before) const {
   return config;
 }
 
-bool RunRequest::says(std::string_view key) const {
-  return std::any_of(settings.begin(), settings.end(),
-                     [&](const std::string& setting) { return setting.starts_with(key); });
+bool gives(std::span<const std::string> settings, std::string_view key) {
+  auto table = config::Table::parse("", "--set");
+  for (const auto& setting : settings) table.set(setting);
+  return table.contains_path(key);
 }
 
+bool RunRequest::says(std::string_view key) const { return gives(settings, key); }
+
 std::optional<int64_t> RunRequest::rounds(std::span<const std::string> before) const {
-  return says("train.rounds=") ? std::optional(config(before).train.rounds) : std::nullopt;
+  return says("train.rounds") ? std::optional(config(before).train.rounds) : std::nullopt;
 }
 
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run) {
@@ -93,32 +84,39 @@ std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const Experi
   return result;
 }
 
+std::vector<std::string> lines_of(std::span<const ChangedKey> changes) {
+  std::vector<std::string> lines;
+  for (const auto& [key, value, in_run] : changes)
+    lines.push_back(value ? concat(key, " is ", *value, ", in the run ", in_run.value_or("not there"))
+                          : concat(key, " is not there, in the run ", *in_run));
+  return lines;
+}
+
 std::vector<std::string> difference_lines(const ExperimentConfig& asked, const ExperimentConfig& run) {
-  std::vector<std::string> result;
-  for (const auto& [key, value, in_run] : changed_keys(asked, run))
-    result.push_back(value ? concat(key, " is ", *value, ", in the run ", in_run.value_or("not there"))
-                           : concat(key, " is not there, in the run ", *in_run));
-  return result;
+  return lines_of(changed_keys(asked, run));
 }
 
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
-  leave_to_run(asked.lora.init, run.lora.init);
-  leave_to_run(asked.data.path, run.data.path);
-  leave_to_run(asked.data.files, run.data.files);
   asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
   leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
   if (asked.data.date == jinja::Date::kToday && !run.data.date.empty()) asked.data.date = run.data.date;
-  for (const auto& [name, set] : run.data.files.sets)
-    if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
-      leave_to_run(same->second, set);
-  for (size_t i = 0; i < std::min(asked.clients.client.size(), run.clients.client.size()); ++i) {
-    leave_to_run(asked.clients.client[i].data, run.clients.client[i].data);
-    leave_to_run(asked.clients.client[i].test, run.clients.client[i].test);
-  }
-  leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
-  leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
   asked.settle({.threads = run.threads, .products = run.model.product_table()});
   return asked;
+}
+
+std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then,
+                                   const ExperimentConfig& run, const SettledChange& as_run) {
+  const auto asked_anew = keys_of(changed_keys(now, then));
+  if (asked_anew.empty()) return {};
+  auto settled = now;
+  take_paths(settled, run, [&](std::string_view key) { return !asked_anew.contains(key); });
+  settled = resolved_like(std::move(settled), run);
+  find_paths(settled, [&](std::string_view key) { return asked_anew.contains(key); });
+  take_same_files(settled, run);
+  if (as_run) settled = as_run(std::move(settled));
+  auto changes = changed_keys(settled, run);
+  std::erase_if(changes, [&](const ChangedKey& change) { return !asked_anew.contains(change.key); });
+  return changes;
 }
 
 }  // namespace evenkeel::fed

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/plain/files.h"
 #include "base/testing.h"
 
 namespace evenkeel::fed {
@@ -42,34 +43,55 @@ TEST_F(Request, DifferencesHaveKeyAndBothValues) {
   EXPECT_NE(back.find("method.flora.fresh_init is not there, in the run \"own\""), std::string::npos) << back;
 }
 
-TEST_F(Request, AutoValuesAreThoseOfTheRun) {
-  auto run = resolved({});
+TEST_F(Request, WhatIsAskedAsAtTheBeginningChangesNothingWhateverItStandsForNow) {
+  const std::vector<std::string> settings = {
+      "threads=0",       "model.compute_dtype='auto'",           "model.path='nowhere'",
+      "data.task=files", "data.files.train=['nowhere/*.jsonl']", "data.path='$EVENKEEL_DATA/commonsense'"};
+  const auto then = RunRequest{.file = file_.path(), .settings = settings}.config();
+  auto run = resolved({"data.task=files", "data.files.train=['/disk/rows/a.jsonl']"});
   run.data.path = "/disk/commonsense";
-  const auto asked =
-      RunRequest{.file = file_.path(),
-                 .settings = {"threads=0", "model.compute_dtype='auto'", "data.path='$EVENKEEL_DATA/commonsense'"}}
-          .config();
-  EXPECT_TRUE(difference_lines(resolved_like(asked, run), run).empty());
-  run.data.path = "";
-  ::setenv("EVENKEEL_DATA", "/disk", 1);
-  EXPECT_EQ(difference_lines(resolved_like(asked, run), run),
-            (std::vector<std::string>{"data.path is \"/disk/commonsense\", in the run \"\""}));
-  ::unsetenv("EVENKEEL_DATA");
+  run.model.path = "hf://acme/tiny@0123";
+  EXPECT_TRUE(changes_of(then, then, run).empty());
+  auto more = settings;
+  more.insert(more.end(), {"train={rounds=7}", "seed=7"});
+  run.data.files.train = {file_.path().string()};
+  const auto now = RunRequest{.file = file_.path(), .settings = more}.config();
+  EXPECT_EQ(lines_of(changes_of(now, then, run)), std::vector<std::string>{"train.rounds is 7, in the run 10"});
 }
 
-TEST_F(Request, PatternsThatMatchTheFilesOfTheRunAreNoDifference) {
-  const std::string task = "data.task=files";
-  auto run = resolved({task, "data.files.x.test=[b.jsonl]", "data.files.x.train=[a/1.jsonl, a/2.jsonl]"});
-  const auto differences_of = [&](const std::string& patterns) {
-    const RunRequest request{.file = file_.path(),
-                             .settings = {task, "data.files.x.test=[b.jsonl]", "data.files.x.train=" + patterns}};
-    return difference_lines(resolved_like(request.config(), run), run).size();
+TEST_F(Request, OtherPathsOfTheFilesOfTheRunAreNoChange) {
+  const testing::TemporaryFolder folder;
+  make_folders(folder.path() / "a");
+  for (const auto* name : {"a/1.jsonl", "a/2.jsonl", "b.jsonl", "c.jsonl"})
+    write_file_atomic(folder.path() / name, "{}");
+  fs::create_directory_symlink(folder.path() / "a", folder.path() / "link");
+  const auto asked = [&](const std::string& patterns) {
+    std::string train = patterns;
+    for (size_t at = 0; (at = train.find('@')) != train.npos;) train.replace(at, 1, folder.path().string());
+    return RunRequest{.file = file_.path(), .settings = {"data.task=files", "data.files.x.train=" + train}}.config();
   };
-  EXPECT_EQ(differences_of("['a/*.jsonl']"), 0u);
-  EXPECT_EQ(differences_of("['a/1.jsonl', 'a/[23].jsonl']"), 0u);
-  EXPECT_EQ(differences_of("['a/1.jsonl']"), 1u);
-  EXPECT_EQ(differences_of("['a/*.jsonl', 'c.jsonl']"), 1u);
-  EXPECT_EQ(differences_of("['*.jsonl']"), 1u);
+  const auto then = asked("['@/a/*.jsonl']");
+  auto run = then;
+  run.settle({});
+  run.find_inputs();
+  ASSERT_EQ(run.data.files.sets.at("x").train.size(), 2u);
+  write_file_atomic(folder.path() / "a/3.jsonl", "{}");  // does not join the run
+  const auto changes = [&](const std::string& patterns) { return changes_of(asked(patterns), then, run).size(); };
+  EXPECT_EQ(changes("['@/a/*.jsonl']"), 0u);
+  EXPECT_EQ(changes("['@/a/1.jsonl', '@/./a/2.jsonl']"), 0u);
+  EXPECT_EQ(changes("['@/link/1.jsonl', '@/a/../a/2.jsonl']"), 0u);
+  EXPECT_EQ(changes("['@/a/1.jsonl']"), 1u);
+  EXPECT_EQ(changes("['@/a/[12].jsonl', '@/c.jsonl']"), 1u);
+  EXPECT_EQ(changes("['@/*.jsonl']"), 1u);
+  EXPECT_THROW(changes("['@/gone.jsonl']"), Error);
+}
+
+TEST_F(Request, AKeyIsGivenInWhateverFormItIsWritten) {
+  for (const auto* setting : {"train.rounds=3", "train . rounds = 3", "train={rounds=3}", "train={ 'rounds' = 3 }"})
+    EXPECT_EQ((RunRequest{.file = file_.path(), .settings = {setting}}.rounds({})), 3) << setting;
+  EXPECT_FALSE((RunRequest{.file = file_.path(), .settings = {"train={batch_size=3}"}}.rounds({})));
+  EXPECT_TRUE(
+      (RunRequest{.file = {}, .settings = {"model={products={expert_forward=['own']}}"}}.says("model.products")));
 }
 
 }  // namespace

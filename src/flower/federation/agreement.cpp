@@ -48,7 +48,8 @@ std::string named_tokens_digest(const tokenizer::Tokenizer& tokenizer) {
 std::string model_digest(const fs::path& folder) {
   std::string text;
   for (const auto& file : fed::model_files(folder))
-    text += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
+    if (file.extension() != ".jinja")
+      text += concat(fed::model_file_name(file, folder), ' ', fingerprint_of(file).digest, '\n');
   return sha256(text);
 }
 
@@ -85,22 +86,11 @@ fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, 
   return config;
 }
 
-void keep_overridden(fed::ExperimentConfig& config, const std::vector<fed::ClientSection>& asked,
-                     const fed::ExperimentConfig& stored) {
-  const auto& clients = stored.clients.client;
-  const auto budgets = stored.client_budgets();
-  const auto ranks = stored.client_ranks();
-  for (size_t i = 0; i < std::min({clients.size(), asked.size(), config.clients.client.size()}); ++i) {
-    auto& own = config.clients.client[i];
-    if (clients[i].budget && clients[i].budget != budgets.at(i)) own.budget = asked[i].budget;
-    if (clients[i].rank && clients[i].rank != ranks.at(i)) own.rank = asked[i].rank;
-  }
-}
-
 std::string offered_text(fed::ExperimentConfig config) {
   config = without_rows(std::move(config));
   config.output.dir.clear();
   config.model.path = kModelAtServer;
+  config.model.base_cache.clear();
   if (!config.data.path.empty()) config.data.path = kRowsAtServer;
   hide_files(config.data.files);
   for (auto& [name, set] : config.data.files.sets) hide_files(set);

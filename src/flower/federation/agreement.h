@@ -19,8 +19,7 @@ struct Offer {
   std::string base;    ///< model_digest() of the server's model; empty if the server has no weights
   std::string sites;   ///< sites_digest() of the server's sites
   /// The text of the chat template and named_tokens_digest(), if the run renders conversations. The template is the
-  /// model's own or that of data.chat_template. Both are empty if the run renders none, or if the server is of an older
-  /// version.
+  /// model's own or that of data.chat_template. Both are empty if the run renders none.
   std::string chat_template{}, named_tokens{};
   /// The budget and the number of rows with which the client has joined this run; 0 if it has not joined yet.
   double budget = 0;
@@ -71,8 +70,9 @@ inline constexpr std::string_view kAdapterAtServer = "(the server's adapter)";
 /// Replace paths in Offer::config, because a node has its own: model.path by the first; data.path and the files of
 /// `[data.files]` by the second.
 inline constexpr std::string_view kModelAtServer = "(the server's model)", kRowsAtServer = "(the server's rows)";
-/// Returns the SHA-256 over the names and fingerprints of a model's files (weights, config.json, tokenizer.json). Cost:
-/// one read of these files, unless their fingerprints are cached.
+/// Returns the SHA-256 over the names and fingerprints of the files of a model that count (fed/store/model_files.h),
+/// without template files: the text of the run's template is in Offer::chat_template. Cost: one read of these files,
+/// unless their fingerprints are cached.
 std::string model_digest(const std::filesystem::path& folder);
 
 /// Replaces the clients' files by a placeholder if the clients bring their own rows: each node names its own files.
@@ -86,13 +86,8 @@ bool scores_clients_rows(const fed::ExperimentConfig& config);
 /// budget. Values in the client's own section are replaced too. `config` must be settled.
 fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget);
 
-/// Makes `config` comparable with the stored config of a run of an earlier version, whose clients' sections kept the
-/// asked budgets and ranks beside the accepted ones: gives these clients of `config` the values of `asked` again.
-void keep_overridden(fed::ExperimentConfig& config, const std::vector<fed::ClientSection>& asked,
-                     const fed::ExperimentConfig& stored);
-
 /// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
-/// of any client's files. A server of an older version includes some of these paths; a node ignores them.
+/// of any client's files.
 std::string offered_text(fed::ExperimentConfig config);
 
 /// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of

@@ -205,20 +205,6 @@ TEST(Budget, OfANodeReplacesThatOfTheClientsSection) {
   }
 }
 
-TEST(Budget, OfARunOfAnEarlierVersionStaysBesideTheListInItsClientsSection) {
-  const auto asked = own_budgets("hetlora");
-  auto stored = with_budget(asked, 1, 1.0);
-  stored.clients.client = asked.clients.client;  // as the earlier version left it
-  auto now = with_budget(asked, 1, 1.0);
-  EXPECT_FALSE(fed::difference_lines(now, stored).empty());
-  keep_overridden(now, asked.clients.client, stored);
-  EXPECT_TRUE(fed::difference_lines(now, stored).empty());
-  const auto own = with_budget(asked, 1, 1.0);
-  now = own;
-  keep_overridden(now, asked.clients.client, own);
-  EXPECT_TRUE(fed::difference_lines(now, own).empty());
-}
-
 TEST(Offer, NamesNoFileOfTheServersSets) {
   auto config = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
   config.data.files.sets["talk"].train = {"/srv/secret/a.jsonl"};

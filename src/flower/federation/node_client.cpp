@@ -98,12 +98,11 @@ bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) 
 void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
   auto& file = config.data.chat_template;
   const bool brought = !offer.chat_template.empty();
-  EK_CHECK(brought || file.empty(), kConfig, "the server's run has a chat template of its own, which its offer does ",
-           "not bring: it is of an older version");
+  EK_CHECK(brought || file.empty(), kData, "the server's offer does not bring the chat template that its config names");
   if (!brought) return;
   EK_CHECK(config.data.form == data::PromptTemplate::kChat && (file.empty() || file == kTemplateInOffer), kData,
            "the server's offer: a chat template that its config does not ask for");
-  const auto tokenizer = tokenizer::Tokenizer::of_model(models::resolve_model_path(options.model));
+  const auto tokenizer = tokenizer::Tokenizer::of_model(models::find_model_folder(options.model));
   EK_CHECK(named_tokens_digest(tokenizer) == offer.named_tokens, kConfig, "the model in ", options.model,
            " names other special tokens (tokenizer_config.json, special_tokens_map.json) than the server's: its chat ",
            "template would write another text");
@@ -128,7 +127,7 @@ fed::ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& o
   put_template(config, offer, options);
   config.settle({});
   if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
-  if (config.clients.own_rows()) config.find_files();  // else those of its config are the server's
+  if (config.clients.own_rows()) config.find_inputs();  // else those of its config are the server's
   return config;
 }
 
@@ -167,8 +166,9 @@ void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
 
 /// Returns true if a key affects training. Keys of paths, clients and evaluation do not.
 bool is_agreed_on(std::string_view difference) {
-  constexpr std::array<std::string_view, 9> kOwn = {"name",       "threads",  "model.path", "data.path", "clients",
-                                                    "data.files", "evaluate", "output",     "lora.init"};
+  constexpr std::array<std::string_view, 10> kOwn = {"name",      "threads",  "model.path", "model.base_cache",
+                                                     "data.path", "clients",  "data.files", "evaluate",
+                                                     "output",    "lora.init"};
   return std::none_of(kOwn.begin(), kOwn.end(), [&](auto own) { return difference.starts_with(own); });
 }
 
@@ -193,8 +193,10 @@ void require_same_base(const Offer& offer, const fed::Experiment& e) {
   const auto& folder = e.server.model_folder;
   EK_CHECK(offer.sites == sites_digest(e.server.sites), kConfig, "the model in ", folder.string(),
            " has other adapted weights than the server's");
-  EK_CHECK(offer.base.empty() || offer.base == model_digest(folder), kConfig, "the model in ", folder.string(),
-           " is not the server's: weights, config.json or tokenizer.json differ");
+  EK_CHECK(
+      offer.base.empty() || offer.base == model_digest(folder), kConfig, "the model in ", folder.string(),
+      " is not the server's: a file of its weights, config, tokenizer or chat template is another one, or not there "
+      "on one side");
 }
 
 /// Checks that a node which comes back has the budget and the rows that the run agreed on with its client.

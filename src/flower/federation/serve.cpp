@@ -43,15 +43,6 @@ void leave_out_what_nobody_brings(fed::Server& server) {
                 [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
 
-/// Returns the file to append session reports to. A file with the name of an earlier version is renamed.
-fs::path sessions_to_write(const fs::path& folder) {
-  const auto known = sessions_file(folder), file = folder / kSessions;
-  std::error_code error;
-  if (known != file) fs::rename(known, file, error);
-  EK_CHECK(!error, kIo, known.string(), ": cannot be renamed to ", file.string(), ": ", os_error_text(error.value()));
-  return file;
-}
-
 /// Checks that the method works with rows on nodes. \throws kConfig if it needs the rows of all clients in one place
 void require_rows_apart(const fed::Server& server) {
   if (!server.config.method.entry().asks_gradients) return;
@@ -117,7 +108,7 @@ class Serving {
   Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
       : options_(options),
         roster_(folder / kMembers),
-        sessions_(sessions_to_write(folder)),
+        sessions_(sessions_file(folder)),
         fabric_(grid, roster_, folder / "arriving") {
     fabric_.report_to([this](const SessionReport& report) { on_reply(report); });
     fabric_.on_round([this](int64_t round) { on_round(round); });
@@ -128,7 +119,8 @@ class Serving {
     learn_prompts(experiment.fabric.context);
     gather(experiment.server);
     complete(experiment);
-    auto folder = fed::RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
+    auto folder = fed::RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request,
+                                         options_.request.config());
     folder.keep_log(std::move(log));
     worked_since_ = std::chrono::steady_clock::now();
     return {std::move(experiment), std::move(folder)};
@@ -303,17 +295,13 @@ class Serving {
 fed::ExperimentConfig served_config(const fed::RunRequest& request) {
   auto config = without_rows(request.config());
   config.settle(fed::machine_choices(config));
-  config.data.files.find_files();
+  config.find_inputs();
   return config;
 }
 
 /// Returns the config as a resumed run has stored it: without clients' rows, with the budgets that the nodes accepted.
-fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fed::ExperimentConfig& stored,
-                                const fs::path& federation) {
-  const auto asked = config.clients.client;
-  config = with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
-  keep_overridden(config, asked, stored);
-  return config;
+fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fs::path& federation) {
+  return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
 }
 
 using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
@@ -335,10 +323,10 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   const auto federation = path / kFolder;
   auto log = std::make_unique<log::File>();
   auto folder = fed::RunFolder::open(path, options.from_round);
-  if (const auto rounds = options.request.rounds(fed::begun_settings(path))) folder.extend(*rounds);
-  fed::refuse_changes(options.request, folder, [&](fed::ExperimentConfig config) {
-    return as_served(std::move(config), folder.config(), federation);
-  });
+  if (const auto rounds = options.request.rounds(fed::begun_request(path).settings)) folder.extend(*rounds);
+  fed::refuse_changes(options.request, folder,
+                      [&](fed::ExperimentConfig config) { return as_served(std::move(config), federation); });
+  folder.use_base(options.request.base);
   folder.check_files();
   auto experiment = prepared(options, folder.config());
   folder.check(experiment.server, nullptr);
@@ -372,10 +360,7 @@ std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::pat
 
 }  // namespace
 
-fs::path sessions_file(const fs::path& federation) {
-  const auto file = federation / kSessions, earlier = federation / "talks.jsonl";
-  return path_exists(earlier) && !path_exists(file) ? earlier : file;
-}
+fs::path sessions_file(const fs::path& federation) { return federation / kSessions; }
 
 ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {

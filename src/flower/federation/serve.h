@@ -20,8 +20,7 @@
 
 namespace evenkeel::flower {
 
-/// Returns the file of session reports in the federation's folder: sessions.jsonl, or talks.jsonl in a run of an
-/// earlier version.
+/// Returns the file of session reports in the federation's folder.
 std::filesystem::path sessions_file(const std::filesystem::path& federation);
 
 /// The options of serve().

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
@@ -63,7 +64,7 @@ StudyFile StudyFile::load(const fs::path& file) {
   check_path_text(file.string(), "STUDY.toml");
   StudyFile read;
   config::read(config::Table::load(file), read);
-  read.base = (file.parent_path() / read.study.base).lexically_normal();
+  read.base = (file.parent_path() / expand_home(read.study.base, "study.base")).lexically_normal();
   if (read.study.name.empty()) read.study.name = file.stem().string();
   return read;
 }
@@ -76,7 +77,7 @@ std::string StudyFile::text(const std::string& other_base) const {
 
 std::vector<Arm> StudyFile::arms() const {
   std::vector<Arm> arms;
-  for (const auto& arm : study.arm) arms.push_back({arm.name, arm.set});
+  for (const auto& arm : study.arm) arms.push_back({arm.name, arm.set, {}});
   return arms;
 }
 

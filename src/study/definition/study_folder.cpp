@@ -1,7 +1,9 @@
 #include "study/definition/study_folder.h"
 
 #include <algorithm>
-#include <array>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 #include "base/format/command_line.h"
 #include "base/format/record.h"
@@ -15,13 +17,28 @@
 namespace evenkeel::study {
 namespace {
 
-/// Returns true for the lock, and for files that an interrupted create_study() left before it wrote study.json.
-bool is_leftover(const fs::path& entry) {
-  constexpr std::array<std::string_view, 2> kFirst = {kBaseFile, kStateFile};
-  if (FolderLock::is_lock(entry) || RunClaims::is_claim(entry)) return true;
-  return std::any_of(kFirst.begin(), kFirst.end(), [&](std::string_view name) {
-    return (entry.filename() == name && name != kStateFile) || is_temporary_of(entry, name);
-  });
+constexpr std::chrono::seconds kPatience{30};  // to wait for another process that writes study.json
+
+bool is_file_or_temporary(const fs::path& entry, std::string_view name) {
+  return entry.filename() == name || is_temporary_of(entry, name);
+}
+
+/// Returns true for the folder of an arm that holds at most the arm's config.
+bool is_arm_without_runs(const fs::path& entry) {
+  if (!is_folder(entry) || !is_arm_name(entry.filename().string())) return false;
+  const auto entries = entries_of(entry);
+  return std::all_of(entries.begin(), entries.end(),
+                     [](const auto& one) { return is_file_or_temporary(one, kArmFile); });
+}
+
+/// Returns true for files that an interrupted create_study() left before it wrote study.json.
+bool is_leftover(const fs::path& folder, const fs::path& entry) {
+  return is_file_or_temporary(entry, kBaseFile) || is_temporary_of(entry, kStateFile) ||
+         is_temporary_of(entry, kStudyFile) || (path_exists(folder / kBaseFile) && is_arm_without_runs(entry));
+}
+
+/// Returns true for the lock and the claims of a process that works in the folder.
+bool is_lock(const fs::path& entry) { return FolderLock::is_lock(entry) || RunClaims::is_claim(entry);
 }
 
 /// Returns true if `folder` contains a folder that looks like an arm.
@@ -40,12 +57,6 @@ void write_study_file(const fs::path& folder, const StudyState& state) {
   if (!path_exists(file) || read_file(file) != text) write_file_atomic(file, text);
 }
 
-void check_same(const PlannedRun& asked, const PlannedRun& run, const fs::path& folder) {
-  const auto changes = fed::difference_lines(asked.config, run.config);
-  EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a study whose ", run.arm, ":", run.seed,
-           " has another config: ", join(changes, "; "), "; choose another --out");
-}
-
 const PlannedRun* find_run(const std::vector<PlannedRun>& runs, std::string_view arm, int64_t seed) {
   const auto found =
       std::find_if(runs.begin(), runs.end(), [&](const PlannedRun& run) { return run.arm == arm && run.seed == seed; });
@@ -62,13 +73,54 @@ StudyRequest at_home(const StudyRequest& request, const Study& study) {
   return home;
 }
 
-void check_runs(const Study& study, const std::vector<PlannedRun>& asked, const std::vector<PlannedRun>& home) {
-  for (size_t i = 0; i < home.size(); ++i) check_same(asked[i], home[i], study.folder);
+/// Checks that the request asks for all runs of the study, and for nothing else in their arms than it was made with.
+/// \param asked  the request with the common settings of the study
+void check_arms_of(const Study& study, const StudyRequest& asked) {
+  const auto name = study.folder.string();
+  const auto& arms = asked.file.study.arm;
+  const auto& seeds = asked.file.study.seeds;
   for (const auto& run : study.runs) {
-    const auto* same = find_run(home, run.arm, run.seed);
-    EK_CHECK(same != nullptr, kConfig, study.folder.string(), " holds a study with ", run.arm, ":", run.seed,
+    const auto arm = std::find_if(arms.begin(), arms.end(), [&](const ArmSection& one) { return one.name == run.arm; });
+    EK_CHECK(arm != arms.end() && std::find(seeds.begin(), seeds.end(), run.seed) != seeds.end(), kConfig, name,
+             " holds a study with ", run.arm, ":", run.seed,
              ", which the study file lacks; arms and seeds can be added, not taken away; choose another --out");
-    check_same(*same, run, study.folder);
+    if (run.seed != study.state.seeds.front()) continue;
+    const auto changes = fed::changes_of(asked_config(asked, *arm), find_arm(study.arms, run.arm)->asked, run.config);
+    EK_CHECK(changes.empty(), kConfig, name, " holds a study whose ", run.arm, ":", run.seed,
+             " has another config: ", join(fed::lines_of(changes), "; "), "; choose another --out");
+  }
+}
+
+/// Checks that a new arm starts from the base config of the study.
+void check_base_of_new(const Study& study, const StudyRequest& asked, std::span<const PlannedArm> planned) {
+  for (const auto& arm : asked.file.study.arm) {
+    if (study.state.find_arm(arm.name) != nullptr) continue;
+    const auto& home = *find_arm(planned, arm.name);
+    const auto run = planned_run(home, study.state.seeds.front());
+    const auto changes = fed::changes_of(asked_config(asked, arm), home.asked, run.config);
+    EK_CHECK(changes.empty(), kConfig, study.folder.string(),
+             " holds a study with another base config: ", join(fed::lines_of(changes), "; "), "; choose another --out");
+  }
+}
+
+/// Reads the config of an arm. \throws kIo, kCheckpoint when it is missing or not the one of study.json
+PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& request) {
+  const auto file = folder / arm.name / kArmFile;
+  EK_CHECK(path_exists(file), kIo, file.string(), " is missing: the config that the runs of arm ", arm.name,
+           " start from");
+  auto text = read_file(file);
+  EK_CHECK(sha256(text) == arm.config, kCheckpoint, file.string(),
+           " is not the config that the arm was made with: its sha256 was ", arm.config);
+  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(text)};
+}
+
+/// Writes the configs of arms. A file of an arm that never came into study.json is replaced.
+void write_arms(const fs::path& folder, std::span<const PlannedArm> arms) {
+  for (const auto& arm : arms) {
+    const auto file = folder / arm.name / kArmFile;
+    if (path_exists(file) && read_file(file) == arm.text) continue;
+    make_folders(file.parent_path());
+    write_file_atomic(file, arm.text);
   }
 }
 
@@ -84,8 +136,9 @@ StudyState merged(const StudyState& old, const StudyState& asked) {
 
 std::string text_of(const StudyState& state) { return record::write(state).dump(); }
 
-Study with_runs(const fs::path& folder, StudyState state, const std::vector<PlannedRun>& planned) {
-  Study study{.folder = folder, .state = std::move(state), .runs = {}};
+Study with_runs(const fs::path& folder, StudyState state, std::vector<PlannedArm> arms) {
+  const auto planned = plan_runs(arms, state.seeds);
+  Study study{.folder = folder, .state = std::move(state), .arms = std::move(arms), .runs = {}};
   for (const auto& run : study.state.runs) study.runs.push_back(*find_run(planned, run.arm, run.seed));
   return study;
 }
@@ -97,20 +150,27 @@ void check_new(const fs::path& folder) {
   if (!path_exists(folder)) return;
   EK_CHECK(is_folder(folder), kIo, folder.string(), ": is a file; choose another --out");
   const auto entries = entries_of(folder);
-  if (std::all_of(entries.begin(), entries.end(), is_leftover)) return;
+  const auto may_stay = [&](const fs::path& entry) { return is_lock(entry) || is_leftover(folder, entry); };
+  if (std::all_of(entries.begin(), entries.end(), may_stay)) return;
   EK_CHECK(!holds_runs(folder), kIo, folder.string(), ": holds runs of a study, but ", kStateFile,
            " is missing; put it back, or choose another --out");
   fail(kIo, folder.string(), ": exists already and is not empty; choose another --out");
 }
 
-void create_study(const fs::path& folder, const StudyRequest& request, const StudyState& state) {
+void create_study(const Study& study, const StudyRequest& request) {
+  const auto& folder = study.folder;
   make_folders(folder);
   const auto lock = lock_state(folder);
   if (holds_study(folder)) return;
   check_new(folder);
-  write_file_atomic(folder / kBaseFile, read_file(request.file.base));
-  write_state(folder, state);
-  write_study_file(folder, state);
+  const auto base = read_file(request.file.base);
+  auto leftovers = entries_of(folder);
+  std::erase_if(leftovers, [&](const fs::path& entry) { return !is_leftover(folder, entry); });
+  for (const auto& entry : leftovers) remove_path(entry);
+  write_file_atomic(folder / kBaseFile, base);
+  write_arms(folder, study.arms);
+  write_state(folder, study.state);
+  write_study_file(folder, study.state);
 }
 
 Study open_study(const fs::path& folder) {
@@ -119,19 +179,22 @@ Study open_study(const fs::path& folder) {
   EK_CHECK(path_exists(base), kIo, base.string(), " is missing: the config that the study's runs start from");
   EK_CHECK(sha256_file(base) == state.base, kCheckpoint, base.string(),
            " is not the config that the study was made with: its sha256 was ", state.base);
-  const auto planned = plan_runs(request_of(state, base), state.pinned);
-  return with_runs(folder, std::move(state), planned);
+  const auto request = request_of(state, base);
+  std::vector<PlannedArm> arms;
+  for (const auto& arm : state.arms) arms.push_back(read_arm(folder, arm, request));
+  return with_runs(folder, std::move(state), std::move(arms));
 }
 
 Study extended(const StudyRequest& request, const Study& study) {
   const auto home = at_home(request, study);
   auto with_common = request;
   with_common.common = home.common;
-  const auto planned = plan_runs(home, study.state.pinned);
-  check_runs(study, plan_runs(with_common, study.state.pinned), planned);
-  auto asked = new_state(home, study.state.pinned, planned);
+  check_arms_of(study, with_common);
+  auto arms = plan_arms(home, study.state.pinned, study.arms);
+  check_base_of_new(study, with_common, arms);
+  auto asked = new_state(home, study.state.pinned, arms, plan_runs(arms, home.file.study.seeds));
   asked.name = study.state.name;
-  return with_runs(study.folder, merged(study.state, asked), planned);
+  return with_runs(study.folder, merged(study.state, asked), std::move(arms));
 }
 
 void save_extension(const Study& study) {
@@ -140,6 +203,7 @@ void save_extension(const Study& study) {
   if (text_of(next) == text_of(now)) return;
   log::info("[study] ", study.folder.string(), ": the study file has changed, ", next.runs.size() - now.runs.size(),
             " runs are added");
+  write_arms(study.folder, study.arms);
   update_state(study.folder, [&](StudyState& state) { state = merged(state, study.state); });
 }
 

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/text.h"
+#include "base/system/error_context.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/config_paths.h"
 #include "fed/store/changed_keys.h"
 #include "records/run_settings.h"
 #include "study/definition/job_slots.h"
@@ -50,16 +53,6 @@ std::vector<std::string> joined(std::vector<std::string> settings, const std::ve
 }
 
 std::string who(const std::string& arm) { return concat("arm ", arm); }
-
-/// Loads the config of an arm as requested, without pinned settings and seed.
-fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
-  refuse_seed(arm.set, who(arm.name));
-  try {
-    return read_config(request.file.base, joined(request.of_all_arms(), arm.set));
-  } catch (const Error& error) {
-    throw error.with_context(who(arm.name));
-  }
-}
 
 void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const fed::ExperimentConfig& reference,
                const StudySection& study) {
@@ -134,17 +127,34 @@ void pin_products(std::vector<std::string>& settings, const fed::ProductsSection
   pin("linear_backward", products.linear_backward);
 }
 
-PlannedRun planned_run(const StudyRequest& request, const std::vector<std::string>& pinned, const ArmSection& arm,
-                       int64_t seed) {
-  auto settings = joined(joined(request.of_all_arms(), arm.set), pinned);
-  settings.push_back(concat("seed=", seed));
+/// Returns `[cluster]` of the base config as text. It is no part of a run's config, but `train` reads it.
+std::string cluster_text(const StudyRequest& request, const ArmSection& arm) {
+  auto table = config::Table::load(request.file.base);
+  for (const auto& setting : joined(request.of_all_arms(), arm.set)) table.set(setting);
+  return table.contains("cluster") ? concat("\n[cluster]\n", table.table("cluster").text()) : "";
+}
+
+/// Gives `config` the settled paths of the first known arm that was asked for the same path, key by key.
+void keep_known_paths(fed::ExperimentConfig& config, const fed::ExperimentConfig& asked,
+                      std::span<const PlannedArm> known) {
+  for (auto arm = known.rbegin(); arm != known.rend(); ++arm) {
+    std::set<std::string, std::less<>> other;
+    for (const auto& change : fed::changed_keys(asked, arm->asked)) other.insert(change.key);
+    const auto settled = fed::ExperimentConfig::read(config::Table::parse(arm->text, arm->name));
+    fed::take_paths(config, settled, [&](std::string_view key) { return !other.contains(key); });
+  }
+}
+
+PlannedArm planned_arm(const StudyRequest& request, const std::vector<std::string>& pinned, const ArmSection& arm,
+                       std::span<const PlannedArm> known) {
+  PlannedArm planned{.name = arm.name, .asked = asked_config(request, arm), .text = {}};
   try {
-    auto config = read_config(request.file.base, settings);
+    auto config = read_config(request.file.base, joined(joined(request.of_all_arms(), arm.set), pinned));
+    keep_known_paths(config, planned.asked, known);
+    config.find_inputs();
     config.output.dir.clear();
-    config.settle({.threads = config.threads, .products = {}});
-    config.find_files();
-    config.output.dir.clear();
-    return {arm.name, seed, std::move(settings), std::move(config)};
+    planned.text = config.text() + cluster_text(request, arm);
+    return planned;
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
   }
@@ -152,15 +162,12 @@ PlannedRun planned_run(const StudyRequest& request, const std::vector<std::strin
 
 /// Returns true if the base config or a setting of the study decides whether scores of single rows are recorded.
 bool decides_items(const StudyRequest& request) {
-  const auto names_it = [](const std::string& setting) {
-    return key_of(setting) == "evaluate" || key_of(setting) == "evaluate.items";
-  };
-  const auto any = [&](const std::vector<std::string>& settings) {
-    return std::any_of(settings.begin(), settings.end(), names_it);
+  constexpr std::string_view kItems = "evaluate.items";
+  const auto in_arm = [&](const ArmSection& arm) {
+    return in_context(who(arm.name), [&] { return fed::gives(arm.set, kItems); });
   };
   const auto& arms = request.file.study.arm;
-  return any(request.of_all_arms()) ||
-         std::any_of(arms.begin(), arms.end(), [&](const auto& arm) { return any(arm.set); }) ||
+  return fed::gives(request.of_all_arms(), kItems) || std::any_of(arms.begin(), arms.end(), in_arm) ||
          config::Table::load(request.file.base).table("evaluate").contains("items");
 }
 
@@ -172,6 +179,20 @@ fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::s
   auto table = config::Table::load(base);
   for (const auto& setting : settings) table.set(setting);
   return fed::ExperimentConfig::read(table);
+}
+
+const PlannedArm* find_arm(std::span<const PlannedArm> arms, std::string_view name) {
+  const auto found = std::find_if(arms.begin(), arms.end(), [&](const PlannedArm& arm) { return arm.name == name; });
+  return found == arms.end() ? nullptr : &*found;
+}
+
+fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
+  refuse_seed(arm.set, who(arm.name));
+  try {
+    return read_config(request.file.base, joined(request.of_all_arms(), arm.set));
+  } catch (const Error& error) {
+    throw error.with_context(who(arm.name));
+  }
 }
 
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
@@ -207,16 +228,39 @@ void check_arms(const StudyRequest& request) {
   for (const auto& arm : study.arm) check_arm(arm, asked_config(request, arm), reference, study);
 }
 
-std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned) {
+std::vector<PlannedArm> plan_arms(const StudyRequest& request, const std::vector<std::string>& pinned,
+                                  std::span<const PlannedArm> known) {
   check_arms(request);
+  std::vector<PlannedArm> arms;
+  for (const auto& arm : request.file.study.arm) {
+    const auto* same = find_arm(known, arm.name);
+    arms.push_back(same ? *same : planned_arm(request, pinned, arm, known));
+  }
+  return arms;
+}
+
+PlannedRun planned_run(const PlannedArm& arm, int64_t seed) {
+  try {
+    auto table = config::Table::parse(arm.text, std::string(kArmFile));
+    table.set(concat("seed=", seed));
+    auto config = fed::ExperimentConfig::read(table);
+    config.settle({.threads = config.threads, .products = {}});
+    config.output.dir.clear();
+    return {arm.name, seed, std::move(config)};
+  } catch (const Error& error) {
+    throw error.with_context(who(arm.name));
+  }
+}
+
+std::vector<PlannedRun> plan_runs(std::span<const PlannedArm> arms, std::span<const int64_t> seeds) {
   std::vector<PlannedRun> runs;
-  for (const int64_t seed : request.file.study.seeds)
-    for (const auto& arm : request.file.study.arm) runs.push_back(planned_run(request, pinned, arm, seed));
+  for (const int64_t seed : seeds)
+    for (const auto& arm : arms) runs.push_back(planned_run(arm, seed));
   return runs;
 }
 
 void check_endpoint(Endpoint endpoint, std::span<const PlannedRun> runs) {
-  for (const auto& [arm, seed, settings, config] : runs)
+  for (const auto& [arm, seed, config] : runs)
     EK_CHECK(has_endpoint(config, endpoint), kConfig, "study.endpoint is \"", config::name_of(endpoint),
              "\", which no task of ", who(arm), " is scored by (", join(config.evaluate.tasks),
              "), allowed: ", join(endpoints_of(config)));
@@ -243,10 +287,11 @@ StudyRequest request_of(const StudyState& state, const fs::path& base) {
 }
 
 StudyState new_state(const StudyRequest& request, const std::vector<std::string>& pinned,
-                     std::span<const PlannedRun> runs) {
+                     std::span<const PlannedArm> arms, std::span<const PlannedRun> runs) {
   const auto& study = request.file.study;
   StudyState state{.name = study.name, .reference = study.reference, .endpoint = study.endpoint, .seeds = study.seeds};
-  state.arms = request.file.arms();
+  for (const auto& arm : request.file.arms())
+    state.arms.push_back({arm.name, arm.set, sha256(find_arm(arms, arm.name)->text)});
   state.set = study.set;
   state.common = request.common;
   state.free = study.free;

@@ -1,7 +1,10 @@
-/// \file  Plans the runs of a study: makes the config of every arm with every seed, and compares the configs.
+/// \file  Plans the runs of a study: makes the config of every arm, and that of every arm with every seed, and compares
+/// the configs.
 ///
 /// Settings are applied in this order: the base config, `set` of `[study]`, the settings of the command line, those of
-/// the arm, the pinned settings (pinned_settings()), the seed. A later setting replaces an earlier one.
+/// the arm, the pinned settings (pinned_settings()). A later setting replaces an earlier one. Then the paths of the arm
+/// are settled: every run of the arm, whenever it begins, reads the files and the revision that they named when the arm
+/// was planned. The seed comes last.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +29,21 @@ struct StudyRequest {
   std::vector<std::string> of_all_arms() const;
 };
 
+/// An arm with its configs.
+struct PlannedArm {
+  std::string name;
+  fed::ExperimentConfig asked;  ///< base config, common settings and those of the arm; not settled
+  std::string text;             ///< content of ARM/arm.toml
+};
+
 /// A run to be executed.
 struct PlannedRun {
   std::string arm;
   int64_t seed = 0;
-  std::vector<std::string> settings;  ///< settings on top of the base config
-  fed::ExperimentConfig config;       ///< settled, with the files that match its patterns now; output.dir is empty
+  fed::ExperimentConfig config;  ///< settled; output.dir is empty
 };
 
-/// Loads the base config with settings. Unlike ExperimentConfig::load() it does not warn about keys with earlier names,
-/// because the warning would be repeated for every run. \throws kIo, kConfig
+/// Loads the base config with settings. \throws kIo, kConfig
 fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
 
 /// Returns the pinned settings, which all runs share: threads, device, engine and arithmetic on this machine, and the
@@ -57,10 +65,25 @@ StudyRequest with_items(StudyRequest request);
 /// \throws kConfig naming arm, key and both values
 void check_arms(const StudyRequest& request);
 
-/// Makes the configs of all runs, seed by seed and within a seed arm by arm.
+/// Returns the config of an arm as requested, without pinned settings and seed. \throws kConfig naming the arm
+fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm);
+
+/// Returns the arm of that name, or null.
+const PlannedArm* find_arm(std::span<const PlannedArm> arms, std::string_view name);
+
+/// Makes the configs of all arms. Paths are those that they name now.
 /// \param pinned  the result of pinned_settings()
-/// \throws kConfig naming the arm, the key and the allowed values; as check_arms()
-std::vector<PlannedRun> plan_runs(const StudyRequest& request, const std::vector<std::string>& pinned);
+/// \param known   arms of the same study that are planned already. They stay as they are. Another arm gets their paths
+///                where it asks for the same
+/// \throws kIo, kData, kConfig naming the arm, the key and the allowed values; as check_arms()
+std::vector<PlannedArm> plan_arms(const StudyRequest& request, const std::vector<std::string>& pinned,
+                                  std::span<const PlannedArm> known = {});
+
+/// Makes the config of a run. \throws kConfig naming the arm
+PlannedRun planned_run(const PlannedArm& arm, int64_t seed);
+
+/// Makes the configs of all runs, seed by seed and within a seed arm by arm. \throws as planned_run()
+std::vector<PlannedRun> plan_runs(std::span<const PlannedArm> arms, std::span<const int64_t> seeds);
 
 /// Checks that every run has a task that is scored by the endpoint.
 /// \throws kConfig naming arm, tasks and the endpoints that they have
@@ -73,7 +96,8 @@ std::string config_digest(fed::ExperimentConfig config);
 StudyRequest request_of(const StudyState& state, const std::filesystem::path& base);
 
 /// Makes the state of a new study.
+/// \param arms  of the request, in its order
 StudyState new_state(const StudyRequest& request, const std::vector<std::string>& pinned,
-                     std::span<const PlannedRun> runs);
+                     std::span<const PlannedArm> arms, std::span<const PlannedRun> runs);
 
 }  // namespace evenkeel::study

@@ -40,6 +40,18 @@ std::string complaint_about(const std::string& arms, const std::string& study = 
   return "nothing";
 }
 
+std::vector<PlannedRun> runs_of(const StudyRequest& request, const std::vector<std::string>& pinned) {
+  return plan_runs(plan_arms(request, pinned), request.file.study.seeds);
+}
+
+/// Returns the study in the folder "out" beside its file.
+Study planned_study(const Written& two, const std::vector<std::string>& pinned) {
+  auto arms = plan_arms(two.request, pinned);
+  auto runs = plan_runs(arms, two.request.file.study.seeds);
+  auto state = new_state(two.request, pinned, arms, runs);
+  return {two.folder.path() / "out", std::move(state), std::move(arms), std::move(runs)};
+}
+
 ::testing::AssertionResult holds(const std::string& line, std::string_view words) {
   if (line.find(words) != line.npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << line;
@@ -64,7 +76,7 @@ TEST(StudyPlan, RecordsScoresOfSingleRowsUnlessTheStudyDecides) {
   Written two(kTwoArms);
   two.request.common = {"train.rounds=5"};
   EXPECT_EQ(common_of(two.request), (std::vector<std::string>{"evaluate.items=true", "train.rounds=5"}));
-  const auto planned = plan_runs(with_items(two.request), pinned_settings(two.request, 1, "runs/two"));
+  const auto planned = runs_of(with_items(two.request), pinned_settings(two.request, 1, "runs/two"));
   EXPECT_TRUE(planned[0].config.evaluate.items);
   for (const auto* decided : {"evaluate.items=false", "evaluate . items = false", "evaluate={ items = false }"}) {
     two.request.common = {decided};
@@ -80,7 +92,7 @@ TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   const auto pinned = pinned_settings(two.request, 2, "runs/two");
   EXPECT_EQ(pinned, (std::vector<std::string>{"threads=3", "model.device=\"cpu\"", "model.engine=\"kernels\"",
                                               "model.compute_dtype=\"float32\""}));
-  const auto runs = plan_runs(two.request, pinned);
+  const auto runs = runs_of(two.request, pinned);
   ASSERT_EQ(runs.size(), 4);
   EXPECT_EQ(concat(runs[0].arm, runs[0].seed, runs[1].arm, runs[1].seed, runs[2].arm, runs[2].seed),
             "plain4mean4plain2");
@@ -162,17 +174,89 @@ TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
   Written two(kTwoArms, "seeds = [4, 2]\nendpoint = \"f1\"\nfree = [\"data.limit\"]\nset = [\"data.cutoff=99\"]");
   two.request.common = {"train.rounds=5"};
   const auto pinned = pinned_settings(two.request, 1, "runs/two");
-  const auto runs = plan_runs(two.request, pinned);
-  const auto state = new_state(two.request, pinned, runs);
+  const auto arms = plan_arms(two.request, pinned);
+  const auto runs = plan_runs(arms, two.request.file.study.seeds);
+  const auto state = new_state(two.request, pinned, arms, runs);
   EXPECT_EQ(state.runs[1].folder, "mean/seed-4");
   EXPECT_EQ(state.base, sha256_file(two.folder.path() / "base.toml"));
   const auto again = request_of(state, two.folder.path() / "base.toml");
   EXPECT_EQ(again.file.text("base.toml"), two.request.file.text("base.toml"));
-  const auto runs_again = plan_runs(again, state.pinned);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    EXPECT_EQ(runs_again[i].settings, runs[i].settings);
-    EXPECT_EQ(config_digest(runs_again[i].config), state.runs[i].config);
-  }
+  const auto runs_again = runs_of(again, state.pinned);
+  for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(config_digest(runs_again[i].config), state.runs[i].config);
+}
+
+/// Returns the files that creating a study writes, in the order of their writing.
+std::vector<fs::path> files_in_order(const Study& study) {
+  std::vector<fs::path> files{kBaseFile};
+  for (const auto& arm : study.arms) files.push_back(fs::path(arm.name) / kArmFile);
+  files.insert(files.end(), {kStateFile, kStudyFile});
+  return files;
+}
+
+TEST(StudyFolder, CanBeCreatedAgainAfterAKillAtEveryInstant) {
+  const Written two(kTwoArms);
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  auto study = planned_study(two, pinned);
+  create_study(study, two.request);
+  const auto whole = study.folder;
+  const auto files = files_in_order(study);
+  for (const auto& entry : fs::recursive_directory_iterator(whole))
+    EXPECT_TRUE(entry.is_directory() ||
+                std::find(files.begin(), files.end(), entry.path().lexically_relative(whole)) != files.end())
+        << entry.path();
+  for (size_t written = 0; written <= 4; ++written)
+    for (const char* lock : {"", ".lock"})
+      for (const bool begun : {false, true}) {
+        study.folder = two.folder.path() / concat("killed-", written, begun, lock);
+        make_folders(study.folder);
+        if (*lock != '\0') write_file_atomic(study.folder / lock, "process 1");
+        for (size_t i = 0; i < written; ++i) {
+          make_folders((study.folder / files[i]).parent_path());
+          fs::copy_file(whole / files[i], study.folder / files[i]);
+        }
+        if (begun && written > 0) make_folders((study.folder / files[written]).parent_path());
+        if (begun) write_file_atomic(study.folder / (files[written].string() + ".part-7-1"), "half");
+        if (written < 4) check_new(study.folder);  // study.json is not there yet
+        create_study(study, two.request);
+        EXPECT_EQ(open_study(study.folder).runs.size(), 4u) << study.folder;
+      }
+}
+
+TEST(StudyFolder, OtherFilesAreNoLeftovers) {
+  const Written two(kTwoArms);
+  const auto refused = [&](std::initializer_list<const char*> files) {
+    const auto folder = two.folder.path() / "mine";
+    remove_path(folder);
+    for (const fs::path file : files) {
+      make_folders((folder / file).parent_path());
+      write_file_atomic(folder / file, "mine");
+    }
+    return testing::refusal([&] { check_new(folder); });
+  };
+  for (const auto* file : {"notes.txt", "study.toml", "a/notes.txt", "plain/arm.toml"})
+    EXPECT_TRUE(holds(refused({file}), "not empty")) << file;
+  EXPECT_TRUE(holds(refused({"base.toml", "plain/arm.toml", "plain/notes.txt"}), "not empty"));
+  EXPECT_TRUE(holds(refused({"base.toml", "plain/seed-1/x"}), "holds runs of a study"));
+}
+
+TEST(StudyFolder, AnArmKeepsThePathsThatItWasPlannedWith) {
+  const testing::TemporaryFolder rows;
+  write_file_atomic(rows.path() / "a.jsonl", "{}");
+  const auto pattern = concat("[data]\ntask = \"files\"\n[data.files]\ntrain = [\"", rows.path().string(),
+                              "/*.jsonl\"]\n[data.partition]\nkind = \"iid\"\n");
+  const Written two(kTwoArms, "seeds = [4, 2]", "threads = 3\n[model]\ncompute_dtype = \"float32\"\n" + pattern);
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto made = planned_study(two, pinned);
+  create_study(made, two.request);
+  write_file_atomic(rows.path() / "b.jsonl", "{}");  // does not join the study
+  const std::vector<std::string> files{rows.path() / "a.jsonl"};
+  EXPECT_EQ(open_study(made.folder).runs[0].config.data.files.train, files);
+  auto more = two.request;
+  more.file.study.seeds.push_back(7);
+  more.file.study.arm.push_back({"third", {"method.name=ub-smoe"}});
+  const auto study = extended(more, open_study(made.folder));
+  ASSERT_EQ(study.runs.size(), 9u);
+  for (const auto& run : study.runs) EXPECT_EQ(run.config.data.files.train, files) << run.arm;
 }
 
 TEST(StudyPlan, EveryShippedStudyHasArmsThatCanBeCompared) {
@@ -209,8 +293,7 @@ TEST(Shard, IsOneOfN) {
 TEST(StudyProgress, TheTimeLeftFollowsFromFinishedRuns) {
   const Written two(kTwoArms);
   const auto pinned = pinned_settings(two.request, 1, "runs/two");
-  Study study{.folder = two.folder.path() / "out", .state = {}, .runs = plan_runs(two.request, pinned)};
-  study.state = new_state(two.request, pinned, study.runs);
+  const auto study = planned_study(two, pinned);
   const std::vector<size_t> mine{0, 1, 2, 3};
   StudyProgress progress(study, mine, 1);
   EXPECT_FALSE(progress.seconds_left());

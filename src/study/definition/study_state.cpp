@@ -57,6 +57,11 @@ void check_runs(const JsonView& view, const StudyState& state) {
 
 std::string StudyRun::label() const { return concat(arm, ":", seed); }
 
+const Arm* StudyState::find_arm(std::string_view name) const {
+  const auto found = std::find_if(arms.begin(), arms.end(), [&](const Arm& arm) { return arm.name == name; });
+  return found == arms.end() ? nullptr : &*found;
+}
+
 const StudyRun* StudyState::find(std::string_view arm, int64_t seed) const {
   const auto found =
       std::find_if(runs.begin(), runs.end(), [&](const StudyRun& run) { return run.arm == arm && run.seed == seed; });

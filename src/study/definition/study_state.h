@@ -1,6 +1,7 @@
 /// \file  Defines the file study.json of a study's folder: its arms, its seeds, and the state of every run.
 ///
-///   base.toml             the config that every run starts from
+///   base.toml             copy of the config that every run starts from, as it was given
+///   ARM/arm.toml          the config of an arm: base.toml with the settings, and every path as it was settled
 ///   study.json            this state, sealed (base/plain/sealed.h)
 ///   study.toml            the study file, with base.toml as its base; written from study.json
 ///   ARM/seed-SEED/        an ordinary run folder (fed/run/run_folder.h)
@@ -19,7 +20,8 @@
 
 namespace evenkeel::study {
 
-inline constexpr std::string_view kStateFile = "study.json", kStudyFile = "study.toml", kBaseFile = "base.toml";
+inline constexpr std::string_view kStateFile = "study.json", kStudyFile = "study.toml", kBaseFile = "base.toml",
+                                  kArmFile = "arm.toml";
 inline constexpr int64_t kStateVersion = 1;
 
 using Endpoint = scoring::MeasureName;  ///< the measure that arms are compared by
@@ -42,11 +44,14 @@ constexpr auto names(RunState) {
 struct Arm {
   std::string name;
   std::vector<std::string> set;  ///< "a.b=value", as --set takes them
+  std::string config{};          ///< sha256 of ARM/arm.toml; empty before the study is planned
   void visit(auto& field) {      // base/format/record.h, as below
     field("name", name);
     field("set", set);
+    field.optional("config", config);
   }
-  bool operator==(const Arm&) const = default;
+  /// Returns true for arms that are asked for alike.
+  bool operator==(const Arm& other) const { return name == other.name && set == other.set; }
 };
 
 /// One run: an arm with a seed.
@@ -99,6 +104,8 @@ struct StudyState {
     field.optional("base", base);
     field("runs", runs);
   }
+  /// Returns the arm of that name, or null.
+  const Arm* find_arm(std::string_view name) const;
   /// Returns the run of an arm and a seed, or null if there is none. The pointer refers into `runs`.
   const StudyRun* find(std::string_view arm, int64_t seed) const;
   StudyRun* find(std::string_view arm, int64_t seed);

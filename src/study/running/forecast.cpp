@@ -63,7 +63,7 @@ struct Speeds {
 std::optional<Speeds> speeds_of(const StudyTask& task, size_t run, const fed::RunFlops& flops) {
   const auto& config = task.study.runs[run].config;
   if (names_gpu(config.model.device) && gpu_count() == 0) return std::nullopt;
-  if (!fed::is_too_large_to_measure(models::resolve_model_path(config.model.path)))
+  if (!fed::is_too_large_to_measure(models::find_model_folder(config.model.path)))
     return Speeds{fed::foresee_run(config_of_run(task, run)).speeds, false,
                   concat("measured with arm ", task.study.state.reference)};
   const double product = fed::product_speed(config);

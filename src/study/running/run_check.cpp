@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "fed/run/best_round.h"
 #include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
 
 namespace evenkeel::study {
 namespace {
@@ -28,11 +29,11 @@ void check_whole(const fs::path& folder) {
 }
 
 void check_config(const Study& study, const PlannedRun& run, const fs::path& folder) {
-  const auto in_folder = fed::run_config(folder);
-  const auto asked = read_config(study.folder / kBaseFile, run.settings);
-  const auto changes = fed::difference_lines(fed::resolved_like(asked, in_folder), in_folder);
-  EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a run of another study: ", join(changes, "; "),
-           "; move it away");
+  const auto then = fed::begun_request(folder).config;
+  const auto now = read_config(study.folder / run.arm / kArmFile, {concat("seed=", run.seed)});
+  const auto changes = fed::changes_of(now, then, fed::run_config(folder));
+  EK_CHECK(changes.empty(), kConfig, folder.string(),
+           " holds a run of another study: ", join(fed::lines_of(changes), "; "), "; move it away");
 }
 
 /// Checks a run that is done according to study.json.

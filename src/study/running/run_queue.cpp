@@ -37,12 +37,14 @@ RunQueue::RunQueue(Study study, std::vector<size_t> mine, JobSlots slots)
       progress_(study_, mine_, slots_.count()) {}
 
 std::vector<std::string> RunQueue::words_of(size_t run) const {
+  const auto& [arm, seed, config] = study_.runs[run];
   const auto folder = study_.folder / study_.state.runs[run].folder;
-  std::vector<std::string> words{"--quiet", "train", (study_.folder / kBaseFile).string(), "--out", folder.string()};
+  const auto file = study_.folder / arm / kArmFile;
+  std::vector<std::string> words{"--quiet", "train", file.string(), "--out", folder.string()};
   if (fed::RunFolder::holds_run(folder))  // resuming needs no settings
     words.emplace_back("--resume");
   else
-    for (const auto& setting : study_.runs[run].settings) words.insert(words.end(), {"--set", setting});
+    words.insert(words.end(), {"--set", concat("seed=", seed)});
   return words;
 }
 

@@ -49,9 +49,10 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
     check_new(folder);
     const auto whole = with_items(request);
     const auto pinned = pinned_settings(whole, command.jobs, folder);
-    auto runs = plan_runs(whole, pinned);
-    auto state = new_state(whole, pinned, runs);
-    return {folder, std::move(state), std::move(runs)};
+    auto arms = plan_arms(whole, pinned);
+    auto runs = plan_runs(arms, whole.file.study.seeds);
+    auto state = new_state(whole, pinned, arms, runs);
+    return {folder, std::move(state), std::move(arms), std::move(runs)};
   }
   EK_CHECK(command.resume, kIo, folder.string(),
            ": holds a study already: resume it with --resume, or choose another --out");
@@ -71,7 +72,7 @@ void warn_of_threads(const Study& study, int64_t at_once, int64_t jobs) {
 void keep(StudyTask& task) {
   auto& [request, study, mine, is_new, slots] = task;
   if (is_new) {
-    create_study(study.folder, request, study.state);
+    create_study(study, request);
     study = extended(request, open_study(study.folder));
   }
   save_extension(study);

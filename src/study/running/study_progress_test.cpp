@@ -11,10 +11,10 @@ namespace {
 
 /// Two runs of four rounds each.
 Study study_of_two(const fs::path& folder) {
-  Study study{.folder = folder, .state = {}, .runs = {}};
+  Study study{.folder = folder, .state = {}, .arms = {}, .runs = {}};
   for (const auto* arm : {"a", "b"}) {
     study.state.runs.push_back({.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .config = ""});
-    PlannedRun planned{.arm = arm, .seed = 1, .settings = {}, .config = {}};
+    PlannedRun planned{.arm = arm, .seed = 1, .config = {}};
     planned.config.train.rounds = 4;
     study.runs.push_back(std::move(planned));
   }

@@ -1,0 +1,36 @@
+/// \file  Lists the paths of a run's config. Everything that expands, settles or compares paths goes through this list.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fed/config/experiment_config.h"
+
+namespace evenkeel::fed {
+
+/// A key of a config that holds a path, or a list of paths and patterns.
+struct PathKey {
+  std::string key;                            ///< full key, as "data.files.train" or "clients.client[0].data"
+  std::string who;                            ///< start of error messages: the key, or the client that it belongs to
+  std::string* path = nullptr;                ///< null for a list
+  std::vector<std::string>* paths = nullptr;  ///< null for a single path
+};
+
+/// Lists the keys with paths of a config, in the order of its text. The lists of clients whose rows are at their nodes
+/// (ClientsSection::rows_elsewhere()) hold no paths and are left out. The result borrows `config`.
+std::vector<PathKey> path_keys(ExperimentConfig& config);
+
+using KeyFilter = std::function<bool(std::string_view key)>;
+
+/// Replaces every path but that of the run folder by an absolute one of what it names now: patterns become the files
+/// that they match, and the model's path becomes settled_model_path(). REQUIRES expanded paths
+/// \param is_wanted  the keys to do so for; empty: all
+/// \throws kIo, kData, kConfig naming the key or the client of a file that is not there
+void find_paths(ExperimentConfig& config, const KeyFilter& is_wanted = {});
+
+/// Gives `config` the paths that `from` has under the keys for which `is_same` returns true.
+void take_paths(ExperimentConfig& config, ExperimentConfig from, const KeyFilter& is_same);
+
+}  // namespace evenkeel::fed
