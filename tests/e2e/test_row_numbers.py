@@ -50,7 +50,7 @@ def test_a_frame_of_the_file_shows_the_skew_of_every_client(tiny_model, tmp_path
     df = pandas.read_json(partition["files"][0], lines=name == "rows.jsonl")
     assert partition["files"] == [str(file)] and "file_of_client_rows" not in partition
     counts = [df.iloc[numbers]["site"].value_counts() for numbers in partition["clients"]]
-    assert [len(numbers) for numbers in partition["clients"]] == [11, 11, 10]
+    assert sorted(len(numbers) for numbers in partition["clients"]) == [10, 11, 11]
     assert sum(count.max() for count in counts) >= 26, counts  # of 32; 11 or 12 if the numbers are of other rows
     everything = sum(partition["clients"], partition["held_out"])
     assert sorted(everything) == list(range(36)) and len(partition["held_out"]) == 4
