@@ -75,7 +75,7 @@ class Preview {
   void print_client(int64_t id, std::set<int64_t>& used) const {
     const auto i = static_cast<size_t>(id);
     const auto& set = training_set(id);
-    const auto& rows = shards_.rows[i];
+    const auto& rows = shards_.indices[i];
     std::set<int64_t> own(rows.begin(), rows.end());
     for (size_t k = 0; k < rows.size() && (options_.rows == 0 || k < static_cast<size_t>(options_.rows)); ++k)
       print_row(id, seen(set, rows[k], &shards_.examples[i][k]));
@@ -171,7 +171,7 @@ class Preview {
 
 void print_training_examples(fed::ExperimentConfig config, const PreviewOptions& options) {
   config.settle({.threads = 1, .products = {}});
-  config.find_files();
+  config.find_inputs();
   const auto run = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
   Preview(run, options).print();
 }

@@ -56,8 +56,8 @@ ScoredAt scored_at(const StudyRuns& study, const scoring::Measure& measure, std:
 
 /// Returns the mean of a measure over all tasks and budgets after each round, for one rank evaluation mode. Rounds that
 /// lack a score are left out.
-ByRound scores_by_round(const records::RunRecords& run, const scoring::Measure& measure, const std::string& rank_eval_mode,
-                        const ScoredAt& at) {
+ByRound scores_by_round(const records::RunRecords& run, const scoring::Measure& measure,
+                        const std::string& rank_eval_mode, const ScoredAt& at) {
   std::map<int64_t, std::map<std::pair<double, std::string>, double>> found;
   for (const auto& evaluation : run.evaluations) {
     const auto& score = evaluation.score;

@@ -25,7 +25,7 @@ struct CurvePoint {
 /// A quantity of an arm over rounds.
 struct Curve {
   std::string arm;
-  std::string rank_eval_mode{};                                     ///< rank evaluation mode, "a" or "b"; empty: none
+  std::string rank_eval_mode{};                              ///< rank evaluation mode, "a" or "b"; empty: none
   std::vector<CurvePoint> points{};                          ///< ascending by round
   std::vector<std::vector<std::optional<double>>> by_run{};  ///< per run of runs_of(): one value per point
 };

@@ -132,7 +132,8 @@ std::string unreadable(const StudyRuns& study, const ScoreLookup& scores, const 
     for (const auto& budget : arm.budgets) {
       if (!budget.mean) continue;
       ++all;
-      if (is_unreadable({study, scores, result, {arm.arm, arm.rank_eval_mode, result.served_by}, budget.budget}, measure))
+      if (is_unreadable({study, scores, result, {arm.arm, arm.rank_eval_mode, result.served_by}, budget.budget},
+                        measure))
         budgets.push_back(concat(budget.budget));
     }
     found += budgets.size();

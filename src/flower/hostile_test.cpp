@@ -206,7 +206,8 @@ TEST_F(Hostile, ConnectionsThatSayNothingHoldNoThreadWhileOthersWait) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(testing::RawCaller(coordinator_, keys_.file(1)).client.get("/health").status, 200)
       << "after twelve, on four threads";
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::duration<double>(kHeadSeconds)) << "no head was waited for";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::duration<double>(kHeadSeconds))
+      << "no head was waited for";
   expect_others_go_on();
   for (const int socket : sockets) ::close(socket);
 }

@@ -20,7 +20,6 @@ std::string who_of(const scoring::ClientOfScore& client) {
   return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
 }
 
-
 std::string number_text(double number, const scoring::TaskScore& score) {
   return fixed(number, scoring::headline_of(score.kind).is_share ? 1 : 3);
 }

@@ -41,9 +41,7 @@ std::string report_page(const comparison::StudyRuns& study) {
   return page;
 }
 
-std::string report_page(std::span<const records::RunRecords> runs) {
-  return report_page(comparison::arms_of(runs));
-}
+std::string report_page(std::span<const records::RunRecords> runs) { return report_page(comparison::arms_of(runs)); }
 
 void save_report(std::span<const fs::path> folders, const fs::path& file) {
   write_file_atomic(file, report_page(records::load_runs(folders)));

@@ -11,8 +11,9 @@ namespace {
 
 /// Returns one list per column of the points, and one per run if there are several.
 OrderedJson curve_json(const Source& source, const comparison::Curve& curve) {
-  OrderedJson json{
-      {"arm", source.index(curve.arm)}, {"mode", curve.rank_eval_mode}, {"name", source.name(curve.arm, curve.rank_eval_mode)}};
+  OrderedJson json{{"arm", source.index(curve.arm)},
+                   {"mode", curve.rank_eval_mode},
+                   {"name", source.name(curve.arm, curve.rank_eval_mode)}};
   for (const auto* key : {"round", "n", "mean", "low", "high", "runs"}) json[key] = OrderedJson::array();
   for (const auto& point : curve.points) {
     json["round"].push_back(point.round);

@@ -246,7 +246,8 @@ std::optional<LockHolder> FileLock::holder(const fs::path& file) {
 
 bool FileLock::belongs_to(const fs::path& file, std::string_view lock) {
   const auto guard = concat(lock, kTakeover);
-  return file.filename() == lock || is_temporary_of(file, lock) || file.filename() == guard || is_temporary_of(file, guard);
+  return file.filename() == lock || is_temporary_of(file, lock) || file.filename() == guard ||
+         is_temporary_of(file, guard);
 }
 
 FileLock::~FileLock() { release(); }

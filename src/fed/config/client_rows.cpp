@@ -49,10 +49,12 @@ void deal_out(data::TokenizedRows tokenized, std::span<const data::Row> rows,
   for (const auto& part : parts) {
     auto& examples = shards.examples.emplace_back();
     auto& numbers = shards.rows.emplace_back();
+    auto& indices = shards.indices.emplace_back();
     for (int64_t index : part) {
       const auto i = static_cast<size_t>(index);
       examples.push_back(std::move(tokenized.examples[i]));
       numbers.push_back(file_row(rows[static_cast<size_t>(tokenized.rows[i])].place, shards.files));
+      indices.push_back(tokenized.rows[i]);
     }
   }
 }
@@ -99,6 +101,7 @@ void add_client(ReadRows read, Shards& shards) {
   for (const int64_t row : tokenized.rows)
     numbers.push_back(file_row(set.rows[static_cast<size_t>(row)].place, shards.files));
   for (const auto& row : file_rows_of(set.held_out, shards.files)) shards.held_out.push_back(row);
+  shards.indices.push_back(std::move(tokenized.rows));
   shards.examples.push_back(std::move(tokenized.examples));
   shards.cut += tokenized.cut;
   shards.without_target += tokenized.without_target;
@@ -107,6 +110,7 @@ void add_client(ReadRows read, Shards& shards) {
 
 void add_absent_client(Shards& shards) {
   shards.rows.emplace_back();
+  shards.indices.emplace_back();
   shards.examples.emplace_back();
   shards.files_of.emplace_back();
 }

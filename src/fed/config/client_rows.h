@@ -24,6 +24,7 @@ struct FileRow {
 struct Shards {
   std::vector<std::vector<data::Example>> examples;  ///< [client][row]
   std::vector<std::vector<FileRow>> rows;            ///< [client][row], where the row was read
+  std::vector<std::vector<int64_t>> indices{};       ///< [client][row], index into training_set()
   std::vector<FileRow> held_out{};                   ///< rows of the same files that are held out for testing
   std::vector<std::string> files;                    ///< files that were read; empty for generated rows
   std::vector<std::vector<std::string>> files_of;    ///< [client], if clients have their own rows; else empty
@@ -31,8 +32,8 @@ struct Shards {
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
 
-/// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own. Shards::rows
-/// are indices into the result. \param client  in [0, clients.count) \throws as make_shards()
+/// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own. Shards::indices
+/// are those of the result. \param client  in [0, clients.count) \throws as make_shards()
 data::TaskRows training_set(const ExperimentConfig& config, int64_t client);
 
 /// Reads and tokenizes the training rows and divides them among the clients.

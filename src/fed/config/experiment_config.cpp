@@ -24,8 +24,6 @@ bool is_among(const T& value, const std::vector<T>& list) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-}
-
 }  // namespace
 
 ExperimentConfig ExperimentConfig::read(const config::Table& table) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/plain/error.h"
 #include "base/plain/files.h"
 
 namespace evenkeel::fed {

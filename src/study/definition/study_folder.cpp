@@ -1,8 +1,6 @@
 #include "study/definition/study_folder.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "base/format/command_line.h"
@@ -16,8 +14,6 @@
 
 namespace evenkeel::study {
 namespace {
-
-constexpr std::chrono::seconds kPatience{30};  // to wait for another process that writes study.json
 
 bool is_file_or_temporary(const fs::path& entry, std::string_view name) {
   return entry.filename() == name || is_temporary_of(entry, name);
@@ -38,8 +34,7 @@ bool is_leftover(const fs::path& folder, const fs::path& entry) {
 }
 
 /// Returns true for the lock and the claims of a process that works in the folder.
-bool is_lock(const fs::path& entry) { return FolderLock::is_lock(entry) || RunClaims::is_claim(entry);
-}
+bool is_lock(const fs::path& entry) { return FolderLock::is_lock(entry) || RunClaims::is_claim(entry); }
 
 /// Returns true if `folder` contains a folder that looks like an arm.
 bool holds_runs(const fs::path& folder) {
