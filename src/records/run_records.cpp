@@ -48,9 +48,9 @@ void read_rounds_to_do(RunRecords& run, int64_t rounds) {
 }
 
 void read_lines(RunRecords& run) {
-  for (const auto& line : fed::read_rounds(run.folder).whole().lines)
-    run.rounds.push_back(record::read<fed::RoundRecord>(line.view()));
-  for (const auto& line : fed::read_evaluations(run.folder).whole().lines)
+  const auto rounds = fed::read_rounds(run.folder), evaluations = fed::read_evaluations(run.folder);
+  for (const auto& line : rounds.whole().lines) run.rounds.push_back(record::read<fed::RoundRecord>(line.view()));
+  for (const auto& line : evaluations.whole().lines)
     add(run.evaluations, record::read<fed::EvaluationRecord>(line.view()));
 }
 
