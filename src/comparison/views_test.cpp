@@ -147,18 +147,17 @@ TEST(Traffic, IsSummedOverRoundsAndAveragedOverRuns) {
   EXPECT_FALSE(traffic[0].down);
 }
 
-TEST(ArmsOf, RunsThatRepeatASeedAreRefusedOrApart) {
+TEST(ArmsOf, RunsThatRepeatASeedAreArmsOfTheirOwn) {
   std::vector<records::RunRecords> runs(3);
   for (size_t i = 0; i < runs.size(); ++i) {
     runs[i].method = "fedit";
     runs[i].label = std::string(1, static_cast<char>('a' + i));
   }
   runs[2].seed = 5;
-  EXPECT_THROW(arms_of(runs), Error);
   const auto study = arms_of(runs);
   EXPECT_EQ(study.arms, (std::vector<std::string>{"a", "b"}));
   runs[1].label = "a";
-  EXPECT_EQ(arms_of(runs, RepeatedSeeds::kApart).arms, (std::vector<std::string>{"a", "a (2)"})) << "one folder twice";
+  EXPECT_EQ(arms_of(runs).arms, (std::vector<std::string>{"a", "a (2)"})) << "one folder twice";
   EXPECT_NE(study.find("a", 5)->records, std::nullopt);
   EXPECT_EQ(study.find("b", 5)->records, std::nullopt);
 }

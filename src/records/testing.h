@@ -17,7 +17,7 @@ namespace evenkeel::testing {
 inline void write_run(const std::filesystem::path& folder, const std::string& toml,
                       const std::function<void(OrderedJson&)>& change = {}) {
   const auto config = fed::ExperimentConfig::read(config::Table::parse(toml, "test"));
-  auto manifest = fed::make_manifest(config, {}, {});
+  auto manifest = fed::make_manifest(config, {}, config, {});
   if (change) change(manifest);
   fs::create_directories(folder);
   write_file_atomic(folder / "config.toml", config.text());

@@ -111,13 +111,13 @@ TEST(StudyPlan, SettingsOfTheFileAreOfAllArmsAndThoseOfTheCommandLineAndOfArmsRe
   const auto pinned = pinned_settings(two.request, 1, "runs/two");
   EXPECT_EQ(pinned.front(), "threads=2") << "the file's settings are pinned as the base config's";
   EXPECT_EQ(with_items(two.request).common, std::vector<std::string>{"clients.count=5"}) << "the file decides items";
-  const auto runs = plan_runs(two.request, pinned);
+  const auto runs = runs_of(two.request, pinned);
   EXPECT_EQ(runs[0].config.train.rounds, 7);
   EXPECT_EQ(runs[1].config.train.batch_size, 3);
   EXPECT_EQ(runs[0].config.clients.count, 5) << "--set comes after the file";
   EXPECT_EQ(runs[0].config.train.local_epochs, 0.75);
   EXPECT_EQ(runs[1].config.train.local_epochs, 0.5) << "an arm comes last";
-  EXPECT_EQ(new_state(two.request, pinned, runs).set, two.request.file.study.set);
+  EXPECT_EQ(planned_study(two, pinned).state.set, two.request.file.study.set);
 }
 
 TEST(StudyPlan, SettingsOfTheFileAreCheckedAsThoseOfTheCommandLine) {
