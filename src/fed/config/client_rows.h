@@ -32,8 +32,8 @@ struct Shards {
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
 
-/// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own. Shards::indices
-/// are those of the result. \param client  in [0, clients.count) \throws as make_shards()
+/// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own.
+/// Shards::indices are those of the result. \param client  in [0, clients.count) \throws as make_shards()
 data::TaskRows training_set(const ExperimentConfig& config, int64_t client);
 
 /// Reads and tokenizes the training rows and divides them among the clients.

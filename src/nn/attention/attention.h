@@ -38,7 +38,8 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 /// Computes causal attention within each sequence, with scale 1/sqrt(P). H / G query heads share a key/value head.
 /// Saved for backward: q, k, v, the output, and logsumexp [R, H]. The steps are recomputed in the backward pass.
 /// \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G, P] \param offsets  [B + 1], see check_offsets()
-/// \param steps  applied first, with the window; the weights of their norms get gradients if they require them (pre-training)
+/// \param steps  applied first; they hold the window. The weights of their norms get gradients if they require them
+/// (pre-training)
 /// \param rows_T  the row of each token (data/example.h); undefined: token t has row t, R = T
 /// \return [R, H * P] \throws kShape if sizes disagree
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,

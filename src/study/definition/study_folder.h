@@ -41,8 +41,8 @@ Study open_study(const std::filesystem::path& folder);
 /// Returns an existing study with the changes of a request: more arms, more seeds, or other values of the keys
 /// `reference`, `endpoint` and `free` of `[study]` (study/definition/study_file.h). Settings for all arms that the
 /// study was created with (`--set`) need not be given again. Keys that are asked for as at the beginning change nothing
-/// (changes_of() in fed/store/run_request.h), so that the study goes on with its files from every working folder. Writes
-/// nothing.
+/// (changes_of() in fed/store/run_request.h), so that the study goes on with its files from every working folder.
+/// Writes nothing.
 /// \throws kConfig naming what else differs
 Study extended(const StudyRequest& request, const Study& study);
 /// Writes the configs of new arms, and the changes of extended() into study.json and study.toml, under the lock. Runs
