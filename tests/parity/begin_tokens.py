@@ -17,6 +17,8 @@ MODELS = {
     "qwen3_moe": SMALL | dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=14),
     "mixtral": SMALL | dict(num_local_experts=5, num_experts_per_tok=2, head_dim=8),
     "granitemoe": SMALL | dict(num_local_experts=5, num_experts_per_tok=2),
+    "mistral": SMALL | dict(sliding_window=None), "qwen3": SMALL | dict(head_dim=8),
+    "olmo2": SMALL, "llama": SMALL, "qwen2": SMALL, "granite": SMALL,
 }
 # What a tokenizer puts around a text.
 AROUND = {"nothing": "$A", "begin": f"{BEGIN} $A", "begin and end": f"{BEGIN} $A {END}"}
