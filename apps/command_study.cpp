@@ -71,6 +71,7 @@ void check(const study::StudyCommand& command, const study::StudyTask& task, boo
 void run_study_command(const StudyFlags& flags) {
   const auto command = study_command_of(flags);
   watch_interrupts();
+  if (!flags.out.empty()) check_not_kept("--out", flags.out);
   auto task = study::plan_study(command);
   check_not_kept("--out", task.study.folder);
   check(command, task, flags.dry_run);

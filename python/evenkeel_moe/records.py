@@ -52,15 +52,20 @@ def selected_scores(records: Records, served_by: str, rank_eval_mode: Optional[s
             raise ValueError(f"{name} is {value!r}, allowed: {', '.join(map(repr, allowed))}")
     kept = [record for record in records
             if served_by in ("all", record.get("served_by", "run")) and ("client" in record) == clients]
-    in_both = {_place(record) for record in kept if record.get("reading") == "b"}
+    in_both = {_place(record) for record in kept if _mode(record) == "b"}
 
     def is_asked(record: Dict[str, Any]) -> bool:
-        mode = record.get("reading", "")
+        mode = _mode(record)
         if rank_eval_mode is None:
             return mode != "a" or _place(record) not in in_both
         return rank_eval_mode in ("all", mode) or not mode
 
     return Records(record for record in kept if is_asked(record))
+
+
+def _mode(record: Dict[str, Any]) -> str:
+    """The rank evaluation mode: evaluations call it `reading`, the values of a report `rank_eval_mode`."""
+    return str(record.get("reading", record.get("rank_eval_mode", "")) or "")
 
 
 def _place(record: Dict[str, Any]) -> Tuple[Any, ...]:

@@ -17,7 +17,10 @@ namespace evenkeel::testing {
 inline void write_run(const std::filesystem::path& folder, const std::string& toml,
                       const std::function<void(OrderedJson&)>& change = {}) {
   const auto config = fed::ExperimentConfig::read(config::Table::parse(toml, "test"));
-  auto manifest = fed::make_manifest(config, {}, config, {});
+  auto of_files = config;
+  of_files.model.path = "builtin:tiny-olmoe";  // a model without files, whatever the config names
+  auto manifest = fed::make_manifest(of_files, {}, of_files, {});
+  manifest["config"] = config.text();
   if (change) change(manifest);
   fs::create_directories(folder);
   write_file_atomic(folder / "config.toml", config.text());

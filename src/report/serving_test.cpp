@@ -130,7 +130,7 @@ TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
   EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // no path of the training machine
   for (const auto* part : {"---\nlibrary_name: peft\n", "from_pretrained(\"<the base model>\", ", "# a b i>\n",
                            "## Scores after round 2\n", "| budget | K | in the run | exported: native gates |\n",
-                           "| 1 | 4 | 75.0 | 50.0 |\n", "| 1 | 4 | 1.250 | 1.250 |\n",
+                           "| 1 | 4 | 75.0 | 50.0 |\n", "| 1 | 4 | 1.25 | 1.25 |\n",
                            "clients | 8, budgets 2 of 0.125, 2 of 0.25", "PEFT 0.21"})
     EXPECT_NE(card.find(part), std::string::npos) << part << "\n" << card;
 }

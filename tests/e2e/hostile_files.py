@@ -31,7 +31,7 @@ LARGE = 2**62
 MODEL_CONFIG = DAMAGES + [
     ("missing", None, []),
     ("no model_type", changed(model_type=None), ["model_type", "olmoe"]),
-    ("another family", changed(model_type="llama"), ["model_type", "llama", "olmoe"]),
+    ("another family", changed(model_type="gpt2"), ["model_type", "gpt2", "olmoe"]),
     ("a family that is a number", changed(model_type=7), ["model_type", "7"]),
     ("a family of 10,000 letters", changed(model_type="x" * 10_000), ["model_type", "xxx", "olmoe"]),
     ("no vocab_size", changed(vocab_size=None), ["vocab_size", "missing"]),

@@ -54,6 +54,7 @@ SOURCE_FLAGS = {  # excluded by --model
     "--budget": [("0.5", ["--budget", "--run", "--top-k"]), ("half", ["--budget", "half"])],
     "--reading": [("a", ["--reading", "--run"])],
     "--best": [(None, ["--best", "--run"])],
+    "--base": [(NOWHERE, ["--base", "--run", "--model"])],
 }
 
 BAD = {
@@ -64,6 +65,7 @@ BAD = {
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
         "--progress": [("yaml", ["--progress", "yaml", "text", "json"]), ("", ["--progress", "text, json"])],
+        "--base": [(NOWHERE, ["--base", NOWHERE, "--resume", "model.path"])],
         "--ranks": [("-1", ["--ranks", "-1"]), ("0", ["--ranks is 0", "1 or more"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"])],
         "--device": DEVICES,
         "--print-config": [("yes", ["yes"])],
@@ -71,6 +73,7 @@ BAD = {
     "evaluate": {
         **MODEL_FLAGS,
         "--run": [(NOWHERE, ["--run", "--model"])],
+        "--base": [(NOWHERE, ["--base", "--run", "--model"])],
         "--best": [(None, ["--best", "--run"])],
         "--tasks": [("arc_x", ["arc_x", "arc_c"]), ("", ["task"])],
         "--in-the-run-only": [("yes", ["yes"]), (None, ["--in-the-run-only", "--run"])],
@@ -125,6 +128,7 @@ BAD = {
     "pg-alignment": {
         "--device": DEVICES,
         "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
+        "--base": FOLDER,
         "--limit": [("0", ["--limit", "is 0", "1 or more"]), ("-1", ["--limit", "-1", "1 or more"])],
         "--pg-align-mode": [("all", ["--pg-align-mode", "all", "kmax", "dense"])],
         "--data": [],
@@ -179,6 +183,7 @@ BAD = {
     },
     "export": {
         "--base-model": [("a/b/c", ["--base-model", "a/b/c", "repository of the hub"]), ("builtin:x", ["--base-model", "builtin:x"])],
+        "--base": FOLDER,
         "--run": [(NOWHERE, [NOWHERE, "no run"]), (LETTER, [LETTER]), (MODEL, [MODEL, "no run"])],
         "--best": [(None, [RUN, "no run"])],
         "--model": [(NOWHERE, ["--run", "--model"])],

@@ -143,4 +143,4 @@ def test_a_folder_below_a_read_only_mount_is_rejected(tmp_path, run, tiny_model)
     for writer, words in WRITERS.items():
         words = [run if word == "<run>" else word for word in words]
         model = settings(model__path=tiny_model) if writer == "train" else []
-        refused(*words, f"{mount}/evenkeel", *model, says=["[io]", f"{mount}/evenkeel"])
+        refused(*words, f"{mount}/evenkeel", *model, says=["[io]", mount, "Read-only file system"])

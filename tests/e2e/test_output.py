@@ -67,7 +67,9 @@ def without_reader():
 def says_so(done, why):
     """Checks that one line of error that contains `why` follows the program's log."""
     errors = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
-    assert (done.returncode, errors) == (1, [f"evenkeel: [io] standard output: cannot be written: {why}"]), done.stderr
+    expected = f"evenkeel: [io] standard output: cannot be written: {why}"
+    hints = {"No space left on device": " (df -h, df -i)", "File too large": " (ulimit -f, or the largest file of the file system)"}
+    assert done.returncode == 1 and errors in ([expected], [expected + hints.get(why, "")]), done.stderr
 
 
 @pytest.mark.parametrize("command", PRINTING)

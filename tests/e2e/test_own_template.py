@@ -36,9 +36,10 @@ max_new_tokens = 3
 """
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("own")
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
     rows = [{"messages": [{"role": "user", "content": f"Is {i} odd?"}, {"role": "assistant", "content": "yes" if i % 2 else "no"}]} for i in range(6)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "link.jsonl").symlink_to("rows.jsonl")
@@ -47,15 +48,10 @@ def original(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def run(original):
-    return succeed("train", "run.toml", "--out", "run", cwd=original)
-
-
 @pytest.fixture
-def folder(original, run, tmp_path):
-    """Returns a copy of the folder with its run, which the test may change."""
-    return shutil.copytree(original, tmp_path / "own", symlinks=True)
+def run(folder):
+    """Returns the training of the folder's run."""
+    return succeed("train", "run.toml", "--out", "run", cwd=folder)
 
 
 def test_rows_are_read_once_and_training_on_a_test_file_is_reported(folder, run):
@@ -63,7 +59,7 @@ def test_rows_are_read_once_and_training_on_a_test_file_is_reported(folder, run)
     assert f"rows.jsonl trains and tests (as {folder}/link.jsonl)" in run.stderr
 
 
-def test_the_run_stores_a_copy_that_every_command_uses(folder):
+def test_the_run_stores_a_copy_that_every_command_uses(folder, run):
     assert (folder / "run/chat_template.jinja").read_text() == TEMPLATE
     (folder / "own.jinja").unlink()
     succeed("evaluate", "--run", "run", "--predictions", "first.jsonl", cwd=folder)
@@ -76,7 +72,7 @@ def test_the_run_stores_a_copy_that_every_command_uses(folder):
     succeed("train", "run.toml", "--out", "run", "--resume", cwd=folder)
 
 
-def test_resume_rejects_another_template_and_a_changed_copy(folder):
+def test_resume_rejects_another_template_and_a_changed_copy(folder, run):
     shutil.copytree(folder / "run", folder / "other")
     (folder / "own.jinja").write_text(TEMPLATE + "!")
     done = evenkeel("train", "run.toml", "--out", "other", "--resume", cwd=folder)

@@ -72,7 +72,7 @@ def test_the_files_and_keys_of_a_run_are_on_the_page(tiny_model, tmp_path):
     here = {"items/round-N.jsonl" if name == "items/" else name for name in here} - {"lock"}
     assert {"items/round-N.jsonl", "best.json", "best/", "tensorboard/"} <= here <= files, here - files
     manifest = json.loads((run / "manifest.json").read_text())
-    assert set(manifest) - {"checksum"} <= named_in(section("manifest.json, format 2"))
+    assert set(manifest) - {"checksum"} <= named_in(section("manifest.json, format 3"))
     assert set(json.loads((run / "partition.json").read_text())) - {"checksum"} <= named_in(section("partition.json"))
     for name, title in (("rounds.jsonl", "rounds.jsonl"), ("evaluations.jsonl", "evaluations.jsonl")):
         assert set(lines(run / name)[0]) - {"checksum"} <= named_in(section(title))

@@ -107,14 +107,3 @@ def test_a_value_that_is_not_finite_is_found_after_a_change(large_model, tmp_pat
         file.seek(-8, os.SEEK_END)
         file.write(struct.pack("<f", float("nan")))
     one_line(with_cache(cache, *words), "not finite")
-
-
-def test_a_run_of_an_older_version_resumes_with_the_sha256_of_the_whole_file(large_model, tmp_path):
-    run = tmp_path / "run"
-    train(tmp_path / "cache", large_model, run)
-    manifest = json.loads((run / "manifest.json").read_text())
-    for entry in manifest["files"]:
-        if entry.pop("sha256_tree", None):
-            entry["sha256"] = hashlib.sha256((large_model / "model.safetensors").read_bytes()).hexdigest()
-    (run / "manifest.json").write_text(sealed(manifest) + "\n")
-    train(tmp_path / "cache", large_model, run, "--resume")

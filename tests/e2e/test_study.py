@@ -362,7 +362,7 @@ BAD_FILES = [
     ("no seed", {"seeds": []}, ["study.seeds is empty"]),
     ("seeds that are not numbers", {"seeds": '["a"]'}, ["study.seeds"]),
     ("an unknown reference", {"reference": "fedavg"}, ["study.reference is \"fedavg\"", "fedit, a3smoe, ub-smoe"]),
-    ("an unknown endpoint", {"endpoint": "loss"}, ["study.endpoint is \"loss\"", "log_likelihood, accuracy, f1"]),
+    ("an unknown endpoint", {"endpoint": "loss"}, ["study.endpoint is \"loss\"", "log_likelihood, accuracy, invalid_rate"]),
     ("an unknown key", {"seed": [1]}, ["study.seed is not a known key", "seeds"]),
     ("a missing base file", {"base": "nowhere.toml"}, ["nowhere.toml"]),
     ("an unknown free key", {"free": ["data.limits"]}, ["study.free holds \"data.limits\""]),

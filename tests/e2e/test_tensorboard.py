@@ -34,7 +34,7 @@ def expect_records(run):
     for score in scores:
         tag = f"evaluate/{score['task']}/budget {score['budget']:g}/accuracy"
         assert close([entry for entry in found[tag] if entry[0] == score["round"]], [(score["round"], score["accuracy"])]), tag
-    assert sum(len(values) for tag, values in found.items() if tag.startswith("evaluate/")) == 3 * len(scores)
+    assert sum(len(values) for tag, values in found.items() if tag.startswith("evaluate/")) == 4 * len(scores)
 
 
 @pytest.fixture(scope="module")

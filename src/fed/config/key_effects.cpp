@@ -158,6 +158,7 @@ constexpr std::array kClasses{
     KeyClass{"report.tensorboard", kNone},
     KeyClass{"method.name", kMethod},
     KeyClass{"method.gate_norm", kByRecord},
+    KeyClass{"method.a3smoe.frequency", kMethod},
     KeyClass{"method.a3smoe.temperature", kMethod},
     KeyClass{"method.a3smoe.rescaler", kFunction},
     KeyClass{"method.a3smoe.unused_expert", kMethod},

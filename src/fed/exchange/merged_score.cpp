@@ -257,8 +257,9 @@ void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind ki
   check_rows(score);
   for (const auto& measure : scoring::measures())
     if (measure.is_share) check_share(measure.of(score).value_or(0), measure.name);
-  for (const double share : {score.accuracy_cased, score.accuracy_lowercase, score.accuracy_valid,
-                             score.accuracy_likelihood, score.chance, score.majority})
+  for (const double share :
+       {score.accuracy_cased, score.accuracy_lowercase, score.accuracy_valid, score.accuracy_likelihood, score.chance,
+        score.majority, score.exact_match, score.f1, score.empty_rate})
     check_share(share, "a share of rows");
   EK_CHECK(is_duration(score.seconds), kData, "a score that took ", score.seconds, " s, allowed: 0, or ", kLeastSeconds,
            " to ", kMostSeconds);

@@ -55,13 +55,14 @@ TEST_F(TestRowsCacheTest, WhatDoesNotFitAnyMoreIsPreparedEachTime) {
   EXPECT_EQ(made_, 4);
 }
 
-TEST_F(TestRowsCacheTest, APreparedTaskHasTokensAndNoTexts) {
+TEST_F(TestRowsCacheTest, APreparedTaskHasTokensAndOfTextsTheQuestion) {
   const auto task = make();
   ASSERT_EQ(task->rows().size(), 3u);
   EXPECT_EQ(task->questions(), 2);
   EXPECT_EQ(task->chance(), 0.5);
   EXPECT_EQ(task->rows()[1].answer, "false");
-  EXPECT_TRUE(task->rows()[1].instruction.empty() && task->rows()[1].output.empty());
+  EXPECT_EQ(task->rows()[1].instruction, "Is it false?\n\nAnswer format: true/false");
+  EXPECT_TRUE(task->rows()[1].output.empty());
   EXPECT_EQ(task->answers(1), (std::vector<std::string>{"true", "false"}));
   data::Row whole;
   whole.instruction = "Is it false?\n\nAnswer format: true/false";

@@ -489,7 +489,7 @@ TEST_F(Records, AnEditedConfigIsReportedByItsKeys) {
   text.replace(text.find("seed = 42"), 9, "seed = 43");
   text.replace(text.find("rank = 20"), 9, "rank = 24");
   write_file_atomic(path_ / "config.toml", text);
-  EXPECT_REFUSAL(run_config(path_), "seed is 43, in the run 42; lora.rank is 24, in the run 20");
+  EXPECT_REFUSAL(run_config(path_), "lora.rank is 24, in the run 20; seed is 43, in the run 42");
   write_file_atomic(path_ / "config.toml", "");
   EXPECT_REFUSAL(run_config(path_), "config.toml is not as the run wrote it");
   write_file_atomic(path_ / "config.toml", text + "[train");

@@ -81,6 +81,8 @@ std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const Experi
   }
   for (const auto& [key, value] : known)
     if (key != "output.dir") result.push_back({key, std::nullopt, value});
+  std::stable_partition(result.begin(), result.end(),
+                        [](const ChangedKey& change) { return change.key == "method.name"; });
   return result;
 }
 

@@ -1,7 +1,8 @@
 /// \file  Computes the causal attention of one sequence and one key/value head on raw memory. Queries are processed in
 /// blocks of 64. The scores of a block with all tokens that it attends to are computed at once, so memory grows
 /// linearly with the length, or with the window. Products use nn/kernels/matmul/gemm.h, so the order of summation
-/// depends only on the sequence. Threads: the caller's. Dimension names: L tokens, M query heads that share the key head, P head width.
+/// depends only on the sequence. Threads: the caller's. Dimension names: L tokens, M query heads that share the key
+/// head, P head width.
 #pragma once
 
 #include <cstdint>
