@@ -128,7 +128,7 @@ BAD = {
     "pg-alignment": {
         "--device": DEVICES,
         "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
-        "--base": FOLDER,
+        "--base": [(NOWHERE, [RUN, "no run"])],
         "--limit": [("0", ["--limit", "is 0", "1 or more"]), ("-1", ["--limit", "-1", "1 or more"])],
         "--pg-align-mode": [("all", ["--pg-align-mode", "all", "kmax", "dense"])],
         "--data": [],
@@ -183,7 +183,7 @@ BAD = {
     },
     "export": {
         "--base-model": [("a/b/c", ["--base-model", "a/b/c", "repository of the hub"]), ("builtin:x", ["--base-model", "builtin:x"])],
-        "--base": FOLDER,
+        "--base": [(NOWHERE, [RUN, "no run"])],
         "--run": [(NOWHERE, [NOWHERE, "no run"]), (LETTER, [LETTER]), (MODEL, [MODEL, "no run"])],
         "--best": [(None, [RUN, "no run"])],
         "--model": [(NOWHERE, ["--run", "--model"])],

@@ -35,6 +35,14 @@ void check_no_mount_point(const fs::path& folder) {
 /// Names the lock of a ".part" folder. The lock lies next to the folder, because the folder is renamed.
 fs::path lock_of(const fs::path& part) { return part.string() + ".lock"; }
 
+/// Removes the files of processes that were killed while they locked. A process that tries to lock now is refused with
+/// or without its file, because the caller holds the lock.
+void remove_unfinished_locks(const fs::path& lock) {
+  std::error_code ignored;  // a file of another user may stay
+  for (fs::directory_iterator entry(lock.parent_path(), ignored), end; entry != end; entry.increment(ignored))
+    if (is_temporary_of(entry->path(), lock.filename().string())) fs::remove(entry->path(), ignored);
+}
+
 }  // namespace
 
 AtomicFolder::AtomicFolder(const fs::path& folder)
@@ -45,6 +53,7 @@ AtomicFolder::AtomicFolder(const fs::path& folder)
   check_no_mount_point(folder_);
   FileLock lock(lock_of(part_), part_.string());
   make_folders(part_);
+  remove_unfinished_locks(lock_of(part_));
   for (const auto& entry : entries_of(part_)) remove_path(entry);
   lock_ = std::move(lock);
 }
