@@ -14,7 +14,8 @@ struct ChangedKey {
   std::string key;
   std::optional<std::string> asked, run;  ///< values in the two configs as TOML; empty: that config lacks the key
 };
-/// Lists the keys that differ, those of `asked` first, each in alphabetical order. output.dir is not compared.
+/// Lists the keys that differ: method.name first, because messages name the first keys alone, then the other keys of
+/// `asked`, then those that only `run` has, both in alphabetical order. output.dir is not compared.
 std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run);
 
 }  // namespace evenkeel::fed

@@ -1,7 +1,5 @@
 #include "fed/store/run_request.h"
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <utility>
@@ -69,21 +67,6 @@ bool RunRequest::says(std::string_view key) const { return gives(settings, key);
 
 std::optional<int64_t> RunRequest::rounds(std::span<const std::string> before) const {
   return says("train.rounds") ? std::optional(config(before).train.rounds) : std::nullopt;
-}
-
-std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run) {
-  auto known = run.values();
-  std::vector<ChangedKey> result;
-  for (const auto& [key, value] : asked.values()) {
-    const auto found = known.extract(key);
-    if (key == "output.dir" || (found && found.mapped() == value)) continue;
-    result.push_back({key, value, found ? std::optional(found.mapped()) : std::nullopt});
-  }
-  for (const auto& [key, value] : known)
-    if (key != "output.dir") result.push_back({key, std::nullopt, value});
-  std::stable_partition(result.begin(), result.end(),
-                        [](const ChangedKey& change) { return change.key == "method.name"; });
-  return result;
 }
 
 std::vector<std::string> lines_of(std::span<const ChangedKey> changes) {
