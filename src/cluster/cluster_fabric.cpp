@@ -73,7 +73,7 @@ std::vector<std::vector<int64_t>> ClusterFabric::assign(std::span<const methods:
 
 void ClusterFabric::log_assignment(const Command& command) const {
   append_sealed(log_, {{"round", command.round + 1},
-                       {"group", member_.epoch()},
+                       {"group", member_.group_number()},
                        {"ranks", member_.members()},
                        {"clients", command.shares}});
 }
@@ -138,7 +138,8 @@ void ClusterFabric::collect(const Command& command, const fed::Exchange& exchang
 
 void ClusterFabric::collect_from(int group_rank, const Command& command, const fed::Exchange& exchange) {
   member_.post(grant_key(command.exchange, group_rank), "");
-  const ReplyHeader expected{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
+  const ReplyHeader expected{
+      .layout = layout_of(server_.sites), .round = command.round, .group = member_.group_number()};
   for ([[maybe_unused]] const int64_t client : command.shares[static_cast<size_t>(group_rank)]) {
     fed::Reply reply;
     member_.together(
@@ -175,7 +176,7 @@ bool ClusterFabric::recovers() {
 }
 
 void ClusterFabric::end() {
-  member_.retire();
+  member_.disable_guard();
   if (alone()) return;
   try {
     commands_.give({.order = Order::kEnd});

@@ -192,7 +192,7 @@ fed::Reply a_reply() {
 
 TEST(ReplyOnItsWay, ArrivesWithAllThatItsRankKnows) {
   Pipe pipe;
-  const ReplyHeader header{.layout = 9, .round = 2, .epoch = 1};
+  const ReplyHeader header{.layout = 9, .round = 2, .group = 1};
   send_reply(pipe, 0, header, a_reply());
   const auto got = receive_reply(pipe, 1, header);
   EXPECT_EQ(got.client, 4);
@@ -206,7 +206,7 @@ TEST(ReplyOnItsWay, ArrivesWithAllThatItsRankKnows) {
 }
 
 TEST(ReplyOnItsWay, HasARemoteUploadOrNoneAsItWasSent) {
-  const ReplyHeader header{.layout = 9, .round = 2, .epoch = 1};
+  const ReplyHeader header{.layout = 9, .round = 2, .group = 1};
   for (const fed::Upload& upload :
        {fed::Upload(fed::RemoteUpload{{100, {{"adapters", 90}, {"header", 10}}}}), fed::Upload(fed::NoUpload{})}) {
     Pipe pipe;
@@ -223,11 +223,11 @@ TEST(ReplyOnItsWay, HasARemoteUploadOrNoneAsItWasSent) {
 }
 
 TEST(ReplyOnItsWay, OfAnEarlierGroupAnotherRoundOrModelIsRefused) {
-  const ReplyHeader expected{.layout = 9, .round = 2, .epoch = 1};
+  const ReplyHeader expected{.layout = 9, .round = 2, .group = 1};
   for (const auto& [late, word] : std::vector<std::pair<ReplyHeader, std::string>>{
-           {{.layout = 9, .round = 2, .epoch = 0}, "belongs to group 0, this is 1"},
-           {{.layout = 9, .round = 1, .epoch = 1}, "belongs to round 2, this is 3"},
-           {{.layout = 8, .round = 2, .epoch = 1}, "another model"}}) {
+           {{.layout = 9, .round = 2, .group = 0}, "belongs to group 0, this is 1"},
+           {{.layout = 9, .round = 1, .group = 1}, "belongs to round 2, this is 3"},
+           {{.layout = 8, .round = 2, .group = 1}, "another model"}}) {
     Pipe pipe;
     send_reply(pipe, 0, late, a_reply());
     try {

@@ -24,7 +24,7 @@ Heartbeat::Heartbeat(std::unique_ptr<RendezvousStore> store, Settings settings)
     : store_(std::move(store)), settings_(std::move(settings)) {}
 
 void Heartbeat::start() {
-  std::thread([this] { beat_for_ever(); }).detach();
+  std::thread([this] { send_heartbeats(); }).detach();
   std::thread([this] { guard(); }).detach();
 }
 
@@ -33,7 +33,7 @@ void Heartbeat::watch(Watch watch) {
   std::erase(watch.ranks, settings_.rank);
   for (const int rank : watch.ranks) beats_[rank].last = Clock::now();
   watch_ = std::move(watch);
-  trouble_ = {};
+  failure_ = {};
 }
 
 Heartbeat::Watch Heartbeat::watch() const {
@@ -41,9 +41,9 @@ Heartbeat::Watch Heartbeat::watch() const {
   return watch_;
 }
 
-PeerFailure Heartbeat::trouble() const {
+PeerFailure Heartbeat::failure() const {
   const std::scoped_lock lock(mutex_);
-  return trouble_;
+  return failure_;
 }
 
 double Heartbeat::silence(int rank) const {
@@ -52,45 +52,47 @@ double Heartbeat::silence(int rank) const {
   return found == beats_.end() ? 0 : seconds_of(Clock::now() - found->second.last);
 }
 
-/// Records the first failure only; later ones are its consequences. A failure of an earlier epoch is ignored.
-void Heartbeat::raise(PeerFailure trouble, int64_t epoch) {
+/// Records the first failure only; later ones are its consequences. A failure of an earlier group is ignored.
+void Heartbeat::record(PeerFailure failure, int64_t group) {
   const std::scoped_lock lock(mutex_);
-  if (trouble_.kind == PeerFailure::Kind::kNone && watch_.epoch == epoch) trouble_ = std::move(trouble);
+  if (failure_.kind == PeerFailure::Kind::kNone && watch_.group == group) failure_ = std::move(failure);
 }
 
-void Heartbeat::look() {
-  store_->add(concat(settings_.beat, settings_.rank), 1);
+void Heartbeat::check_group() {
+  store_->add(concat(settings_.heartbeat_prefix, settings_.rank), 1);
   const auto watch = this->watch();
-  if (const auto message = store_->find(watch.trouble_key)) {
+  if (const auto message = store_->find(watch.failure_key)) {
     const bool stop = message->starts_with(kStop);
-    raise({stop ? PeerFailure::Kind::kStop : PeerFailure::Kind::kLeft, stop ? message->substr(kStop.size()) : *message},
-          watch.epoch);
+    record(
+        {stop ? PeerFailure::Kind::kStop : PeerFailure::Kind::kLeft, stop ? message->substr(kStop.size()) : *message},
+        watch.group);
   }
-  if (store_->add(settings_.epoch, 0) > watch.epoch)
-    raise({PeerFailure::Kind::kLost, "rank 0 calls for a new group"}, watch.epoch);
-  for (const int rank : watch.ranks) look_at(rank, watch.epoch);
+  if (store_->add(settings_.newest_group_key, 0) > watch.group)
+    record({PeerFailure::Kind::kLost, "rank 0 calls for a new group"}, watch.group);
+  for (const int rank : watch.ranks) check_rank(rank, watch.group);
 }
 
-void Heartbeat::look_at(int rank, int64_t epoch) {
-  const int64_t count = store_->add(concat(settings_.beat, rank), 0);
+void Heartbeat::check_rank(int rank, int64_t group) {
+  const int64_t count = store_->add(concat(settings_.heartbeat_prefix, rank), 0);
   {
     const std::scoped_lock lock(mutex_);
     if (auto& beat = beats_[rank]; count != beat.count) beat = {count, Clock::now()};
   }
   const double silence_s = silence(rank), allowed_s = count == 0 ? settings_.start_timeout_s : settings_.timeout_s;
   if (silence_s > allowed_s)
-    raise({PeerFailure::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
-                                            static_cast<int64_t>(silence_s), " s")},
-          epoch);
+    record(
+        {PeerFailure::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
+                                          static_cast<int64_t>(silence_s), " s")},
+        group);
 }
 
-void Heartbeat::beat_for_ever() {
+void Heartbeat::send_heartbeats() {
   for (;; std::this_thread::sleep_for(kBeat)) {
     try {
-      look();
+      check_group();
       last_round_ = Clock::now().time_since_epoch().count();
     } catch (const std::exception& error) {
-      raise({PeerFailure::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().epoch);
+      record({PeerFailure::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().group);
       last_round_ = Clock::now().time_since_epoch().count();
     }
   }
@@ -99,7 +101,7 @@ void Heartbeat::beat_for_ever() {
 void Heartbeat::guard() {
   for (;; std::this_thread::sleep_for(kBeat)) {
     const auto since = Clock::now().time_since_epoch() - Clock::duration(last_round_.load());
-    if (retired_ || seconds_of(since) < settings_.timeout_s + kGrace) continue;
+    if (guard_disabled_ || seconds_of(since) < settings_.timeout_s + kGrace) continue;
     log::error("[cluster] rank ", settings_.rank, ": the store has not answered for ",
                static_cast<int64_t>(seconds_of(since)), " s: rank 0 is gone or frozen; leaving");
     std::_Exit(1);

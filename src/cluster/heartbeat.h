@@ -32,8 +32,8 @@ class Heartbeat {
  public:
   struct Settings {
     int rank = 0;
-    std::string beat,  ///< prefix of the key of a rank's heartbeat in the store
-        epoch;         ///< key that holds the number of the newest group
+    std::string heartbeat_prefix,  ///< prefix of the key of a rank's heartbeat in the store
+        newest_group_key;          ///< key that holds the number of the newest group
     /// Seconds without a heartbeat after which a rank is lost. `start_timeout_s` applies before its first heartbeat.
     double timeout_s = 60, start_timeout_s = 300;
   };
@@ -45,18 +45,18 @@ class Heartbeat {
   /// Describes a group to monitor.
   struct Watch {
     std::vector<int> ranks{};   ///< ranks to monitor
-    int64_t epoch = 0;          ///< number of the group; a new group is made after each failure
-    std::string trouble_key{};  ///< key under which a member reports why it leaves
+    int64_t group = 0;          ///< number of the group; a new group is made after each failure
+    std::string failure_key{};  ///< key under which a member reports why it leaves
   };
   /// Replaces the monitored group, clears the recorded failure and restarts silence() of its ranks. Threads: any.
   void watch(Watch watch);
   /// Returns the first failure of the monitored group. Threads: any.
-  PeerFailure trouble() const;
+  PeerFailure failure() const;
   /// Returns the seconds since the rank's last heartbeat, or since the last watch() with it if that is later; 0 for a
   /// rank that was never monitored. Threads: any.
   double silence(int rank) const;
-  /// Disables the second thread: the process is no longer ended. Threads: any.
-  void retire() { retired_ = true; }
+  /// Disables the second thread, which then never ends the process. Threads: any.
+  void disable_guard() { guard_disabled_ = true; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -64,22 +64,22 @@ class Heartbeat {
     int64_t count = 0;  ///< newest value of the rank's counter
     Clock::time_point last = Clock::now();
   };
-  [[noreturn]] void beat_for_ever();
+  [[noreturn]] void send_heartbeats();
   [[noreturn]] void guard();
-  void look();
-  void look_at(int rank, int64_t epoch);
+  void check_group();
+  void check_rank(int rank, int64_t group);
   Watch watch() const;
-  /// Records a failure of group `epoch`, unless one is recorded already.
-  void raise(PeerFailure trouble, int64_t epoch);
+  /// Records a failure of group number `group`, unless one is recorded already.
+  void record(PeerFailure failure, int64_t group);
 
   const std::unique_ptr<RendezvousStore> store_;
   const Settings settings_;
   std::atomic<Clock::duration::rep> last_round_{Clock::now().time_since_epoch().count()};
-  std::atomic<bool> retired_ = false;
+  std::atomic<bool> guard_disabled_ = false;
   mutable std::mutex mutex_;
   std::map<int, Beat> beats_;
   Watch watch_;
-  PeerFailure trouble_;
+  PeerFailure failure_;
 };
 
 }  // namespace evenkeel::cluster

@@ -13,8 +13,8 @@
 namespace evenkeel::cluster {
 namespace {
 
-constexpr const char* kEpoch = "epoch";
-constexpr const char* kTrouble = "trouble";
+constexpr const char* kNewestGroup = "newest-group";
+constexpr const char* kFailure = "failure";
 
 std::vector<int> first_ranks(int size) {
   std::vector<int> ranks(static_cast<size_t>(size));
@@ -24,8 +24,8 @@ std::vector<int> first_ranks(int size) {
 
 }  // namespace
 
-std::string key_of(const std::string& attempt, int64_t epoch, const std::string& key) {
-  return epoch < 0 ? concat("evenkeel/", attempt, "/", key) : concat("evenkeel/", attempt, "/", epoch, "/", key);
+std::string key_of(const std::string& attempt, int64_t group, const std::string& key) {
+  return group < 0 ? concat("evenkeel/", attempt, "/", key) : concat("evenkeel/", attempt, "/", group, "/", key);
 }
 
 ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
@@ -35,8 +35,8 @@ ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
   own.here = false;
   own.listening = -1;
   heartbeat_ = new Heartbeat(make_store(own, options_.start_timeout), {.rank = rank(),
-                                                                       .beat = root_key("beat/"),
-                                                                       .epoch = root_key(kEpoch),
+                                                                       .heartbeat_prefix = root_key("heartbeat/"),
+                                                                       .newest_group_key = root_key(kNewestGroup),
                                                                        .timeout_s = options_.timeout,
                                                                        .start_timeout_s = options_.start_timeout});
   begin_watch();
@@ -45,7 +45,7 @@ ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
 
 void ProcessGroup::begin_watch() {
   heartbeat_->watch(
-      {.ranks = leads() ? members_ : std::vector<int>{0}, .epoch = epoch_, .trouble_key = own_key(kTrouble)});
+      {.ranks = leads() ? members_ : std::vector<int>{0}, .group = group_number_, .failure_key = own_key(kFailure)});
 }
 
 int ProcessGroup::group_rank() const {
@@ -77,26 +77,26 @@ std::string ProcessGroup::wait_for(const std::string& key) {
 }
 
 void ProcessGroup::check() {
-  const auto trouble = heartbeat_->trouble();
-  switch (trouble.kind) {
+  const auto failure = heartbeat_->failure();
+  switch (failure.kind) {
     case PeerFailure::Kind::kNone:
       return;
     case PeerFailure::Kind::kStop:
-      throw Interrupted(trouble.text);
+      throw Interrupted(failure.text);
     case PeerFailure::Kind::kLost:
       broken_ = true;
-      fail(kIo, "rank ", rank(), ": ", trouble.text);
+      fail(kIo, "rank ", rank(), ": ", failure.text);
     case PeerFailure::Kind::kLeft:
-      fail(kIo, "rank ", rank(), " leaves because of another: ", trouble.text);
+      fail(kIo, "rank ", rank(), " leaves because of another: ", failure.text);
   }
 }
 
 void ProcessGroup::pause() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
-void ProcessGroup::tell(const std::string& trouble) noexcept {
+void ProcessGroup::tell(const std::string& failure) noexcept {
   try {
-    if (read(kTrouble)) return;
-    post(kTrouble, trouble);
+    if (read(kFailure)) return;
+    post(kFailure, failure);
     if (leads()) std::this_thread::sleep_for(std::chrono::milliseconds(400));
   } catch (const std::exception& error) {
     log::warning("[cluster] rank ", rank(), " cannot say why it leaves: ", error.what());
@@ -128,11 +128,11 @@ void ProcessGroup::together(const std::string& what, const std::function<void(Co
   }
 }
 
-int64_t ProcessGroup::announced_epoch() { return store_->add(root_key(kEpoch), 0); }
+int64_t ProcessGroup::announced_group() { return store_->add(root_key(kNewestGroup), 0); }
 
 /// Returns the ranks of the next group: all that announce themselves. Ranks without a heartbeat are not waited for.
 std::vector<int> ProcessGroup::gather_members(int64_t next) {
-  store_->add(root_key(kEpoch), next - announced_epoch());
+  store_->add(root_key(kNewestGroup), next - announced_group());
   std::vector<int> present{0};
   for (const int member : members_) {
     if (member == 0) continue;
@@ -162,22 +162,22 @@ std::vector<int> ProcessGroup::await_members(int64_t next) {
 
 void ProcessGroup::regroup() {
   if (!leads())
-    while (announced_epoch() <= epoch_) {
+    while (announced_group() <= group_number_) {
       EK_CHECK(heartbeat_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost as well");
-      if (heartbeat_->trouble().kind == PeerFailure::Kind::kLeft ||
-          heartbeat_->trouble().kind == PeerFailure::Kind::kStop)
+      if (heartbeat_->failure().kind == PeerFailure::Kind::kLeft ||
+          heartbeat_->failure().kind == PeerFailure::Kind::kStop)
         check();
       pause();
     }
-  const int64_t next = leads() ? epoch_ + 1 : announced_epoch();
+  const int64_t next = leads() ? group_number_ + 1 : announced_group();
   members_ = leads() ? gather_members(next) : await_members(next);
-  epoch_ = next;
+  group_number_ = next;
   broken_ = false;
   begin_watch();
-  log::warning("[cluster] rank ", rank(), ": group ", epoch_, " of ranks ", join(members_));
+  log::warning("[cluster] rank ", rank(), ": group ", group_number_, " of ranks ", join(members_));
   form_group();
 }
 
-void ProcessGroup::retire() { heartbeat_->retire(); }
+void ProcessGroup::disable_guard() { heartbeat_->disable_guard(); }
 
 }  // namespace evenkeel::cluster

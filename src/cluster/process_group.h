@@ -20,8 +20,8 @@ class Heartbeat;
 /// Returns the name of a key in the store. It contains the number of the launcher's restart and of the group, so keys
 /// of earlier restarts and groups are not read.
 /// \param attempt  Launch::attempt
-/// \param epoch    number of the group; negative: a key for all groups
-std::string key_of(const std::string& attempt, int64_t epoch, const std::string& key);
+/// \param group    number of the group; negative: a key for all groups
+std::string key_of(const std::string& attempt, int64_t group, const std::string& key);
 
 /// The membership of this process in a group: store, heartbeat and failures. Collective operations are those of
 /// Collective (cluster/collective.h), which together() passes to its callback. Not thread-safe.
@@ -34,7 +34,7 @@ class ProcessGroup {
   int launched() const { return launch_.size; }     ///< number of ranks at start
   bool leads() const { return launch_.rank == 0; }  ///< true on rank 0
   const ClusterOptions& options() const { return options_; }
-  int64_t epoch() const { return epoch_; }  ///< number of the group, from 0
+  int64_t group_number() const { return group_number_; }  ///< number of the group, from 0
   /// Returns the ranks of the group in ascending order. A lost rank stays in the list until regroup().
   const std::vector<int>& members() const { return members_; }
   int group_rank() const;  ///< index of this rank in members()
@@ -51,7 +51,7 @@ class ProcessGroup {
   static void pause();
   /// Reports to the other ranks why this rank leaves. Only the first report of a group is stored. After storing its
   /// report, rank 0 waits 0.4 s, so that the other ranks can read it before the store is gone.
-  void tell(const std::string& trouble) noexcept;
+  void tell(const std::string& failure) noexcept;
   /// Reports that this rank was interrupted, as tell().
   void tell_stop(const std::string& why) noexcept;
 
@@ -70,17 +70,17 @@ class ProcessGroup {
   void regroup();
   /// Disables the thread that ends this process (exit code 1) when the store has not answered for timeout + 5 seconds.
   /// Call it before the ranks exit.
-  void retire();
+  void disable_guard();
 
  private:
-  std::string own_key(const std::string& key) const { return key_of(launch_.attempt, epoch_, key); }
+  std::string own_key(const std::string& key) const { return key_of(launch_.attempt, group_number_, key); }
   std::string root_key(const std::string& key) const { return key_of(launch_.attempt, -1, key); }
   template <typename Work>
   auto call_store(const Work& work);  // runs `work` on the store; puts the rank in front of its errors
   void begin_watch();
   std::vector<int> gather_members(int64_t next);  // on rank 0: waits for the others and announces the new members
   std::vector<int> await_members(int64_t next);   // on the others: reports this rank and waits for the announcement
-  int64_t announced_epoch();
+  int64_t announced_group();
 
   Launch launch_;
   ClusterOptions options_;
@@ -88,7 +88,7 @@ class ProcessGroup {
   Heartbeat* heartbeat_;  // never deleted, because its threads may be blocked
   Collective* group_;     // never deleted either
   std::vector<int> members_;
-  int64_t epoch_ = 0;
+  int64_t group_number_ = 0;
   bool broken_ = false;
 };
 

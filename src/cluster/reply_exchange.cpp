@@ -57,8 +57,8 @@ at::Tensor received_part(Collective& group, int from, int64_t size) {
 }  // namespace
 
 void ReplyHeader::check(const ReplyHeader& got) const {
-  EK_CHECK(got.epoch == epoch, kData, "a reply of client ", got.client, " belongs to group ", got.epoch, ", this is ",
-           epoch);
+  EK_CHECK(got.group == group, kData, "a reply of client ", got.client, " belongs to group ", got.group, ", this is ",
+           group);
   EK_CHECK(got.round == round, kData, "a reply of client ", got.client, " belongs to round ", got.round + 1,
            ", this is ", round + 1);
   EK_CHECK(got.layout == layout, kData, "a reply of client ", got.client, " is of another model");

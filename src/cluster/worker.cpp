@@ -48,7 +48,7 @@ class Worker {
         sum_gradients(command);
         return true;
       case Order::kEnd:
-        member_.retire();
+        member_.disable_guard();
         member_.post(concat("bye/", member_.group_rank()), "");
         return false;
     }
@@ -116,7 +116,8 @@ class Worker {
     if (own(command).empty()) return;
     member_.post(ready_key(command.exchange, member_.group_rank()), "");
     wait_for(grant_key(command.exchange, member_.group_rank()));
-    const ReplyHeader header{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
+    const ReplyHeader header{
+        .layout = layout_of(server_.sites), .round = command.round, .group = member_.group_number()};
     for (const int64_t client : own(command)) {
       const auto reply = reply_of(client);
       member_.together(concat("the reply of client ", client, ", round ", command.round + 1),

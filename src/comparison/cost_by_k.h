@@ -12,7 +12,8 @@
 
 namespace evenkeel::comparison {
 
-/// Cost of 1,000 tokens of training, of the clients of one arm that use K experts per token. All budgets count.
+/// The cost of training on 1,000 tokens with K experts per token, over all clients of one arm that have this K. Their
+/// budgets may differ.
 struct CostOfK {
   std::string arm;
   int64_t top_k = 0;                     ///< K; 0: a dense model
@@ -20,7 +21,8 @@ struct CostOfK {
   int64_t seconds_runs = 0;              ///< number of those whose records have seconds
   std::optional<double> flops, seconds;  ///< means over `runs` and `seconds_runs`; empty without any
   std::optional<Interval> interval;      ///< of `seconds`, 95 %, by t over runs
-  /// Shares of the cost at the largest K of a client of the compared arms, means over the runs with both.
+  /// The cost divided by the cost at the largest K that any client of the compared arms has. Means over the runs that
+  /// have clients with both.
   std::optional<double> flops_share, seconds_share;
 };
 

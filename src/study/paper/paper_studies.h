@@ -1,5 +1,6 @@
-/// \file  Reports the state of each study that fills tables of the paper, and the time that its other runs will take.
-/// Reads neither weights nor rows: the work of a study is in configs/paper/work.toml, counted by tools/paper_work.py.
+/// \file  Reports the state of each study that fills tables of the paper, and the time that its remaining runs take. It
+/// reads neither weights nor rows: the work of each study is in configs/paper/work.toml, which tools/paper_work.py
+/// counts.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +30,11 @@ struct PaperStudy {
 /// Returns the speed of products of a run in FLOP/s (fed/run/product_speed.h); nothing if its device is not here.
 using SpeedOfRun = std::function<std::optional<double>(const fed::ExperimentConfig&)>;
 
-/// Returns the studies of the paper's tables at full size, then their small counterparts. A study in a folder is that
-/// of the paper if it has the paper's base config. Its settings may change where it computes, where its model and data
-/// are, and what is recorded or sent. Runs count if their arm and seed are the paper's.
-/// \param speed  is asked where no run is done, with the config of the study in the folder or else the shipped one; if
-///               that names no device, the device is "auto"
+/// Returns the studies of the paper's tables at full size, then their small counterparts. The runs in a folder are
+/// counted if its study has the base config of the shipped study. The config may differ in the device, in the folders
+/// of model and data, and in what is recorded or sent. A run is counted if its arm and seed are in the shipped study.
+/// \param speed  gives the time of a study that has no finished run. It is called with the config of the study in the
+///               folder, or with the shipped one if there is none. A config without a device is given device = "auto"
 /// \throws kIo, kConfig when a shipped file is missing or damaged; kCheckpoint as read_state()
 std::vector<PaperStudy> paper_studies(const SpeedOfRun& speed);
 
