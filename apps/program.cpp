@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "apps/built_revision.h"
 #include "apps/commands.h"
 #include "apps/library_exit.h"
 #include "apps/output.h"
@@ -22,6 +23,7 @@
 #include "base/system/device.h"
 #include "base/system/events.h"
 #include "base/system/interrupt.h"
+#include "base/system/revision.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -68,6 +70,7 @@ void check_command(const CLI::App& program, int argc, char** argv) {
 int run(int argc, char** argv) {
   check_text_of_arguments(argc, argv);
   if (argc > 0) set_program_name(argv[0]);
+  set_revision(std::string(built_revision()));
   CLI::App program("Federated LoRA fine-tuning of sparse mixture-of-experts language models across unequal clients");
   program.set_version_flag("--version", std::string("evenkeel ") + std::string(version()));
   program.require_subcommand(1);

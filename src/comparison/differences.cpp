@@ -53,7 +53,9 @@ std::string arithmetic_of(const records::RunRecords& run) {
 }
 
 std::string program_of(const records::RunRecords& run) {
-  return concat(text_at(run.manifest, {"version"}), ", git ", text_at(run.manifest, {"git"}).substr(0, 12));
+  const auto commit = text_at(run.manifest, {"git"});
+  return concat(text_at(run.manifest, {"version"}), ", git ", commit.substr(0, 12),
+                commit.ends_with("-dirty") ? " with changes" : "");
 }
 
 /// Returns what the run did, not the names in its config, because a checkpoint may renormalise by itself.

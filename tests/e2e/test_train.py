@@ -4,11 +4,12 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import tomllib
 
 import pytest
 
-from tiny import CONFIG, lines, settings, succeed, without_seconds
+from tiny import CONFIG, PROGRAM, lines, settings, succeed, without_seconds
 
 
 def train(model, out, *more, **changes):
@@ -51,6 +52,8 @@ def test_the_kernels_are_chosen_once(tiny_model, tmp_path):
 def test_the_manifest_contains_every_file_with_its_fingerprint(run, tiny_model):
     manifest = json.loads((run[0] / "manifest.json").read_text())
     assert {"version", "libraries", "machine", "created", "git"} <= manifest.keys()
+    assert re.fullmatch("([0-9a-f]{40}(-dirty)?)?", manifest["git"])
+    assert manifest["git"].encode() in pathlib.Path(PROGRAM).read_bytes(), "the commit of the build, not of the checkout"
     by_path = {entry["path"]: entry for entry in manifest["files"]}
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         data = (tiny_model / name).read_bytes()

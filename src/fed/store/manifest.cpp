@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -18,6 +17,7 @@
 #include "base/plain/log.h"
 #include "base/system/device.h"
 #include "base/system/machine.h"
+#include "base/system/revision.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -55,25 +55,6 @@ OrderedJson libraries() {
           {"nlohmann_json",
            concat(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".", NLOHMANN_JSON_VERSION_PATCH)},
           {"compiler", __VERSION__}};
-}
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-/// Returns the commit of the checkout that the program was built from, read without running git; empty if there is
-/// none.
-std::string git_hash() {
-  try {
-    const auto git = shipped_folder() / ".git";
-    const std::string head = first_line(git / "HEAD");
-    return head.starts_with("ref: ") ? first_line(git / head.substr(5)) : head;
-  } catch (const Error&) {
-    return "";
-  }
 }
 
 /// Returns true if the file has the digest in its manifest entry.
@@ -200,7 +181,7 @@ OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& requ
       {"format", kFormat},
       {"program", "evenkeel"},
       {"version", version()},
-      {"git", git_hash()},
+      {"git", revision()},
       {"created", utc_now()},
       {"libraries", libraries()},
       {"machine", machine_record(config.model)},
