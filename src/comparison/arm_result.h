@@ -75,6 +75,8 @@ struct ServedResult {
   /// Labels of arms without scores of their exported adapter. Their own scores stand in, because other programs compute
   /// the same. Empty for the run itself.
   std::vector<std::string> as_in_run{};
+  /// Arms that are left out, because evaluate.as_exported was false in a run of theirs.
+  std::vector<std::string> not_exported{};
   /// What changes the function that is trained or scored and is not equal in all arms, by label of ArmResult.
   std::vector<Difference> unlike{};
 };

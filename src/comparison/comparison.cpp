@@ -210,7 +210,11 @@ void correct(ServedResult& result) {
 }
 
 void add_arms(const Inputs& in, ServedResult& result) {
-  for (const auto& arm : in.study.arms)
+  for (const auto& arm : in.study.arms) {
+    if (result.served_by != scoring::ServedBy::kRun && in.scores.has_no_exports(arm)) {
+      result.not_exported.push_back(arm);
+      continue;
+    }
     for (const auto& mode : modes_of(in, arm, result.served_by)) {
       auto& added = result.arms.emplace_back();
       added.label = mode.empty() ? arm : concat(arm, " (", mode, ")");
@@ -222,6 +226,7 @@ void add_arms(const Inputs& in, ServedResult& result) {
       for (const double budget : result.budgets)
         added.budgets.push_back(budget_mean(in, {arm, mode, result.served_by}, budget, result.tasks));
     }
+  }
 }
 
 ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {

@@ -84,6 +84,14 @@ scoring::ServedBy ScoreLookup::served_in(const Aspect& aspect) const {
   return of_arm == runs_.end() ? aspect.served_by : served_in(*of_arm, aspect);
 }
 
+bool ScoreLookup::has_no_exports(const std::string& arm) const {
+  return std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
+    const auto& settings = run.run->records->settings;
+    const auto found = settings.find("evaluate.as_exported");
+    return run.run->arm == arm && found != settings.end() && found->second == "false";
+  });
+}
+
 scoring::ServedBy ScoreLookup::served_in(const Run& run, const Aspect& aspect) {
   const bool exported = std::any_of(run.scores.begin(), run.scores.end(), [&](const scoring::TaskScore& score) {
     return score.rank_eval_mode == aspect.rank_eval_mode && score.served_by == aspect.served_by;

@@ -42,6 +42,8 @@ class ScoreLookup {
                             const scoring::Measure& measure) const;
   /// Returns the way of serving whose scores stand for an aspect: the run's own if no exported adapter was scored.
   scoring::ServedBy served_in(const Aspect& aspect) const;
+  /// Returns true if evaluate.as_exported was false in a run of this arm, so that its own scores cannot stand in.
+  bool has_no_exports(const std::string& arm) const;
   /// Returns a setting or a file by which the runs of two arms score different test rows; nothing if they score the
   /// same rows or a run is missing.
   std::optional<std::string> unlike_rows(const std::string& arm, const std::string& other, int64_t seed) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/plain/error.h"
 #include "comparison/comparison.h"
@@ -32,12 +33,27 @@ void add(OrderedJson& json, const std::optional<comparison::Interval>& interval)
   json["high"] = rounded(interval->high);
 }
 
+namespace {
+
+/// Returns the K of each budget; none if the scores at a budget differ in K or are those of a dense model.
+std::map<double, int64_t> common_top_ks(std::span<const records::RunRecords> runs) {
+  std::map<double, int64_t> top_ks;
+  for (const auto& run : runs)
+    for (const auto& [round, method, score] : run.evaluations)
+      if (!score.client && (score.top_k == 0 || top_ks.emplace(score.budget, score.top_k).first->second != score.top_k))
+        return {};
+  return top_ks;
+}
+
+}  // namespace
+
 Source::Source(const comparison::StudyRuns& study_of_page) : study(study_of_page) {
   for (const auto& run : study.runs) {
     if (!run.records) continue;
     runs.push_back(*run.records);
     arm_of_run.push_back(index(run.arm));
   }
+  top_ks = common_top_ks(runs);
 }
 
 size_t Source::index(const std::string& arm) const {
@@ -51,11 +67,8 @@ std::string Source::name(const std::string& arm, const std::string& rank_eval_mo
 }
 
 std::string Source::name(double budget) const {
-  for (const auto& run : runs)
-    for (const auto& [round, method, score] : run.evaluations)
-      if (score.budget == budget && score.rank_eval_mode != "a" && score.top_k > 0 && !score.client)
-        return concat("K = ", score.top_k);
-  return concat("budget ", budget);
+  const auto top_k = top_ks.find(budget);
+  return top_k == top_ks.end() ? concat("budget ", budget) : concat("K = ", top_k->second);
 }
 
 }  // namespace page

@@ -3,6 +3,7 @@
 /// shares are from 0 to 1, and what is not known is left out or null.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,13 +30,15 @@ struct Source {
   const comparison::StudyRuns& study;
   std::vector<records::RunRecords> runs;  ///< those with records, arm by arm, then by seed
   std::vector<size_t> arm_of_run;         ///< index of the arm of each of `runs`
+  /// K by budget. Empty if scores at one budget differ in K, as those of rank methods do, or if the model is dense.
+  std::map<double, int64_t> top_ks;
 
   explicit Source(const comparison::StudyRuns& study_of_page);
   /// Returns the index of an arm.
   size_t index(const std::string& arm) const;
   /// Returns the name of an arm in legends: "ub-smoe", "fedit (reference)", "hetlora (a)".
   std::string name(const std::string& arm, const std::string& rank_eval_mode) const;
-  /// Returns the name of a budget: "K = 4", or "budget 0.5" for a dense model.
+  /// Returns the name of a budget: "K = 4", or "budget 0.5" without top_ks.
   std::string name(double budget) const;
 };
 

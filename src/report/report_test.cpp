@@ -277,6 +277,14 @@ TEST_F(Report, LabelsDiffer) {
   EXPECT_NE(both[0].label, both[1].label);
 }
 
+TEST_F(Report, ABudgetAtWhichScoresHaveDifferentKIsNotNamedByK) {
+  auto records = runs({"one"});
+  for (auto& [round, method, score] : records[0].evaluations)
+    if (score.budget == 0.125 && score.task == "beta") score.top_k = 8;
+  EXPECT_EQ(data_of(report_page(records))["budgets"],
+            Json::parse(R"([{"budget":0.125,"name":"budget 0.125"},{"budget":1.0,"name":"budget 1"}])"));
+}
+
 TEST_F(Report, ThePageIsOneFileThatLoadsNothing) {
   const auto page = report_page(runs({"one"}));
   EXPECT_NE(page.find("function linesChart"), std::string::npos);

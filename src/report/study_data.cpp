@@ -207,6 +207,7 @@ OrderedJson json_of(const comparison::ServedResult& result, const comparison::Co
           {"comparisons", result.comparisons},
           {"conclusions", result.conclusions},
           {"as_in_run", result.as_in_run},
+          {"not_exported", result.not_exported},
           {"function_differences", list_of(result.unlike)},
           {"arms", std::move(arms)}};
 }

@@ -9,6 +9,7 @@
 #include "comparison/comparison.h"
 #include "comparison/conclusion.h"
 #include "comparison/testing.h"
+#include "report/study_tables.h"
 
 namespace evenkeel::report {
 namespace {
@@ -177,6 +178,26 @@ TEST(Comparison, AnArmThatServesAsItRunsStandsForItsExport) {
   EXPECT_NEAR(compared.served[1].arms[1].differences[0].mean.value(), -1, 1e-12);
   EXPECT_NEAR(compared.served[1].arms[0].budgets[0].mean.value(), compared.served[0].arms[0].budgets[0].mean.value(),
               1e-12);
+}
+
+TEST(Comparison, AnArmThatWasNotScoredAsExportedDoesNotStandForItsExport) {
+  auto study = study_of({{"fedit", kReference}, {"ub-smoe", kReference}, {"a3smoe", kReference}});
+  for (auto& run : study.runs) {
+    if (run.arm == "a3smoe") give_config(*run.records, "evaluate.as_exported = false");
+    if (run.arm != "ub-smoe") continue;
+    for (auto evaluation : std::vector(run.records->evaluations)) {
+      evaluation.score.served_by = scoring::ServedBy::kNativeGates;
+      run.records->evaluations.push_back(evaluation);
+    }
+  }
+  const auto compared = compare(study);
+  EXPECT_EQ(compared.served[0].arms.size(), 3u);
+  const auto& exported = compared.served[1];
+  EXPECT_EQ(exported.arms.size(), 2u);
+  EXPECT_EQ(exported.not_exported, std::vector<std::string>{"a3smoe"});
+  EXPECT_NE(function_note(exported).find("Not scored as exported (evaluate.as_exported = false): a3smoe."),
+            std::string::npos)
+      << function_note(exported);
 }
 
 TEST(Comparison, CostsAreSumsOverRoundsAndMeansOverRuns) {

@@ -173,15 +173,16 @@ std::string interval_with_n(const comparison::BudgetMean& budget, const Form& fo
 std::string served_title(scoring::ServedBy served_by) { return served_name(served_by); }
 
 std::string function_note(const comparison::ServedResult& result) {
-  std::vector<std::string> differences;
-  const auto as_in_run = result.as_in_run.empty()
-                             ? std::string()
-                             : concat("Other programs compute the same as the run: ", join(result.as_in_run), ". ");
+  std::vector<std::string> sentences, differences;
+  const auto add = [&](std::string_view before, const std::vector<std::string>& list, std::string_view between) {
+    if (!list.empty()) sentences.push_back(concat(before, join(list, between), '.'));
+  };
   for (const auto& difference : result.unlike)
     differences.push_back(concat(difference.what, ": ", comparison::sides_text(difference)));
-  auto note = as_in_run + (differences.empty() ? "" : concat("Arms differ in ", join(differences, "; in "), '.'));
-  if (note.ends_with(' ')) note.pop_back();
-  return note;
+  add("Other programs compute the same as the run: ", result.as_in_run, ", ");
+  add("Not scored as exported (evaluate.as_exported = false): ", result.not_exported, ", ");
+  add("Arms differ in ", differences, "; in ");
+  return join(sentences, " ");
 }
 
 Table means_by_line(const comparison::Comparison& comparison, const comparison::ServedResult& result) {

@@ -5,7 +5,7 @@ namespace evenkeel::fed {
 std::vector<scoring::ServedBy> UnexportableRouting::served_differently() const {
   std::vector<scoring::ServedBy> all;
   if (modulation || rescaler) all.push_back(scoring::ServedBy::kTransformers);
-  if (for_servers && (modulation || rescaler || gates)) all.push_back(scoring::ServedBy::kNativeGates);
+  if (gates) all.push_back(scoring::ServedBy::kNativeGates);
   return all;
 }
 
@@ -13,8 +13,7 @@ UnexportableRouting unexportable_routing(const nn::RouterOptions& router, const 
   const bool sum_to_one = nn::renormalises(router.gate_norm, family.renormalise);
   return {.modulation = !router.modulation.empty(),
           .rescaler = router.output_scale.defined(),
-          .gates = router.gate_norm != nn::GateNorm::kCheckpoint,
-          .for_servers = sum_to_one != family.servers.value_or(sum_to_one)};
+          .gates = sum_to_one != family.servers.value_or(sum_to_one)};
 }
 
 nn::GateNorm served_gates(nn::GateNorm trained, scoring::ServedBy by, const models::GateRule& family) {

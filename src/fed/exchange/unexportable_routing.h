@@ -11,13 +11,11 @@ namespace evenkeel::fed {
 
 /// Router options of a run that an adapter file cannot represent. A true member means that the run uses the option.
 struct UnexportableRouting {
-  bool modulation = false;   ///< phi is added to the router's scores
-  bool rescaler = false;     ///< a rescaler multiplies the output of the experts
-  bool gates = false;        ///< the method uses gate weights other than the checkpoint's
-  bool for_servers = false;  ///< inference servers compute other gate weights for this model family
+  bool modulation = false;  ///< phi is added to the router's scores
+  bool rescaler = false;    ///< a rescaler multiplies the output of the experts
+  bool gates = false;       ///< inference servers compute other gate weights for this model family
 
-  /// Returns the kinds of serving whose scores differ from the run's, in the order of the enum. A deviation that
-  /// servers have for every adapter of this checkpoint does not count.
+  /// Returns the kinds of serving whose scores differ from the run's, in the order of the enum.
   std::vector<scoring::ServedBy> served_differently() const;
 };
 /// Compares the router options of a run with those of its model family.

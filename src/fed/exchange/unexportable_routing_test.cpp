@@ -67,6 +67,15 @@ TEST_F(Served, ScoresAsExportedAreMadeWhereSomethingCannotTravel) {
   for (const auto* by_rank : {"hetlora", "flora"}) EXPECT_EQ(servers_of(by_rank), (Names{"arun", "brun"})) << by_rank;
 }
 
+TEST(ServedGates, EveryMethodIsScoredWithTheGatesOfServersWhereTheyDiffer) {
+  using Ways = std::vector<scoring::ServedBy>;
+  const models::GateRule renormalised{.renormalise = true, .key = "norm_topk_prob", .servers = false};
+  const models::GateRule as_servers{.renormalise = false, .key = "norm_topk_prob", .servers = false};
+  EXPECT_EQ(unexportable_routing({}, renormalised).served_differently(), Ways{scoring::ServedBy::kNativeGates});
+  EXPECT_EQ(unexportable_routing({}, as_servers).served_differently(), Ways{});
+  EXPECT_EQ(unexportable_routing({}, {.renormalise = true}).served_differently(), Ways{}) << "servers read the key";
+}
+
 TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
   auto e = experiment("ub-smoe", Purpose::kTrain, "train.transport_dtype=\"bfloat16\"",
                       {"evaluate.tasks=[\"builtin:sizes\"]"});

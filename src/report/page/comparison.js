@@ -122,7 +122,7 @@ function remarksIn(section) {
 function chartsIn(body, at) {
   const row = rowOf(body);
   const x = {
-    title: 'experts per token (budget)',
+    title: budgets.every(({name}) => name.startsWith('K')) ? 'experts per token (budget)' : 'budget',
     values: budgets.map(({budget}) => budget),
     text: (budget) => nameOfBudget.get(budget)
   };
