@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from ._paths import PathLike, local_path
 from ._process import run_program, text_of
+from ._row_files import RowFiles, Rows, data_settings
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records, selected_scores
@@ -32,16 +33,19 @@ class Study:
     reads one that is there.
     """
 
-    def __init__(self, file: PathLike, *, out: PathLike) -> None:
-        """file: the study's TOML file. out: its folder, which run() makes."""
+    def __init__(self, file: PathLike, *, out: PathLike, data: Optional[Rows] = None, test_data: Optional[Rows] = None,
+                 columns: Optional[Mapping[str, Any]] = None) -> None:
+        """file: the study's TOML file. out: its folder, which run() makes. data, test_data, columns: rows of your own for every arm, as
+        train() takes them; they are written into `out`/rows."""
         self.file: Optional[pathlib.Path] = local_path(file)
         self.path = local_path(out)
+        self._data, self._columns = data_settings(data, test_data), columns
 
     @classmethod
     def open(cls, path: PathLike) -> Study:
         """Raises EvenkeelError when the folder holds no study."""
         study = cls.__new__(cls)
-        study.file, study.path = None, local_path(path)
+        study.file, study.path, study._data, study._columns = None, local_path(path), {}, None
         _ = study.state
         return study
 
@@ -66,11 +70,14 @@ class Study:
         jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
-        words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(set)]
-        words += ["--jobs", str(jobs)] if jobs is not None else []
-        for label in only:
-            words += ["--only", label]
-        run_program(words, lambda _: None)
+        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file()) as rows:
+            settings = rows.settings_of({**self._data, **(set or {})})
+            rows.check_used()
+            words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings)]
+            words += ["--jobs", str(jobs)] if jobs is not None else []
+            for label in only:
+                words += ["--only", label]
+            run_program(words, lambda _: None)
         return self
 
     def runs_list(self) -> Records:
