@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Study"]
 
-def _difference(difference: Mapping[str, Any]) -> Dict[str, Any]:
+
+def _difference(difference: Mapping[str, Any], measure: str) -> Dict[str, Any]:
     low, high = difference["interval_t"] or (None, None)
-    return {"budget": difference["budget"], "n": len(difference["seeds"]), "mean": difference["mean"], "deviation": difference["deviation"],
-            "low": low, "high": high, **{key: difference[key] for key in ("p", "p_holm", "detectable")}}
+    bca_low, bca_high = difference["interval_bca"] or (None, None)
+    return {"budget": difference["budget"], "measure": measure, "n": len(difference["seeds"]), "difference": difference["mean"],
+            "deviation": difference["deviation"], "low": low, "high": high, "bca_low": bca_low, "bca_high": bca_high,
+            **{key: difference[key] for key in ("p", "p_holm", "shown", "detectable")}}
+
+
+def _differs_in(arm: Mapping[str, Any]) -> str:
+    """The text of the column differs_in of the CSV file."""
+    return "; ".join(f"{one['what']}: {one['value']} ({arm['compared_with']}: {one['reference_value']})" for one in arm["function_differences"])
 
 
 class Study:
@@ -106,12 +114,19 @@ class Study:
         return self.values_list().frame()
 
     def differences_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None) -> Records:
-        """A record per arm and budget: its paired difference to the reference in the study's endpoint. Keys: arm, reading (the rank
-        evaluation mode), budget, n (pairs of seeds), mean, deviation, low and high (95 % interval over seeds, t), p, p_holm and
-        detectable. None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list()."""
+        """A record per arm and budget: its paired difference to the reference in the study's endpoint, mean over tasks.
+
+        Keys: served_by, arm, reading (its rank evaluation mode), reference (the arm that it is compared with), budget, measure (the
+        endpoint), n (pairs of seeds), difference (mean over seeds, arm minus reference), deviation, low and high (95 % interval over seeds,
+        t), bca_low and bca_high (by bootstrap), p, p_holm, shown (p_holm below 0.05), detectable, and differs_in: in what else than the
+        method the two train or score different functions, such as "gating: renormalised (fedit: not renormalised)"; "" if in nothing.
+        None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list().
+        """
+        report = self.report()
         return selected_scores(Records(
-            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], **_difference(difference)}
-            for result in self.report()["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
+            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], "reference": arm["compared_with"],
+             **_difference(difference, report["endpoint"]), "differs_in": _differs_in(arm)}
+            for result in report["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
 
     @property
     def differences(self) -> pandas.DataFrame:
