@@ -69,7 +69,7 @@ class _Names:
         for name, value in row.items():
             if name in self.taken:
                 continue
-            if name in self.column_of:
+            if name in self.column_of and self.column_of[name] in row:
                 raise bad_rows(f"{place}: columns takes {name} from the column {self.column_of[name]}, but there is a column {name} too: "
                                f"leave that out, or give it another name, as in columns={{'other': {name!r}}}")
             yield name, value

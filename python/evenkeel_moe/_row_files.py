@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 import re
-import tempfile
+import uuid
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Type, Union
 
@@ -18,7 +18,7 @@ from ._table_files import kind_of, rows_of_file, split_folders
 from ._tables import Placed, holds_rows, is_path, rows_of, splits_of
 from .errors import EvenkeelError
 
-__all__ = ["RowFiles", "Rows", "data_settings", "manifest_names", "without_rows", "written_rows"]
+__all__ = ["RowFiles", "Rows", "called", "data_settings", "manifest_names", "temporary_file", "without_rows", "written_rows"]
 
 Rows = Any
 """A data frame, a data set, a table of Arrow, a list of dicts, a dict of columns, a path of a table or of JSON, or a list of paths."""
@@ -52,6 +52,11 @@ def data_settings(data: Optional[Rows], test_data: Optional[Rows]) -> Dict[str, 
     return settings if test_data is None else {**settings, "data.files.test": test_data}
 
 
+def called(data: Optional[Rows]) -> Dict[str, str]:
+    """What messages call the keys of data_settings()."""
+    return {} if data is None else {"data.files.train": "data", "data.files.test": "test_data"}
+
+
 def _of_splits(splits: Mapping[str, Any], test_data: Optional[Rows]) -> Any:
     others = sorted(set(splits) - {"train", "test"})
     if "train" not in splits or others or ("test" in splits and test_data is not None):
@@ -70,6 +75,11 @@ def written_rows(source: Rows, columns: Optional[Mapping[str, Any]], out: pathli
     if not out.stat().st_size:
         raise bad_rows(f"{who} has no rows")
     return digest.hexdigest()
+
+
+def temporary_file(file: pathlib.Path) -> pathlib.Path:
+    """A name for the file while it is written, another one at each call."""
+    return file.with_name(f"{file.name}.part-{uuid.uuid4().hex[:8]}")
 
 
 def _rows(source: Rows, who: str) -> Placed:
@@ -101,9 +111,10 @@ class RowFiles:
     """
 
     def __init__(self, out: Union[pathlib.Path, Callable[[], pathlib.Path]], columns: Optional[Mapping[str, Any]],
-                 keeps: Callable[[pathlib.Path, pathlib.Path], bool] = lambda out, file: False) -> None:
-        """out: the folder, or a function that finds it when there are rows to write. keeps: true for a file that `out` has use for."""
-        self._out, self.columns, self.keeps = out, columns, keeps
+                 keeps: Callable[[pathlib.Path, pathlib.Path], bool] = lambda out, file: False, called: Mapping[str, str] = {}) -> None:
+        """out: the folder, or a function that finds it when there are rows to write. keeps: true for a file that `out` has use for.
+        called: names of keys in messages."""
+        self._out, self.columns, self.keeps, self.called = out, columns, keeps, called
         self.wrote: List[pathlib.Path] = []
         self.made: List[pathlib.Path] = []
         self.asked = False
@@ -146,7 +157,7 @@ class RowFiles:
             raise TypeError("columns goes with rows: data, test_data, or data.files.train and the like in set")
 
     def _of_key(self, value: Any, key: str) -> Any:
-        return self.files_of(value, re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"^data\.files\.|^clients\.", "", key)), key)
+        return self.files_of(value, re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"^data\.files\.|^clients\.", "", key)), self.called.get(key, key))
 
     def _files_of_path(self, path: Any, who: str) -> List[str]:
         """The files of a path or pattern, where one of them is a table or has columns to rename."""
@@ -173,18 +184,16 @@ class RowFiles:
 
     def _named(self, source: Rows, name: str, who: str, folder: pathlib.Path) -> pathlib.Path:
         """Writes the rows under a temporary name, then under that of their content."""
-        handle, part = tempfile.mkstemp(prefix=f"{name}.part-", dir=folder)
-        os.close(handle)
+        part = temporary_file(folder / name)
         try:
-            digest = written_rows(source, self.columns, pathlib.Path(part), who)
+            digest = written_rows(source, self.columns, part, who)
             file = folder / f"{name}-{digest[:DIGITS]}.jsonl"
             if not file.exists():
-                os.chmod(part, 0o644)
                 os.replace(part, file)
                 self.wrote.append(file)
             return file
         finally:
-            pathlib.Path(part).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
 
     def _make(self, folder: pathlib.Path) -> None:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]

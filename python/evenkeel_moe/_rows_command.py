@@ -6,11 +6,10 @@ import argparse
 import os
 import pathlib
 import sys
-import tempfile
 from typing import Dict, List, NoReturn
 
 from ._paths import local_path
-from ._row_files import written_rows
+from ._row_files import temporary_file, written_rows
 from .errors import EvenkeelError, MissingPackage
 
 __all__ = ["main"]
@@ -52,15 +51,12 @@ def _convert(words: List[str]) -> None:
     options = _parser().parse_args(words)
     out = local_path(options.OUT)
     _check_out(out, local_path(options.IN))
-    handle, part = tempfile.mkstemp(prefix=f"{out.name}.part-", dir=out.parent)
-    os.close(handle)
+    part = temporary_file(out)
     try:
-        written_rows(local_path(options.IN), options.columns, local_path(part), options.IN)
-        os.chmod(part, 0o644)
+        written_rows(local_path(options.IN), options.columns, part, options.IN)
         os.replace(part, out)
     finally:
-        if os.path.exists(part):
-            os.unlink(part)
+        part.unlink(missing_ok=True)
 
 
 def main(words: List[str]) -> NoReturn:

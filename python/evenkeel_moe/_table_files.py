@@ -133,26 +133,42 @@ def _parsed(text: bytes, place: str) -> Any:
 
 
 def _json_rows(path: pathlib.Path) -> Placed:
-    """Rows of JSON lines, of a list, of the list `data` in an object, or of an object of columns."""
+    """Rows of JSON lines, or of a table as one value of JSON."""
     with _opened(path) as file:
         first = next((line for line in file if line.strip()), b"")
     if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") and _is_row(first):
         return _lines(path)
-    whole = _json_of(path)
-    return rows_of(whole["data"] if isinstance(whole, dict) and isinstance(whole.get("data"), list) else whole, str(path))
+    return rows_of(_table_of(_json_of(path)), str(path))
+
+
+def _table_of(whole: Any) -> Any:
+    """The rows of a list, or of an object that has them in `data`, by number, or by columns of values by number."""
+    if not isinstance(whole, dict):
+        return whole
+    if isinstance(whole.get("data"), list):
+        return whole["data"]
+    if _is_numbered(whole):
+        return list(whole.values())
+    return {name: list(column.values()) if _is_numbered(column) else column for name, column in whole.items()}
 
 
 def _is_row(line: bytes) -> bool:
-    """True for an object that does not hold all rows, in its list `data` or as columns. Messages are lists of objects, and no columns."""
+    """True for an object that does not hold all rows. Messages are lists of objects, and no columns."""
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except ValueError:
         return False
-    return isinstance(row, dict) and not isinstance(row.get("data"), list) and not (row and all(map(_is_column, row.values())))
+    holds_all = isinstance(row, dict) and row and (isinstance(row.get("data"), list) or _is_numbered(row) or all(map(_is_column, row.values())))
+    return isinstance(row, dict) and not holds_all
 
 
 def _is_column(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and not isinstance(value[0], dict)
+    return _is_numbered(value) or (isinstance(value, list) and bool(value) and not isinstance(value[0], dict))
+
+
+def _is_numbered(value: Any) -> bool:
+    """True for an object whose keys are numbers of rows, as pandas writes them."""
+    return isinstance(value, dict) and bool(value) and all(key.isdigit() for key in value)
 
 
 def _lines(path: pathlib.Path) -> Placed:

@@ -65,7 +65,7 @@ def _of_others(source: Any, who: str) -> Placed:
         raise TypeError(f"{who} is a {name}, allowed: {ALLOWED}; give rows.collect()")
     if isinstance(source, (str, bytes)) or not (hasattr(source, "__iter__") or hasattr(source, "__getitem__")):
         raise TypeError(f"{who} is of type {name}, allowed: {ALLOWED}")
-    return _of_dicts(source, who)
+    return _of_dicts(source if hasattr(source, "__iter__") else (source[number] for number in range(len(source))), who)
 
 
 def _of_dicts(rows: Iterable[Any], who: str) -> Placed:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from ._paths import PathLike, local_path
 from ._process import run_program, text_of
-from ._row_files import RowFiles, Rows, data_settings
+from ._row_files import RowFiles, Rows, called, data_settings
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records, selected_scores
@@ -78,7 +78,7 @@ class Study:
         jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
-        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file()) as rows:
+        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data or None)) as rows:
             settings = rows.settings_of({**self._data, **(set or {})})
             rows.check_used()
             words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings)]

@@ -11,7 +11,7 @@ from ._paths import PathLike, local_path
 from ._process import Event, events_of, text_of
 from ._program import shared_path
 from ._progress import bar_for
-from ._row_files import RowFiles, Rows, data_settings, manifest_names, without_rows
+from ._row_files import RowFiles, Rows, called, data_settings, manifest_names, without_rows
 from ._toml import config_words, parse_toml, set_flags
 from .errors import EvenkeelError
 from .run import Run
@@ -159,7 +159,8 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.
     """
     settings = {**data_settings(data, test_data), **(set or {})}
-    with RowFiles((lambda: _folder_of(config, settings)) if out is None else local_path(out), columns, manifest_names) as rows:
+    with RowFiles((lambda: _folder_of(config, settings)) if out is None else local_path(out), columns, manifest_names,
+                  called(data)) as rows:
         words = _words_of(rows.settings_of(config) if isinstance(config, Mapping) else config, rows.settings_of(settings))
         rows.check_used()
         return _train(words, out, resume, base, threads, device, _Listener(progress, on_round, on_evaluation, on_event))

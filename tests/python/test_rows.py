@@ -54,6 +54,19 @@ def separated(rows, separator):
     return "\n".join(separator.join(cells) for cells in [list(rows[0]), *quoted]) + "\n"
 
 
+class Items:
+    """A data set as torch has them: numbered items, and no end of its own."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        return self.rows[number % len(self.rows)]
+
+
 SOURCES = {
     "DataFrame": lambda rows, _: frame_of(rows),
     "DataFrame with a named index": lambda rows, _: frame_of(rows).set_index("question"),
@@ -73,6 +86,9 @@ SOURCES = {
     "JSON lines": lambda rows, folder: write(folder / "rows.jsonl", json_lines(rows)),
     "JSON list": lambda rows, folder: write(folder / "rows.json", json.dumps(rows, indent=1)),
     "JSON object with data": lambda rows, folder: write(folder / "rows.json", json.dumps({"version": 1, "data": rows})),
+    "JSON object of columns by number": lambda rows, folder: [frame_of(rows).to_json(folder / "rows.json"), folder / "rows.json"][1],
+    "JSON object of rows by number": lambda rows, folder: [frame_of(rows).to_json(folder / "rows.json", orient="index"), folder / "rows.json"][1],
+    "object with items": lambda rows, _: Items(rows),
     "JSON object of columns": lambda rows, folder: write(folder / "rows.json", json.dumps(columns_of(rows))),
 }
 
@@ -158,11 +174,13 @@ def test_columns_rename_and_leave_the_others(tmp_path):
         {"prompt": "a", "completion": "b", "answer": "b", "before": "old", "z": 1}, {"prompt": "c", "completion": "d", "answer": "d", "before": "old", "z": 2}]
     assert written([{"q": "a"}, {"q": "b", "a": "c"}], tmp_path / "two", {"prompt": "q", "completion": "a"}) == \
         [{"prompt": "a"}, {"prompt": "b", "completion": "c"}]
+    assert written([{"q": "a"}, {"prompt": "b"}], tmp_path / "four", {"prompt": "q"}) == [{"prompt": "a"}, {"prompt": "b"}]
     assert written(pd.DataFrame([["a", "b"]]), tmp_path / "three", {"prompt": 0, "completion": 1}) == [{"prompt": "a", "completion": "b"}]
 
 
 @pytest.mark.parametrize("source, columns, says", [
     ([{"question": "a", "answer": "b"}], {"prompt": "queston"}, "data: columns takes prompt from queston, but the columns are answer, question"),
+    ([{"question": "a", "answer": "b"}], {"question": "prompt", "answer": "completion"}, "takes question from prompt, but the columns are answer, question"),
     ([{"question": "a", "prompt": "b"}], {"prompt": "question"}, "row 0: columns takes prompt from the column question, but there is a column prompt too"),
     ([{"a": "b"}, "c"], None, "data row 1 is of type str, allowed: a dict"), ({"a": ["b"], "c": ["d", "e"]}, None, "not equally long: a 1, c 2"),
     ({"prompt": "a", "completion": "b"}, None, "the column prompt is of type str, allowed: a list with the value of every row; a single row is a list of one"),
@@ -298,7 +316,7 @@ def test_a_run_that_does_not_begin_leaves_nothing_of_its_rows(tiny_model, tmp_pa
     refused("train-[0-9a-f]{12}.jsonl:4: completion is missing", tmp_path / "one/run", asked(3) + [{"question": "a"}])
     refused("train-[0-9a-f]{12}.jsonl:1: prompt is 7, expected a string", tmp_path / "one/run", [{"question": 7, "answer": "a"}])
     refused(r"train-[0-9a-f]{12}.jsonl:1: its keys \(answer, place, question\) are of no format.*--columns prompt=KEY,completion=KEY", tmp_path / "one/run", asked(), columns=None)
-    refused("row 0: x is inf", tmp_path / "one/run", [{"question": "a", "answer": "b", "x": math.inf}])
+    refused(r"\[data\] data row 0: x is inf", tmp_path / "one/run", [{"question": "a", "answer": "b", "x": math.inf}])
     assert not list(tmp_path.iterdir())
     (tmp_path / "theirs/rows").mkdir(parents=True)
     for name in ("theirs/rows/mine.csv", "theirs/notes.txt", "file"):
