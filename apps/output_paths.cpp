@@ -48,7 +48,7 @@ fs::path destination(fs::path file) {
 /// Returns what keeps a file or folder of this name in the folder: a run, a study, or nothing.
 std::string_view keeper(const fs::path& folder, const std::string& name) {
   if (fed::is_run_file(name) && fed::RunFolder::holds_run(folder)) return "run";
-  constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile};
+  constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile, fed::run_file("rows")};
   const bool of_study = std::find(kOfStudies.begin(), kOfStudies.end(), name) != kOfStudies.end() ||
                         FolderLock::is_lock(name) || study::RunClaims::is_claim(name);
   const bool of_arm = name == study::kArmFile && study::holds_study(folder.parent_path());

@@ -11,30 +11,17 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from .errors import MissingPackage
 
-__all__ = ["check_no_rows", "config_words", "read_toml", "set_flags", "toml_value"]
+__all__ = ["config_words", "parse_toml", "read_toml", "set_flags", "toml_value"]
 
 LIST_OF_TABLES = "clients.client"
 """The only key of a config that holds a list of tables."""
 BARE_KEY = r"[A-Za-z0-9_-]+"
-WRITERS = {"DataFrame": ".to_json('rows.jsonl', orient='records', lines=True)", "Dataset": ".to_json('rows.jsonl')",
-           "DatasetDict": "['train'].to_json('rows.jsonl')",
-           "LazyFrame": ".collect().write_ndjson('rows.jsonl')", "Table": ".to_pandas().to_json('rows.jsonl', orient='records', lines=True)"}
-"""How tables of rows are written as JSON lines, by the name of their class."""
-
-
-def check_no_rows(key: str, value: Any) -> None:
-    """Raises TypeError for rows in the place of a file of rows: a data frame, a data set, a list of dicts."""
-    name = type(value).__name__
-    if name in WRITERS and not isinstance(value, Mapping) or name == "DatasetDict":
-        writer = ".write_ndjson('rows.jsonl')" if hasattr(value, "write_ndjson") else WRITERS[name]
-        raise TypeError(f"{key} is a {name}, allowed: files; write its rows as JSON lines: rows{writer}, and give 'rows.jsonl'")
-    if isinstance(value, (list, tuple)) and any(isinstance(entry, Mapping) for entry in value) and key != LIST_OF_TABLES:
-        raise TypeError(f"{key} is a list of dicts, allowed: files; write each row as a JSON line, json.dumps(row), into 'rows.jsonl', and give that")
 
 
 def toml_value(value: Any, key: str = "the value") -> str:
     """A Python value as TOML. Raises TypeError naming `key` for one that TOML has no form for."""
-    check_no_rows(key, value)
+    if isinstance(value, (list, tuple)) and any(isinstance(entry, Mapping) for entry in value) and key != LIST_OF_TABLES:
+        raise TypeError(f"{key} is a list of dicts, allowed: numbers and texts; rows go with data.files.train, data.files.test and clients")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -85,8 +72,12 @@ def config_words(config: Mapping[str, Any]) -> List[str]:
 
 def read_toml(path: pathlib.Path) -> Dict[str, Any]:
     """A TOML file as a dict. Python 3.10 and earlier need tomli."""
-    with open(path, "rb") as file:
-        table: Dict[str, Any] = _reader().load(file)
+    return parse_toml(path.read_text(encoding="utf-8"))
+
+
+def parse_toml(text: str) -> Dict[str, Any]:
+    """TOML as a dict, as read_toml()."""
+    table: Dict[str, Any] = _reader().loads(text)
     return table
 
 

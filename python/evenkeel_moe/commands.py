@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ._paths import PathLike, local_path
 from ._process import Event, events_of, lines_of, run_program
 from ._progress import bar_for
-from ._toml import check_no_rows
+from ._row_files import RowFiles, Rows
 from .errors import EvenkeelError
 from .records import Records, selected_scores
 
@@ -27,13 +27,20 @@ def _flags(options: Mapping[str, Any]) -> List[str]:
     for name, value in options.items():
         if value is None or value is False:
             continue
-        check_no_rows(name, value)
         words.append("--" + name.replace("_", "-"))
         if isinstance(value, (list, tuple)):
-            words.append(",".join(map(str, value)))
+            words.append(",".join(_word(entry, name) for entry in value))
         elif value is not True:
-            words.append(str(value))
+            words.append(_word(value, name))
     return words
+
+
+def _word(value: Any, name: str) -> str:
+    """A text, path or number as a flag has it, numpy's too."""
+    plain = value.item() if hasattr(value, "item") and not hasattr(value, "columns") else value
+    if not isinstance(plain, (str, os.PathLike, int, float)):
+        raise TypeError(f"{name} is of type {type(value).__name__}, allowed: a text, a path, a number, or a list of them")
+    return str(plain)
 
 
 def _source(run: Optional[PathLike], model: Optional[PathLike], adapter: Optional[PathLike]) -> Dict[str, Any]:
@@ -98,15 +105,18 @@ def score(texts: Sequence[Text], *, run: Optional[PathLike] = None, model: Optio
 
 def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
              tasks: Union[str, Sequence[str], None] = None, budget: Union[float, Sequence[float], None] = None,
-             limit: Optional[int] = None, served_by: str = "run", rank_eval_mode: Optional[str] = None, progress: Optional[bool] = None,
+             limit: Optional[int] = None, data: Optional[Rows] = None, columns: Optional[Mapping[str, Any]] = None,
+             served_by: str = "run", rank_eval_mode: Optional[str] = None, progress: Optional[bool] = None,
              on_event: Optional[Callable[[Event], Any]] = None, **flags: Any) -> Records:
     """Scores tasks at one or more budgets: a record per task and budget.
+
+    data, columns: rows of your own, as train() takes them; the task is then "files".
 
     served_by, rank_eval_mode: which scores, as in Run.evaluations_list().
 
     tasks, budget, limit: None: those of the run.
     progress, on_event: as train().
-    flags: the other flags of `evenkeel evaluate`, as in data="rows.jsonl", score="exact".
+    flags: the other flags of `evenkeel evaluate`, as in score="exact".
 
     Raises EvenkeelError, and KeyboardInterrupt as train().
     """
@@ -120,12 +130,24 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
         if on_event is not None:
             on_event(event)
 
-    try:
-        events = events_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take, {"evaluation"})
-    finally:
-        bar.close()
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, RowFiles(pathlib.Path(folder), columns) as rows:
+        options.update(_data_flags(rows, data, tasks))
+        try:
+            events = events_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take, {"evaluation"})
+        finally:
+            bar.close()
     scores = Records({key: value for key, value in event.items() if key != "event"} for event in events)
     return selected_scores(scores, served_by, rank_eval_mode)
+
+
+def _data_flags(rows: RowFiles, data: Optional[Rows], tasks: Union[str, Sequence[str], None]) -> Dict[str, Any]:
+    """The file that --data names, and the task that reads it."""
+    files = [] if data is None else rows.files_of(data, "data", "data")
+    rows.check_used()
+    if len(files) > 1 and not all(rows.has_written(file) for file in files):
+        raise EvenkeelError(f"[data] data is {len(files)} files, allowed: one, or a pattern", 1, "data")
+    chosen = {"tasks": "files"} if rows.asked and tasks is None else {}
+    return {**chosen, "data": rows.pattern() if len(files) > 1 else (files or [None])[0]}
 
 
 def export(run: PathLike, out: PathLike, *, format: str = "peft", **flags: Any) -> pathlib.Path:

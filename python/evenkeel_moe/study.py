@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from ._paths import PathLike, local_path
 from ._process import run_program, text_of
+from ._row_files import RowFiles, Rows, called, data_settings
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records, selected_scores
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Study"]
 
-def _difference(difference: Mapping[str, Any]) -> Dict[str, Any]:
+
+def _difference(difference: Mapping[str, Any], measure: str) -> Dict[str, Any]:
     low, high = difference["interval_t"] or (None, None)
-    return {"budget": difference["budget"], "n": len(difference["seeds"]), "mean": difference["mean"], "deviation": difference["deviation"],
-            "low": low, "high": high, **{key: difference[key] for key in ("p", "p_holm", "detectable")}}
+    bca_low, bca_high = difference["interval_bca"] or (None, None)
+    return {"budget": difference["budget"], "measure": measure, "n": len(difference["seeds"]), "difference": difference["mean"],
+            "deviation": difference["deviation"], "low": low, "high": high, "bca_low": bca_low, "bca_high": bca_high,
+            **{key: difference[key] for key in ("p", "p_holm", "shown", "detectable")}}
+
+
+def _differs_in(arm: Mapping[str, Any]) -> str:
+    """The text of the column differs_in of the CSV file."""
+    return "; ".join(f"{one['what']}: {one['value']} ({arm['compared_with']}: {one['reference_value']})" for one in arm["function_differences"])
 
 
 class Study:
@@ -32,16 +41,19 @@ class Study:
     reads one that is there.
     """
 
-    def __init__(self, file: PathLike, *, out: PathLike) -> None:
-        """file: the study's TOML file. out: its folder, which run() makes."""
+    def __init__(self, file: PathLike, *, out: PathLike, data: Optional[Rows] = None, test_data: Optional[Rows] = None,
+                 columns: Optional[Mapping[str, Any]] = None) -> None:
+        """file: the study's TOML file. out: its folder, which run() makes. data, test_data, columns: rows of your own for every arm, as
+        train() takes them; they are written into `out`/rows."""
         self.file: Optional[pathlib.Path] = local_path(file)
         self.path = local_path(out)
+        self._data, self._columns = data_settings(data, test_data), columns
 
     @classmethod
     def open(cls, path: PathLike) -> Study:
         """Raises EvenkeelError when the folder holds no study."""
         study = cls.__new__(cls)
-        study.file, study.path = None, local_path(path)
+        study.file, study.path, study._data, study._columns = None, local_path(path), {}, None
         _ = study.state
         return study
 
@@ -66,11 +78,14 @@ class Study:
         jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
-        words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(set)]
-        words += ["--jobs", str(jobs)] if jobs is not None else []
-        for label in only:
-            words += ["--only", label]
-        run_program(words, lambda _: None)
+        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data or None)) as rows:
+            settings = rows.settings_of({**self._data, **(set or {})})
+            rows.check_used()
+            words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings)]
+            words += ["--jobs", str(jobs)] if jobs is not None else []
+            for label in only:
+                words += ["--only", label]
+            run_program(words, lambda _: None)
         return self
 
     def runs_list(self) -> Records:
@@ -99,12 +114,19 @@ class Study:
         return self.values_list().frame()
 
     def differences_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None) -> Records:
-        """A record per arm and budget: its paired difference to the reference in the study's endpoint. Keys: arm, reading (the rank
-        evaluation mode), budget, n (pairs of seeds), mean, deviation, low and high (95 % interval over seeds, t), p, p_holm and
-        detectable. None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list()."""
+        """A record per arm and budget: its paired difference to the reference in the study's endpoint, mean over tasks.
+
+        Keys: served_by, arm, reading (its rank evaluation mode), reference (the arm that it is compared with), budget, measure (the
+        endpoint), n (pairs of seeds), difference (mean over seeds, arm minus reference), deviation, low and high (95 % interval over seeds,
+        t), bca_low and bca_high (by bootstrap), p, p_holm, shown (p_holm below 0.05), detectable, and differs_in: in what else than the
+        method the two train or score different functions, such as "gating: renormalised (fedit: not renormalised)"; "" if in nothing.
+        None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list().
+        """
+        report = self.report()
         return selected_scores(Records(
-            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], **_difference(difference)}
-            for result in self.report()["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
+            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], "reference": arm["compared_with"],
+             **_difference(difference, report["endpoint"]), "differs_in": _differs_in(arm)}
+            for result in report["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
 
     @property
     def differences(self) -> pandas.DataFrame:

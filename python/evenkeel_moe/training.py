@@ -7,11 +7,12 @@ import pathlib
 from dataclasses import dataclass, fields
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
 
-from ._paths import PathLike
-from ._process import Event, events_of
+from ._paths import PathLike, local_path
+from ._process import Event, events_of, text_of
 from ._program import shared_path
 from ._progress import bar_for
-from ._toml import config_words, set_flags
+from ._row_files import RowFiles, Rows, called, data_settings, manifest_names, without_rows
+from ._toml import config_words, parse_toml, set_flags
 from .errors import EvenkeelError
 from .run import Run
 
@@ -115,22 +116,36 @@ class _Listener:
         return "served_by" not in event and "client" not in event and not is_second
 
 
-def _words_of(config: Union[PathLike, Mapping[str, Any]]) -> List[str]:
-    """The words that stand for a config: a file, one of that name that ships with the program, or the keys of a dict."""
+def _words_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any]) -> List[str]:
+    """The words that stand for a config with settings: a file, one of that name that ships with the program, or the keys of a dict."""
     if isinstance(config, Mapping):
-        return config_words(config)
+        return [*config_words(config), *set_flags(settings)]
     path = pathlib.Path(config)
     shipped = None if path.is_absolute() or path.exists() else shared_path(path.as_posix())
-    return [str(shipped or path)]
+    return [str(shipped or path), *set_flags(settings)]
 
 
-def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
+def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any]) -> pathlib.Path:
+    """The folder that a run gets by its config. Raises EvenkeelError as train()."""
+    words = _words_of(without_rows(config) if isinstance(config, Mapping) else config, without_rows(settings))
+    whole = parse_toml(text_of(["train", *words, "--print-config", "--quiet"]))
+    return local_path(whole["output"]["dir"] or pathlib.Path("runs") / whole["name"])
+
+
+def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = None, test_data: Optional[Rows] = None,
+          columns: Optional[Mapping[str, Any]] = None, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
           base: Optional[PathLike] = None, threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
           on_round: Optional[Callable[[Round], Any]] = None, on_evaluation: Optional[Callable[[Evaluation], Any]] = None,
           on_event: Optional[Callable[[Event], Any]] = None) -> Run:
     """Runs federated fine-tuning as a TOML file says, and returns the run.
 
     config: the file, or one that ships with the program, as in "configs/demo.toml"; or the keys as a dict, nested as in a file.
+    data, test_data: rows of your own, to train on and to score on (None: a part of `data`, by data.files.held_out): a data frame, a
+    datasets.Dataset, a table of Arrow, a list of dicts, a dict of columns, or paths of JSON, Parquet, CSV, TSV or Arrow. A DatasetDict is
+    its splits train and test. They set data.task and evaluate.tasks to "files", where `set` does not say otherwise. data.files.train and
+    the other keys of files take the same in `set` and in a dict.
+    columns: {"prompt": "question"}: the key that the program reads (docs/your-data.md) -> the column of all rows that it is taken from.
+    Rows of Python and of tables are written into `out`/rows as JSON lines, and the run keeps their hash.
     set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}} changes the same key, and no other.
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
@@ -143,7 +158,18 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[s
     Raises EvenkeelError with the program's line. Ctrl-C stops the program, which saves its state, and raises
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.
     """
-    words: List[str] = ["train", *_words_of(config), *set_flags(set), "--progress", "json", "--quiet"]
+    settings = {**data_settings(data, test_data), **(set or {})}
+    with RowFiles((lambda: _folder_of(config, settings)) if out is None else local_path(out), columns, manifest_names,
+                  called(data)) as rows:
+        words = _words_of(rows.settings_of(config) if isinstance(config, Mapping) else config, rows.settings_of(settings))
+        rows.check_used()
+        return _train(words, out, resume, base, threads, device, _Listener(progress, on_round, on_evaluation, on_event))
+
+
+def _train(words: Sequence[str], out: Optional[PathLike], resume: bool, base: Optional[PathLike], threads: Optional[int],
+           device: Optional[str], listener: _Listener) -> Run:
+    """Runs the program with the words of a config, and returns the run."""
+    words = ["train", *words, "--progress", "json", "--quiet"]
     if out is not None:
         words += ["--out", os.fspath(out)]
     if resume:
@@ -154,7 +180,6 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, set: Optional[Mapping[s
         words += ["--threads", str(threads)]
     if device is not None:
         words += ["--device", device]
-    listener = _Listener(progress, on_round, on_evaluation, on_event)
     try:
         done = events_of(words, listener, {"done"})
     finally:

@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kLevel = 0.05;
 
-bool is_shown(const PairedDifference& difference) { return difference.p_holm && *difference.p_holm < kLevel; }
-
 /// Returns a text such as "0.125 (+0.031, better)".
 std::string shown_at(const PairedDifference& difference, const scoring::Measure& measure) {
   const bool higher = *difference.mean > 0;
@@ -70,6 +68,8 @@ std::string capitalised(std::string text) {
 }
 
 }  // namespace
+
+bool is_shown(const PairedDifference& difference) { return difference.p_holm && *difference.p_holm < kLevel; }
 
 std::string value_text(double value, const scoring::Measure& measure, int decimals) {
   return fixed(measure.is_share ? 100 * value : value, decimals);

@@ -13,6 +13,9 @@ std::string value_text(double value, const scoring::Measure& measure, int decima
 /// Formats a difference with two significant digits; shares in percentage points.
 std::string size_text(double value, const scoring::Measure& measure);
 
+/// Returns true for a difference that is shown: p < 0.05 after Holm's correction.
+bool is_shown(const PairedDifference& difference);
+
 /// Returns the sentence of an arm. It names the budgets at which a difference was shown (p < 0.05 after Holm's
 /// correction) and those at which none was shown. For budgets without a shown difference, it names the size of
 /// differences that could not have been detected (80 % power, two-sided 5 %). It names what else changes the function

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <optional>
 
+#include "base/format/command_line.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
@@ -17,13 +18,19 @@ constexpr std::string_view kTextBlanks = " \t\r\n", kTextMark = "\xEF\xBB\xBF";
 constexpr size_t kHead = 4096;        // bytes in which the kind of a text shows
 constexpr size_t kLongestPath = 100;  // in a line of Python; a longer path is left out, so that the message stays whole
 
-/// A line of Python. In `code`, IN stands for the file, OUT for the file of JSON lines that is made, and TO_JSON for
-/// pandas' way to write it.
+/// A line of Python, or a command for a shell. In `code`, IN stands for the file and OUT for the file of JSON lines
+/// that is made.
 struct Conversion {
   std::string what, code;
+  bool is_command = false;
 };
 
 constexpr std::string_view kWrite = ".to_json(OUT, orient=\"records\", lines=True, force_ascii=False)";
+
+/// The Python package reads the file by itself (python/evenkeel_moe/_rows_command.py).
+Conversion table(std::string_view what, std::string_view in = "IN") {
+  return {std::string(what), concat("python3 -m evenkeel_moe rows ", in, " OUT"), true};
+}
 
 std::string pandas(std::string_view read) { return concat("import pandas; pandas.", read, kWrite); }
 
@@ -56,10 +63,10 @@ const std::vector<Signature>& signatures() {
         "import zstandard; zstandard.ZstdDecompressor().copy_stream(open(IN, \"rb\"), open(OUT, \"wb\"))"}},
       {"\x04\x22\x4D\x18", {"is compressed (lz4)", unpacked("lz4.frame", "lz4.frame.open")}},
       {"7z\xBC\xAF\x27\x1C", {"is an archive (7z)", "import py7zr; py7zr.SevenZipFile(IN).extractall()"}},
-      {"PAR1", {"is a Parquet table", pandas("read_parquet(IN)")}},
-      {"ARROW1", {"is an Arrow table", pandas("read_feather(IN)")}},
-      {"FEA1", {"is an Arrow table", pandas("read_feather(IN)")}},
-      {"\xFF\xFF\xFF\xFF", {"is an Arrow stream", "import datasets; datasets.Dataset.from_file(IN).to_json(OUT)"}},
+      {"PAR1", table("is a Parquet table")},
+      {"ARROW1", table("is an Arrow table")},
+      {"FEA1", table("is an Arrow table")},
+      {"\xFF\xFF\xFF\xFF", table("is an Arrow stream")},
       {"Obj\x01",
        {"is an Avro table",
         "import fastavro, pandas; pandas.DataFrame(fastavro.reader(open(IN, \"rb\")))" + std::string(kWrite)}},
@@ -144,12 +151,6 @@ std::optional<char> separator_of(std::string_view text, const std::string& exten
   return extension == ".csv" ? std::optional(',') : std::nullopt;
 }
 
-Conversion separated(char separator) {
-  const std::string more = separator == ',' ? "" : separator == '\t' ? "sep=\"\\t\", " : "sep=\";\", ";
-  return {separator == '\t' ? "is TSV" : "is CSV",
-          pandas(concat("read_csv(IN, ", more, "dtype=str, keep_default_na=False)"))};
-}
-
 std::optional<Conversion> of_text(std::string_view bytes, const std::string& extension) {
   auto text = bytes.substr(0, kHead);
   if (text.starts_with(kTextMark)) text.remove_prefix(kTextMark.size());
@@ -164,7 +165,7 @@ std::optional<Conversion> of_text(std::string_view bytes, const std::string& ext
   if (text.front() == '{' || text.front() == '[') return std::nullopt;
   if (text.find("\n{") != text.npos) return std::nullopt;  // JSON lines, of which the first is not one
   const auto separator = separator_of(text, extension);
-  return separator ? std::optional(separated(*separator)) : std::nullopt;
+  return separator ? std::optional(table(*separator == '\t' ? "is TSV" : "is CSV")) : std::nullopt;
 }
 
 // --- messages ---
@@ -185,8 +186,10 @@ std::string result_of(const fs::path& from) {
 
 [[noreturn]] void refuse(const fs::path& file, const Conversion& is) {
   const auto place = file.string().size() > kLongestPath ? file.filename().string() : file.string();
-  const auto code = replaced(replaced(is.code, "OUT", Json(result_of(file)).dump()), "IN", Json(place).dump());
-  fail(kData, file.string(), ": ", is.what, ", allowed: JSON or JSON lines as text; convert it: ", code);
+  const auto quoted = [&](const std::string& path) { return is.is_command ? shell_word(path) : Json(path).dump(); };
+  const auto code = replaced(replaced(is.code, "OUT", quoted(result_of(file))), "IN", quoted(place));
+  fail(kData, file.string(), ": ", is.what, ", allowed: JSON or JSON lines as text; convert it: ", code,
+       is.is_command ? "; to rename columns add --columns prompt=COLUMN,completion=COLUMN" : "");
 }
 
 // --- tables in JSON ---
@@ -243,6 +246,15 @@ std::optional<Conversion> table_of_json(const Json& whole) {
 
 // --- folders ---
 
+/// Returns the name of a split in a folder of several, "train" if it is there.
+std::string split_of(const fs::path& folder) {
+  const auto entries = entries_of(folder);
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [](const fs::path& entry) { return is_folder(entry); });
+  if (is_folder(folder / "train") || found == entries.end()) return "train";
+  return shell_word(found->filename().string());
+}
+
 /// Returns true if the folder, or a folder in it, has files of tables.
 bool holds_tables(const fs::path& folder, int depth = 0) {
   constexpr std::array<std::string_view, 5> kTables = {".parquet", ".arrow", ".csv", ".tsv", ".gz"};
@@ -272,11 +284,8 @@ bool is_saved_dataset(const fs::path& folder) {
 
 void refuse_folder(const fs::path& folder) {
   if (path_exists(folder / "dataset_dict.json"))
-    refuse(folder, {"is a folder of datasets.save_to_disk()",
-                    "import datasets; datasets.load_from_disk(IN)[\"train\"].to_json(OUT)"});
-  if (is_saved_dataset(folder))
-    refuse(folder,
-           {"is a folder of datasets.save_to_disk()", "import datasets; datasets.load_from_disk(IN).to_json(OUT)"});
+    refuse(folder, table("is a folder of datasets.save_to_disk() with splits", "IN/" + split_of(folder)));
+  if (is_saved_dataset(folder)) refuse(folder, table("is a folder of datasets.save_to_disk()"));
   if (holds_tables(folder))
     refuse(folder,
            {"is a folder of tables", "import datasets; datasets.load_dataset(IN, split=\"train\").to_json(OUT)"});

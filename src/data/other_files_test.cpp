@@ -37,10 +37,11 @@ TEST_F(OtherFiles, BinaryFilesAreNamedByTheirFirstBytes) {
        {"(xz)", "lzma.open"});
   says(refused("\x28\xB5\x2F\xFDx"), {"(zstd)", "zstandard"});
   says(refused("\x04\x22\x4D\x18x"), {"(lz4)"});
-  says(refused("PAR1..PAR1", "rows.parquet"), {"is a Parquet table", "pandas.read_parquet(", "rows.parquet\")",
-                                               ".to_json(\"rows.jsonl\", orient=\"records\", lines=True"});
-  says(refused("ARROW1\0\0"sv), {"is an Arrow table", "read_feather"});
-  says(refused("\xFF\xFF\xFF\xFF\x10\0\0\0"sv), {"is an Arrow stream", "datasets.Dataset.from_file("});
+  says(refused("PAR1..PAR1", "rows.parquet"),
+       {"is a Parquet table", "python3 -m evenkeel_moe rows ", "rows.parquet rows.jsonl; ", "--columns prompt="});
+  says(refused("PAR1..PAR1", "my rows.parquet"), {"/my rows.parquet' 'my rows.jsonl'; "});
+  says(refused("ARROW1\0\0"sv), {"is an Arrow table", "evenkeel_moe rows "});
+  says(refused("\xFF\xFF\xFF\xFF\x10\0\0\0"sv), {"is an Arrow stream", "evenkeel_moe rows "});
   says(refused("PK\x03\x04..xl/workbook.xml"), {"is an Excel sheet", "read_excel"});
   says(refused("PK\x03\x04..prompt.npy"), {"is an archive of NumPy arrays", "numpy.load"});
   says(refused("PK\x03\x04..a.txt"), {"is an archive (zip)", "zipfile"});
@@ -59,9 +60,9 @@ TEST_F(OtherFiles, TextInOtherEncodingsIsNamed) {
 }
 
 TEST_F(OtherFiles, SeparatedColumnsAreNamed) {
-  says(refused("prompt,completion\na,b\n", "rows.csv"), {"rows.csv: is CSV", "read_csv(", "dtype=str"});
-  says(refused("\xEF\xBB\xBF\"prompt\";\"completion\"\n\"a\";\"b\"\n"), {"is CSV", "sep=\";\""});
-  says(refused("prompt\tcompletion\na\tb\n", "rows.jsonl"), {"is TSV", "sep=\"\\t\"", "rows-rows.jsonl"});
+  says(refused("prompt,completion\na,b\n", "rows.csv"), {"rows.csv: is CSV", "rows.csv rows.jsonl; "});
+  says(refused("\xEF\xBB\xBF\"prompt\";\"completion\"\n\"a\";\"b\"\n"), {"is CSV", "evenkeel_moe rows "});
+  says(refused("prompt\tcompletion\na\tb\n", "rows.jsonl"), {"is TSV", "rows.jsonl rows-rows.jsonl; "});
   says(refused("text\nonly one column\n", "rows.csv"), {"is CSV"});
   says(refused("{'prompt': 'a', 'completion': 'b'}\n"), {"Python's text of dicts", "ast.literal_eval"});
   says(refused("<!DOCTYPE html><html>"), {"is XML or HTML"});
@@ -94,10 +95,12 @@ TEST_F(OtherFiles, FoldersAreNamedByWhatTheyHold) {
   write_file_atomic(saved / "state.json", "{}");
   write_file_atomic(both / "dataset_dict.json", "{\"splits\": [\"train\"]}");
   write_file_atomic(tables / "data" / "train.parquet", "PAR1");
-  says(refused_path(saved), {"datasets.save_to_disk()", "load_from_disk(", ".to_json(\"saved.jsonl\")"});
-  says(refused_path(both), {"load_from_disk(", "[\"train\"]"});
+  says(refused_path(saved), {"datasets.save_to_disk()", "evenkeel_moe rows ", "saved saved.jsonl; "});
+  says(refused_path(both), {"with splits", "both/train both.jsonl; "});
+  make_folders(both / "validation set");
+  says(refused_path(both), {"/both/'validation set' both.jsonl; "});
   says(refused_path(tables), {"is a folder of tables", "load_dataset("});
-  says(testing::refusal([&] { with_files_of_folders(std::vector{saved.string()}); }), {"load_from_disk("});
+  says(testing::refusal([&] { with_files_of_folders(std::vector{saved.string()}); }), {"evenkeel_moe rows "});
   says(testing::refusal([&] { with_files_of_folders(std::vector{tables.string()}); }), {"load_dataset("});
   says(refused_path(folder_.path()), {"is a folder, allowed: files of rows"});
 }

@@ -285,7 +285,8 @@ RowFormat format_of(const JsonView& row) {
   for (const auto& member : row.members()) keys.push_back(shown(member.key()));
   row.refuse(": its keys (", join(keys),
              ") are of no format, allowed: instruction and output (alpaca), instruction and ",
-             "response (dolly), messages, conversations (sharegpt), prompt and completion, text");
+             "response (dolly), messages, conversations (sharegpt), prompt and completion, text; to rename keys: ",
+             "python3 -m evenkeel_moe rows IN OUT.jsonl --columns prompt=KEY,completion=KEY (in Python: columns)");
 }
 
 Row RowReader::read_conversation(const SourceRow& source, RowFormat format) const {

@@ -5,6 +5,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/json.h"
+#include "comparison/conclusion.h"
 #include "comparison/cost_by_k.h"
 #include "records/client_costs.h"
 #include "records/run_costs.h"
@@ -164,6 +165,7 @@ OrderedJson json_of(const comparison::PairedDifference& difference) {
           {"bootstrap_of_items", difference.items},
           {"p", or_null(difference.p)},
           {"p_holm", or_null(difference.p_holm)},
+          {"shown", difference.p_holm ? OrderedJson(comparison::is_shown(difference)) : OrderedJson()},
           {"detectable", or_null(difference.detectable)}};
 }
 
@@ -192,6 +194,7 @@ OrderedJson json_of(const comparison::ArmResult& arm, const comparison::Comparis
   return {{"arm", arm.arm},
           {"rank_eval_mode", arm.rank_eval_mode},
           {"reference", arm.is_reference},
+          {"compared_with", arm.reference},
           {"budgets", std::move(budgets)},
           {"function_differences", list_of(arm.unlike)},
           {"differences", std::move(differences)},

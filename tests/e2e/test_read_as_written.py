@@ -274,11 +274,6 @@ def array():
 LINE = json.dumps(ROW) + "\n"
 # name -> (content, words of the refusal, True: the line of Python needs the standard library alone)
 FILES = {
-    "rows.csv": (lambda _: b'prompt,completion\n"a ""b"", c",007\n', ["is CSV", "pandas.read_csv("], False),
-    "rows.tsv": (lambda _: b"prompt\tcompletion\na\t007\n", ["is TSV", "sep="], False),
-    "rows.parquet": (lambda _: b"PAR1....PAR1", ["is a Parquet table", "read_parquet("], False),
-    "data-00000.arrow": (lambda _: b"\xff\xff\xff\xff\x10\x00\x00\x00", ["is an Arrow stream", "Dataset.from_file("], False),
-    "rows.arrow": (lambda _: b"ARROW1\x00\x00", ["is an Arrow table", "read_feather("], False),
     "rows.xlsx": (lambda _: sheet(), ["is an Excel sheet", "read_excel("], False),
     "rows.npy": (lambda _: array(), ["is an array of NumPy", "numpy.load("], False),
     "rows.jsonl.gz": (lambda _: gzip.compress(LINE.encode()), ["(gzip)", "gzip.open("], True),
@@ -290,6 +285,24 @@ FILES = {
     "columns.json": (lambda _: json.dumps({key: {"0": value} for key, value in ROW.items()}).encode(), ["is a table by columns", "read_json("], False),
     "repr.jsonl": (lambda _: f"{ROW}\n".encode(), ["Python's text of dicts", "ast.literal_eval"], True),
 }
+
+
+# name -> (content, what the refusal calls it); tests/python/test_rows.py and test_rows_lm_eval.py run the command
+TABLES = {
+    "rows.csv": (b'prompt,completion\n"a ""b"", c",007\n', "is CSV"),
+    "rows.tsv": (b"prompt\tcompletion\na\t007\n", "is TSV"),
+    "rows.parquet": (b"PAR1....PAR1", "is a Parquet table"),
+    "data-00000.arrow": (b"\xff\xff\xff\xff\x10\x00\x00\x00", "is an Arrow stream"),
+    "rows.arrow": (b"ARROW1\x00\x00", "is an Arrow table"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_named_with_the_command_that_converts_it(name, tmp_path):
+    content, says = TABLES[name]
+    (tmp_path / name).write_bytes(content)
+    one_line(evenkeel("evaluate", "--model", MODEL, "--tasks", "files", "--data", tmp_path / name, "--score", "nll"), f"{name}: {says}",
+             "convert it: python3 -m evenkeel_moe rows ", f"{name} {name.split('.')[0]}.jsonl; to rename columns add --columns ")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -312,4 +325,4 @@ def test_folders_of_tables_are_named_with_the_line_that_converts_them(tmp_path):
     saved.mkdir()
     for name in ("dataset_info.json", "state.json"):
         (saved / name).write_text("{}")
-    one_line(evenkeel("evaluate", "--model", MODEL, "--tasks", "files", "--data", saved), "save_to_disk()", "load_from_disk(", ".to_json(\"saved.jsonl\")")
+    one_line(evenkeel("evaluate", "--model", MODEL, "--tasks", "files", "--data", saved), "save_to_disk()", "evenkeel_moe rows ", "saved saved.jsonl; ")

@@ -367,35 +367,20 @@ def test_paths_tuples_and_numpy_numbers_are_written_as_toml():
             _toml.toml_value(wrong)
 
 
-class DataFrame:
-    """Stands for a data frame: a large text."""
-
-    def __repr__(self):
-        return "a row\n" * 10000
-
-
-class Dataset(DataFrame):
-    pass
-
-
-@pytest.mark.parametrize("rows, says", [
-    (pd.DataFrame({"question": ["a", "b"], "answer": ["c", "d"]}), "is a DataFrame, allowed: files; write its rows as JSON lines: "
-     "rows.to_json('rows.jsonl', orient='records', lines=True), and give 'rows.jsonl'"),
-    (DataFrame(), "is a DataFrame, allowed: files"), (Dataset(), "is a Dataset, allowed: files; write its rows as JSON lines: rows.to_json('rows.jsonl')"),
-    ([{"question": "a"}] * 1000, "is a list of dicts, allowed: files; write each row as a JSON line, json.dumps(row)"),
+@pytest.mark.parametrize("value, says", [
+    (pd.DataFrame({"question": ["a"] * 10000}), "is of type DataFrame, allowed: bool, int, float, str, path, list and dict"),
+    ([{"question": "a"}] * 1000, "is a list of dicts, allowed: numbers and texts; rows go with data.files.train"),
     (object(), "is of type object, allowed: bool, int, float, str, path, list and dict")])
-def test_rows_in_the_place_of_a_file_are_refused_in_one_line_without_showing_them(rows, says, tmp_path, monkeypatch):
+def test_rows_under_a_key_of_no_files_are_refused_in_one_line_without_showing_them(value, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    calls = [("data.files.train", lambda: ek.train(CONFIG, set={"data.files.train": rows})),
-             ("data.files.train", lambda: ek.train(CONFIG, set={"data": {"files": {"train": rows}}})),
-             ("data.files.train", lambda: ek.train({"data": {"files": {"train": rows}}}))]
-    if not says.startswith("is of type"):
-        calls.append(("data", lambda: ek.evaluate(model="builtin:tiny-olmoe", data=rows)))
-    for key, call in calls:
+    for call in (lambda: ek.train(CONFIG, set={"data.limit": value}), lambda: ek.train(CONFIG, set={"data": {"limit": value}}),
+                 lambda: ek.train({"data": {"limit": value}})):
         with pytest.raises(TypeError) as caught:
             call()
         text = str(caught.value)
-        assert text.startswith(f"{key.split('.')[0]}") and says in text and "\n" not in text and len(text) < 250, text
+        assert text.startswith("data.limit ") and says in text and "\n" not in text and len(text) < 250, text
+    with pytest.raises(TypeError, match="limit is of type .*, allowed: a text, a path, a number, or a list of them"):
+        ek.evaluate(model="builtin:tiny-olmoe", tasks="builtin", limit=value)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,5 +1,7 @@
 """Tests that frames and callbacks have the run's own scores, and that other scores are named and chosen by an argument."""
 
+import csv
+import io
 import json
 
 import pandas as pd
@@ -7,7 +9,8 @@ import pytest
 
 import evenkeel_moe as ek
 from package import train
-from tiny import lines, sealed
+from synthetic_study import synthetic_study
+from tiny import lines, sealed, succeed
 
 CHANGES = {"train__rounds": 1, "data__limit": 40, "evaluate__tasks": ["builtin:facts", "builtin:sizes"], "evaluate__budgets": [0.125, 1.0],
            "evaluate__limit": 3, "evaluate__as_exported": True}
@@ -139,10 +142,39 @@ def test_the_values_of_a_study_are_the_runs_own(study, runs):
 def test_differences_are_a_small_frame(study):
     frame = study.differences
     assert isinstance(frame, pd.DataFrame) and list(frame["arm"]) == ["flexlora"] * 2 and list(frame["budget"]) == [0.125, 1.0]
-    assert {"n", "mean", "deviation", "low", "high", "p", "p_holm", "detectable", "reading"} <= set(frame.columns)
+    assert list(frame.columns) == ["served_by", "arm", "reading", "reference", "budget", "measure", "n", "difference", "deviation", "low", "high",
+                                   "bca_low", "bca_high", "p", "p_holm", "shown", "detectable", "differs_in"]
+    assert set(frame["reference"]) == {"ub-smoe"} and set(frame["measure"]) == {"log_likelihood"}
     assert set(frame["reading"]) == {"b"} and set(frame["served_by"]) == {"run"} and list(frame["n"]) == [1, 1]
     values = study.values
     kept = values[values["measure"] == "log_likelihood"].groupby(["arm", "budget"])["value"].mean()
     for _, one in frame.iterrows():
-        assert one["mean"] == pytest.approx(kept["flexlora", one["budget"]] - kept["ub-smoe", one["budget"]])
+        assert one["difference"] == pytest.approx(kept["flexlora", one["budget"]] - kept["ub-smoe", one["budget"]])
     assert len(study.differences_list(rank_eval_mode="all")) == 4
+
+
+def test_differences_are_those_of_the_report_with_what_was_shown(runs, tmp_path):
+    study = ek.Study.open(synthetic_study(tmp_path / "study", {arm: runs[arm][0].path for arm in ("ub-smoe", "flexlora")}, range(1, 7), levels=(0.0, 2.0)))
+    report = study.report()
+    found = {(one["served_by"], one["reading"], one["budget"]): one for one in study.differences_list(served_by="all", rank_eval_mode="all")}
+    expected = {(result["served_by"], arm["rank_eval_mode"], one["budget"]): (arm, one)
+                for result in report["served"] for arm in result["arms"] for one in arm["differences"]}
+    assert found.keys() == expected.keys() and len(found) >= 4 and report["endpoint"] == "log_likelihood"
+    for place, (arm, one) in expected.items():
+        record = found[place]
+        assert [record[key] for key in ("difference", "deviation", "p", "p_holm", "detectable")] == [
+            one[key] for key in ("mean", "deviation", "p", "p_holm", "detectable")]
+        assert [record["low"], record["high"]] == one["interval_t"] and [record["bca_low"], record["bca_high"]] == one["interval_bca"]
+        assert (record["arm"], record["reference"], record["measure"], record["n"]) == ("flexlora", "ub-smoe", "log_likelihood", 6)
+        assert record["shown"] is (one["p_holm"] < 0.05)
+    assert {record["shown"] for record in found.values()} == {True}, "the levels are far apart"
+    table = csv.DictReader(io.StringIO(succeed("report", study.path, "--format", "csv").stdout))
+    texts = {(line["served_by"], line["rank_eval_mode"]): line["differs_in"] for line in table if line["arm"] == "flexlora" and line["task"]}
+    in_frame = {place[:2]: record["differs_in"] for place, record in found.items()}
+    assert texts.items() <= in_frame.items() and {"run"} <= {served_by for served_by, _ in texts} and "gating: " in in_frame["run", "b"]
+    for sentence in report["served"][0]["conclusions"]:
+        assert "was shown at budget" in sentence
+    even = ek.Study.open(synthetic_study(tmp_path / "even", {arm: runs[arm][0].path for arm in ("ub-smoe", "flexlora")}, range(1, 5), levels=(0.0, 0.0)))
+    assert {one["shown"] for one in even.differences_list()} == {False}
+    assert {one["shown"] for one in ek.Study.open(synthetic_study(tmp_path / "one", {
+        arm: runs[arm][0].path for arm in ("ub-smoe", "flexlora")}, [1])).differences_list()} == {None}

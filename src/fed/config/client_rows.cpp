@@ -13,14 +13,14 @@ void warn_about_cut_rows(const data::TokenizedRows& tokenized, size_t rows, int6
   if (tokenized.cut == 0) return;
   log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
                tokenized.windowed, " of them keep a window of their context, ", tokenized.without_target,
-               " lost their whole answer and are left out");
+               " lost their whole answer and are left out: tokenize --config shows them");
 }
 
 void warn_about_conversations(const data::TokenizedRows& tokenized, size_t rows) {
   if (tokenized.last_only == 0) return;
   log::warning("[data] ", tokenized.last_only, " of ", rows,
                " rows train on their last answer alone: the chat template ",
-               "writes earlier answers otherwise than the last one (docs/prompts.md)");
+               "writes earlier answers otherwise than the last one (docs/prompts.md): tokenize --config shows them");
 }
 
 /// Returns the labels by which the Dirichlet partition groups rows.

@@ -24,7 +24,8 @@ constexpr std::string_view kConfigFile = run_file("config.toml"), kPartition = r
 constexpr std::string_view kFederation = run_file("federation");             // flower/federation/serve.h
 constexpr std::string_view kAdapter = run_file("adapter"), kItems = run_file("items");
 constexpr std::string_view kRounds = run_file("rounds.jsonl"), kEvaluations = run_file("evaluations.jsonl"),
-                           kEvaluating = run_file("evaluating.jsonl"), kSuperseded = run_file("superseded.jsonl"),
+                           kEvaluating = run_file("evaluating.jsonl"), kRows = run_file("rows"),
+                           kSuperseded = run_file("superseded.jsonl"),
                            kMissingScores = run_file("missing_scores.jsonl"), kLog = run_file("log.txt");
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kChatTemplate), std::string(kManifestFile),
@@ -38,11 +39,11 @@ bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_temporary_of(file, name);
 }
 
-/// Returns true if the folder holds only a lock and temporary files of the marker.
+/// Returns true if the folder holds only a lock, temporary files of the marker, and rows that were written for the run.
 bool only_locked(const fs::path& folder) {
   const auto entries = entries_of(folder);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
-    return FolderLock::is_lock(entry) || names_exactly(entry, kUnfinished);
+    return FolderLock::is_lock(entry) || names_exactly(entry, kUnfinished) || entry.filename() == kRows;
   });
 }
 

@@ -5,6 +5,7 @@
 ///   config.toml           the settled config; equal to "config" in manifest.json
 ///   manifest.json         fed/store/manifest.h; a folder with this file holds a run
 ///   partition.json        row indices of every client, if the run divides rows among clients
+///   rows/                 rows that the Python package wrote for the run (python/evenkeel_moe/_row_files.py)
 ///   chat_template.jinja   copy of the file that data.chat_template named, if any
 ///   checkpoint/           fed/store/run_checkpoint.h
 ///   rounds.jsonl          one line per committed round (fed/store/round_records.h)
@@ -43,8 +44,8 @@ namespace evenkeel::fed {
 /// The open, locked folder of a run.
 class RunFolder {
  public:
-  /// Creates or takes over a folder for a new run and locks it. The folder may exist if it is empty, or if a run was
-  /// stopped there before it began.
+  /// Creates or takes over a folder for a new run and locks it. The folder may exist if it is empty but for rows/, or
+  /// if a run was stopped there before it began.
   /// \throws kIo when the folder holds anything else, is not writable, or is in use by another process; the message
   /// says what the user can do
   static FolderLock prepare(const std::filesystem::path& folder);
@@ -52,7 +53,8 @@ class RunFolder {
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
   /// Returns true if the folder holds a run.
   static bool holds_run(const std::filesystem::path& folder);
-  /// Returns true if the folder does not exist, is empty, or holds only what an interrupted create() left.
+  /// Returns true if the folder does not exist, is empty but for rows/, or holds only what an interrupted
+  /// create() left.
   static bool nothing_began(const std::filesystem::path& folder);
 
   /// Writes config, partition, the checkpoint's marker and, last, the manifest.

@@ -285,7 +285,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   const auto asked = config;
   const fs::path folder = config.folder();
   auto log = std::make_unique<log::File>();
-  const bool was_there = path_exists(folder);
+  const bool is_new = !path_exists(folder) || path_exists(folder / run_file("rows"));
   auto lock = RunFolder::prepare(folder);
   try {
     find_device(config.model.device, "model.device");  // a GPU that is not there is said at once
@@ -299,7 +299,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     experiment.fabric.context.answers = run_folder.answers();
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
-    if (!was_there) RunFolder::abandon(folder, std::move(lock));
+    if (is_new) RunFolder::abandon(folder, std::move(lock));
     throw;
   }
 }

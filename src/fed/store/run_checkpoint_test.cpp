@@ -342,6 +342,15 @@ TEST_F(PreparedFolder, AFolderWithAPartialMarkerCanBeUsedAgain) {
   EXPECT_FALSE(fs::exists(path_ / ".unfinished.part-1-0"));
 }
 
+TEST_F(PreparedFolder, AFolderWithRowsForTheRunCanBeUsedAndKeepsThem) {
+  make_folders(path_ / "rows");
+  write_file_atomic(path_ / "rows/train.jsonl", "{}\n");
+  EXPECT_TRUE(RunFolder::nothing_began(path_));
+  RunFolder::abandon(path_, RunFolder::prepare(path_));
+  EXPECT_EQ(names_in(path_), std::set<std::string>{"rows"});
+  EXPECT_EQ(read_file(path_ / "rows/train.jsonl"), "{}\n");
+}
+
 TEST_F(PreparedFolder, AFolderWithOtherFilesIsNotChanged) {
   write_file_atomic(path_ / "config.toml", "mine");
   EXPECT_THROW(RunFolder::prepare(path_), Error);

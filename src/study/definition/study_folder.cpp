@@ -9,6 +9,7 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "fed/store/run_checkpoint.h"
+#include "fed/store/run_files.h"
 #include "study/definition/run_claims.h"
 #include "study/definition/study_lock.h"
 
@@ -145,7 +146,9 @@ void check_new(const fs::path& folder) {
   if (!path_exists(folder)) return;
   EK_CHECK(is_folder(folder), kIo, folder.string(), ": is a file; choose another --out");
   const auto entries = entries_of(folder);
-  const auto may_stay = [&](const fs::path& entry) { return is_lock(entry) || is_leftover(folder, entry); };
+  const auto may_stay = [&](const fs::path& entry) {
+    return is_lock(entry) || is_leftover(folder, entry) || entry.filename() == fed::run_file("rows");
+  };
   if (std::all_of(entries.begin(), entries.end(), may_stay)) return;
   EK_CHECK(!holds_runs(folder), kIo, folder.string(), ": holds runs of a study, but ", kStateFile,
            " is missing; put it back, or choose another --out");

@@ -22,7 +22,7 @@ struct Study {
 };
 
 /// Checks that a study can be created in the folder: it does not exist, is empty, or holds only files that an
-/// interrupted create_study() left.
+/// interrupted create_study() left, and the folder `rows` of the Python package (fed/run/run_folder.h).
 /// \throws kIo; the message says what the user can do
 void check_new(const std::filesystem::path& folder);
 
