@@ -75,7 +75,7 @@ std::string run_status(const fs::path& folder) {
     return concat("no round yet; ", *holder, " works on it\n");
   }
   const auto run = records::load_run(folder);
-  const auto asked = fed::run_config(folder).train.rounds, rounds = fed::rounds_to_do(folder, asked);
+  const auto asked = fed::run_config(folder)->train.rounds, rounds = fed::rounds_to_do(folder, asked);
   const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (train.stop)\n") : "";
   return concat(progress_line(run, rounds), early, worker_line(folder, is_done(run, rounds)),
                 arrived_line(folder, run.rounds.size()), time_line(run, rounds), last_log_line(folder / "log.txt"));

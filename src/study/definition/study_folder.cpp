@@ -106,7 +106,8 @@ PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& 
   auto text = read_file(file);
   EK_CHECK(sha256(text) == arm.config, kCheckpoint, file.string(),
            " is not the config that the arm was made with: its sha256 was ", arm.config);
-  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(text)};
+  auto found = fed::ExperimentConfig::read(config::Table::parse(text, file.string()));
+  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(found), std::move(text)};
 }
 
 /// Writes the configs of arms. A file of an arm that never came into study.json is replaced.

@@ -61,10 +61,10 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
 
 void warn_of_threads(const Study& study, int64_t at_once, int64_t jobs) {
   const auto& config = study.runs.front().config;
-  const int64_t threads = at_once * config.threads * config.clients.parallel, processors = machine::processors();
+  const int64_t threads = at_once * config->threads * config->clients.parallel, processors = machine::processors();
   if (at_once > 1 && threads > processors)
     log::warning("[study] --jobs ", jobs, ": ", at_once, " runs at once x threads ",
-                 config.threads * config.clients.parallel, " = ", threads, " threads, this machine has ", processors,
+                 config->threads * config->clients.parallel, " = ", threads, " threads, this machine has ", processors,
                  " processors; threads are pinned since the study was made");
 }
 
@@ -123,7 +123,7 @@ StudyTask plan_study(const StudyCommand& command) {
   check_endpoint(task.study.state.endpoint, task.study.runs);
   check_equal_functions(task.request.file.study, task.study.runs);
   task.mine = chosen_runs(command, task.study.state);
-  task.slots = job_slots(task.study.runs.front().config.model.device, command.jobs);
+  task.slots = job_slots(task.study.runs.front().config->model.device, command.jobs);
   return task;
 }
 
@@ -138,7 +138,7 @@ std::vector<std::string> resume_words(const StudyCommand& command, const fs::pat
 }
 
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop) {
-  find_device(task.study.runs.front().config.model.device, "model.device");
+  find_device(task.study.runs.front().config->model.device, "model.device");
   keep(task);
   const auto claims = claimed(task);
   refresh(command, task);

@@ -39,7 +39,7 @@ void check_inputs_of_begun(const StudyTask& task) {
   for (const auto& run : task.study.state.runs) {
     const auto folder = task.study.folder / run.folder;
     if (fed::RunFolder::holds_run(folder)) try {
-        const auto base = models::find_model_folder(fed::run_config(folder).model.path);
+        const auto base = models::find_model_folder(fed::run_config(folder)->model.path);
         fed::check_input_files(folder, fed::read_manifest(folder), base, why_fixed, /*may_move=*/false);
       } catch (const Error& error) {
         throw error.with_context(run.label());
