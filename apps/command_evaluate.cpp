@@ -118,7 +118,7 @@ class ScoreWriter {
     json["row"] = prediction.row < 0 ? static_cast<int64_t>(index) : prediction.row;
     if (!prediction.file.empty()) json["file"] = prediction.file;
     if (has_questions_) json["question"] = prediction.question;
-    if (!score.rank_eval_mode.empty()) json["reading"] = score.rank_eval_mode;
+    if (!score.rank_eval_mode.empty()) json["rank_eval_mode"] = score.rank_eval_mode;
     if (score.served_by != scoring::ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
     if (score.kind == scoring::AnswerKind::kLikelihood)
       add_likelihood(prediction, json);

@@ -99,11 +99,11 @@ class Study:
         return self.values_list().frame()
 
     def differences_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None) -> Records:
-        """A record per arm and budget: its paired difference to the reference in the study's endpoint. Keys: arm, reading (the rank
-        evaluation mode), budget, n (pairs of seeds), mean, deviation, low and high (95 % interval over seeds, t), p, p_holm and
+        """A record per arm and budget: its paired difference to the reference in the study's endpoint. Keys: arm,
+        rank_eval_mode, budget, n (pairs of seeds), mean, deviation, low and high (95 % interval over seeds, t), p, p_holm and
         detectable. None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list()."""
         return selected_scores(Records(
-            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], **_difference(difference)}
+            {"served_by": result["served_by"], "arm": arm["arm"], "rank_eval_mode": arm["rank_eval_mode"], **_difference(difference)}
             for result in self.report()["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
 
     @property

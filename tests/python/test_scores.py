@@ -28,7 +28,7 @@ def runs(tiny_model, tmp_path_factory):
 def own(run, mode=""):
     """Returns the lines of the run itself, read without the package."""
     return [one for one in lines(run.path / "evaluations.jsonl")
-            if "served_by" not in one and "client" not in one and one["reading"] == mode]
+            if "served_by" not in one and "client" not in one and one["rank_eval_mode"] == mode]
 
 
 def means(records, key):
@@ -66,9 +66,9 @@ def test_scores_of_the_exported_adapter_have_a_name_and_a_filter(runs):
 
 def test_rank_evaluation_modes_are_not_mixed(runs):
     run = runs["flexlora"][0]
-    assert [one["reading"] for one in run.evaluations_list()] == ["b"] * 4
+    assert [one["rank_eval_mode"] for one in run.evaluations_list()] == ["b"] * 4
     in_mode_a = run.evaluations_list(rank_eval_mode="a")
-    assert [one["reading"] for one in in_mode_a] == ["a"] * 4 and {one["top_k"] for one in in_mode_a} == {8}
+    assert [one["rank_eval_mode"] for one in in_mode_a] == ["a"] * 4 and {one["top_k"] for one in in_mode_a} == {8}
     assert len(run.evaluations_list(rank_eval_mode="all")) == 8
     with pytest.raises(ValueError, match="rank_eval_mode is 'c'"):
         run.evaluations_list(rank_eval_mode="c")
@@ -76,11 +76,11 @@ def test_rank_evaluation_modes_are_not_mixed(runs):
 
 def test_a_run_with_mode_a_alone_has_its_scores(tiny_model, tmp_path):
     run = train(tiny_model, tmp_path / "run", {**CHANGES, "method__name": "flexlora", "evaluate__rank_eval_modes": ["a"]})
-    assert [one["reading"] for one in run.evaluations_list()] == ["a"] * 4
+    assert [one["rank_eval_mode"] for one in run.evaluations_list()] == ["a"] * 4
 
 
 def test_scores_of_single_clients_are_apart(tmp_path):
-    own = {"round": 1, "task": "t", "budget": 0.5, "reading": "", "accuracy": 0.5}
+    own = {"round": 1, "task": "t", "budget": 0.5, "rank_eval_mode": "", "accuracy": 0.5}
     of_clients = [{**own, "client": client, "rows_of": rows, "accuracy": 0.1} for client in (0, 1) for rows in ("own", "all")]
     (tmp_path / "manifest.json").write_text("{}")
     (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [own, *of_clients]))
@@ -139,8 +139,8 @@ def test_the_values_of_a_study_are_the_runs_own(study, runs):
 def test_differences_are_a_small_frame(study):
     frame = study.differences
     assert isinstance(frame, pd.DataFrame) and list(frame["arm"]) == ["flexlora"] * 2 and list(frame["budget"]) == [0.125, 1.0]
-    assert {"n", "mean", "deviation", "low", "high", "p", "p_holm", "detectable", "reading"} <= set(frame.columns)
-    assert set(frame["reading"]) == {"b"} and set(frame["served_by"]) == {"run"} and list(frame["n"]) == [1, 1]
+    assert {"n", "mean", "deviation", "low", "high", "p", "p_holm", "detectable", "rank_eval_mode"} <= set(frame.columns)
+    assert set(frame["rank_eval_mode"]) == {"b"} and set(frame["served_by"]) == {"run"} and list(frame["n"]) == [1, 1]
     values = study.values
     kept = values[values["measure"] == "log_likelihood"].groupby(["arm", "budget"])["value"].mean()
     for _, one in frame.iterrows():

@@ -12,7 +12,7 @@ namespace {
 std::string key_of(const Task& task, const Score& ask) {
   const auto& client = task.client;
   return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
-                ", budget ", client.budget, ", reading ", ask.rank_eval_mode, ", served by ",
+                ", budget ", client.budget, ", mode ", ask.rank_eval_mode, ", served by ",
                 config::name_of(ask.served_by), ask.own_rows ? concat(", rows of client ", client.id) : "",
                 ask.rows.empty() ? "" : ": ", join(ask.rows));
 }

@@ -158,7 +158,7 @@ void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std:
 void check_measures(const train::LocalReport& report, const std::string& source) {
   for (const double loss : {report.loss_sum, report.first_loss, report.last_loss})
     EK_CHECK(loss >= 0 && is_measure(loss), kData, source, ": a loss of ", loss, ", allowed: 0 to ", kMostMeasure);
-  const double steps = report.step_seconds.value_or(0), move = report.move_seconds.value_or(0);
+  const double steps = report.step_seconds, move = report.move_seconds.value_or(0);
   for (const double time : {report.seconds, steps, move})
     EK_CHECK(is_duration(time), kData, source, ": a time of ", time, " s, allowed: 0, or ", kLeastSeconds, " to ",
              kMostSeconds);

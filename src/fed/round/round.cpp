@@ -164,7 +164,7 @@ struct Round {
 
   void add_training(const ClientRecord& client) {
     seconds.train += client.seconds;
-    if (client.step_seconds) seconds.steps = seconds.steps.value_or(0) + *client.step_seconds;
+    seconds.steps += client.step_seconds;
     if (client.move_seconds) seconds.move = seconds.move.value_or(0) + *client.move_seconds;
   }
 

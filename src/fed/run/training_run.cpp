@@ -176,7 +176,7 @@ void write_round_event(const RoundRecord& record, int64_t rounds) {
                           {"bytes_up", record.bytes_up},
                           {"bytes_down", record.bytes_down},
                           {"experts_per_token", record.experts_per_token},
-                          {"seconds", record.seconds.round.value_or(0)},
+                          {"seconds", record.seconds.round},
                           {"tokens_per_second", record.seconds.tokens_per_second}});
 }
 
