@@ -60,14 +60,17 @@ class Study:
         state: Dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return state
 
-    def run(self, *, jobs: Optional[int] = None, set: Optional[Mapping[str, Any]] = None, only: Sequence[str] = ()) -> Study:
+    def run(self, *, jobs: Optional[int] = None, set: Optional[Mapping[str, Any]] = None, only: Sequence[str] = (),
+            base: Optional[PathLike] = None) -> Study:
         """Runs what is not done yet. A study that was stopped goes on.
 
-        jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
+        jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. base: the folder that the study's base
+        model was moved to. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
         words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(set)]
         words += ["--jobs", str(jobs)] if jobs is not None else []
+        words += ["--base", os.fspath(base)] if base is not None else []
         for label in only:
             words += ["--only", label]
         run_program(words, lambda _: None)

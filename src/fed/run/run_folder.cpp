@@ -340,7 +340,9 @@ void RunFolder::extend(int64_t rounds) {
 
 void RunFolder::use_base(const std::string& base) {
   if (base.empty()) return;
-  changes_.base = moved_base(base);
+  const auto folder = moved_base(base);
+  if (folder == config_->model.path) return;  // as an earlier command said
+  changes_.base = folder;
   config_ = config_.with([&](ExperimentConfig& values) { values.model.path = changes_.base.string(); });
 }
 
