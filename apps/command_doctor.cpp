@@ -19,6 +19,7 @@
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/config_paths.h"
 #include "fed/run/computed_speed.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
@@ -201,25 +202,25 @@ struct Foreseen {
 /// Returns nothing if the run computes on a GPU and this machine has none.
 std::optional<ComputedTime> computed_time(fed::Experiment& experiment, fed::ComputeDtype compute_dtype) {
   const auto& config = experiment.server.config;
-  if (names_gpu(config.model.device) && find_device("auto", "model.device").is_cpu()) return std::nullopt;
-  auto model = config.model;
+  if (names_gpu(config->model.device) && find_device("auto", "model.device").is_cpu()) return std::nullopt;
+  auto model = config->model;
   model.compute_dtype = compute_dtype;
-  const double product_speed = fed::product_speed(model, config.threads * config.clients.parallel);
+  const double product_speed = fed::product_speed(model, config->threads * config->clients.parallel);
   const auto speeds = fed::computed_speeds(fed::run_flops(experiment), product_speed);
   return ComputedTime{fed::foreseen_seconds(fed::counted_work(experiment), speeds), product_speed};
 }
 
 /// Estimates the memory of a run, and the time if its model is large, without reading the weights.
 Foreseen foreseen(const DoctorFlags& flags) {
-  auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
-  const auto compute_dtype = config.model.compute_dtype;
-  config.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
-  config.settle(fed::machine_choices(config));
-  const bool on_gpu = names_gpu(config.model.device);
-  auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
+  auto asked = fed::ExperimentConfig::load(flags.config, flags.settings);
+  const auto compute_dtype = asked.model.compute_dtype;
+  asked.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
+  const auto config = fed::settle(asked, fed::machine_choices(asked));
+  const bool on_gpu = names_gpu(config->model.device);
+  auto experiment = fed::make_experiment(config, fed::Purpose::kDryRun);
   Foreseen plans{.host = fed::memory_plan(experiment),
                  .disk = fed::disk_needs(experiment),
-                 .folder = experiment.server.config.folder()};
+                 .folder = experiment.server.config->folder()};
   if (on_gpu) plans.device = fed::device_memory_plan(experiment);
   plans.is_large = fed::is_too_large_to_measure(experiment.server.model_folder);
   if (plans.is_large) plans.computed = computed_time(experiment, compute_dtype);
@@ -259,10 +260,8 @@ bool fits(const Foreseen& plan) {
 
 /// Returns the time of a run in seconds. Trains for some seconds and scores a few rows to measure the speeds.
 double measured_seconds(const DoctorFlags& flags) {
-  auto config = fed::ExperimentConfig::load(flags.config, flags.settings);
-  config.settle(fed::machine_choices(config));
-  config.find_inputs();
-  const auto run = fed::foresee_run(config);
+  const auto asked = fed::ExperimentConfig::load(flags.config, flags.settings);
+  const auto run = fed::foresee_run(fed::settle(fed::with_inputs(asked), fed::machine_choices(asked)));
   return fed::foreseen_seconds(run.work, run.speeds);
 }
 
@@ -298,15 +297,13 @@ void print_study(const DoctorFlags& flags) {
 
 /// Returns the config of the run whose training is measured: that of --config, otherwise the default on the built-in
 /// tasks.
-fed::ExperimentConfig measured_config(const DoctorFlags& flags) {
-  auto config = flags.config.empty() ? fed::ExperimentConfig::read(config::Table::parse("", "defaults"))
+fed::RunConfig measured_config(const DoctorFlags& flags) {
+  auto asked = flags.config.empty() ? fed::ExperimentConfig::read(config::Table::parse("", "defaults"))
                                      : fed::ExperimentConfig::load(flags.config, flags.settings);
-  if (!flags.model.empty()) config.model.path = flags.model;
-  config.clients.profiles = {};  // what they do not say yet may be what is measured
-  for (auto& client : config.clients.client) client.profile.reset();
-  config.settle(fed::machine_choices(config));
-  config.find_inputs();
-  return config;
+  if (!flags.model.empty()) asked.model.path = flags.model;
+  asked.clients.profiles = {};  // what they do not say yet may be what is measured
+  for (auto& client : asked.clients.client) client.profile.reset();
+  return fed::settle(fed::with_inputs(asked), fed::machine_choices(asked));
 }
 
 /// Checks the file of --client-profile before anything is measured.
@@ -324,9 +321,9 @@ void print_profile(const DoctorFlags& flags) {
   auto experiment = fed::make_experiment(measured_config(flags), fed::Purpose::kTrain);
   const auto top_ks = fed::measured_top_ks(experiment);
   const auto profile = fed::measured_profile(experiment, top_ks, kSeconds);
-  std::cout << "\ntraining with " << experiment.server.config.method.name << ", rank " << experiment.server.max_rank()
-            << ", " << experiment.server.config.train.batch_size << " rows per micro-batch, "
-            << experiment.server.config.threads << " threads, tokens/s\n";
+  std::cout << "\ntraining with " << experiment.server.config->method.name << ", rank " << experiment.server.max_rank()
+            << ", " << experiment.server.config->train.batch_size << " rows per micro-batch, "
+            << experiment.server.config->threads << " threads, tokens/s\n";
   for (size_t i = 0; i < top_ks.size(); ++i)
     std::cout << fixed(static_cast<double>(top_ks[i]), 0, 7) << fixed(profile.tokens_per_second[i], 0, 10) << '\n';
   config::Writer writer("client_profiles");

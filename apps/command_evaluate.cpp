@@ -118,7 +118,7 @@ class ScoreWriter {
     json["row"] = prediction.row < 0 ? static_cast<int64_t>(index) : prediction.row;
     if (!prediction.file.empty()) json["file"] = prediction.file;
     if (has_questions_) json["question"] = prediction.question;
-    if (!score.rank_eval_mode.empty()) json["reading"] = score.rank_eval_mode;
+    if (!score.rank_eval_mode.empty()) json["rank_eval_mode"] = score.rank_eval_mode;
     if (score.served_by != scoring::ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
     if (score.kind == scoring::AnswerKind::kLikelihood)
       add_likelihood(prediction, json);
@@ -412,24 +412,30 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
   }
 }
 
+/// Scores the rows of --data in place of the run's, and of those that its clients bring.
+void score_files(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
+  config.data.files = files_of(flags);
+  for (auto& client : config.clients.client) client.data.clear(), client.test.clear();
+}
+
 /// Sets the folder of a run's rows: --data, otherwise the run's own folder, otherwise $EVENKEEL_DATA.
 void lead_to_rows(const EvaluateFlags& flags, fed::ExperimentConfig& config) {
   fs::path path = config.data.path;
-  const auto tasks = tasks_of(config.evaluate.tasks, config.data.rows());
+  const auto tasks = tasks_of(config.evaluate.tasks, config.rows());
   check_data_is_read(flags, tasks);
   for (const auto& task : tasks) {
     lead_to_rows(flags, task, path);
     config.data.path = path.string();
-    warn_of_rebuilt(task, config.data.rows());
+    warn_of_rebuilt(task, config.rows());
   }
 }
 
 /// Counts the rows of --data that a run's evaluation will skip.
 void count_left_out(const EvaluateFlags& flags, const fed::ExperimentConfig& config, LeftOut& left_out) {
   if (!asks_for_files(flags.tasks) || flags.data.empty()) return;
-  for (const auto& name : data::expand_tasks(flags.tasks, config.data.rows()))
-    if (const auto task = data::find_task(name, config.data.rows()); task.family == "files") {
-      const auto set = data::test_rows(task, config.data.rows());
+  for (const auto& name : data::expand_tasks(flags.tasks, config.rows()))
+    if (const auto task = data::find_task(name, config.rows()); task.family == "files") {
+      const auto set = data::test_rows(task, config.rows());
       left_out.add(set.left_out, set.note);
     }
 }
@@ -462,7 +468,7 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
     if (flags.max_new_tokens) config.evaluate.max_new_tokens = *flags.max_new_tokens;
     if (!flags.bert_score.encoder.empty()) config.evaluate.bert_score = flags.bert_score;
-    if (asks_for_files(flags.tasks) && !flags.data.empty()) config.data.files = files_of(flags);
+    if (asks_for_files(flags.tasks) && !flags.data.empty()) score_files(flags, config);
     lead_to_rows(flags, config);
     count_left_out(flags, config, left_out);
   };

@@ -58,7 +58,7 @@ Trained read_run(const ExportFlags& flags) {
   auto adapters = methods::whole_adapter(state);
   EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
            ": the state holds no adapter, there is nothing to export");
-  const auto base = models::find_model_folder(config.model.path);
+  const auto base = models::find_model_folder(config->model.path);
   auto shape = models::load_shape(base);
   const auto server = fed::make_server(config, *shape);
   fed::check_state(state, server.sites,
@@ -155,7 +155,7 @@ void save(const fs::path& out, report::ExportFormat format, const ExportFlags& f
 /// for all conversations, so the model's templates of other names are not exported.
 void write_chat_template(const fs::path& out, const ExportFlags& flags) {
   if (flags.run.empty()) return;
-  const auto own = fed::run_config(flags.run).data.chat_template;
+  const auto own = fed::run_config(flags.run)->data.chat_template;
   if (own.empty()) return;
   write_file_atomic(out / "chat_template.jinja", read_file(own));
   for (const auto& file : tokenizer::chat_template_files(out))

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/model_options.h"
 #include "apps/output_paths.h"
+#include "apps/resume_flags.h"
 #include "base/format/command_line.h"
 #include "base/format/limits.h"
 #include "base/plain/files.h"
@@ -19,7 +21,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct StudyFlags {
-  std::string file, out;
+  std::string file, out, base;
   std::optional<std::string> shard;
   std::vector<std::string> settings, only;
   int64_t jobs = 1;
@@ -34,7 +36,8 @@ study::StudyCommand study_command_of(const StudyFlags& flags) {
           .jobs = flags.jobs,
           .shard = flags.shard ? study::Shard::read(*flags.shard) : study::Shard(),
           .only = flags.only,
-          .resume = flags.resume};
+          .resume = flags.resume,
+          .base = flags.base};
 }
 
 /// Returns the kind of error in the error line of a run, "[numeric] ..."; kIo if there is no line.
@@ -70,6 +73,7 @@ void check(const study::StudyCommand& command, const study::StudyTask& task, boo
 
 void run_study_command(const StudyFlags& flags) {
   const auto command = study_command_of(flags);
+  check_base_flag(flags.base, flags.resume);
   watch_interrupts();
   if (!flags.out.empty()) check_not_kept("--out", flags.out);
   auto task = study::plan_study(command);
@@ -113,6 +117,7 @@ void add_study_command(CLI::App& program) {
                     "check all runs, print their number, time, memory and disk and the command of a job array, and "
                     "stop");
   command->add_flag("--resume", flags->resume, "resume the study in the folder, or start it if there is none");
+  add_base_flag(*command, flags->base, "--resume");
   command->callback([flags] { run_study_command(*flags); });
 }
 

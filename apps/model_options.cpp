@@ -198,6 +198,6 @@ tokenizer::Tokenizer& Source::tokenizer_of_model() const {
   return tokenizer_.emplace(std::move(loaded));
 }
 
-data::PromptTemplate Source::form() const { return run_ ? run_->config().data.form : data::PromptTemplate::kPlain; }
+data::PromptTemplate Source::form() const { return run_ ? run_->config()->data.form : data::PromptTemplate::kPlain; }
 
 }  // namespace evenkeel::apps

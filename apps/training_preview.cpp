@@ -11,6 +11,7 @@
 #include "base/plain/text.h"
 #include "data/prompt.h"
 #include "fed/config/client_rows.h"
+#include "fed/config/config_paths.h"
 #include "fed/run/make_experiment.h"
 
 namespace evenkeel::apps {
@@ -41,31 +42,31 @@ class Preview {
       : config_(run.server.config),
         shards_(run.fabric.shards),
         tokenizer_(run.fabric.context.tokenizer),
-        tokenize_(config_.data.tokenize_options(run.server.model.end_of_text)),
+        tokenize_(config_->data.tokenize_options(run.server.model.end_of_text)),
         options_(options) {}
 
   void print() const {
     bool found = false;
     std::set<int64_t> used;
-    for (int64_t id = 0; id < config_.clients.count; ++id) {
+    for (int64_t id = 0; id < config_->clients.count; ++id) {
       if (!is_asked_for(id)) continue;
       found = true;
       print_client(id, used);
     }
     EK_CHECK(found, kConfig, "--client is ", shown(options_.client), ", allowed: a name or a number below ",
-             config_.clients.count);
-    if (!config_.clients.own_rows() && options_.client.empty()) print_left_out(0, used);
+             config_->clients.count);
+    if (!config_->clients.own_rows() && options_.client.empty()) print_left_out(0, used);
   }
 
  private:
   bool is_asked_for(int64_t id) const {
     return options_.client.empty() || options_.client == std::to_string(id) ||
-           options_.client == config_.clients.name(id);
+           options_.client == config_->clients.name(id);
   }
 
   /// Returns the rows of which the client's are some. Rows that all clients share are read once.
   const data::TaskRows& training_set(int64_t client) const {
-    const int64_t owner = config_.clients.own_rows() ? client : 0;
+    const int64_t owner = config_->clients.own_rows() ? client : 0;
     if (!set_ || owner_ != owner) set_ = fed::training_set(config_, owner);
     owner_ = owner;
     return *set_;
@@ -79,7 +80,7 @@ class Preview {
     std::set<int64_t> own(rows.begin(), rows.end());
     for (size_t k = 0; k < rows.size() && (options_.rows == 0 || k < static_cast<size_t>(options_.rows)); ++k)
       print_row(id, seen(set, rows[k], &shards_.examples[i][k]));
-    if (config_.clients.own_rows()) print_left_out(id, own);
+    if (config_->clients.own_rows()) print_left_out(id, own);
     used.merge(own);
   }
 
@@ -128,9 +129,9 @@ class Preview {
   }
 
   void print_text(int64_t client, const SeenRow& row) const {
-    std::cout << row.place << ", " << config_.clients.who(client) << ": ";
+    std::cout << row.place << ", " << config_->clients.who(client) << ": ";
     if (row.example == nullptr) {
-      std::cout << "left out, no token of its answer is within data.cutoff = " << config_.data.cutoff << "\n\n";
+      std::cout << "left out, no token of its answer is within data.cutoff = " << config_->data.cutoff << "\n\n";
       return;
     }
     const auto targets = targets_of(*row.example);
@@ -158,7 +159,7 @@ class Preview {
     }
   }
 
-  const fed::ExperimentConfig& config_;
+  const fed::RunConfig& config_;
   const fed::Shards& shards_;
   const tokenizer::Tokenizer& tokenizer_;
   data::TokenizeOptions tokenize_;
@@ -169,10 +170,9 @@ class Preview {
 
 }  // namespace
 
-void print_training_examples(fed::ExperimentConfig config, const PreviewOptions& options) {
-  config.settle({.threads = 1, .products = {}});
-  config.find_inputs();
-  const auto run = fed::make_experiment(std::move(config), fed::Purpose::kDryRun);
+void print_training_examples(const fed::ExperimentConfig& asked, const PreviewOptions& options) {
+  const auto config = fed::settle(fed::with_inputs(asked), {.threads = 1, .products = {}});
+  const auto run = fed::make_experiment(config, fed::Purpose::kDryRun);
   Preview(run, options).print();
 }
 

@@ -18,7 +18,7 @@ struct PreviewOptions {
 
 /// Prints the examples of each client's training, then the rows that are left out. The examples are made as for
 /// training (fed/run/make_experiment.h), without the weights.
-/// \param config  not settled \throws as training does before its first round, and kConfig for an unknown client
-void print_training_examples(fed::ExperimentConfig config, const PreviewOptions& options);
+/// \throws as training does before its first round, and kConfig for an unknown client
+void print_training_examples(const fed::ExperimentConfig& asked, const PreviewOptions& options);
 
 }  // namespace evenkeel::apps

@@ -111,8 +111,7 @@ fed::Server make_server(const fs::path& folder, const Layout& layout, const std:
              "\n[method]\nname = \"", method, "\"\n[train]\ntransport_dtype = \"", config::name_of(layout.transport),
              "\"\n[clients]\ncount = ", clients, "\nbudgets = [", budgets, "]\n"),
       "bench");
-  auto config = fed::ExperimentConfig::read(table);
-  config.settle({});
+  const auto config = fed::settle(fed::ExperimentConfig::read(table), {});
   const auto shape = models::load_shape(folder);
   auto server = evenkeel::fed::make_server(config, *shape);
   server.clients = fed::make_clients(config, server.model, std::vector<size_t>(static_cast<size_t>(clients), 100));

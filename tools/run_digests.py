@@ -38,7 +38,7 @@ RENAMED = {"reading": "rank_eval_mode"}  # renamed fields of records
 BASE_MODEL = re.compile(rb'"base_model_name_or_path": "[^"]*"')  # a path
 UNCOMPARED = {"seconds", "checksum", "version", "format"}
 OF_ROWS = ("log_likelihood", "likelihood_rows")  # fields of evaluations with digests of their own, which old files lack
-POINT = ("round", "task", "budget", "reading", "served_by", "client", "rows_of")  # identifies a score
+POINT = ("round", "task", "budget", "rank_eval_mode", "served_by", "client", "rows_of")  # identifies a score
 PLAIN = {"resumed": "sparse", "ranks": "sparse"}  # runs that are made in another way, and the same runs made plainly
 ROUNDS = 3  # of configs/tiny/train.toml
 
@@ -140,7 +140,8 @@ def sha256_of(value):
 
 
 def point_of(record):
-    return tuple(record.get(key, "run" if key == "served_by" else None) for key in POINT)
+    newest = {RENAMED.get(key, key): value for key, value in record.items()}
+    return tuple(newest.get(key, "run" if key == "served_by" else None) for key in POINT)
 
 
 def check_likelihoods(evaluations, items):

@@ -64,8 +64,7 @@ def selected_scores(records: Records, served_by: str, rank_eval_mode: Optional[s
 
 
 def _mode(record: Dict[str, Any]) -> str:
-    """The rank evaluation mode: evaluations call it `reading`, the values of a report `rank_eval_mode`."""
-    return str(record.get("reading", record.get("rank_eval_mode", "")) or "")
+    return str(record.get("rank_eval_mode") or "")
 
 
 def _place(record: Dict[str, Any]) -> Tuple[Any, ...]:

@@ -72,10 +72,12 @@ class Study:
         state: Dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return state
 
-    def run(self, *, jobs: Optional[int] = None, set: Optional[Mapping[str, Any]] = None, only: Sequence[str] = ()) -> Study:
+    def run(self, *, jobs: Optional[int] = None, set: Optional[Mapping[str, Any]] = None, only: Sequence[str] = (),
+            base: Optional[PathLike] = None) -> Study:
         """Runs what is not done yet. A study that was stopped goes on.
 
-        jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
+        jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. base: the folder that the study's base
+        model was moved to. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
         with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data or None)) as rows:
@@ -83,6 +85,7 @@ class Study:
             rows.check_used()
             words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings)]
             words += ["--jobs", str(jobs)] if jobs is not None else []
+            words += ["--base", os.fspath(base)] if base is not None else []
             for label in only:
                 words += ["--only", label]
             run_program(words, lambda _: None)
@@ -116,7 +119,7 @@ class Study:
     def differences_list(self, served_by: str = "run", rank_eval_mode: Optional[str] = None) -> Records:
         """A record per arm and budget: its paired difference to the reference in the study's endpoint, mean over tasks.
 
-        Keys: served_by, arm, reading (its rank evaluation mode), reference (the arm that it is compared with), budget, measure (the
+        Keys: served_by, arm, rank_eval_mode, reference (the arm that it is compared with), budget, measure (the
         endpoint), n (pairs of seeds), difference (mean over seeds, arm minus reference), deviation, low and high (95 % interval over seeds,
         t), bca_low and bca_high (by bootstrap), p, p_holm, shown (p_holm below 0.05), detectable, and differs_in: in what else than the
         method the two train or score different functions, such as "gating: renormalised (fedit: not renormalised)"; "" if in nothing.
@@ -124,7 +127,7 @@ class Study:
         """
         report = self.report()
         return selected_scores(Records(
-            {"served_by": result["served_by"], "arm": arm["arm"], "reading": arm["rank_eval_mode"], "reference": arm["compared_with"],
+            {"served_by": result["served_by"], "arm": arm["arm"], "rank_eval_mode": arm["rank_eval_mode"], "reference": arm["compared_with"],
              **_difference(difference, report["endpoint"]), "differs_in": _differs_in(arm)}
             for result in report["served"] for arm in result["arms"] for difference in arm["differences"]), served_by, rank_eval_mode)
 

@@ -76,7 +76,7 @@ class Evaluation:
         return f"<Evaluation of {self._what()}, round {self.round}, served by {self.served_by}: {', '.join(self._measures(_MEASURES))}>"
 
     def _what(self) -> str:
-        top_k, mode, client = (self.record.get(key) for key in ("top_k", "reading", "client"))
+        top_k, mode, client = (self.record.get(key) for key in ("top_k", "rank_eval_mode", "client"))
         parts = [f"{self.task} at budget {self.budget:g}", f"K = {top_k}" if top_k else "", f"mode {mode}" if mode else "",
                  f"client {client}" if client is not None else ""]
         return ", ".join(part for part in parts if part)
@@ -112,7 +112,7 @@ class _Listener:
 
     def _is_own(self, event: Event) -> bool:
         """True for the scores that Run.evaluations has: in mode "a" only if the run has no mode "b"."""
-        is_second = event.get("reading") == "a" and "b" in self.rank_eval_modes
+        is_second = event.get("rank_eval_mode") == "a" and "b" in self.rank_eval_modes
         return "served_by" not in event and "client" not in event and not is_second
 
 

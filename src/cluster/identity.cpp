@@ -52,7 +52,7 @@ Identity identity_of(const fed::Experiment& e) {
   }
   return {.host = host_name(),
           .processor = machine::processor_field("model name"),
-          .config = digest(e.server.config.text()),
+          .config = digest(e.server.config->text()),
           .data = digest(data),
           .base = digest(base),
           .layout = digest(layout_text(e.server.sites)),

@@ -40,12 +40,15 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
 }
 
 /// Returns the config of rank 0. \throws kConfig naming the keys in which the request of this rank differs
-fed::ExperimentConfig config_of_leader(const std::string& text, const fed::RunRequest& request) {
+fed::RunConfig config_of_leader(const std::string& text, const fed::RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
   const Json json = parse_json(text, kPlace);
   const JsonView view(json, kPlace);
-  auto config = fed::ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
-  const auto then = fed::ExperimentConfig::read(config::Table::parse(view.at("asked").string(), kPlace));
+  const auto read = [&](const char* key) {
+    return fed::ExperimentConfig::read(config::Table::parse(view.at(key).string(), kPlace));
+  };
+  const auto then = read("asked");
+  const auto config = fed::RunConfig::of_settled(read("config"), kPlace);
   const auto changes = fed::changes_of(request.config(view.at("settings").strings()), then, config);
   EK_CHECK(changes.empty(), kConfig,
            "this rank is asked for another run than rank 0: ", join(fed::lines_of(changes), "; "));
@@ -59,9 +62,9 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
   ProcessGroup member(launch, options);
   telling(member, [&] {
     auto run = open({.on_config =
-                         [&](const fed::ExperimentConfig& config, const fed::BegunRequest& begun) {
-                           warn_of_threads(launch, config.threads);
-                           member.post(kConfigKey, OrderedJson{{"config", config.text()},
+                         [&](const fed::RunConfig& config, const fed::BegunRequest& begun) {
+                           warn_of_threads(launch, config->threads);
+                           member.post(kConfigKey, OrderedJson{{"config", config->text()},
                                                                {"settings", begun.settings},
                                                                {"asked", begun.config.text()}}
                                                        .dump());
@@ -82,8 +85,8 @@ void run_worker(const Launch& launch, const ClusterOptions& options, const fed::
   ProcessGroup member(launch, options);
   telling(member, [&] {
     const Scratch scratch(options);
-    auto config = config_of_leader(member.wait_for(kConfigKey), request);
-    auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kTrain);
+    const auto config = config_of_leader(member.wait_for(kConfigKey), request);
+    auto experiment = fed::make_experiment(config, fed::Purpose::kTrain);
     meet(member, experiment);
     member.form_group();
     run_worker(member, experiment, scratch, stop);

@@ -145,8 +145,7 @@ std::vector<Spent> spent_by(const records::RunRecords& run) {
     sum.round = round.round;
     sum.bytes += static_cast<double>(round.bytes_up + round.bytes_down);
     sum.flops += round.flops;
-    sum.seconds =
-        sum.seconds && round.seconds.round ? std::optional(*sum.seconds + *round.seconds.round) : std::nullopt;
+    sum.seconds += round.seconds.round;
     sum.simulated_seconds = round.simulated ? std::optional(round.simulated->end) : std::nullopt;
     all.push_back(sum);
   }
@@ -160,7 +159,7 @@ std::vector<Spent> mean_spent(std::span<const records::RunRecords* const> runs) 
   std::vector<Spent> means;
   for (const auto& [round, all] : by_round)
     means.push_back({round, mean_of_member(all, &Spent::bytes), mean_of_member(all, &Spent::flops),
-                     mean_where_known(all, &Spent::seconds), mean_where_known(all, &Spent::simulated_seconds)});
+                     mean_of_member(all, &Spent::seconds), mean_where_known(all, &Spent::simulated_seconds)});
   return means;
 }
 

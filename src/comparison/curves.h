@@ -48,7 +48,7 @@ struct Spent {
   int64_t round = 0;
   double bytes = 0;                         ///< up and down, all clients
   double flops = 0;                         ///< of training
-  std::optional<double> seconds = 0.0;      ///< measured, without evaluations; empty if some round lacks it
+  double seconds = 0;                       ///< measured, without evaluations
   std::optional<double> simulated_seconds;  ///< empty if clients have no machine profiles
 };
 /// Returns what a run had spent before its first round and after each round.

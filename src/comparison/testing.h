@@ -42,7 +42,7 @@ inline comparison::ArmRun run_of(const std::string& arm, int64_t seed, double le
 }
 
 inline void give_config(records::RunRecords& run, const std::string& toml) {
-  run.set_config(fed::ExperimentConfig::read(config::Table::parse(toml, "test")));
+  run.set_config(fed::settle(fed::ExperimentConfig::read(config::Table::parse(toml, "test")), {}));
 }
 
 /// Levels by arm and seed; seeds are 1, 2, ...

@@ -111,9 +111,7 @@ class SmallRun : public ::testing::Test {
     table.set(concat("method.name=\"", method, "\""));
     table.set(setting);
     for (const auto one : more) table.set(one);
-    auto config = fed::ExperimentConfig::read(table);
-    config.settle({});
-    auto e = fed::make_experiment(std::move(config), purpose);
+    auto e = fed::make_experiment(fed::settle(fed::ExperimentConfig::read(table), {}), purpose);
     e.server.dry_run(beginning(e).state);
     return e;
   }

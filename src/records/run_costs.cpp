@@ -26,7 +26,7 @@ Cost cost_of(const RunRecords& run) {
     cost.bytes_down += static_cast<double>(round.bytes_down);
     cost.flops += round.flops;
     cost.tokens += static_cast<double>(round.tokens);
-    cost.seconds += round.seconds.round.value_or(0);
+    cost.seconds += round.seconds.round;
     if (round.simulated) cost.simulated = round.simulated->end;
   }
   return cost;

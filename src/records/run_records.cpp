@@ -31,15 +31,17 @@ std::string folder_name(const fs::path& folder) {
   return path.filename().string();
 }
 
-/// Leaves ranks open that follow from the budgets and the method, because a settled config lists them.
-void open_ranks(fed::ExperimentConfig& config) {
-  auto& clients = config.clients;
-  std::vector<int64_t> ranks;
-  for (const double budget : config.client_budgets())
-    ranks.push_back(config.method.entry().rank(budget, config.lora.rank));
-  if (config.client_ranks() != ranks) return;
-  clients.ranks = {};
-  for (auto& client : clients.client) client.rank.reset();
+/// Returns the values of a config. Ranks that follow from the budgets and the method, which a settled config lists, are
+/// left open.
+fed::ExperimentConfig with_open_ranks(const fed::RunConfig& config) {
+  auto values = *config;
+  const bool follow = std::all_of(config.plans().begin(), config.plans().end(), [&](const fed::ClientPlan& plan) {
+    return plan.rank == config->method.entry().rank(plan.budget, config->lora.rank);
+  });
+  if (!follow) return values;
+  values.clients.ranks = {};
+  for (auto& client : values.clients.client) client.rank.reset();
+  return values;
 }
 
 void read_rounds_to_do(RunRecords& run, int64_t rounds) {
@@ -56,13 +58,12 @@ void read_lines(RunRecords& run) {
 
 }  // namespace
 
-void RunRecords::set_config(fed::ExperimentConfig of_run) {
-  config = of_run.text();
-  seed = of_run.seed;
-  model = of_run.model.path;
-  method = of_run.method.name;
-  open_ranks(of_run);
-  settings = of_run.values();
+void RunRecords::set_config(const fed::RunConfig& of_run) {
+  config = of_run->text();
+  seed = of_run->seed;
+  model = of_run->model.path;
+  method = of_run->method.name;
+  settings = with_open_ranks(of_run).values();
 }
 
 int64_t RunRecords::last_evaluated() const {
@@ -92,7 +93,7 @@ RunRecords load_run(const fs::path& folder) {
   run.set_config(config);
   run.config = read_file(folder / "config.toml");
   run.manifest = fed::read_manifest(folder);
-  read_rounds_to_do(run, config.train.rounds);
+  read_rounds_to_do(run, config->train.rounds);
   read_lines(run);
   return run;
 }

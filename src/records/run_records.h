@@ -9,7 +9,7 @@
 
 #include "base/format/config_values.h"
 #include "base/plain/json.h"
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/store/round_records.h"
 
 namespace evenkeel::records {
@@ -32,7 +32,7 @@ struct RunRecords {
   std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
 
   /// Sets config, settings, seed, model and method.
-  void set_config(fed::ExperimentConfig of_run);
+  void set_config(const fed::RunConfig& of_run);
   /// Returns the highest round that has a score. 0 is the state before the first round, -1 means no scores.
   int64_t last_evaluated() const;
   /// Returns true if the run has scores, but none after its last round.

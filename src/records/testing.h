@@ -16,14 +16,15 @@ namespace evenkeel::testing {
 /// \param change  changes the manifest before it is written
 inline void write_run(const std::filesystem::path& folder, const std::string& toml,
                       const std::function<void(OrderedJson&)>& change = {}) {
-  const auto config = fed::ExperimentConfig::read(config::Table::parse(toml, "test"));
-  auto of_files = config;
-  of_files.model.path = "builtin:tiny-olmoe";  // a model without files, whatever the config names
-  auto manifest = fed::make_manifest(of_files, {}, of_files, {});
-  manifest["config"] = config.text();
+  const auto asked = fed::ExperimentConfig::read(config::Table::parse(toml, "test"));
+  const auto config = fed::settle(asked, {});
+  const auto of_files = config.with(
+      [](auto& values) { values.model.path = "builtin:tiny-olmoe"; });  // without files, whatever the config names
+  auto manifest = fed::make_manifest(of_files, {}, asked, {});
+  manifest["config"] = config->text();
   if (change) change(manifest);
   fs::create_directories(folder);
-  write_file_atomic(folder / "config.toml", config.text());
+  write_file_atomic(folder / "config.toml", config->text());
   fed::write_manifest(folder, manifest);
 }
 

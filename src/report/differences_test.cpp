@@ -16,14 +16,14 @@ RunRecords run_with(const std::string& label, const std::vector<std::string>& se
   auto table = config::Table::parse("[method]\nname = \"fedit\"\n", "test");
   table.set("train.rounds=2");
   for (const auto& setting : settings) table.set(setting);
-  auto config = fed::ExperimentConfig::read(table);
-  config.output.dir = label;
-  config.settle({.threads = 1, .products = {}});
+  auto asked = fed::ExperimentConfig::read(table);
+  asked.output.dir = label;
+  const auto config = fed::settle(std::move(asked), {.threads = 1, .products = {}});
   RunRecords run;
   run.label = label;
   run.set_config(config);
   run.manifest = Json::object();
-  run.rounds_to_do = config.train.rounds;
+  run.rounds_to_do = config->train.rounds;
   run.evaluations.push_back({2, "fedit", {.task = "t", .rows = 4, .questions = 4}});
   return run;
 }

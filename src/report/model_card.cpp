@@ -57,22 +57,24 @@ std::string gates(const CardSubject& subject) {
              : "softmax over all experts, not renormalised";
 }
 
-std::string facts_table(const records::RunRecords& run, const fed::ExperimentConfig& config,
+std::string facts_table(const records::RunRecords& run, const fed::RunConfig& config,
                         const CardSubject& subject) {
   double tokens = 0, up = 0;
   for (const auto& round : run.rounds) {
     tokens += static_cast<double>(round.tokens);
     up += static_cast<double>(round.bytes_up);
   }
+  std::vector<double> budgets;
+  for (const auto& plan : config.plans()) budgets.push_back(plan.budget);
   const std::vector<std::pair<std::string, std::string>> rows = {
       {"base model", subject.base_model},
-      {"method", plain(concat(config.method.entry().title, " (", config.method.entry().paper, ")"))},
+      {"method", plain(concat(config->method.entry().title, " (", config->method.entry().paper, ")"))},
       {"rounds", number(static_cast<double>(run.rounds.size()))},
-      {"clients", concat(config.clients.count, ", budgets ", counted(config.client_budgets()))},
+      {"clients", concat(config->clients.count, ", budgets ", counted(budgets))},
       {"rank, alpha", concat(subject.scale.rank, ", ", subject.scale.alpha)},
       {"adapted", plain(join(subject.targets))},
       {"gates", gates(subject)},
-      {"training rows", plain(join(config.data.task))},
+      {"training rows", plain(join(config->data.task))},
       {"tokens trained on", compact(tokens)},
       {"bytes sent by clients", compact(up)},
       {"seed", number(static_cast<double>(run.seed))},
@@ -165,12 +167,12 @@ std::string loading_section(const CardSubject& subject) {
 
 }  // namespace
 
-std::string model_card(const records::RunRecords& run, const fed::ExperimentConfig& config,
+std::string model_card(const records::RunRecords& run, const fed::RunConfig& config,
                        const CardSubject& subject) {
   return concat(
       header(run, subject), "# ", plain(run.label), "\n\n",
       subject.format == ExportFormat::kMerged ? "A checkpoint with a LoRA adapter merged into it" : "A LoRA adapter",
-      ", trained by ", config.clients.count, " clients together.\n\n", facts_table(run, config, subject),
+      ", trained by ", config->clients.count, " clients together.\n\n", facts_table(run, config, subject),
       scores_section(run), served_section(subject), loading_section(subject));
 }
 

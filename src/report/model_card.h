@@ -20,6 +20,6 @@ struct CardSubject {
 };
 
 /// Returns the card's text. Equal records give equal text. Scores are those of the last evaluated round.
-std::string model_card(const records::RunRecords& run, const fed::ExperimentConfig& config, const CardSubject& subject);
+std::string model_card(const records::RunRecords& run, const fed::RunConfig& config, const CardSubject& subject);
 
 }  // namespace evenkeel::report

@@ -20,37 +20,30 @@ std::string table_text(std::span<const records::RunRecords> runs, std::string_vi
 }
 
 OrderedJson round_line(int64_t round, double loss) {
-  return {{"round", round},
-          {"method", "fedit"},
-          {"participants", 2},
-          {"loss", loss},
-          {"steps", 4},
-          {"tokens", 1200},
-          {"bytes_up", 1500000},
-          {"bytes_down", 2500000},
-          {"bytes_up_parts", {{"adapters", 1200000}, {"counts", 300000}}},
-          {"bytes_down_parts", {{"adapters", 1200000}, {"phi", 1300000}}},
-          {"experts_per_token", 4.5},
-          {"flops", 3.25e12},
-          {"metrics", {{"pg_share", 0.25}}},
-          {"layers", {"model.layers.0.mlp", "model.layers.1.mlp"}},
-          {"utilization", {{0.123456, 0.5, 0.0}, {0.2, 0.3, 0.123449}}},
-          {"dead_experts", {1, 0}},
-          {"entropy_mean", 0.75},
-          {"gini_mean", 0.25},
-          {"clients",
-           {{{"id", 0},
-             {"budget", 0.125},
-             {"top_k", 1},
-             {"rank", 20},
-             {"examples", 64},
-             {"steps", 2},
-             {"tokens", 600},
-             {"loss", 1.5},
-             {"bytes_up", 700000},
-             {"bytes_down", 800000},
-             {"experts_per_token", 1.0},
-             {"flops", 1e12}}}}};
+  fed::RoundRecord record;
+  record.round = round;
+  record.method = "fedit";
+  record.participants = 2;
+  record.loss = loss;
+  record.steps = 4, record.tokens = 1200;
+  record.bytes_up = 1500000, record.bytes_down = 2500000;
+  record.bytes_up_parts = {{"adapters", 1200000}, {"counts", 300000}};
+  record.bytes_down_parts = {{"adapters", 1200000}, {"phi", 1300000}};
+  record.experts_per_token = 4.5;
+  record.flops = 3.25e12;
+  record.metrics = {{"pg_share", 0.25}};
+  auto& experts = record.experts.emplace();
+  experts.layers = {"model.layers.0.mlp", "model.layers.1.mlp"};
+  experts.utilization = {{0.123456, 0.5, 0.0}, {0.2, 0.3, 0.123449}};
+  experts.dead_experts = {1, 0};
+  experts.entropy_mean = 0.75, experts.gini_mean = 0.25;
+  auto& client = record.clients.emplace_back();
+  client.budget = 0.125, client.top_k = 1, client.rank = 20, client.examples = 64;
+  client.steps = 2, client.tokens = 600, client.loss = 1.5;
+  client.bytes_up = 700000, client.bytes_down = 800000;
+  client.experts_per_token = 1;
+  client.flops = 1e12;
+  return record::write(record);
 }
 
 OrderedJson evaluation_line(int64_t round, const std::string& task, double budget, double accuracy) {
@@ -139,10 +132,10 @@ TEST_F(Report, ARepeatedEvaluationReplacesTheFirst) {
 TEST_F(Report, DamagedRecordsNameFileAndLine) {
   EXPECT_NE(refusal("missing").find("holds no run"), std::string::npos);
   append_sealed(folder_ / "one/rounds.jsonl", {{"round", 3}});
-  EXPECT_NE(refusal("one").find("rounds.jsonl, line 3: loss is missing"), std::string::npos);
+  EXPECT_NE(refusal("one").find("rounds.jsonl, line 3: method is missing"), std::string::npos);
   make_run("two", 0.5);
   append_sealed(folder_ / "two/evaluations.jsonl", {{"round", 3}, {"task", "x"}});
-  EXPECT_NE(refusal("two").find("evaluations.jsonl, line 9: budget is missing"), std::string::npos);
+  EXPECT_NE(refusal("two").find("evaluations.jsonl, line 9: method is missing"), std::string::npos);
 }
 
 TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
@@ -179,9 +172,8 @@ TEST_F(Report, AnExportedAdapterStandsBesideItsRun) {
 
 TEST_F(Report, ADenseRoundHasNoExpertsAndNoParts) {
   auto line = round_line(3, 1);
-  for (const auto* key :
-       {"bytes_up_parts", "bytes_down_parts", "layers", "utilization", "dead_experts", "entropy_mean", "gini_mean"})
-    line.erase(key);
+  for (const auto* key : {"bytes_up_parts", "bytes_down_parts"}) line[key] = OrderedJson::object();
+  line.erase("layers");  // that of `experts` which tells
   append_sealed(folder_ / "one/rounds.jsonl", line);
   const auto run = runs({"one"})[0];
   EXPECT_FALSE(run.rounds.back().experts || run.rounds.back().gates_sum_to_one);
@@ -412,10 +404,10 @@ TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
 
 TEST_F(Report, TheRunsTableHasARowPerModeAndMeansOverCommonBudgets) {
   make_run("modes", 0.5);
-  const auto add = [&](const std::string& run, const std::string& reading, double budget, double accuracy) {
+  const auto add = [&](const std::string& run, const std::string& mode, double budget, double accuracy) {
     for (const auto* task : {"alpha", "beta"}) {
       auto line = evaluation_line(3, task, budget, accuracy);
-      line["reading"] = reading;
+      line["rank_eval_mode"] = mode;
       append_sealed(folder_ / run / "evaluations.jsonl", line);
     }
   };

@@ -35,15 +35,13 @@ std::string worker_line(const fs::path& folder, bool done) {
   return done ? "done\n" : concat("no process works on it; resume with: ", fed::resume_command(folder), '\n');
 }
 
-/// Estimates the remaining time from the mean of the completed rounds, without evaluations. Old records have no times.
+/// Estimates the remaining time from the mean of the completed rounds, without evaluations.
 std::string time_line(const records::RunRecords& run, int64_t rounds) {
   double seconds = 0;
-  int64_t timed = 0;
-  for (const auto& round : run.rounds)
-    if (round.seconds.round) seconds += *round.seconds.round, ++timed;
+  for (const auto& round : run.rounds) seconds += round.seconds.round;
   const auto left = rounds - static_cast<int64_t>(run.rounds.size());
-  if (timed == 0 || left <= 0) return {};
-  const double mean = seconds / static_cast<double>(timed);
+  if (run.rounds.empty() || left <= 0) return {};
+  const double mean = seconds / static_cast<double>(run.rounds.size());
   return concat("about ", fed::readable_duration(mean * static_cast<double>(left)), " of training left, ",
                 fed::readable_duration(mean), " a round\n");
 }
@@ -75,7 +73,7 @@ std::string run_status(const fs::path& folder) {
     return concat("no round yet; ", *holder, " works on it\n");
   }
   const auto run = records::load_run(folder);
-  const auto asked = fed::run_config(folder).train.rounds, rounds = fed::rounds_to_do(folder, asked);
+  const auto asked = fed::run_config(folder)->train.rounds, rounds = fed::rounds_to_do(folder, asked);
   const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (train.stop)\n") : "";
   return concat(progress_line(run, rounds), early, worker_line(folder, is_done(run, rounds)),
                 arrived_line(folder, run.rounds.size()), time_line(run, rounds), last_log_line(folder / "log.txt"));

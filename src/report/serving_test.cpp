@@ -124,9 +124,7 @@ TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
                                            .accuracy = by == scoring::ServedBy::kRun ? 0.75 : 0.5,
                                            .kind = kind,
                                            .nll = 1.25}});
-  fed::ExperimentConfig config;
-  config.settle({});
-  const auto card = model_card(run, config, {.facts = facts(kAll), .scale = {}, .targets = kAll});
+  const auto card = model_card(run, fed::settle({}, {}), {.facts = facts(kAll), .scale = {}, .targets = kAll});
   EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // no path of the training machine
   for (const auto* part : {"---\nlibrary_name: peft\n", "from_pretrained(\"<the base model>\", ", "# a b i>\n",
                            "## Scores after round 2\n", "| budget | K | in the run | exported: native gates |\n",

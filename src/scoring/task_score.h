@@ -109,7 +109,7 @@ struct TaskScore {
   ServedBy served_by = ServedBy::kRun;  ///< other than kRun: score of the exported adapter
   int64_t top_k = 0;                    ///< experts per token
   int64_t rows = 0;
-  int64_t questions = 0;          ///< number of distinct questions among the rows; 0 in older records
+  int64_t questions = 0;          ///< number of distinct questions among the rows
   double accuracy = 0;            ///< headline: correct answers / rows; an output without an allowed answer is wrong
   double accuracy_cased = 0;      ///< accuracy from the unchanged output
   double accuracy_lowercase = 0;  ///< accuracy from the lower-cased output
@@ -121,10 +121,10 @@ struct TaskScore {
   double chance = 0, majority = 0;  ///< accuracy of random answers, and of always giving the most frequent answer
   /// Mean over rows of the log-likelihood of the correct answer in nats: the sum of its tokens' log-probabilities. For
   /// free text the answer is the first reference. Rows that keep no answer after truncation, or whose reference is
-  /// longer than max_new_tokens, are left out. Absent without `likelihood` and in older records.
+  /// longer than max_new_tokens, are left out. Absent without `likelihood`, and if no row has one.
   std::optional<double> log_likelihood = {};
-  /// Number of rows that log_likelihood is the mean of. 0: asked for, but no row has one. Absent without `likelihood`
-  /// and in older records.
+  /// Number of rows that log_likelihood is the mean of. 0: asked for, but no row has one. Absent without
+  /// `likelihood`.
   std::optional<int64_t> likelihood_rows = {};
   AnswerKind kind = AnswerKind::kChoice;
   double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
@@ -144,12 +144,12 @@ struct TaskScore {
   void visit(auto& field) {  // writes the keys of the AnswerKind
     field("task", task);
     field("budget", budget);
-    field.optional("reading", rank_eval_mode);
+    field("rank_eval_mode", rank_eval_mode);
     visit_served(field);
     if (field.holds("client", client.has_value())) (client ? *client : client.emplace()).visit(field);
     field("top_k", top_k);
     field("rows", rows);
-    field.optional("questions", questions);
+    field("questions", questions);
     if (field.holds("missing_clients", !missing_clients.empty())) field("missing_clients", missing_clients);
     if (field.holds("exact_match", kind == AnswerKind::kText))
       visit_text(field);

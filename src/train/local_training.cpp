@@ -141,7 +141,7 @@ class LocalRound {
   void step() {
     const auto start = Clock::now();
     learn();
-    result_.step_seconds = result_.step_seconds.value_or(0) + seconds_since(start);
+    result_.step_seconds += seconds_since(start);
   }
 
   LocalResult finish() {

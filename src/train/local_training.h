@@ -89,7 +89,7 @@ struct LocalReport {
   nn::RoutingByLayer counts;              ///< routing counts summed over the round; logits are undefined
   std::map<std::string, double> metrics;  ///< means of the metrics that the method recorded
   double seconds = 0;
-  std::optional<double> step_seconds;  ///< of `seconds`, those of the optimiser steps; absent in older records
+  double step_seconds = 0;             ///< of `seconds`, those of the optimiser steps
   std::optional<double> move_seconds;  ///< of `seconds`, those of copies to the device and back; absent on the CPU
 
   void visit(auto& field) {  // base/format/record.h

@@ -222,6 +222,7 @@ BAD = {
         "--only": [("one", ["--only", "one", "ARM:SEED", "one:1"]), ("one:2", ["--only", "one:2"]), ("", ["--only"])],
         "--dry-run": [("yes", ["yes"])],
         "--resume": [("yes", ["yes"])],
+        "--base": [(NOWHERE, ["--base", NOWHERE, "--resume"])],
     },
 }
 

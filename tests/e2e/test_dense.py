@@ -24,7 +24,7 @@ def test_rank_methods_train_each_client_at_the_rank_of_its_budget(method, tmp_pa
     assert all(client["top_k"] == 0 and client["experts_per_token"] == 0 for client in rounds[0]["clients"])
     scores = lines(tmp_path / "run" / "evaluations.jsonl")
     # Without experts "all ranks with K_c" is no reading of a budget.
-    assert {(score["budget"], score["reading"]) for score in scores} == {(0.125, "a"), (1.0, "a")}
+    assert {(score["budget"], score["rank_eval_mode"]) for score in scores} == {(0.125, "a"), (1.0, "a")}
 
 
 def test_homogeneous_methods_give_all_clients_the_same_rank(tmp_path):

@@ -12,7 +12,7 @@ from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed
 
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
-KEYS = ["task", "budget", "reading", "top_k", "rows", "questions", "accuracy", "accuracy_cased", "accuracy_lowercase",
+KEYS = ["task", "budget", "rank_eval_mode", "top_k", "rows", "questions", "accuracy", "accuracy_cased", "accuracy_lowercase",
         "invalid_rate", "accuracy_valid", "accuracy_likelihood", "log_likelihood", "likelihood_rows", "chance", "majority", "seconds"]
 
 

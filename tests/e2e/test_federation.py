@@ -319,6 +319,11 @@ def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, 
     assert "site-0" in succeed("report", tmp_path / "run", "--table", "client-scores").stdout
     again = evenkeel("evaluate", "--run", tmp_path / "run")
     one_line(again, "at its nodes", "--data FILE")
+    rows = ["--tasks", "files", "--data", tmp_path / "rows/site-0.json", "--score", score, "--json"]
+    rows += ["--options", "red,green,blue"] if score == "choice" else []
+    texts = [succeed("evaluate", "--run", tmp_path / name, *rows).stdout for name in ("local", "run")]
+    here, served = ([without_seconds(json.loads(line)) for line in text.splitlines()] for text in texts)
+    assert here == served and len(here) == 2 and all(one["rows"] > 0 for one in here), here
 
 
 def test_a_server_without_evaluation_leaves_its_tasks_out(tiny_model, tmp_path):

@@ -76,7 +76,7 @@ def view_of(data, measure, task=""):
 def recorded(folder, measure, budget, mode="", task=None, last=2):
     """Returns the mean of a measure over tasks after round `last`, from evaluations.jsonl."""
     found = [one[measure] for one in lines(folder / "evaluations.jsonl")
-             if one["round"] == last and one["budget"] == budget and one.get("reading", "") == mode and task in (None, one["task"])]
+             if one["round"] == last and one["budget"] == budget and one.get("rank_eval_mode", "") == mode and task in (None, one["task"])]
     return statistics.mean(found)
 
 

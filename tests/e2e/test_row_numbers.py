@@ -136,7 +136,7 @@ def test_likelihoods_and_rank_evaluation_modes_are_named_too(tiny_model, tmp_pat
     train(tiny_model, tmp_path / "run", [file], method__name="flexlora", data__files__score="nll", data__files__options="[]",
           data__partition='{ kind = "iid" }', data__files__held_out=0.25)
     succeed("evaluate", "--run", tmp_path / "run", "--predictions", tmp_path / "answers.jsonl", "--questions")
-    counts = collections.Counter(one["reading"] for one in lines(tmp_path / "answers.jsonl"))
+    counts = collections.Counter(one["rank_eval_mode"] for one in lines(tmp_path / "answers.jsonl"))
     assert counts == {"a": 3, "b": 3}
     held_out = partition_of(tmp_path / "run")["held_out"]
     assert {(one["row"], one["question"]) for one in lines(tmp_path / "answers.jsonl")} == {(i, question(i)) for i in held_out}

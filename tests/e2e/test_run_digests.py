@@ -14,9 +14,9 @@ import run_digests  # noqa: E402
 
 def put_run(folder, likelihoods=(-1.5, -2.5), **changes):
     """Writes the files of a run that digests are made of: one score of three rows, two of which have a likelihood."""
-    score = {"round": 1, "task": "facts", "budget": 0.5, "reading": "", "rows": 3, "accuracy": 0.5, "log_likelihood": -2.0,
+    score = {"round": 1, "task": "facts", "budget": 0.5, "rank_eval_mode": "", "rows": 3, "accuracy": 0.5, "log_likelihood": -2.0,
              "likelihood_rows": 2, "seconds": 1.0} | changes
-    item = {"round": 1, "task": "facts", "budget": 0.5, "reading": "", "served_by": "run", "log_likelihood": list(likelihoods)}
+    item = {"round": 1, "task": "facts", "budget": 0.5, "rank_eval_mode": "", "served_by": "run", "log_likelihood": list(likelihoods)}
     for name in ("adapter", "items"):
         (folder / name).mkdir(parents=True)
     (folder / "adapter/adapter_config.json").write_text("{}")

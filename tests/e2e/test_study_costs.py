@@ -6,13 +6,12 @@ ub-smoe trains its clients with K = 1, 2, 4 and 8. flexlora gives them unequal r
 import io
 import json
 import re
-import shutil
 
 import pandas
 import pytest
 
 from test_study_report import typeset
-from tiny import CONFIG, lines, page_data, sealed, settings, started, succeed
+from tiny import CONFIG, lines, page_data, settings, started, succeed
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -142,19 +141,6 @@ def test_the_page_has_the_costs_of_every_k(study):
             assert [one["low"], one["high"]] == pytest.approx(list(stats.ttest_1samp(per_seed, 0).confidence_interval()), rel=1e-4, abs=1e-9)
         totals = [reported[measure["name"]] for measure in data["costs"]["measures"]]
         assert costs["means"] == [None if total is None else pytest.approx(total, rel=1e-5) for total in totals]
-
-
-def test_records_without_seconds_have_flops_alone(study, tmp_path):
-    """The records of ub-smoe again, as an older version would have written them."""
-    copy = tmp_path / "study"
-    shutil.copytree(study, copy)
-    for file in copy.glob("ub-smoe/*/rounds.jsonl"):
-        old = [{key: value for key, value in line.items() if key != "checksum"} for line in lines(file)]
-        for line in old:
-            line["clients"] = [{key: value for key, value in client.items() if key != "seconds"} for client in line["clients"]]
-        file.write_text("".join(sealed(line) + "\n" for line in old))
-    text = succeed("report", copy).stdout
-    assert [row[3] for row in rows_of(text, "ub-smoe")] == ["-"] * 4
 
 
 def test_the_clients_of_a_run_have_the_seconds_of_its_last_round(study):

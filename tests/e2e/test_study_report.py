@@ -56,7 +56,7 @@ def copy(study, tmp_path):
 
 def scores(folder):
     """Returns a dict from (task, budget, reading) to the score after the run's last round."""
-    return {(one["task"], one["budget"], one["reading"]): one for one in lines(folder / "evaluations.jsonl")}
+    return {(one["task"], one["budget"], one["rank_eval_mode"]): one for one in lines(folder / "evaluations.jsonl")}
 
 
 def level(folder, budget, reading=""):
@@ -80,7 +80,7 @@ def test_the_mean_over_single_rows_equals_the_score(study):
         of_scores = scores(folder)
         assert len(items) == len(of_scores) == 4
         for one in items:
-            score = of_scores[one["task"], one["budget"], one["reading"]]
+            score = of_scores[one["task"], one["budget"], one["rank_eval_mode"]]
             assert len(one["log_likelihood"]) == len(one["correct"]) == score["rows"] == 4
             assert sum(one["log_likelihood"]) / 4 == pytest.approx(score["log_likelihood"], abs=1e-6)
             assert sum(one["correct"]) / 4 == score["accuracy"] and score["log_likelihood"] < 0

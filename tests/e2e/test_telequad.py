@@ -57,7 +57,7 @@ def test_a_run_trains_on_windows_and_scores_free_text(run, data):
     scores = lines(out / "evaluations.jsonl")
     assert [score["budget"] for score in scores] == [0.125, 1.0]
     for score in scores:
-        assert list(score) == ["round", "method", "task", "budget", "reading", "top_k", "rows", "questions", "exact_match",
+        assert list(score) == ["round", "method", "task", "budget", "rank_eval_mode", "top_k", "rows", "questions", "exact_match",
                                "f1", "empty_rate", "context_cut", "log_likelihood", "likelihood_rows", "seconds", "checksum"]
         assert score["rows"] == score["context_cut"] == 10
     assert all(word in done.stdout for word in ("telequad", "EM", "F1")) and "inv" not in done.stdout

@@ -31,7 +31,7 @@ def runs(tiny_model, tmp_path_factory):
 def own(run, mode=""):
     """Returns the lines of the run itself, read without the package."""
     return [one for one in lines(run.path / "evaluations.jsonl")
-            if "served_by" not in one and "client" not in one and one["reading"] == mode]
+            if "served_by" not in one and "client" not in one and one["rank_eval_mode"] == mode]
 
 
 def means(records, key):
@@ -69,9 +69,9 @@ def test_scores_of_the_exported_adapter_have_a_name_and_a_filter(runs):
 
 def test_rank_evaluation_modes_are_not_mixed(runs):
     run = runs["flexlora"][0]
-    assert [one["reading"] for one in run.evaluations_list()] == ["b"] * 4
+    assert [one["rank_eval_mode"] for one in run.evaluations_list()] == ["b"] * 4
     in_mode_a = run.evaluations_list(rank_eval_mode="a")
-    assert [one["reading"] for one in in_mode_a] == ["a"] * 4 and {one["top_k"] for one in in_mode_a} == {8}
+    assert [one["rank_eval_mode"] for one in in_mode_a] == ["a"] * 4 and {one["top_k"] for one in in_mode_a} == {8}
     assert len(run.evaluations_list(rank_eval_mode="all")) == 8
     with pytest.raises(ValueError, match="rank_eval_mode is 'c'"):
         run.evaluations_list(rank_eval_mode="c")
@@ -79,11 +79,11 @@ def test_rank_evaluation_modes_are_not_mixed(runs):
 
 def test_a_run_with_mode_a_alone_has_its_scores(tiny_model, tmp_path):
     run = train(tiny_model, tmp_path / "run", {**CHANGES, "method__name": "flexlora", "evaluate__rank_eval_modes": ["a"]})
-    assert [one["reading"] for one in run.evaluations_list()] == ["a"] * 4
+    assert [one["rank_eval_mode"] for one in run.evaluations_list()] == ["a"] * 4
 
 
 def test_scores_of_single_clients_are_apart(tmp_path):
-    own = {"round": 1, "task": "t", "budget": 0.5, "reading": "", "accuracy": 0.5}
+    own = {"round": 1, "task": "t", "budget": 0.5, "rank_eval_mode": "", "accuracy": 0.5}
     of_clients = [{**own, "client": client, "rows_of": rows, "accuracy": 0.1} for client in (0, 1) for rows in ("own", "all")]
     (tmp_path / "manifest.json").write_text("{}")
     (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [own, *of_clients]))
@@ -142,10 +142,10 @@ def test_the_values_of_a_study_are_the_runs_own(study, runs):
 def test_differences_are_a_small_frame(study):
     frame = study.differences
     assert isinstance(frame, pd.DataFrame) and list(frame["arm"]) == ["flexlora"] * 2 and list(frame["budget"]) == [0.125, 1.0]
-    assert list(frame.columns) == ["served_by", "arm", "reading", "reference", "budget", "measure", "n", "difference", "deviation", "low", "high",
+    assert list(frame.columns) == ["served_by", "arm", "rank_eval_mode", "reference", "budget", "measure", "n", "difference", "deviation", "low", "high",
                                    "bca_low", "bca_high", "p", "p_holm", "shown", "detectable", "differs_in"]
     assert set(frame["reference"]) == {"ub-smoe"} and set(frame["measure"]) == {"log_likelihood"}
-    assert set(frame["reading"]) == {"b"} and set(frame["served_by"]) == {"run"} and list(frame["n"]) == [1, 1]
+    assert set(frame["rank_eval_mode"]) == {"b"} and set(frame["served_by"]) == {"run"} and list(frame["n"]) == [1, 1]
     values = study.values
     kept = values[values["measure"] == "log_likelihood"].groupby(["arm", "budget"])["value"].mean()
     for _, one in frame.iterrows():
@@ -156,7 +156,7 @@ def test_differences_are_a_small_frame(study):
 def test_differences_are_those_of_the_report_with_what_was_shown(runs, tmp_path):
     study = ek.Study.open(synthetic_study(tmp_path / "study", {arm: runs[arm][0].path for arm in ("ub-smoe", "flexlora")}, range(1, 7), levels=(0.0, 2.0)))
     report = study.report()
-    found = {(one["served_by"], one["reading"], one["budget"]): one for one in study.differences_list(served_by="all", rank_eval_mode="all")}
+    found = {(one["served_by"], one["rank_eval_mode"], one["budget"]): one for one in study.differences_list(served_by="all", rank_eval_mode="all")}
     expected = {(result["served_by"], arm["rank_eval_mode"], one["budget"]): (arm, one)
                 for result in report["served"] for arm in result["arms"] for one in arm["differences"]}
     assert found.keys() == expected.keys() and len(found) >= 4 and report["endpoint"] == "log_likelihood"

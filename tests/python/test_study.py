@@ -42,7 +42,10 @@ def test_a_study_can_be_run_and_reported(tiny_model, tmp_path):
     chosen = {key: value for key, value in settings(tiny_model, train__rounds=1, evaluate__limit=2).items() if key != "method.name"}
     study = ek.Study(tmp_path / "study.toml", out=tmp_path / "study")
     assert len(study.run(set=chosen, only=["fedit:1"]).runs()) == 1
-    assert len(study.run(set=chosen).runs()) == 4 and len(study.runs("a3smoe")) == 2
+    moved = tmp_path / "moved"
+    moved.symlink_to(tiny_model)
+    assert len(study.run(set=chosen, base=moved).runs()) == 4 and len(study.runs("a3smoe")) == 2
+    assert study.state["moved_base"] == str(moved)
 
 
 def test_the_arms_of_a_study_are_compared(folder):

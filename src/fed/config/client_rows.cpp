@@ -59,8 +59,8 @@ void deal_out(data::TokenizedRows tokenized, std::span<const data::Row> rows,
   }
 }
 
-void check_positions(const ExperimentConfig& config, const models::ModelSpec& model) {
-  EK_CHECK(config.data.cutoff <= model.max_positions, kConfig, "data.cutoff is ", config.data.cutoff,
+void check_positions(const RunConfig& config, const models::ModelSpec& model) {
+  EK_CHECK(config->data.cutoff <= model.max_positions, kConfig, "data.cutoff is ", config->data.cutoff,
            " tokens, the model has ", model.max_positions, " positions");
 }
 
@@ -82,11 +82,11 @@ struct ReadRows {
 };
 
 /// Tokenizes rows and warns about cut ones. \param who  prefix of warnings; empty: no client's
-ReadRows read_rows(data::TaskRows set, const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+ReadRows read_rows(data::TaskRows set, const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
                    const models::ModelSpec& model, const std::string& who) {
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
-  auto tokenized = data::tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.end_of_text));
-  warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  auto tokenized = data::tokenize_rows(set.rows, tokenizer, config->data.tokenize_options(model.end_of_text));
+  warn_about_cut_rows(tokenized, set.rows.size(), config->data.cutoff);
   warn_about_conversations(tokenized, set.rows.size());
   return {std::move(set), std::move(tokenized)};
 }
@@ -116,13 +116,13 @@ void add_absent_client(Shards& shards) {
 }
 
 /// Makes shards of clients with own rows. Clients with rows at nodes get empty shards.
-Shards own_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
                   const models::ModelSpec& model) {
   Shards shards;
   size_t rows = 0;
-  for (int64_t id = 0; id < config.clients.count; ++id) {
-    const auto who = config.clients.who(id);
-    if (config.clients.client[static_cast<size_t>(id)].data.empty()) {
+  for (int64_t id = 0; id < config->clients.count; ++id) {
+    const auto who = config->clients.who(id);
+    if (config->clients.client[static_cast<size_t>(id)].data.empty()) {
       add_absent_client(shards);
       continue;
     }
@@ -130,18 +130,18 @@ Shards own_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& to
     rows += set.rows.size();
     in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });
   }
-  log::info("[data] ", rows, " rows of ", shards.files.size(), " files that ", config.clients.count, " clients bring");
+  log::info("[data] ", rows, " rows of ", shards.files.size(), " files that ", config->clients.count, " clients bring");
   return shards;
 }
 
 /// Makes shards from the rows of `[data]`, divided among the clients.
-Shards dealt_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
                     const models::ModelSpec& model) {
-  const auto seed = static_cast<uint64_t>(config.seed);
+  const auto seed = static_cast<uint64_t>(config->seed);
   auto all = training_set(config, /*client=*/0);
   if (!all.read.empty()) log::info("[data] ", all.read);
   auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
-  const auto parts = data::partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
+  const auto parts = data::partition(labels_of(set.rows, tokenized), config->clients.count, config->data.partition, seed);
   Shards shards{.examples = {},
                 .rows = {},
                 .held_out = file_rows_of(set.held_out, set.files),
@@ -155,17 +155,17 @@ Shards dealt_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& 
 
 }  // namespace
 
-data::TaskRows training_set(const ExperimentConfig& config, int64_t client) {
-  const int64_t limit = config.data.limit;
-  if (config.clients.own_rows()) return data::training_rows("files", config.own_rows(client, limit));
-  return data::training_rows(config.data.task, config.data.rows(limit, static_cast<uint64_t>(config.seed)));
+data::TaskRows training_set(const RunConfig& config, int64_t client) {
+  const int64_t limit = config->data.limit;
+  if (config->clients.own_rows()) return data::training_rows("files", config.own_rows(client, limit));
+  return data::training_rows(config->data.task, config.rows(limit));
 }
 
-Shards make_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
                    const models::ModelSpec& model) {
   check_positions(config, model);
-  check_generated_rows(config.data);
-  return config.clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
+  check_generated_rows(config->data);
+  return config->clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
 }
 
 }  // namespace evenkeel::fed

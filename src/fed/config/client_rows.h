@@ -8,7 +8,7 @@
 
 #include "data/example.h"
 #include "data/row_files.h"
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "tokenizer/tokenizer.h"
 
 namespace evenkeel::fed {
@@ -34,12 +34,12 @@ struct Shards {
 
 /// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own.
 /// Shards::indices are those of the result. \param client  in [0, clients.count) \throws as make_shards()
-data::TaskRows training_set(const ExperimentConfig& config, int64_t client);
+data::TaskRows training_set(const RunConfig& config, int64_t client);
 
 /// Reads and tokenizes the training rows and divides them among the clients.
 /// \throws kConfig, kData for files that are missing or rows that cannot be read or divided. Errors in a client's own
 /// rows name the client, the file and the line
-Shards make_shards(const ExperimentConfig& config, const tokenizer::Tokenizer& tokenizer,
+Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
                    const models::ModelSpec& model);
 
 }  // namespace evenkeel::fed

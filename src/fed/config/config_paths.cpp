@@ -59,13 +59,13 @@ std::vector<PathKey> path_keys(ExperimentConfig& config) {
   return keys;
 }
 
-void ExperimentConfig::expand_home_in_paths() {
-  for (const auto& key : path_keys(*this))
+void expand_home_in_paths(ExperimentConfig& config) {
+  for (const auto& key : path_keys(config))
     change_paths(key, [&](std::string& path) { path = expand_home(path, key.key); });
 }
 
-void ExperimentConfig::expand_paths() {
-  for (const auto& key : path_keys(*this))
+void expand_paths(ExperimentConfig& config) {
+  for (const auto& key : path_keys(config))
     if (key.key != "model.path" && key.key != "output.dir")
       change_paths(key, [&](std::string& path) { path = expand_data_path(path, key.key).string(); });
 }
@@ -82,10 +82,10 @@ void find_paths(ExperimentConfig& config, const KeyFilter& is_wanted) {
   }
 }
 
-void ExperimentConfig::find_inputs() {
-  expand_paths();
-  find_paths(*this);
-  give_files();
+ExperimentConfig with_inputs(ExperimentConfig asked) {
+  expand_paths(asked);
+  find_paths(asked);
+  return asked;
 }
 
 void take_paths(ExperimentConfig& config, ExperimentConfig from, const KeyFilter& is_same) {

@@ -146,16 +146,6 @@ void DataSection::check_family(const std::string& name, const config::Table& tab
              in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
 }
 
-data::RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
-  return {.path = path,
-          .limit = count,
-          .seed = seed,
-          .label = partition.kind == data::PartitionKind::kDirichlet ? partition.key : "label",
-          .telequad = telequad,
-          .files = files,
-          .form = form};
-}
-
 data::TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
   data::TokenizeOptions options = *this;
   options.eos = eos_id;

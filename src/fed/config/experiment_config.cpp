@@ -1,27 +1,30 @@
 #include "fed/config/experiment_config.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <set>
 
+#include "fed/config/config_paths.h"
 #include "fed/config/value_checks.h"
 
 namespace evenkeel::fed {
 namespace {
 
-constexpr std::array kBudgets = {0.125, 0.25, 0.5, 1.0};
-
-/// Replaces the values in `all` of clients that have a value of their own.
-template <typename T>
-void put_own(const std::vector<ClientSection>& clients, std::optional<T> ClientSection::*own, std::vector<T>& all) {
-  for (size_t i = 0; i < clients.size(); ++i)
-    if (clients[i].*own) all[i] = *(clients[i].*own);
-}
-
 template <typename T>
 bool is_among(const T& value, const std::vector<T>& list) {
   return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+/// Returns the files of clients that bring their own, with the other keys of `[data.files]`.
+std::vector<data::ClientFiles> files_of_clients(const ExperimentConfig& config) {
+  std::vector<data::ClientFiles> all;
+  if (!config.clients.own_rows()) return all;
+  for (const auto& own : config.clients.client) {
+    auto& files = all.emplace_back(
+        data::ClientFiles{config.data.files, config.clients.who(static_cast<int64_t>(all.size()))});
+    files.train = own.data;
+    files.test = own.test;
+    files.held_out = own.held_out.value_or(files.held_out);
+  }
+  return all;
 }
 
 }  // namespace
@@ -39,20 +42,18 @@ void ExperimentConfig::resolve(const config::Table& table) {
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
-  expand_home_in_paths();
+  expand_home_in_paths(*this);
   check_parallel(table.table("clients").place_of("parallel"));
   check_ranks(table.table("clients"));
   check_machines(table.table("clients"));
   check_own_rows(table);
-  give_files();
-  table.table("data").check(
-      std::count(data.task.begin(), data.task.end(), "files") == 0 || !data.files.by_task().empty(), "files", "empty",
-      "files of rows: data.files.train, or `data` of every [[clients.client]]");
+  const bool of_files = std::count(data.task.begin(), data.task.end(), "files") > 0;
+  table.table("data").check(!of_files || !rows().files.by_task().empty(), "files", "empty",
+                            "files of rows: data.files.train, or `data` of every [[clients.client]]");
   check_tasks(table.table("evaluate"));
   check_best(table);
 }
 
-/// Checks that clients do not train in parallel on a GPU, whose memory fits one client at a time.
 void ExperimentConfig::check_parallel(const std::string& place) const {
   EK_CHECK(clients.parallel == 1 || !names_gpu(model.device), kConfig, "clients.parallel is ", clients.parallel,
            ", allowed: 1, where model.device is \"", model.device, "\" (ranks share a run over several GPUs)", place);
@@ -105,47 +106,25 @@ void ExperimentConfig::check_own_rows(const config::Table& table) const {
                in_quotes(config::name_of(data.partition.kind)),
                concat("nothing else than iid, which deals out nothing ", why));
   }
-  bool tested = false;
-  for (int64_t id = 0; clients.own_rows() && id < clients.count; ++id) tested = tested || has_test_rows(id);
+  const auto own = files_of_clients(*this);
+  const bool tested = std::any_of(own.begin(), own.end(), [](const auto& files) { return files.tests(); });
   table.table("evaluate")
       .check(!evaluate.per_client || tested, "per_client", "true",
              "where clients have test rows of their own: [[clients.client]] with data, and test or "
              "held_out");
 }
 
-std::vector<std::string> ExperimentConfig::tasks_here() const {
-  auto tasks = evaluate.tasks;
-  if (clients.rows_elsewhere())
-    std::erase_if(tasks,
-                  [from = data.rows()](const auto& task) { return data::find_task(task, from).family == "files"; });
-  return tasks;
-}
-
-bool ExperimentConfig::has_test_rows(int64_t client) const {
-  const auto& own = clients.client.at(static_cast<size_t>(client));
-  return !own.test.empty() || own.held_out.value_or(data.files.held_out) > 0;
-}
-
-/// Copies clients' own files into data.files.clients, with the other keys of `[data.files]`.
-void ExperimentConfig::give_files() {
-  data.files.clients.clear();
-  for (size_t i = 0; clients.own_rows() && i < clients.client.size(); ++i) {
-    const auto& own = clients.client[i];
-    auto& files = data.files.clients.emplace_back(data::ClientFiles{data.files, clients.who(static_cast<int64_t>(i))});
-    files.train = own.data;
-    files.test = own.test;
-    if (own.held_out) files.held_out = *own.held_out;
-  }
-}
-
-data::RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
-  auto options = data.rows(limit, static_cast<uint64_t>(seed));
-  options.files.clients = {data.files.clients.at(static_cast<size_t>(client))};
+data::RowOptions ExperimentConfig::rows(int64_t limit) const {
+  data::RowOptions options{
+      .path = data.path,
+      .limit = limit,
+      .seed = static_cast<uint64_t>(seed),
+      .label = data.partition.kind == data::PartitionKind::kDirichlet ? data.partition.key : "label",
+      .telequad = data.telequad,
+      .files = data.files,
+      .form = data.form};
+  options.files.clients = files_of_clients(*this);
   return options;
-}
-
-data::RowOptions ExperimentConfig::rows_to_score(std::optional<int64_t> own_of, int64_t limit) const {
-  return own_of ? own_rows(*own_of, limit) : data.rows(limit, static_cast<uint64_t>(seed));
 }
 
 bool ExperimentConfig::evaluates_after(int64_t round) const {
@@ -156,7 +135,7 @@ bool ExperimentConfig::evaluates_after(int64_t round) const {
 void ExperimentConfig::check_tasks(const config::Table& table) const {
   const auto check = [&](const config::Table& at, const std::vector<std::string>& names) {
     try {
-      data::expand_tasks(names, data.rows());
+      data::expand_tasks(names, rows());
     } catch (const Error& error) {
       throw error.with_context(concat(at.full_key("tasks"), at.place_of("tasks")));
     }
@@ -192,88 +171,6 @@ ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::
   auto table = config::Table::load(file);
   for (const auto& setting : settings) table.set(setting);
   return read(table);
-}
-
-void ExperimentConfig::settle(const MachineChoices& machine) {
-  if (threads == 0) threads = std::max<int64_t>(1, machine.threads / clients.parallel);
-  model.settle(machine);
-  check_parallel("");
-  settle_budgets();
-  expand_paths();
-  data.date = jinja::Date::settled(data.date);
-  give_files();
-  if (evaluate.tasks.empty()) evaluate.tasks = data.task;
-  evaluate.tasks = data::expand_tasks(evaluate.tasks, data.rows());
-  settle_best();
-  output.dir = folder().string();
-  settle_ranks();
-  settle_machines();
-}
-
-/// Expands evaluate.best.tasks, and checks that they are scored and have the measure.
-void ExperimentConfig::settle_best() {
-  auto& chosen = evaluate.best.tasks;
-  chosen = data::expand_tasks(chosen, data.rows());
-  for (const auto& task : chosen)
-    EK_CHECK(is_among(task, evaluate.tasks), kConfig, "evaluate.best.tasks holds ", in_quotes(task),
-             ", allowed: some of evaluate.tasks, ", join(evaluate.tasks));
-  for (const auto& task : seeks_best() ? evaluate.tasks : std::vector<std::string>())
-    EK_CHECK(!(chosen.empty() || is_among(task, chosen)) ||
-                 scoring::measure_of(evaluate.best.measure)
-                     .is_of(scoring::kind_of(data::find_task(task, data.rows()).scoring)),
-             kConfig, "evaluate.best.measure is ", in_quotes(config::name_of(evaluate.best.measure)), ", which task ",
-             task, " is not scored by, allowed: a measure of all of evaluate.best.tasks");
-}
-
-/// Settles budgets. A pattern stays a pattern, which keeps the text short, unless single clients have own budgets.
-void ExperimentConfig::settle_budgets() {
-  auto& budgets = clients.budgets;
-  if (!budgets.listed() && clients.client.empty()) return;
-  auto all = client_budgets();
-  for (size_t i = all.size(); i < static_cast<size_t>(clients.count); ++i) all.push_back(kBudgets[i % kBudgets.size()]);
-  put_own(clients.client, &ClientSection::budget, all);
-  budgets = {.list = std::move(all)};
-}
-
-/// Settles ranks. If none are given, they follow the budgets and have the same form (list or pattern).
-void ExperimentConfig::settle_ranks() {
-  auto& ranks = clients.ranks;
-  const auto& budgets = clients.budgets;
-  const auto rank_of = [&](const std::vector<double>& of) {
-    std::vector<int64_t> all;
-    for (const double budget : of) all.push_back(method.entry().rank(budget, lora.rank));
-    return all;
-  };
-  if (ranks.numbers().empty())
-    ranks = {.list = rank_of(budgets.list),
-             .values = rank_of(budgets.values),
-             .shares = budgets.shares,
-             .deal = budgets.deal};
-  if (clients.client.empty()) return;
-  auto all = client_ranks();
-  put_own(clients.client, &ClientSection::rank, all);
-  ranks = {.list = std::move(all)};
-}
-
-void ExperimentConfig::settle_machines() {
-  const auto says = [](const ClientSection& client) { return client.profile.has_value(); };
-  if (std::none_of(clients.client.begin(), clients.client.end(), says)) return;
-  auto all = machine_names();
-  all.resize(static_cast<size_t>(clients.count));
-  put_own(clients.client, &ClientSection::profile, all);
-  clients.profiles = {.list = std::move(all)};
-}
-
-std::vector<double> ExperimentConfig::client_budgets() const {
-  return clients.budgets.of(clients.count, static_cast<uint64_t>(seed));
-}
-
-std::vector<int64_t> ExperimentConfig::client_ranks() const {
-  return clients.ranks.of(clients.count, static_cast<uint64_t>(seed));
-}
-
-std::vector<std::string> ExperimentConfig::machine_names() const {
-  return clients.profiles.of(clients.count, static_cast<uint64_t>(seed));
 }
 
 std::string ExperimentConfig::text(bool comments) const {

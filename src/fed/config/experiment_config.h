@@ -4,8 +4,8 @@
 /// Files are parsed strictly (base/format/config_table.h): an unknown key is an error. `[method]` is parsed separately,
 /// because it holds `name` and one table per method. All tables present are checked, and the selected one is used.
 /// `[cluster]` is parsed by cluster/options.h and is not part of a run's config, because it does not affect results.
-/// `settle()` replaces values that are "auto", empty or relative to other keys. The result is a *settled* config: its
-/// text names every value and parses to an equal config. Neither reading nor `settle()` inspects the machine.
+/// An ExperimentConfig is what was asked for: values may be "auto", empty or relative to other keys. What a run computes
+/// with is a RunConfig (fed/config/run_config.h), in which nothing is open. Reading does not inspect the machine.
 #pragma once
 
 #include <array>
@@ -130,13 +130,13 @@ struct ModelSection {
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
   /// Replaces "auto" in device, engine and compute_dtype (settle_products()). \throws kConfig as check_engine()
   void settle(const MachineChoices& machine);
-  /// Returns the product table of a section with settled products.
+  /// Returns the product table; that of float32 if compute_dtype is "auto".
   nn::MatmulTable product_table() const;
-  /// Returns the engine and its arithmetic. REQUIRES a settled section
+  /// Returns the engine and its arithmetic. A compute_dtype of "auto" counts as float32.
   nn::Compute compute() const;
   /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
   void settle_products(const nn::MatmulTable& chosen);
-  /// Returns the options for loading the weights onto the processor. REQUIRES a settled section
+  /// Returns the options for loading the weights onto the processor.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
   models::BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
@@ -189,8 +189,6 @@ struct DataSection : data::TokenizeOptions {
     field("files", files, "");
   }
   void resolve(const config::Table& table) const;
-  /// Returns which rows of a task to read. \param count  number of rows; 0: all
-  data::RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
   /// Returns how to tokenize rows for a model with the end-of-sequence token `eos_id`.
   data::TokenizeOptions tokenize_options(int64_t eos_id) const;
 
@@ -410,35 +408,17 @@ struct ExperimentConfig {
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
   void resolve(const config::Table& table);  ///< checks rules that concern several sections
-  /// Fills in values that were left open: threads, device, engine, compute_dtype, budgets, ranks, profiles, tasks,
-  /// date, run folder, $EVENKEEL_DATA and addresses of the hub.
-  /// \param machine  the values of "all cores" and "auto"
+  /// Checks that clients do not train in parallel on a GPU, whose memory fits one client at a time.
+  /// \param place  position of clients.parallel in the file, for messages; may be empty
   /// \throws kConfig
-  void settle(const MachineChoices& machine);
-  /// Replaces every path by an absolute one of what it names now, so that the run reads the same files from every
-  /// working folder, after files were added, and after a branch of the hub has moved (find_paths() in
-  /// fed/config/config_paths.h).
-  /// \throws kIo, kData, kConfig for what is not there
-  void find_inputs();
-  /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
-  data::RowOptions own_rows(int64_t client, int64_t limit) const;
-  /// Returns the tasks of `[evaluate]` whose rows are on this machine, without those whose rows are stored at nodes.
-  std::vector<std::string> tasks_here() const;
-  /// Returns which test rows to score.
-  /// \param own_of  the client whose own rows are scored; nothing: the test rows of all
-  /// \param limit   number of rows; 0: all
-  data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
-  /// Returns true if `client` has test rows of its own.
-  bool has_test_rows(int64_t client) const;
-  /// Return beta_c (the budget) and r_c (the LoRA rank) of every client, by id. REQUIRES a settled config
-  std::vector<double> client_budgets() const;
-  std::vector<int64_t> client_ranks() const;
+  void check_parallel(const std::string& place) const;
+  /// Returns how to read the rows of a task, with the files of clients that have their own.
+  /// \param limit  number of rows; 0: all
+  data::RowOptions rows(int64_t limit = 0) const;
   /// Returns true if the state after `round` rounds is evaluated. \param round  0: before the first one
   bool evaluates_after(int64_t round) const;
   /// Returns true if the run looks for its best round: for evaluate.keep_best or train.stop.
   bool seeks_best() const { return evaluate.keep_best || train.stop.patience > 0; }
-  /// Returns the name in `client_profiles` of every client's machine; empty if no time is simulated.
-  std::vector<std::string> machine_names() const;
   /// Returns the config as TOML with every key. \param comments  true: the help of a key follows it
   std::string text(bool comments = false) const;
   /// Returns the values of the keys of text(), by full key.
@@ -453,14 +433,6 @@ struct ExperimentConfig {
   void check_ranks(const config::Table& table) const;
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
-  void check_parallel(const std::string& place) const;
-  void expand_home_in_paths();  // these two and find_inputs() are in config_paths.cpp
-  void expand_paths();
-  void give_files();
-  void settle_budgets();
-  void settle_ranks();
-  void settle_machines();
-  void settle_best();
 };
 
 }  // namespace evenkeel::fed

@@ -1,4 +1,4 @@
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ TEST(ExperimentConfig, AnEmptyFileHasThePapersDefaults) {
 }
 
 TEST(ExperimentConfig, TheSettledTextReadsBackEqual) {
-  auto config = read(R"(
+  const auto config = read(R"(
 name = "x"
 threads = 2
 [model]
@@ -58,8 +58,7 @@ phi_momentum = 0.7
 [train]
 optimizer = { lr = 1.7e-3 }
 )");
-  config.settle({});
-  const std::string text = config.text();
+  const std::string text = settle(config, {})->text();
   const auto again = read(text);
   EXPECT_EQ(again.text(), text);
   EXPECT_EQ(again.clients.budgets.list, (std::vector<double>{0.125, 0.25, 0.5, 1.0, 0.125}));
@@ -70,9 +69,8 @@ optimizer = { lr = 1.7e-3 }
 
 TEST(ExperimentConfig, DefaultThreadsAreDividedAmongParallelClients) {
   const auto threads = [](const std::string& text, int64_t machine) {
-    auto config = read(text + "\n[model]\ncompute_dtype = \"float32\"");
-    config.settle({.threads = machine, .products = {}});
-    return config.threads;
+    const auto config = read(text + "\n[model]\ncompute_dtype = \"float32\"");
+    return settle(config, {.threads = machine, .products = {}})->threads;
   };
   EXPECT_EQ(threads("", 7), 7);
   EXPECT_EQ(threads("clients.parallel = 3", 7), 2);
@@ -82,13 +80,14 @@ TEST(ExperimentConfig, DefaultThreadsAreDividedAmongParallelClients) {
 
 TEST(ExperimentConfig, PartitionKeyLabelsTelequadRows) {
   const auto config = read(R"(
+seed = 5
 [data]
 task = "telequad"
 path = "x"
 partition = { kind = "dirichlet", key = "docid" }
 telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = true }
 )");
-  const auto rows = config.data.rows(7, 5);
+  const auto rows = config.rows(7);
   EXPECT_EQ(rows.label, "docid");
   EXPECT_EQ(rows.limit, 7);
   EXPECT_EQ(rows.seed, 5u);
@@ -98,32 +97,28 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
 }
 
 TEST(ExperimentConfig, AFloat32CheckpointIsComputedInFloat32) {
-  auto config = read("[model]\ndtype = \"float32\"\n");
-  config.settle({.products = nn::MatmulKernel::kBf16Dot});
-  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
+  const auto config = settle(read("[model]\ndtype = \"float32\"\n"), {.products = nn::MatmulKernel::kBf16Dot});
+  EXPECT_EQ(config->model.compute_dtype, ComputeDtype::kFloat32);
 }
 
 TEST(ExperimentConfig, ChosenKernelsAreWrittenAndReadBackEqual) {
   nn::MatmulTable chosen;
   chosen.set(nn::GemmContext::kLinear, nn::Direction::kForward, 300, nn::MatmulKernel::kBf16Vendor);
-  auto config = read("");
-  config.settle({.products = chosen});
-  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
-  EXPECT_EQ(config.model.product_table(), chosen);
-  auto again = read(config.text());
-  again.settle({.products = nn::MatmulKernel::kUpcast});  // another machine could choose other kernels
-  EXPECT_EQ(again.text(), config.text());
-  EXPECT_EQ(again.model.product_table(), chosen);
+  const auto config = settle(read(""), {.products = chosen});
+  EXPECT_EQ(config->model.compute_dtype, ComputeDtype::kMeasured);
+  EXPECT_EQ(config->model.product_table(), chosen);
+  const auto again = settle(read(config->text()), {.products = nn::MatmulKernel::kUpcast});  // of another machine
+  EXPECT_EQ(again->text(), config->text());
+  EXPECT_EQ(again->model.product_table(), chosen);
 }
 
 TEST(ExperimentConfig, EqualKernelsAreWrittenAsOneWord) {
   for (const auto& [kernel, dtype] : {std::pair{nn::MatmulKernel::kFp32Exact, ComputeDtype::kFloat32},
                                       std::pair{nn::MatmulKernel::kBf16Dot, ComputeDtype::kBFloat16}}) {
-    auto config = read("");
-    config.settle({.products = kernel});
-    EXPECT_EQ(config.model.compute_dtype, dtype);
-    EXPECT_FALSE(config.model.products.given());
-    EXPECT_EQ(config.model.product_table(), nn::MatmulTable(kernel));
+    const auto config = settle(read(""), {.products = kernel});
+    EXPECT_EQ(config->model.compute_dtype, dtype);
+    EXPECT_FALSE(config->model.products.given());
+    EXPECT_EQ(config->model.product_table(), nn::MatmulTable(kernel));
   }
 }
 
@@ -133,10 +128,9 @@ TEST(ExperimentConfig, ListedKernelsDetermineTheProducts) {
     return concat("[model]\ncompute_dtype = \"", dtype, "\"\n[model.products]\nexpert_forward = ", eight,
                   "\nexpert_backward = ", eight, "\nlinear_forward = ", eight, "\nlinear_backward = ", eight, "\n");
   };
-  auto config = read(lists("auto"));
-  config.settle({});
-  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
-  const auto products = config.model.product_table();
+  const auto config = settle(read(lists("auto")), {});
+  EXPECT_EQ(config->model.compute_dtype, ComputeDtype::kMeasured);
+  const auto products = config->model.product_table();
   EXPECT_EQ(products.at(nn::GemmContext::kExpert, nn::Direction::kBackward, 17), nn::MatmulKernel::kUpcast);
   EXPECT_EQ(products.at(nn::GemmContext::kLinear, nn::Direction::kForward, 2048), nn::MatmulKernel::kBf16Vendor);
   expect_complaint(lists("float32"), {"model.compute_dtype", "float32", "measured or auto"});
@@ -154,32 +148,26 @@ TEST(ExperimentConfig, AnInt8BaseAllowsNoOtherDtype) {
 }
 
 TEST(ExperimentConfig, TheDeviceDeterminesEngineAndTypes) {
-  auto config = read("");
-  config.settle({});
-  EXPECT_EQ(config.model.device, "cpu");
-  EXPECT_EQ(config.model.engine, EngineChoice::kKernels);
-  EXPECT_EQ(config.model.compute().engine, nn::Engine::kKernels);
+  const auto config = settle(read(""), {});
+  EXPECT_EQ(config->model.device, "cpu");
+  EXPECT_EQ(config->model.engine, EngineChoice::kKernels);
+  EXPECT_EQ(config->model.compute().engine, nn::Engine::kKernels);
   for (const auto* device : {"cuda", "cuda:1", "auto"}) {
-    auto on_gpu = read(concat("[model]\ndevice = \"", device, "\"\n"));
-    on_gpu.settle({.threads = 1, .products = {}, .device = "cuda"});
-    EXPECT_EQ(on_gpu.model.device, std::string_view(device) == "auto" ? "cuda" : device);
-    EXPECT_EQ(on_gpu.model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kBFloat16})) << device;
-    EXPECT_EQ(on_gpu.model.storage("x").engine, nn::Engine::kAten);
-    const auto again = read(on_gpu.text());
-    EXPECT_EQ(again.text(), on_gpu.text());
+    const auto on_gpu = settle(read(concat("[model]\ndevice = \"", device, "\"\n")), {.threads = 1, .products = {}, .device = "cuda"});
+    EXPECT_EQ(on_gpu->model.device, std::string_view(device) == "auto" ? "cuda" : device);
+    EXPECT_EQ(on_gpu->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kBFloat16})) << device;
+    EXPECT_EQ(on_gpu->model.storage("x").engine, nn::Engine::kAten);
+    const auto again = read(on_gpu->text());
+    EXPECT_EQ(again.text(), on_gpu->text());
   }
-  auto exact = read("[model]\ndevice = \"cuda\"\ncompute_dtype = \"float32\"\n");
-  exact.settle({});
-  EXPECT_EQ(exact.model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
-  auto wide = read("[model]\ndevice = \"cuda\"\ndtype = \"float32\"\n");
-  wide.settle({});
-  EXPECT_EQ(wide.model.compute().inner, at::kFloat);
-  auto operators = read("[model]\nengine = \"aten\"\n");
-  operators.settle({});
-  EXPECT_EQ(operators.model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
-  auto neither = read("[model]\ndevice = \"auto\"\n");
-  neither.settle({});
-  EXPECT_EQ(neither.model.device, "cpu");
+  const auto exact = settle(read("[model]\ndevice = \"cuda\"\ncompute_dtype = \"float32\"\n"), {});
+  EXPECT_EQ(exact->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
+  const auto wide = settle(read("[model]\ndevice = \"cuda\"\ndtype = \"float32\"\n"), {});
+  EXPECT_EQ(wide->model.compute().inner, at::kFloat);
+  const auto operators = settle(read("[model]\nengine = \"aten\"\n"), {});
+  EXPECT_EQ(operators->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
+  const auto neither = settle(read("[model]\ndevice = \"auto\"\n"), {});
+  EXPECT_EQ(neither->model.device, "cpu");
 }
 
 TEST(ExperimentConfig, UnsupportedSettingsOfAGpuAreRefusedByName) {
@@ -195,10 +183,10 @@ TEST(ExperimentConfig, UnsupportedSettingsOfAGpuAreRefusedByName) {
                             "\nlinear_forward = ", eight, "\nlinear_backward = ", eight, "\n");
   expect_complaint(gpu + lists, {"model.products", "none", "aten"});
   expect_complaint(gpu + "compute_dtype = \"measured\"\n" + lists, {"model.compute_dtype is \"measured\"", "bfloat16"});
-  auto found_later = read("[model]\ndevice = \"auto\"\n[clients]\nparallel = 2\n");
-  EXPECT_THROW(found_later.settle({.threads = 1, .products = {}, .device = "cuda"}), Error);
-  auto kernels = read("[model]\ndevice = \"auto\"\nengine = \"kernels\"\n");
-  EXPECT_THROW(kernels.settle({.threads = 1, .products = {}, .device = "cuda"}), Error);
+  const auto found_later = read("[model]\ndevice = \"auto\"\n[clients]\nparallel = 2\n");
+  EXPECT_THROW(settle(found_later, {.threads = 1, .products = {}, .device = "cuda"}), Error);
+  const auto kernels = read("[model]\ndevice = \"auto\"\nengine = \"kernels\"\n");
+  EXPECT_THROW(settle(kernels, {.threads = 1, .products = {}, .device = "cuda"}), Error);
 }
 
 TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
@@ -313,20 +301,20 @@ TEST(ExperimentConfig, NumbersAboveTheirLimitAreRefusedWithTheLimit) {
 }
 
 TEST(ExperimentConfig, TaskIsWrittenAsAListForSeveralFamiliesAndAsANameForOne) {
-  auto config = read("[data]\ntask = ['files', 'builtin']\n[data.files]\ntrain = ['a.jsonl']\n");
+  const auto config = read("[data]\ntask = ['files', 'builtin']\n[data.files]\ntrain = ['a.jsonl']\n");
   EXPECT_EQ(config.data.task, (config::Names{"files", "builtin"}));
   EXPECT_NE(config.text().find("task = [\"files\", \"builtin\"]"), std::string::npos);
   EXPECT_NE(read("").text().find("task = \"builtin\""), std::string::npos);
-  config.settle({});
-  EXPECT_EQ(config.evaluate.tasks.front(), "files");
-  EXPECT_EQ(config.evaluate.tasks.size(), 6u);
+  const auto settled = settle(config, {});
+  EXPECT_EQ(settled->evaluate.tasks.front(), "files");
+  EXPECT_EQ(settled->evaluate.tasks.size(), 6u);
   expect_complaint("[data]\ntask = ['files', 'bultin']\n[data.files]\ntrain = ['a']\n", {"data.task", "bultin"});
   expect_complaint("[data]\ntask = []\n", {"data.task", "empty"});
   expect_complaint("[data]\ntask = 3\n", {"data.task", "is 3", "a string or a list of strings"});
 }
 
 TEST(ExperimentConfig, UserFilesAreTasksUnderTheNamesOfTheirSets) {
-  auto config = read(R"(
+  const auto config = settle(read(R"(
 [data]
 task = "files"
 [data.files]
@@ -337,11 +325,11 @@ train = ["a/*.jsonl"]
 test = ["exam.json"]
 score = "choice"
 options = ["yes", "no"]
-)");
-  config.settle({});
-  EXPECT_EQ(config.evaluate.tasks, (std::vector<std::string>{"files:exam", "files:support"}));
-  EXPECT_EQ(config.data.rows().files.by_task().at("files:support").held_out, 0.2);
-  const auto text = config.text();
+)"),
+                             {});
+  EXPECT_EQ(config->evaluate.tasks, (std::vector<std::string>{"files:exam", "files:support"}));
+  EXPECT_EQ(config.rows().files.by_task().at("files:support").held_out, 0.2);
+  const auto text = config->text();
   EXPECT_NE(text.find("[data.files.exam]"), std::string::npos) << text;
   EXPECT_EQ(read(text).text(), text);
   expect_complaint("[data]\ntask = 'files'\n", {"data.files", "empty", "data.files.train"});

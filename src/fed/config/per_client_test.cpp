@@ -8,17 +8,27 @@
 #include <map>
 #include <numeric>
 
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/round/server.h"
 #include "fed/store/run_request.h"
 
 namespace evenkeel::fed {
 namespace {
 
-ExperimentConfig settled(std::string_view text) {
-  auto config = ExperimentConfig::read(config::Table::parse(text, "test.toml"));
-  config.settle({});
-  return config;
+RunConfig settled(std::string_view text) {
+  return settle(ExperimentConfig::read(config::Table::parse(text, "test.toml")), {});
+}
+
+std::vector<double> budgets_of(const RunConfig& config) {
+  std::vector<double> budgets;
+  for (const auto& plan : config.plans()) budgets.push_back(plan.budget);
+  return budgets;
+}
+
+std::vector<int64_t> ranks_of(const RunConfig& config) {
+  std::vector<int64_t> ranks;
+  for (const auto& plan : config.plans()) ranks.push_back(plan.rank);
+  return ranks;
 }
 
 std::string complaint_of(std::string_view text) {
@@ -52,38 +62,38 @@ TEST(PerClient, SharesBecomeCountsByLargestRemainder) {
 TEST(PerClient, PatternsOfAThousandClientsTakeOneLine) {
   const auto config =
       settled("[clients]\ncount = 1000\nbudgets = { values = [0.125, 0.25, 0.5, 1.0], shares = [24, 4, 2, 2] }\n");
-  EXPECT_EQ(counted(config.client_budgets()),
+  EXPECT_EQ(counted(budgets_of(config)),
             (std::map<double, int64_t>{{0.125, 750}, {0.25, 125}, {0.5, 63}, {1.0, 62}}));
-  EXPECT_LT(config.text().size(), 4000u);
-  EXPECT_EQ(settled(config.text()).text(), config.text());
-  EXPECT_EQ(settled(config.text()).client_budgets(), config.client_budgets());
+  EXPECT_LT(config->text().size(), 4000u);
+  EXPECT_EQ(settled(config->text())->text(), config->text());
+  EXPECT_EQ(budgets_of(settled(config->text())), budgets_of(config));
 }
 
 TEST(PerClient, DealsBySeedOrInOrder) {
   const std::string by = "[clients]\ncount = 40\nbudgets = { values = [0.25, 1.0], shares = [3, 1]";
-  const auto order = settled(by + ", deal = \"order\" }").client_budgets();
+  const auto order = budgets_of(settled(by + ", deal = \"order\" }"));
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
-  const auto first = settled(by + " }").client_budgets(), other = settled("seed = 7\n" + by + " }").client_budgets();
+  const auto first = budgets_of(settled(by + " }")), other = budgets_of(settled("seed = 7\n" + by + " }"));
   EXPECT_EQ(counted(first), counted(order));
   EXPECT_EQ(counted(other), counted(order));
   EXPECT_FALSE(std::is_sorted(first.begin(), first.end()));
   EXPECT_NE(first, other);
-  EXPECT_EQ(settled(by + " }").client_budgets(), first);
+  EXPECT_EQ(budgets_of(settled(by + " }")), first);
 }
 
 TEST(PerClient, RanksFollowABudgetPattern) {
   const std::string budgets = "[clients]\ncount = 12\nbudgets = { values = [0.125, 1.0], shares = [2, 1] }\n";
   const auto derived = settled(budgets + "[method]\nname = \"flexlora\"\n");
   const auto said = settled(budgets + "ranks = { values = [6, 20], shares = [2, 1] }\n");
-  const auto weak = derived.client_budgets();
+  const auto weak = budgets_of(derived);
   for (size_t i = 0; i < weak.size(); ++i) {
-    EXPECT_EQ(derived.client_ranks()[i], weak[i] == 1.0 ? 20 : 6);
-    EXPECT_EQ(said.client_ranks()[i], derived.client_ranks()[i]);
+    EXPECT_EQ(ranks_of(derived)[i], weak[i] == 1.0 ? 20 : 6);
+    EXPECT_EQ(ranks_of(said)[i], ranks_of(derived)[i]);
   }
 }
 
 TEST(PerClient, SharesDefaultToEqual) {
-  EXPECT_EQ(settled("[clients]\ncount = 5\nbudgets = { values = [0.5, 1.0], deal = \"order\" }").client_budgets(),
+  EXPECT_EQ(budgets_of(settled("[clients]\ncount = 5\nbudgets = { values = [0.5, 1.0], deal = \"order\" }")),
             (std::vector<double>{0.5, 0.5, 0.5, 1.0, 1.0}));
 }
 
@@ -125,18 +135,18 @@ rank = 7
 
 TEST(ClientTables, SetNumberAndOwnKeysOfClients) {
   const auto config = settled(kThree);
-  EXPECT_EQ(config.clients.count, 3);
-  EXPECT_EQ(config.client_budgets(), (std::vector<double>{0.25, 0.25, 0.5}));
-  EXPECT_EQ(config.client_ranks(), (std::vector<int64_t>{20, 20, 7}));
-  EXPECT_EQ(config.clients.who(0), "client 0 (north)");
-  EXPECT_EQ(config.clients.who(1), "client 1");
-  EXPECT_EQ(settled(config.text()).text(), config.text());
+  EXPECT_EQ(config->clients.count, 3);
+  EXPECT_EQ(budgets_of(config), (std::vector<double>{0.25, 0.25, 0.5}));
+  EXPECT_EQ(ranks_of(config), (std::vector<int64_t>{20, 20, 7}));
+  EXPECT_EQ(config->clients.who(0), "client 0 (north)");
+  EXPECT_EQ(config->clients.who(1), "client 1");
+  EXPECT_EQ(settled(config->text())->text(), config->text());
 }
 
 TEST(ClientTables, OneClientsBudgetOverridesAPattern) {
   const auto config =
       settled("[clients]\nbudgets = { values = [0.5] }\n[[clients.client]]\n[[clients.client]]\nbudget = 1.0\n");
-  EXPECT_EQ(config.client_budgets(), (std::vector<double>{0.5, 1.0}));
+  EXPECT_EQ(budgets_of(config), (std::vector<double>{0.5, 1.0}));
 }
 
 TEST(ClientTables, ErrorsNameTheClientAndTheLine) {
@@ -176,9 +186,9 @@ TEST(ClientTables, WithOwnRowsSetTheFilesOfTheTask) {
             "[config] data.files is naming files, allowed: format, score and the like, where every [[clients.client]] "
             "brings rows of its own (test.toml, line 3)");
   const auto config = settled(files + own);
-  EXPECT_EQ(config.evaluate.tasks, std::vector<std::string>{"files"});
-  EXPECT_EQ(config.data.files.clients.at(0).train, std::vector<std::string>{"a.json"});
-  EXPECT_EQ(settled(config.text()).text(), config.text());
+  EXPECT_EQ(config->evaluate.tasks, std::vector<std::string>{"files"});
+  EXPECT_EQ(config.plan(0).rows->train, std::vector<std::string>{"a.json"});
+  EXPECT_EQ(settled(config->text())->text(), config->text());
   EXPECT_NE(complaint_of("[evaluate]\nper_client = true\n").find("evaluate.per_client is true, allowed: where clients"),
             std::string::npos);
 }

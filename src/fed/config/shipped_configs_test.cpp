@@ -28,14 +28,13 @@ bool is_run(const fs::path& file) {
          fs::relative(file, kConfigs).string().find("pretrain") == std::string::npos;
 }
 
-ExperimentConfig resolved(const fs::path& file, std::string_view setting = "threads=1") {
+RunConfig resolved(const fs::path& file, std::string_view setting = "threads=1") {
   ::setenv("EVENKEEL_DATA", "data", /*overwrite=*/0);
   auto table = config::Table::load(file);
   table.set(setting);
   auto config = ExperimentConfig::read(table);
   config.model.compute_dtype = ComputeDtype::kFloat32;  // "auto" would measure this machine
-  config.settle({});
-  return config;
+  return settle(std::move(config), {});
 }
 
 TEST(ShippedConfigs, AreValidAndSayWhatTheyAre) {
@@ -108,7 +107,7 @@ TEST(ShippedConfigs, GiveClientsTheExpertsAndRanksOfThePaper) {
         << pattern.file << " " << pattern.method;
     EXPECT_EQ(histogram(clients, &methods::ClientProfile::rank), pattern.rank) << pattern.file << " " << pattern.method;
     for (int64_t round = 0; round < 3; ++round)
-      EXPECT_EQ(draw_round(clients, config.clients.participation, 42, round).participants.size(), pattern.participants);
+      EXPECT_EQ(draw_round(clients, config->clients.participation, 42, round).participants.size(), pattern.participants);
   }
 }
 
@@ -124,13 +123,13 @@ TEST(ShippedConfigs, OfThePapersModelsAreAllChecked) {
 TEST(ShippedConfigs, OfThePaperTrainAsThePaperDoes) {
   for (const auto& pattern : kPatterns) {
     const auto config = resolved(kConfigs / "commonsense" / (pattern.file + ".toml"));
-    EXPECT_EQ(config.lora.alpha, 20) << pattern.file;
-    EXPECT_EQ(config.train.rounds, 10) << pattern.file;
-    EXPECT_EQ(config.train.local_epochs, 0.4) << pattern.file;
-    EXPECT_EQ(config.train.batch_size * config.train.accumulation, 16) << pattern.file;
-    EXPECT_EQ(config.train.optimizer.lr, 2e-4) << pattern.file;
-    EXPECT_EQ(config.seed, 42) << pattern.file;
-    EXPECT_EQ(config.evaluate.tasks.size(), 8u) << pattern.file;
+    EXPECT_EQ(config->lora.alpha, 20) << pattern.file;
+    EXPECT_EQ(config->train.rounds, 10) << pattern.file;
+    EXPECT_EQ(config->train.local_epochs, 0.4) << pattern.file;
+    EXPECT_EQ(config->train.batch_size * config->train.accumulation, 16) << pattern.file;
+    EXPECT_EQ(config->train.optimizer.lr, 2e-4) << pattern.file;
+    EXPECT_EQ(config->seed, 42) << pattern.file;
+    EXPECT_EQ(config->evaluate.tasks.size(), 8u) << pattern.file;
   }
 }
 

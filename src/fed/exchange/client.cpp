@@ -12,13 +12,13 @@ namespace {
 std::string key_of(const Task& task, const Score& ask) {
   const auto& client = task.client;
   return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
-                ", budget ", client.budget, ", reading ", ask.rank_eval_mode, ", served by ",
+                ", budget ", client.budget, ", mode ", ask.rank_eval_mode, ", served by ",
                 config::name_of(ask.served_by), ask.own_rows ? concat(", rows of client ", client.id) : "",
                 ask.rows.empty() ? "" : ": ", join(ask.rows));
 }
 
-TestRowsKey rows_to_score(const ExperimentConfig& config, const Task& task, const Score& ask) {
-  TestRowsKey key{.task = ask.task, .limit = ask.rows.empty() ? config.evaluate.limit : 0, .rows = ask.rows};
+TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score& ask) {
+  TestRowsKey key{.task = ask.task, .limit = ask.rows.empty() ? config->evaluate.limit : 0, .rows = ask.rows};
   if (ask.own_rows) key.own_of = task.client.id;
   return key;
 }
@@ -61,7 +61,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
   check_mapped_files();
   return {
       .client = task.client.id,
-      .upload = lora::DeferredPayload(std::move(result.upload), context_.config.train.transport_dtype, context_.sites),
+      .upload = lora::DeferredPayload(std::move(result.upload), context_.config->train.transport_dtype, context_.sites),
       .report = static_cast<const train::LocalReport&>(result),
       .memory = memory_};
 }
@@ -70,7 +70,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
 Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress&) {
   std::vector<OwnedRow> rows;
   for (const auto& row : rows_) rows.push_back({&row, task.client.top_k});
-  const int64_t clients = context_.config.clients.count;
+  const int64_t clients = context_.config->clients.count;
   return sum_gradients(context_, task, rows, (ask.sample.rows + clients - 1) / clients,
                        {context_.seed(), "gradient-rows-client", static_cast<uint64_t>(task.client.id)});
 }
@@ -91,7 +91,7 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   Scored scored;
   scoring::RowOutputs outputs;
   if (ask.predictions) outputs.predictions = &scored.predictions;
-  if (context_.config.evaluate.items) outputs.items = &scored.items.emplace();
+  if (context_.config->evaluate.items) outputs.items = &scored.items.emplace();
   scored.score =
       scoring::evaluate_task({*context_.model, context_.tokenizer, forward}, *rows, options, outputs, on_rows);
   scored.right_answers = right_answers(ask, *rows);
@@ -112,8 +112,8 @@ methods::ClientView Client::view(const Task& task) {
   return {.client = task.client,
           .sites = context_.sites,
           .common = context_.shared->common(),
-          .scale = context_.config.lora,
-          .gate_norm = context_.config.method.gate_norm,
+          .scale = context_.config->lora,
+          .gate_norm = context_.config->method.gate_norm,
           .round = task.round,
           .seed = context_.seed(),
           .memory = memory_};

@@ -55,8 +55,8 @@ std::shared_ptr<const train::Residence> SharedState::residence(c10::Device devic
 }
 
 train::LocalTraining ClientContext::training() const {
-  train::LocalTraining training = config.train;
-  training.compute = config.model.compute();
+  train::LocalTraining training = config->train;
+  training.compute = config->model.compute();
   training.residence = shared->residence(model->device());
   return training;
 }
@@ -66,7 +66,7 @@ models::ForwardOptions ClientContext::forward(const methods::LocalSetup& setup) 
   return {.adapters = &setup.adapters,
           .base_change = residence ? &residence->common.base_change : &shared->common().base_change,
           .router = setup.router,
-          .compute = config.model.compute()};
+          .compute = config->model.compute()};
 }
 
 methods::LocalSetup ClientContext::on_device(methods::LocalSetup setup) const {
@@ -77,8 +77,8 @@ methods::LocalSetup ClientContext::on_device(methods::LocalSetup setup) const {
 }
 
 scoring::EvaluationOptions ClientContext::evaluation() const {
-  scoring::EvaluationOptions options = config.evaluate;
-  options.form = config.data.form;
+  scoring::EvaluationOptions options = config->evaluate;
+  options.form = config->data.form;
   if (bert_scorer) options.bert_scorer = &*bert_scorer;
   options.journal = answers.get();
   return options;
@@ -89,7 +89,7 @@ std::shared_ptr<const scoring::PreparedTask> ClientContext::test_rows(const Test
     const auto from = config.rows_to_score(key.own_of, key.limit);
     auto set = data::test_rows(data::find_task(key.task, from), from);
     if (!key.rows.empty()) set.rows = chosen_rows(key.rows, set.rows);
-    return std::make_shared<const scoring::PreparedTask>(data::find_task(key.task, config.data.rows()), std::move(set),
+    return std::make_shared<const scoring::PreparedTask>(data::find_task(key.task, config.rows()), std::move(set),
                                                          tokenizer, model->spec(), evaluation());
   });
 }

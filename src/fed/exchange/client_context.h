@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/exchange/message.h"
 #include "fed/exchange/test_rows.h"
 #include "models/causal_lm.h"
@@ -44,7 +44,7 @@ class SharedState {
 
 /// Everything that the clients of one process share.
 struct ClientContext {
-  ExperimentConfig config;  ///< settled
+  RunConfig config;
   std::unique_ptr<models::CausalLm> model;
   tokenizer::Tokenizer tokenizer;
   lora::Sites sites;
@@ -56,7 +56,7 @@ struct ClientContext {
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
-  uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
+  uint64_t seed() const { return static_cast<uint64_t>(config->seed); }
   /// Returns `[train]` with the arithmetic of `[model]`, and the shared state on the device of the base.
   train::LocalTraining training() const;
   /// Returns the options of a forward pass. Borrows `setup`, a result of on_device(), and the shared state.

@@ -30,9 +30,9 @@ TensorMap gradients_of(const ClientContext& context, const SumGradients& ask, co
   TensorMap sums;
   for (const auto& [top_k, examples] : rows) {
     const train::GradientRows of{.rows = examples,
-                                 .batch_size = context.config.train.batch_size,
-                                 .router = {.top_k = top_k, .gate_norm = context.config.method.gate_norm},
-                                 .compute = context.config.model.compute()};
+                                 .batch_size = context.config->train.batch_size,
+                                 .router = {.top_k = top_k, .gate_norm = context.config->method.gate_norm},
+                                 .compute = context.config->model.compute()};
     for (auto& [site, part] : train::weight_gradients(*context.model, sites, of)) {
       auto& sum = sums[gradient_name(site)];
       sum = sum.defined() ? sum.add_(part) : part;

@@ -24,7 +24,7 @@ bool LocalFabric::share(const methods::ServerState& state) {
 }
 
 void LocalFabric::exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) {
-  const auto threads = std::min(static_cast<size_t>(context.config.clients.parallel), to.size());
+  const auto threads = std::min(static_cast<size_t>(context.config->clients.parallel), to.size());
   // Several threads encode their own uploads. With one thread, the journal encodes the upload while the next client
   // trains.
   if (threads > 1)
@@ -40,7 +40,7 @@ void LocalFabric::exchange(std::span<const methods::ClientProfile> to, const Exc
 
 Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const {
   if (std::holds_alternative<SumGradients>(task.ask))
-    EK_CHECK(!shards.examples.empty(), kConfig, "method ", context.config.method.name,
+    EK_CHECK(!shards.examples.empty(), kConfig, "method ", context.config->method.name,
              " begins with gradients over training rows, and an evaluation has none: train a round first");
   const int64_t id = task.client.id;
   if (id == kPooledData) return answer_of_pool(task);
@@ -50,7 +50,7 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
                 known == memories.end() ? TensorMap{} : known->second);
   const auto work = [&] { return client.answer(task, on_progress); };
   return std::holds_alternative<Train>(task.ask)
-             ? in_context(training_context(task.round, context.config.clients.who(id), context.config.method.name),
+             ? in_context(training_context(task.round, context.config->clients.who(id), context.config->method.name),
                           work)
              : work();
 }

@@ -69,32 +69,23 @@ double accuracy_of_readable(Parts parts, const Value& share) {
   return share_of(sum_of(parts, correct), sum_of(parts, valid));
 }
 
-/// Returns the number of rows that a part's mean log-likelihood is over. Older nodes do not send it; nothing if it is
-/// not known. Every row of choices has a likelihood.
-std::optional<int64_t> likelihood_rows(const Scored& part) {
-  const auto& score = part.score;
-  const bool in_every_row = score.kind == scoring::AnswerKind::kChoice && score.log_likelihood;
-  return score.likelihood_rows || !in_every_row ? score.likelihood_rows : std::optional(score.rows);
-}
-
-/// Returns the number of rows whose likelihood is known; nothing if a part does not say it.
+/// Returns the number of rows that have a likelihood; nothing if likelihoods were not asked for.
 std::optional<int64_t> all_likelihood_rows(Parts parts) {
   int64_t rows = 0;
   for (const auto& part : parts) {
-    const auto count = likelihood_rows(part);
-    if (!count) return std::nullopt;
-    rows += *count;
+    if (!part.score.likelihood_rows) return std::nullopt;
+    rows += *part.score.likelihood_rows;
   }
   return rows;
 }
 
-/// Returns the mean over the rows whose likelihood is known; nothing if there is none, or a part does not say how many.
+/// Returns the mean over the rows that have a likelihood; nothing if there is none.
 std::optional<double> mean_of_likelihoods(Parts parts) {
   const auto rows = all_likelihood_rows(parts);
   if (rows.value_or(0) == 0) return std::nullopt;
   double sum = 0;
   for (const auto& part : parts)
-    sum += part.score.log_likelihood.value_or(0) * static_cast<double>(*likelihood_rows(part));
+    sum += part.score.log_likelihood.value_or(0) * static_cast<double>(*part.score.likelihood_rows);
   return sum / static_cast<double>(*rows);
 }
 
@@ -148,13 +139,6 @@ void merge_counts(Parts parts, scoring::TaskScore& all) {
   all.cut = sum_of(parts, [](const Score& score) { return score.cut; });
 }
 
-/// Returns the number of distinct questions; 0 if a part does not know it.
-int64_t questions(Parts parts) {
-  const bool known =
-      std::all_of(parts.begin(), parts.end(), [](const Scored& part) { return part.score.questions > 0; });
-  return known ? sum_of(parts, [](const scoring::TaskScore& score) { return score.questions; }) : 0;
-}
-
 void append(const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); }
 
 /// Concatenates the scores of single rows; nothing if a part lacks them.
@@ -189,11 +173,9 @@ void check_items(const scoring::ItemScores& items, const scoring::TaskScore& sco
 void check_log_likelihood(const scoring::TaskScore& score) {
   const double mean = score.log_likelihood.value_or(0);
   EK_CHECK(is_measure(mean), kData, "a log-likelihood of ", mean, ", allowed: magnitudes up to ", kMostMeasure);
-  if (!score.likelihood_rows) return;  // an older node
-  EK_CHECK(*score.likelihood_rows <= score.rows, kData, "a log-likelihood of ", *score.likelihood_rows, " rows in ",
-           score.rows);
-  EK_CHECK((*score.likelihood_rows > 0) == score.log_likelihood.has_value(), kData, "a score of ",
-           *score.likelihood_rows, " rows with a likelihood ", score.log_likelihood ? "has" : "lacks", " their mean");
+  const int64_t rows = score.likelihood_rows.value_or(0);
+  EK_CHECK(rows <= score.rows, kData, "a log-likelihood of ", rows, " rows in ", score.rows);
+  EK_CHECK((rows > 0) == score.log_likelihood.has_value(), kData, "a score of ", rows, " rows with a likelihood ", score.log_likelihood ? "has" : "lacks", " their mean");
 }
 
 /// Checks the measures of a likelihood score. Those of other kinds have the default 0.
@@ -243,8 +225,8 @@ void check_point(const scoring::TaskScore& score, const Task& asked, scoring::An
            ", asked: ", ask.task);
   EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.rank_eval_mode == ask.rank_eval_mode &&
                score.served_by == ask.served_by,
-           kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", reading \"",
-           shown(score.rank_eval_mode), "\", asked: ", client.budget, ", up to K = ", client.top_k, ", reading \"",
+           kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", rank evaluation mode \"",
+           shown(score.rank_eval_mode), "\", asked: ", client.budget, ", up to K = ", client.top_k, ", \"",
            ask.rank_eval_mode, '"');
 }
 
@@ -276,7 +258,7 @@ Scored merged(Parts parts) {
   for (const auto& part : parts) require_alike(parts.front().score, part.score);
   scoring::TaskScore all = parts.front().score;
   all.rows = sum_of(parts, [](const scoring::TaskScore& score) { return score.rows; });
-  all.questions = questions(parts);
+  all.questions = sum_of(parts, [](const scoring::TaskScore& score) { return score.questions; });
   for (const auto& part : parts) all.top_k = std::max(all.top_k, part.score.top_k);
   all.seconds = 0;
   for (const auto& part : parts) all.seconds += part.score.seconds;

@@ -9,10 +9,9 @@ namespace evenkeel::fed {
 
 /// Merges scores into the score of all rows together. Shares of rows, such as accuracy, are merged as counts, so they
 /// equal those of a single evaluation. Means (F1, log-likelihood) are equal up to rounding. A mean log-likelihood is
-/// weighted by TaskScore::likelihood_rows; if a part of an older node lacks that number, only choices, of which every
-/// row has a likelihood, keep the mean. The majority rate comes from Scored::right_answers. BERTScore is left out.
+/// weighted by TaskScore::likelihood_rows. The majority rate comes from Scored::right_answers. BERTScore is left out.
 /// Scores of single rows are concatenated in the order of the parts. Questions and seconds are added up; a question
-/// that two clients have counts twice. Questions are 0 if a part does not have them.
+/// that two clients have counts twice.
 /// \param parts  one or more scores of the same task and evaluation point; predictions are ignored
 /// \throws kData when the parts differ in task, budget, rank evaluation mode or ServedBy
 Scored merged(std::span<const Scored> parts);

@@ -69,6 +69,7 @@ TEST(MergedScore, MeansAreWeightedByRowsAndLikelihoodsByTokens) {
 TEST(MergedScore, ScoresOfSingleRowsFollowEachOther) {
   auto one = choices("10", "11", {{"yes", 2}}), two = choices("110", "111", {{"no", 3}});
   one.score.log_likelihood = -2, two.score.log_likelihood = -1;
+  one.score.likelihood_rows = 2, two.score.likelihood_rows = 3;
   EXPECT_FALSE(merged(std::vector{one, two}).items);
   one.items = scoring::ItemScores{.log_likelihood = {-1, -3}, .correct = {1, 0}, .f1 = {}};
   two.items = scoring::ItemScores{.log_likelihood = {-0.5, -1.5, -1}, .correct = {1, 1, 0}, .f1 = {}};
@@ -77,7 +78,7 @@ TEST(MergedScore, ScoresOfSingleRowsFollowEachOther) {
   EXPECT_EQ(all.score.likelihood_rows, 5);
   EXPECT_EQ(all.items->log_likelihood, (std::vector<double>{-1, -3, -0.5, -1.5, -1}));
   EXPECT_EQ(all.items->correct, (std::vector<int64_t>{1, 0, 1, 1, 0}));
-  two.score.log_likelihood.reset();
+  two.score.log_likelihood.reset(), two.score.likelihood_rows.reset();
   EXPECT_FALSE(merged(std::vector{one, two}).score.log_likelihood);
 }
 
@@ -119,32 +120,6 @@ TEST(MergedScore, AMeanLogLikelihoodIsOverTheRowsThatHaveOne) {
   EXPECT_EQ(none.likelihood_rows, 0);
 }
 
-TEST(MergedScore, APartOfAnOlderNodeKeepsTheMeanOfChoicesOnly) {
-  auto one = texts({-1, std::nullopt}), two = texts({-3, -5});
-  two.score.likelihood_rows.reset();
-  const auto unknown = merged(std::vector{one, two}).score;
-  EXPECT_FALSE(unknown.log_likelihood);
-  EXPECT_FALSE(unknown.likelihood_rows);
-  auto older = choices("10", "11", {{"yes", 2}}), newer = choices("110", "111", {{"no", 3}});
-  older.score.log_likelihood = newer.score.log_likelihood = -2;
-  newer.score.likelihood_rows = 3;
-  older.score.questions = 0;  // a still older one
-  const auto known = merged(std::vector{older, newer}).score;
-  EXPECT_EQ(known.log_likelihood, -2);
-  EXPECT_EQ(known.likelihood_rows, 5);
-  EXPECT_EQ(known.questions, 0);
-}
-
-TEST(MergedScore, ARecordOfAnOlderVersionIsReadWithoutTheNumberOfRows) {
-  Json json = record::write(texts({-1, std::nullopt}).score);
-  EXPECT_EQ(json.at("likelihood_rows"), 1);
-  EXPECT_EQ(record::read<scoring::TaskScore>(JsonView(json, "new")).likelihood_rows, 1);
-  json.erase("likelihood_rows");
-  const auto old = record::read<scoring::TaskScore>(JsonView(json, "old"));
-  EXPECT_EQ(old.log_likelihood, -1);
-  EXPECT_FALSE(old.likelihood_rows);
-}
-
 TEST(MergedScore, AStrangersNumberOfLikelihoodsHasToBePossible) {
   const auto good = texts({-1, std::nullopt, -3});
   const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files", .own_rows = true}};
@@ -154,7 +129,7 @@ TEST(MergedScore, AStrangersNumberOfLikelihoodsHasToBePossible) {
     return testing::refusal([&] { check_score(bad, asked, scoring::AnswerKind::kText, 3); });
   };
   EXPECT_EQ(refused([](Scored&) {}), "no error");
-  EXPECT_EQ(refused([](Scored& old) { old.score.likelihood_rows.reset(); }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows.reset(); }).find("has their mean"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows = 4; }).find("4 rows in 3"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows = 1; }).find("2 single rows"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.likelihood_rows = 0; }).find("has their mean"), std::string::npos);

@@ -77,7 +77,7 @@ struct Score {
 
   void visit(auto& field) {
     field("task", task);
-    field("reading", rank_eval_mode);
+    field("rank_eval_mode", rank_eval_mode);
     field.optional("served_by", served_by);
     field("predictions", predictions);
     field.optional("own_rows", own_rows);

@@ -45,7 +45,7 @@ class Served : public testing::SmallRun {
     testing::evaluate_task(
         *e.fabric.context.model, e.fabric.context.tokenizer,
         {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, data::find_task("builtin:sizes"),
-        data::test_rows(data::find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
+        data::test_rows(data::find_task("builtin:sizes"), config.rows(config->evaluate.limit)),
         e.fabric.context.evaluation(), &predictions);
     return outputs(predictions);
   }

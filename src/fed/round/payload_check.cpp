@@ -94,8 +94,9 @@ constexpr int64_t kVectors = int64_t{1} << 20;  // values of tensors that are no
 /// Returns an upper bound of the rank of a round's change of the base: the stacked uploads of all clients, and as much
 /// for the terms that are subtracted from them.
 int64_t changed_rank(const Server& server) {
-  const auto ranks = server.config.client_ranks();
-  return 2 * std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+  const auto& plans = server.config.plans();
+  return 2 * std::accumulate(plans.begin(), plans.end(), int64_t{0},
+                             [](int64_t sum, const ClientPlan& plan) { return sum + plan.rank; });
 }
 
 /// Returns the factors without storage (device meta).
@@ -157,7 +158,7 @@ void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std:
 void check_measures(const train::LocalReport& report, const std::string& source) {
   for (const double loss : {report.loss_sum, report.first_loss, report.last_loss})
     EK_CHECK(loss >= 0 && is_measure(loss), kData, source, ": a loss of ", loss, ", allowed: 0 to ", kMostMeasure);
-  const double steps = report.step_seconds.value_or(0), move = report.move_seconds.value_or(0);
+  const double steps = report.step_seconds, move = report.move_seconds.value_or(0);
   for (const double time : {report.seconds, steps, move})
     EK_CHECK(is_duration(time), kData, source, ": a time of ", time, " s, allowed: 0, or ", kLeastSeconds, " to ",
              kMostSeconds);
@@ -184,8 +185,8 @@ void check_counts(const nn::RoutingStats& stats, int64_t experts, int64_t most_t
 void check_report(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                   const std::string& source) {
   const auto& config = server.config;
-  const int64_t steps = train::local_steps(config.train, static_cast<int64_t>(client.examples));
-  const int64_t most = steps * config.train.batch_size * config.train.accumulation * config.data.cutoff;
+  const int64_t steps = train::local_steps(config->train, static_cast<int64_t>(client.examples));
+  const int64_t most = steps * config->train.batch_size * config->train.accumulation * config->data.cutoff;
   EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
   EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
            " targets in ", report.tokens, " tokens, allowed: up to ", most);
@@ -222,7 +223,7 @@ void check_names(const Map& sent, const Map& expected, const std::string& source
 }  // namespace
 
 DownloadTerms download_terms(const Server& server, const methods::ClientProfile& client) {
-  const int64_t delta_rank = server.config.method.entry().changes_base ? changed_rank(server) : 0;
+  const int64_t delta_rank = server.config->method.entry().changes_base ? changed_rank(server) : 0;
   // Adapters, as much beside them (pseudo-gradients), what the base gained.
   return {.rank = client.rank,
           .delta_rank = delta_rank,
@@ -231,7 +232,7 @@ DownloadTerms download_terms(const Server& server, const methods::ClientProfile&
 
 DownloadTerms news_terms(const Server& server, int64_t round) {
   const int64_t rank = server.max_rank();
-  const int64_t delta_rank = server.config.method.entry().changes_base ? (round + 1) * changed_rank(server) : 0;
+  const int64_t delta_rank = server.config->method.entry().changes_base ? (round + 1) * changed_rank(server) : 0;
   return {.rank = rank, .delta_rank = delta_rank, .values = factor_values(server.sites, rank + delta_rank) + kVectors};
 }
 
@@ -256,7 +257,7 @@ lora::Payload expected_upload(const Server& server, const methods::ServerState& 
                                    .sites = own,
                                    .common = state.common,
                                    .scale = server.scale(),
-                                   .gate_norm = server.config.method.gate_norm,
+                                   .gate_norm = server.config->method.gate_norm,
                                    .round = state.round,
                                    .seed = server.seed(),
                                    .memory = memory};
@@ -282,19 +283,19 @@ void check_upload(const lora::Payload& sent, const lora::Payload& expected, std:
 
 double check_training_reply(const Server& server, const methods::ServerState& state,
                             const methods::ClientProfile& client, const Reply& reply) {
-  const auto source = concat("the reply of ", server.config.clients.who(client.id));
+  const auto source = concat("the reply of ", server.config->clients.who(client.id));
   check_report(server, client, report_of<train::LocalReport>(reply), source);
   const auto* payload = encoded_payload(reply.upload);
   EK_CHECK(payload, kData, source, " brings no upload");
   const auto sent = lora::decode(payload->bytes, source);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
-  const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
+  const auto up_to = server.config->method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
   const auto expected = expected_upload(server, state, client, download);
   check_upload(sent, expected, up_to, source);
   server.method->check_upload(sent, client);
-  const double moved = update_norm(sent, download), most = server.config.clients.update_norm;
+  const double moved = update_norm(sent, download), most = server.config->clients.update_norm;
   EK_CHECK(most == 0 || moved <= most, kData, source, " moves by ", moved, ", clients.update_norm allows ", most);
-  check_parts(*payload, lora::payload_parts(expected, server.config.train.transport_dtype, server.sites), source);
+  check_parts(*payload, lora::payload_parts(expected, server.config->train.transport_dtype, server.sites), source);
   return moved;
 }
 

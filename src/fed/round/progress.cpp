@@ -10,15 +10,15 @@ namespace evenkeel::fed {
 namespace {
 
 int64_t steps_of(const Server& server, const methods::ClientProfile& client) {
-  return train::local_steps(server.config.train, static_cast<int64_t>(client.examples));
+  return train::local_steps(server.config->train, static_cast<int64_t>(client.examples));
 }
 
 /// Returns the exact number of steps of all remaining rounds, because participants are known in advance.
 int64_t steps_from(const Server& server, int64_t first_round) {
   int64_t steps = 0;
-  for (int64_t t = first_round; t < server.config.train.rounds; ++t)
+  for (int64_t t = first_round; t < server.config->train.rounds; ++t)
     for (const auto& client :
-         draw_round(server.clients, server.config.clients.participation, server.seed(), t).participants)
+         draw_round(server.clients, server.config->clients.participation, server.seed(), t).participants)
       steps += steps_of(server, client);
   return steps;
 }
@@ -80,14 +80,14 @@ void RunProgress::show() {
   if (events::take_progress_turn())
     events::write("progress", {{"phase", "train"},
                                {"round", round_},
-                               {"rounds", server_.config.train.rounds},
+                               {"rounds", server_.config->train.rounds},
                                {"clients_done", clients_done_},
                                {"clients", clients_},
                                {"steps_done", steps_done_},
                                {"steps_left", steps_left_},
                                {"tokens_per_second", rate},
                                {"seconds_left", seconds_left}});
-  line_.update(concat("round ", round_, "/", server_.config.train.rounds, ", ", clients_done_, "/", clients_,
+  line_.update(concat("round ", round_, "/", server_.config->train.rounds, ", ", clients_done_, "/", clients_,
                       " clients, ", tokens_ > 0 ? concat(rate, " tokens/s, ") : "", readable_duration(seconds_left),
                       " left"));
 }

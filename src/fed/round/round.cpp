@@ -82,9 +82,9 @@ struct Round {
     progress.end_client(client);
   }
 
-  std::string who(int64_t client) const { return server.config.clients.who(client); }
+  std::string who(int64_t client) const { return server.config->clients.who(client); }
   std::string context(int64_t client) const {
-    return training_context(view.round, who(client), server.config.method.name);
+    return training_context(view.round, who(client), server.config->method.name);
   }
 
   /// Trains all participants without an upload in the journal, and removes lost clients from the round.
@@ -130,12 +130,12 @@ struct Round {
     enter_loss(client.id, "dropped out");
   }
   void enter_loss(int64_t client, const std::string& why) {
-    lost.push_back({client, server.config.clients.name(client), why, tasks.withdraw(client), {}});
+    lost.push_back({client, server.config->clients.name(client), why, tasks.withdraw(client), {}});
   }
   void leave_out(std::span<const LostClient> clients) {
     std::vector<int64_t> ids;
     for (const auto& client : clients) ids.push_back(client.id);
-    if (!ids.empty()) view = without(std::move(view), ids, server.config.clients.quorum);
+    if (!ids.empty()) view = without(std::move(view), ids, server.config->clients.quorum);
   }
 
   methods::ServerState aggregate(Fabric& fabric) {
@@ -164,7 +164,7 @@ struct Round {
 
   void add_training(const ClientRecord& client) {
     seconds.train += client.seconds;
-    if (client.step_seconds) seconds.steps = seconds.steps.value_or(0) + *client.step_seconds;
+    seconds.steps += client.step_seconds;
     if (client.move_seconds) seconds.move = seconds.move.value_or(0) + *client.move_seconds;
   }
 
@@ -207,7 +207,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   progress.begin_round(round.view);
   round.announce(fabric);
   round.exchange(fabric);
-  const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
+  const auto context = concat("round ", round.view.round + 1, ", method ", server.config->method.name);
   auto next = in_context(context, [&] { return round.aggregate(fabric); });
   trim_heap(next);
   round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();

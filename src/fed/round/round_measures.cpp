@@ -15,7 +15,7 @@ double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<dou
 
 /// Returns true if the gate weights of the selected experts sum to one, by the method or by the checkpoint.
 bool gates_sum_to_one(const Server& server) {
-  return nn::renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
+  return nn::renormalises(server.config->method.gate_norm, server.model.gates.renormalise);
 }
 
 /// Returns the sum of a member over the clients.
@@ -50,7 +50,7 @@ ClientOfRound client_of(const Server& server, const methods::ClientProfile& prof
                         const ClientRecord& record) {
   ClientOfRound client;
   client.id = profile.id;
-  client.name = server.config.clients.name(profile.id);
+  client.name = server.config->clients.name(profile.id);
   client.budget = profile.budget;
   client.top_k = profile.top_k;
   client.rank = profile.rank;
@@ -142,7 +142,7 @@ double experts_per_token(const nn::RoutingByLayer& counts) {
 }
 
 double client_flops(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report) {
-  const int64_t sequences = report.steps * server.config.train.batch_size * server.config.train.accumulation;
+  const int64_t sequences = report.steps * server.config->train.batch_size * server.config->train.accumulation;
   const models::CostShape shape{
       .tokens = report.tokens, .length = sequences > 0 ? report.tokens / sequences : 0, .top_k = client.top_k};
   return models::total(models::training_flops(models::forward_cost(server.model, shape, server.sites, client.rank)));
@@ -152,8 +152,8 @@ RoundRecord round_record(const Server& server, const methods::RoundView& round, 
                          const OtherTraffic& other, const methods::ServerState& next, const PhaseSeconds& seconds) {
   RoundRecord all;
   all.round = round.round + 1;
-  all.method = server.config.method.name;
-  all.gate_norm = server.config.method.gate_norm;
+  all.method = server.config->method.name;
+  all.gate_norm = server.config->method.gate_norm;
   all.gates_sum_to_one = gates_sum_to_one(server);
   all.participants = static_cast<int64_t>(records.size());
   all.lr = server.scheduled_rate(round.round);

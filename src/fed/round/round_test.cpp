@@ -261,7 +261,7 @@ TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   for (const auto gate_norm : {nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected}) {
     const nn::RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
     const auto pooled = gradient_over(e, site, one, {0, 1}) + gradient_over(e, site, four, {2});
-    e.fabric.context.config.method.gate_norm = gate_norm;
+    e.use(e.server.config.with([&](ExperimentConfig& values) { values.method.gate_norm = gate_norm; }));
     EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
     const auto federated =
         gradient_over(e, site, one, {0}) + gradient_over(e, site, one, {1}) + gradient_over(e, site, four, {2});
@@ -399,9 +399,7 @@ TEST_F(RoundTest, RanksDetermineShapesAndScalingOfAdapters) {
   table.set("clients.ranks=[2, 2, 2]");
   for (const auto& [mode, scaling] : {std::pair{"fixed_alpha", 4.0 / 2}, std::pair{"const_scale", 4.0 / 3}}) {
     table.set(concat("lora.lora_scale_mode=\"", mode, "\""));
-    auto config = ExperimentConfig::read(table);
-    config.settle({});
-    auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+    auto e = make_experiment(settle(ExperimentConfig::read(table), {}), Purpose::kEvaluate);
     for (const auto& [site, factors] : beginning(e).state.global.adapters) {
       EXPECT_EQ(factors.rank(), 2);
       EXPECT_DOUBLE_EQ(factors.scaling, scaling);

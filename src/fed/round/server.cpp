@@ -19,8 +19,8 @@ namespace {
 /// Checks that a download does not exceed the client's rank.
 void check_rank(const Server& server, const methods::ClientProfile& client, const lora::Payload& download) {
   for (const auto& [site, factors] : download.adapters)
-    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config.clients.who(client.id),
-             " rank ", client.rank, ", but method ", server.config.method.name, " sends rank ", factors.rank(),
+    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config->clients.who(client.id),
+             " rank ", client.rank, ", but method ", server.config->method.name, " sends rank ", factors.rank(),
              " to every client");
 }
 
@@ -84,14 +84,14 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
                    .on_loss =
                        [&](int64_t client, const std::string& why) {
                          if (!sums.add(client, {})) return;
-                         log::warning("[train] before round 1: ", server.config.clients.who(client),
+                         log::warning("[train] before round 1: ", server.config->clients.who(client),
                                       " is lost, the method begins without its gradients: ", why);
                          lost.insert(client);
                        }});
   const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
-  EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config.clients.quorum, kData, left, " of ",
-           server.clients.size(), " clients are left to make the gradients that method ", server.config.method.name,
-           " begins with, clients.quorum is ", server.config.clients.quorum);
+  EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config->clients.quorum, kData, left, " of ",
+           server.clients.size(), " clients are left to make the gradients that method ", server.config->method.name,
+           " begins with, clients.quorum is ", server.config->clients.quorum);
   return std::move(sums.sums());
 }
 
@@ -135,8 +135,9 @@ std::vector<methods::ClientProfile> Server::profiles(std::span<const int64_t> id
 }
 
 int64_t Server::max_rank() const {
-  const auto ranks = config.client_ranks();
-  return *std::max_element(ranks.begin(), ranks.end());
+  const auto& plans = config.plans();
+  const auto lower = [](const ClientPlan& one, const ClientPlan& other) { return one.rank < other.rank; };
+  return std::max_element(plans.begin(), plans.end(), lower)->rank;
 }
 
 methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_sum) const {
@@ -146,10 +147,10 @@ methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_su
           .max_top_k = model.top_k,
           .rank = max_rank(),
           .scale = scale(),
-          .lr = config.train.learning_rate(round),
+          .lr = config->train.learning_rate(round),
           .seed = seed(),
           .gradient_sum = std::move(gradient_sum),
-          .transport = config.train.transport_dtype};
+          .transport = config->train.transport_dtype};
 }
 
 methods::GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
@@ -179,12 +180,12 @@ StateUpdate Server::full_sync(const methods::ServerState& state) const {
 }
 
 std::optional<double> Server::scheduled_rate(int64_t round) const {
-  if (config.train.schedule.is_constant()) return std::nullopt;
-  return config.train.learning_rate(round);
+  if (config->train.schedule.is_constant()) return std::nullopt;
+  return config->train.learning_rate(round);
 }
 
 methods::RoundView Server::draw(const methods::ServerState& state) const {
-  return draw_round(clients, config.clients.participation, seed(), state.round);
+  return draw_round(clients, config->clients.participation, seed(), state.round);
 }
 
 Task Server::training_task(const methods::ServerState& state, const methods::ClientProfile& client,
@@ -194,13 +195,13 @@ Task Server::training_task(const methods::ServerState& state, const methods::Cli
   return {.round = round.round,
           .client = client,
           .ask = Train{.lr = scheduled_rate(state.round)},
-          .payload = broadcasts.encoded(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
+          .payload = broadcasts.encoded(method->broadcast(state, client, round), config->train.transport_dtype, sites)};
 }
 
 StateUpdate Server::change_update(const methods::ServerState& state) const {
   StateUpdate news{.round = state.round};
   if (!state.global.base_delta.empty())
-    news.payload = lora::encode({.base_delta = state.global.base_delta}, config.train.transport_dtype, sites);
+    news.payload = lora::encode({.base_delta = state.global.base_delta}, config->train.transport_dtype, sites);
   return news;
 }
 
@@ -208,13 +209,13 @@ methods::ServerState Server::aggregate(const methods::ServerState& state, const 
                                        std::span<const methods::ClientUpdate> updates,
                                        const lora::Reduction* others) const {
   const methods::Uploads uploads = others ? methods::Uploads(updates, share_of(round, updates, *others))
-                                          : methods::Uploads(updates, config.method.entry().needs_individuals);
+                                          : methods::Uploads(updates, config->method.entry().needs_individuals);
   auto next = method->aggregate(view(state.round), state, round, uploads);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
   lora::check_finite(next.global.adapters, who);
   lora::check_finite(next.global.base_delta, who);
-  methods::gain_base_delta(next, config.train.transport_dtype);
+  methods::gain_base_delta(next, config->train.transport_dtype);
   return next;
 }
 
@@ -222,7 +223,7 @@ methods::ClientProfile Server::evaluator(const EvaluationPoint& point) const {
   const bool cut = point.rank_eval_mode == "a";
   const auto rank_at = [&] {
     return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
-                        : config.method.entry().rank(point.budget, config.lora.rank);
+                        : config->method.entry().rank(point.budget, config->lora.rank);
   };
   return {.id = point.own_rows() ? point.client->id : kEvaluator,
           .budget = point.budget,
@@ -254,7 +255,7 @@ methods::LocalSetup Server::setup_of(const methods::ServerState& state, const me
                                  .sites = sites,
                                  .common = state.common,
                                  .scale = scale(),
-                                 .gate_norm = config.method.gate_norm,
+                                 .gate_norm = config->method.gate_norm,
                                  .round = state.round,
                                  .seed = seed(),
                                  .memory = memory};
@@ -282,21 +283,18 @@ int64_t active_experts(const models::ModelSpec& model, double budget, std::strin
   return active;
 }
 
-std::vector<methods::ClientProfile> make_clients(const ExperimentConfig& config, const models::ModelSpec& model,
+std::vector<methods::ClientProfile> make_clients(const RunConfig& config, const models::ModelSpec& model,
                                                  std::span<const size_t> examples) {
   std::vector<methods::ClientProfile> clients;
-  const auto budgets = config.client_budgets();
-  const auto ranks = config.client_ranks();
-  for (int64_t id = 0; id < config.clients.count; ++id) {
-    const auto i = static_cast<size_t>(id);
-    const double budget = budgets[i];
-    const int64_t top_k = config.method.entry().top_k(budget, model.top_k);
-    if (top_k == 0) active_experts(model, budget, budget_key(config.clients, id));
+  for (const auto& plan : config.plans()) {
+    const auto id = static_cast<int64_t>(clients.size());
+    const int64_t top_k = config->method.entry().top_k(plan.budget, model.top_k);
+    if (top_k == 0) active_experts(model, plan.budget, budget_key(config->clients, id));
     clients.push_back({.id = id,
-                       .budget = budget,
+                       .budget = plan.budget,
                        .top_k = top_k,
-                       .rank = ranks[i],
-                       .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
+                       .rank = plan.rank,
+                       .examples = examples.empty() ? 0 : static_cast<double>(examples[clients.size()]),
                        .trains = true});
   }
   check_machines(config, clients);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/exchange/fabric.h"
 #include "fed/exchange/unexportable_routing.h"
 #include "fed/round/broadcasts.h"
@@ -36,7 +36,7 @@ struct EvaluationPoint {
 
 /// The server of a run.
 struct Server {
-  ExperimentConfig config;             ///< after settle(): no value is "auto" any more
+  RunConfig config;
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   models::ModelSpec model;
   lora::Sites sites;
@@ -52,10 +52,10 @@ struct Server {
 
   /// Returns true if the client has test rows of its own.
   bool has_test_rows(int64_t client) const {
-    return clients_with_test_rows ? clients_with_test_rows->contains(client) : config.has_test_rows(client);
+    return clients_with_test_rows ? clients_with_test_rows->contains(client) : config.plan(client).tests();
   }
-  uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
-  lora::LoraScale scale() const { return config.lora; }
+  uint64_t seed() const { return static_cast<uint64_t>(config->seed); }
+  lora::LoraScale scale() const { return config->lora; }
   /// Returns the profiles of the clients with these ids, in that order.
   std::vector<methods::ClientProfile> profiles(std::span<const int64_t> ids) const;
   int64_t max_rank() const;  ///< the largest r_c of any client
@@ -111,7 +111,7 @@ struct Server {
 /// \param examples  number of training rows by client; empty if nobody trains
 /// \throws kConfig when a K is 0 on a sparse model, or when a client's machine profile does not fit
 /// (fed/round/virtual_clock.h)
-std::vector<methods::ClientProfile> make_clients(const ExperimentConfig& config, const models::ModelSpec& model,
+std::vector<methods::ClientProfile> make_clients(const RunConfig& config, const models::ModelSpec& model,
                                                  std::span<const size_t> examples);
 
 /// Returns K = floor(K_max * budget) for a sparse model, 0 for a dense one.

@@ -39,17 +39,17 @@ bool is_zero(const lora::LoraFactors& factors) {
   return !factors.a.any().item<bool>() && !factors.b.any().item<bool>();
 }
 
-std::string named(const Server& server) { return concat("lora.init = \"", server.config.lora.init, "\""); }
+std::string named(const Server& server) { return concat("lora.init = \"", server.config->lora.init, "\""); }
 
 }  // namespace
 
 lora::AdapterState adapter_to_start_from(const Server& server) {
   const auto& config = server.config;
-  if (config.lora.init.empty()) return {};
-  EK_CHECK(config.method.entry().starts_from_adapter, kConfig, named(server), ": method ", config.method.name,
+  if (config->lora.init.empty()) return {};
+  EK_CHECK(config->method.entry().starts_from_adapter, kConfig, named(server), ": method ", config->method.name,
            " makes its factors from gradients and cannot start from an adapter, allowed: empty");
-  EK_CHECK(is_folder(config.lora.init), kConfig, named(server), " is no folder");
-  auto start = in_context(named(server), [&] { return lora::load_peft_adapter(config.lora.init, server.all_sites); });
+  EK_CHECK(is_folder(config->lora.init), kConfig, named(server), " is no folder");
+  auto start = in_context(named(server), [&] { return lora::load_peft_adapter(config->lora.init, server.all_sites); });
   std::erase_if(start, [&](const auto& site) { return !server.sites.contains(site.first) && is_zero(site.second); });
   for (const auto& [site, factors] : start)
     EK_CHECK(server.sites.contains(site), kConfig, named(server), " adapts ", site,
@@ -63,7 +63,7 @@ methods::ServerState first_state(const Server& server, methods::GradientSum grad
   if (!start.empty()) view.start = &start;
   auto state = server.method->initialize(view);
   EK_CHECK(start.empty() || has_effect(methods::whole_adapter(state), start), kConfig, named(server), ": method ",
-           server.config.method.name, " does not start from an adapter, allowed: empty");
+           server.config->method.name, " does not start from an adapter, allowed: empty");
   return state;
 }
 

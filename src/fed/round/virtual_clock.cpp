@@ -10,73 +10,75 @@ namespace {
 // Limit of clients x rounds whose drop-outs are simulated before a run; takes about a second.
 constexpr int64_t kMostSimulatedDropouts = 20'000'000;
 
-SimulatedMachine machine_of(const ExperimentConfig& config, const std::string& name, int64_t client) {
-  return {name, config.client_profiles.profiles.at(name), static_cast<uint64_t>(config.seed), client};
+const MachineProfile& profile_of(const RunConfig& config, int64_t client) {
+  return config->client_profiles.profiles.at(config.plan(client).machine);
 }
+
+SimulatedMachine machine_of(const RunConfig& config, int64_t client) {
+  return {config.plan(client).machine, profile_of(config, client), static_cast<uint64_t>(config->seed), client};
+}
+
+/// Returns true if the clients have machines: either all or none has one.
+bool simulates_time(const RunConfig& config) { return !config.plans().front().machine.empty(); }
 
 /// Returns the seconds of the transfers before the first round, which are divided equally among the clients.
 /// Computation is not counted.
-double opening_seconds(const ExperimentConfig& config, const OtherTraffic& opening) {
-  const auto names = config.machine_names();
-  const int64_t down = total_bytes(opening.down) / config.clients.count,
-                up = total_bytes(opening.up) / config.clients.count;
+double opening_seconds(const RunConfig& config, const OtherTraffic& opening) {
+  if (!simulates_time(config)) return 0;
+  const int64_t down = total_bytes(opening.down) / config->clients.count,
+                up = total_bytes(opening.up) / config->clients.count;
   double slowest = 0;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto machine = machine_of(config, names[i], static_cast<int64_t>(i));
+  for (int64_t id = 0; id < config->clients.count; ++id) {
+    const auto machine = machine_of(config, id);
     slowest = std::max(slowest, (down > 0 ? machine.down(down) : 0) + (up > 0 ? machine.up(up) : 0));
   }
   return slowest;
 }
 
-std::map<int64_t, SimulatedMachine> machines_of(const ExperimentConfig& config, const methods::RoundView& round) {
+std::map<int64_t, SimulatedMachine> machines_of(const RunConfig& config, const methods::RoundView& round) {
   std::map<int64_t, SimulatedMachine> machines;
-  const auto names = config.machine_names();
-  for (const auto& client : round.participants)
-    if (!names.empty())
-      machines.emplace(client.id, machine_of(config, names[static_cast<size_t>(client.id)], client.id));
+  if (!simulates_time(config)) return machines;
+  for (const auto& client : round.participants) machines.emplace(client.id, machine_of(config, client.id));
   return machines;
 }
 
-void check_speeds(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients,
-                  std::span<const std::string> names) {
+void check_speeds(const RunConfig& config, std::span<const methods::ClientProfile> clients) {
   for (const auto& client : clients) {
-    const auto& name = names[static_cast<size_t>(client.id)];
-    const auto& profile = config.client_profiles.profiles.at(name);
-    EK_CHECK(profile.knows(client.top_k), kConfig, "client_profiles.", name, ".top_k is [", join(profile.top_k),
-             "], but ", config.clients.who(client.id), " trains with ", client.top_k,
+    const auto& profile = profile_of(config, client.id);
+    EK_CHECK(profile.knows(client.top_k), kConfig, "client_profiles.", config.plan(client.id).machine, ".top_k is [", join(profile.top_k),
+             "], but ", config->clients.who(client.id), " trains with ", client.top_k,
              " experts per token, allowed: those measured and what lies between");
   }
 }
 
 /// Returns the number of a round's clients that do not drop out.
-int64_t staying(const ExperimentConfig& config, std::span<const std::string> names, int64_t round) {
-  const auto drawn = sample_participants(config.clients.count, config.clients.participation,
-                                         static_cast<uint64_t>(config.seed), round);
+int64_t staying(const RunConfig& config, int64_t round) {
+  const auto drawn = sample_participants(config->clients.count, config->clients.participation,
+                                         static_cast<uint64_t>(config->seed), round);
   return std::count_if(drawn.begin(), drawn.end(), [&](int64_t id) {
-    return !machine_of(config, names[static_cast<size_t>(id)], id).drops_out(round);
+    return !machine_of(config, id).drops_out(round);
   });
 }
 
 }  // namespace
 
-void check_machines(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients) {
-  const auto names = config.machine_names();
-  if (names.empty()) return;
-  check_speeds(config, clients, names);
-  const bool all_stay = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    return config.client_profiles.profiles.at(name).dropout == 0;
+void check_machines(const RunConfig& config, std::span<const methods::ClientProfile> clients) {
+  if (!simulates_time(config)) return;
+  check_speeds(config, clients);
+  const bool all_stay = std::all_of(clients.begin(), clients.end(), [&](const methods::ClientProfile& client) {
+    return profile_of(config, client.id).dropout == 0;
   });
-  const int64_t foreseen = all_stay ? 0 : std::min(config.train.rounds, kMostSimulatedDropouts / config.clients.count);
+  const int64_t foreseen = all_stay ? 0 : std::min(config->train.rounds, kMostSimulatedDropouts / config->clients.count);
   for (int64_t round = 0; round < foreseen; ++round) {
-    const int64_t left = staying(config, names, round);
-    EK_CHECK(left >= config.clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ",
-             drawn_clients(config.clients.count, config.clients.participation),
-             " clients would not drop out, clients.quorum is ", config.clients.quorum,
+    const int64_t left = staying(config, round);
+    EK_CHECK(left >= config->clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ",
+             drawn_clients(config->clients.count, config->clients.participation),
+             " clients would not drop out, clients.quorum is ", config->clients.quorum,
              ": another seed, more clients per round, or a lower quorum or dropout");
   }
 }
 
-RoundClock::RoundClock(const ExperimentConfig& config, const methods::RoundView& round, const Snapshot& now)
+RoundClock::RoundClock(const RunConfig& config, const methods::RoundView& round, const Snapshot& now)
     : config_(config),
       machines_(machines_of(config, round)),
       round_(round.round),
@@ -102,9 +104,9 @@ SimulatedClient RoundClock::simulated(const methods::ClientProfile& client, cons
 /// deadline, it is the deadline, or the arrival that completes the quorum if that is later.
 double RoundClock::closing(std::vector<double> arrivals, bool missing) const {
   std::sort(arrivals.begin(), arrivals.end());
-  const double last = arrivals.back(), deadline = config_.clients.deadline;
+  const double last = arrivals.back(), deadline = config_->clients.deadline;
   if (deadline == 0 || (last <= deadline && !missing)) return last;
-  const auto quorum = std::min(arrivals.size(), static_cast<size_t>(config_.clients.quorum));
+  const auto quorum = std::min(arrivals.size(), static_cast<size_t>(config_->clients.quorum));
   return std::max(deadline, arrivals[quorum - 1]);
 }
 
@@ -116,12 +118,12 @@ std::vector<LostClient> RoundClock::close(const methods::RoundView& round, std::
     arrivals.push_back(times.down + times.train + times.up);
   }
   const double closing_at = closing(arrivals, missing);
-  seconds_ = closing_at + config_.client_profiles.server_seconds;
+  seconds_ = closing_at + config_->client_profiles.server_seconds;
   std::vector<LostClient> late;
   for (size_t i = 0; i < arrived.size(); ++i)
     if (arrivals[i] > closing_at)
       late.push_back({.id = arrived[i].id,
-                      .name = config_.clients.name(arrived[i].id),
+                      .name = config_->clients.name(arrived[i].id),
                       .reason = "late",
                       .bytes_down = arrived[i].bytes_down,
                       .simulated = arrived_.at(arrived[i].id)});

@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/store/round_records.h"
 #include "fed/store/run_checkpoint.h"
 
@@ -28,13 +28,13 @@ namespace evenkeel::fed {
 /// round) pairs, which takes about a second.
 /// \throws kConfig naming the client when its profile has no speed for its K; kConfig naming the first round in which
 /// drop-outs leave fewer clients than clients.quorum
-void check_machines(const ExperimentConfig& config, std::span<const methods::ClientProfile> clients);
+void check_machines(const RunConfig& config, std::span<const methods::ClientProfile> clients);
 
 /// The simulated clock of the round that follows `now`. Borrows the config. If clients have no machine profiles, runs()
 /// is false: no client drops out or is late, and add_times() changes nothing.
 class RoundClock {
  public:
-  RoundClock(const ExperimentConfig& config, const methods::RoundView& round, const Snapshot& now);
+  RoundClock(const RunConfig& config, const methods::RoundView& round, const Snapshot& now);
 
   /// Returns true if time is simulated.
   bool runs() const { return !machines_.empty(); }
@@ -56,7 +56,7 @@ class RoundClock {
   SimulatedClient simulated(const methods::ClientProfile& client, const ClientRecord& record) const;
   double closing(std::vector<double> arrivals, bool missing) const;
 
-  const ExperimentConfig& config_;
+  const RunConfig& config_;
   std::map<int64_t, SimulatedMachine> machines_;  // of the round's participants
   int64_t round_;
   double start_, seconds_ = 0;

@@ -89,14 +89,14 @@ std::string stop_line(const BestRound& best) {
 
 }  // namespace
 
-std::vector<RoundValue> round_values(const ExperimentConfig& config, const std::vector<std::string>& tasks,
+std::vector<RoundValue> round_values(const RunConfig& config, const std::vector<std::string>& tasks,
                                      const std::vector<std::string>& modes,
                                      std::span<const EvaluationRecord> evaluations) {
   std::map<int64_t, std::vector<const scoring::TaskScore*>> rounds;
   for (const auto& made : evaluations)
     if (made.round > 0) rounds[made.round].push_back(&made.score);
-  const auto selected = selected_scores(config.evaluate, tasks, modes);
-  const auto& measure = scoring::measure_of(config.evaluate.best.measure);
+  const auto selected = selected_scores(config->evaluate, tasks, modes);
+  const auto& measure = scoring::measure_of(config->evaluate.best.measure);
   std::vector<RoundValue> values;
   for (const auto& [round, scores] : rounds)
     if (const auto value = value_of(scores, selected, measure)) values.push_back({round, *value});
@@ -136,16 +136,16 @@ CommittedRound read_best_state(const fs::path& folder) {
 
 std::optional<std::string> BestRoundKeeper::update(const methods::ServerState& now) {
   const auto& config = server_.config;
-  if (!config.seeks_best()) return std::nullopt;
+  if (!config->seeks_best()) return std::nullopt;
   const auto modes =
-      config.method.entry().rank_eval_modes(config.evaluate.rank_eval_modes, server_.model.num_experts > 0);
+      config->method.entry().rank_eval_modes(config->evaluate.rank_eval_modes, server_.model.num_experts > 0);
   const auto values = round_values(config, server_.tasks, modes, evaluations_in(folder_));
   if (values.empty()) {
     forget();
     return std::nullopt;
   }
   auto best = found(values, now.round);
-  if (config.evaluate.keep_best) best.kept = keep(best.round, now);
+  if (config->evaluate.keep_best) best.kept = keep(best.round, now);
   write_sealed(folder_.path() / kBestFile, record::write(best), 1);
   if (best.kept)
     Checkpoint(best_states(folder_.path()))
@@ -154,7 +154,7 @@ std::optional<std::string> BestRoundKeeper::update(const methods::ServerState& n
 }
 
 BestRound BestRoundKeeper::found(const std::vector<RoundValue>& values, int64_t round) const {
-  const auto& [train, evaluate] = std::tie(server_.config.train, server_.config.evaluate);
+  const auto& [train, evaluate] = std::tie(server_.config->train, server_.config->evaluate);
   const auto& measure = scoring::measure_of(evaluate.best.measure);
   const auto top = best_of(measure, values);
   BestRound best{.measure = evaluate.best.measure,

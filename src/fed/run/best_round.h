@@ -73,7 +73,7 @@ struct BestRound {
 /// and neither does one whose scores are not complete.
 /// \param tasks  the tasks that the run scores
 /// \param modes  its rank evaluation modes; {""} if it has none
-std::vector<RoundValue> round_values(const ExperimentConfig& config, const std::vector<std::string>& tasks,
+std::vector<RoundValue> round_values(const RunConfig& config, const std::vector<std::string>& tasks,
                                      const std::vector<std::string>& modes,
                                      std::span<const EvaluationRecord> evaluations);
 

@@ -52,11 +52,12 @@ EvaluationRecord scored(int64_t round, const std::string& task, double budget, d
   return record;
 }
 
-ExperimentConfig comparing(const std::string& best = "") {
-  return ExperimentConfig::read(config::Table::parse(
-      concat("[train]\nrounds = 9\n[evaluate]\nkeep_best = true\nevery = 1\nbudgets = [0.25, 1.0]\nbest = { ", best,
-             " }\n"),
-      "config"));
+RunConfig comparing(const std::string& best = "") {
+  const auto text = concat(
+      "[train]\nrounds = 9\n[evaluate]\ntasks = [\"builtin:facts\", \"builtin:sizes\"]\nkeep_best = true\nevery = "
+      "1\nbudgets = [0.25, 1.0]\nbest = { ",
+      best, " }\n");
+  return settle(ExperimentConfig::read(config::Table::parse(text, "config")), {});
 }
 
 const std::vector<EvaluationRecord> kScores = {

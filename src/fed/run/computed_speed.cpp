@@ -55,7 +55,7 @@ models::ForwardCost cost_of_token(const Server& server, double length, int64_t t
 
 /// Returns the mean FLOPs of a row of this length over evaluate.budgets.
 double flops_of_length(const Experiment& e, double length) {
-  const auto& budgets = e.server.config.evaluate.budgets;
+  const auto& budgets = e.server.config->evaluate.budgets;
   double flops = 0;
   for (const double budget : budgets) {
     const int64_t top_k = active_experts(e.server.model, budget, "evaluate.budgets");
@@ -67,7 +67,7 @@ double flops_of_length(const Experiment& e, double length) {
 /// Returns the mean over all rows of all tasks. The lengths are those of the first rows of each task.
 double flops_of_scored_row(const Experiment& e) {
   const auto& context = e.fabric.context;
-  const int64_t most = context.config.evaluate.limit;
+  const int64_t most = context.config->evaluate.limit;
   const int64_t limit = most > 0 ? std::min(kSampledRows, most) : kSampledRows;
   double flops = 0, rows = 0;
   for (const auto& [task, count] : test_row_counts(context.config)) {

@@ -37,9 +37,7 @@ class ComputedSpeed : public testing::SmallRun {
     auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
     table.set(concat("model.path=\"", (root() / "model").string(), "\""));
     table.set(concat("method.name=\"", method, "\""));
-    auto config = ExperimentConfig::read(table);
-    config.settle({});
-    return make_experiment(std::move(config), Purpose::kDryRun);
+    return make_experiment(settle(ExperimentConfig::read(table), {}), Purpose::kDryRun);
   }
   static double mean_prompt(const scoring::PreparedTask& prepared) {
     double tokens = 0;

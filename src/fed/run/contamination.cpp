@@ -45,17 +45,17 @@ struct Sets {
   }
 };
 
-std::vector<FilesOf> tested(const ExperimentConfig& config, const Sets& sets) {
+std::vector<FilesOf> tested(const RunConfig& config, const Sets& sets) {
   std::vector<FilesOf> all;
-  const auto rows = config.data.rows();
+  const auto& rows = config.rows();
   bool own = false;
   for (const auto& task : config.tasks_here()) {
     if (!is_of_files(task, rows)) all.push_back({task, data::test_files(data::find_task(task, rows), rows)});
     own = own || is_of_files(task, rows);
   }
-  const auto tasks = config.tasks_here();
+  const auto& tasks = config.tasks_here();
   for (const auto& [who, set] : sets.all)
-    if (own && (!config.data.files.clients.empty() || is_among(tasks, who))) all.push_back({who, tested_of(set), &set});
+    if (own && (!rows.files.clients.empty() || is_among(tasks, who))) all.push_back({who, tested_of(set), &set});
   return all;
 }
 
@@ -131,19 +131,19 @@ Paths training_files_of(const fs::path& folder) {
 
 void warn_of_contamination(const Experiment& e) {
   const auto& config = e.fabric.context.config;
-  const Sets sets(config.data.files);
+  const Sets sets(config.rows().files);
   const auto tests = tested(config, sets);
   for (const auto& training : trained(e, sets))
     for (const auto& test : tests)
-      if (!is_settled(training, test, config.clients.own_rows())) compare(training, test);
+      if (!is_settled(training, test, config->clients.own_rows())) compare(training, test);
 }
 
-void warn_of_training_on(const ExperimentConfig& config, const fs::path& folder) {
+void warn_of_training_on(const RunConfig& config, const fs::path& folder) {
   const auto training = training_files_of(folder);
   if (training.empty()) return;
   const auto document = read_manifest(folder);
   const JsonView manifest(document, (folder / kManifestFile).string(), kCheckpoint);
-  const Sets sets(config.data.files);
+  const Sets sets(config.rows().files);
   for (const auto& test : tested(config, sets)) {
     const bool held_out = test.set != nullptr && test.set->test.empty();
     for (const auto& file : held_out ? Paths{} : test.files)

@@ -16,6 +16,6 @@ void warn_of_contamination(const Experiment& e);
 /// Warns of test files of `config` that the run in `folder` was trained on. The training files are known by their
 /// fingerprints in the manifest and need not exist any more.
 /// \throws kCheckpoint when manifest or partition are damaged
-void warn_of_training_on(const ExperimentConfig& config, const std::filesystem::path& folder);
+void warn_of_training_on(const RunConfig& config, const std::filesystem::path& folder);
 
 }  // namespace evenkeel::fed

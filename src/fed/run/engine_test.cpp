@@ -118,7 +118,7 @@ TEST_P(SyncTest, StepsDoNotSynchronizeBeforeTheirEnd) {
     const auto sent = e.server.method->broadcast(now.state, client, round);
     TensorMap memory;
     const methods::ClientView view{
-        client, e.server.sites, now.state.common, e.server.config.lora, e.server.config.method.gate_norm, 0, 3, memory};
+        client, e.server.sites, now.state.common, e.server.config->lora, e.server.config->method.gate_norm, 0, 3, memory};
     std::vector<std::string> later;
     std::optional<Waits> waits(std::in_place);
     int64_t steps = 0;
@@ -151,7 +151,7 @@ TEST_F(ResidenceTest, PhiOfTheTrainerSharesMemoryWithTheRouter) {
   const auto& client = e.server.clients[0];
   TensorMap memory;
   const methods::ClientView view{
-      client, e.server.sites, now.state.common, e.server.config.lora, nn::GateNorm::kRenormSelected, 0, 3, memory};
+      client, e.server.sites, now.state.common, e.server.config->lora, nn::GateNorm::kRenormSelected, 0, 3, memory};
   const methods::RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
   const auto setup = e.server.method->prepare(e.server.method->broadcast(now.state, client, round), view);
   ASSERT_FALSE(setup.extra_trainables.empty());
@@ -184,7 +184,7 @@ TEST_F(ResidenceTest, ACopiedClientTrainsIdentically) {
     for (const bool elsewhere : {false, true}) {
       TensorMap memory;
       const methods::ClientView view{
-          client, e.server.sites, now.state.common, e.server.config.lora, e.server.config.method.gate_norm, 0,
+          client, e.server.sites, now.state.common, e.server.config->lora, e.server.config->method.gate_norm, 0,
           3,      memory};
       if (elsewhere)
         training.residence =

@@ -33,7 +33,7 @@ ScalarEvent event_of(const RoundRecord& round) {
                               {"train/flops", round.flops},
                               {"train/experts_per_token", round.experts_per_token},
                               {"train/participants", static_cast<double>(round.participants)},
-                              {"train/seconds", round.seconds.round.value_or(round.seconds.train)},
+                              {"train/seconds", round.seconds.round},
                               {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
                               {"traffic/bytes_down", static_cast<double>(round.bytes_down)}};
   if (round.lr) scalars.push_back({"train/lr", *round.lr});

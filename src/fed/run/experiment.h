@@ -11,6 +11,9 @@ namespace evenkeel::fed {
 struct Experiment {
   Server server;
   LocalFabric fabric;
+
+  /// Replaces the config of server and clients. What was made from the old one stays: model, method and profiles.
+  void use(const RunConfig& config) { server.config = fabric.context.config = config; }
 };
 
 }  // namespace evenkeel::fed

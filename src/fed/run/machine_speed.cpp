@@ -18,13 +18,16 @@ const std::vector<data::Example>& largest_shard(const Shards& shards) {
 train::LocalReport trained(Experiment& e, const methods::ServerState& state, const methods::ClientProfile& client,
                            int64_t steps) {
   const auto& rows = largest_shard(e.fabric.shards);
-  auto& train = e.fabric.context.config.train;
-  const auto local_epochs = train.local_epochs;
-  train.local_epochs =
-      static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
+  auto& config = e.fabric.context.config;
+  const auto before = config;
+  config = before.with([&](ExperimentConfig& values) {
+    auto& train = values.train;
+    train.local_epochs =
+        static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
+  });
   auto round = e.server.draw(state);
   const auto reply = Client(e.fabric.context, rows).answer(e.server.training_task(state, client, round));
-  train.local_epochs = local_epochs;
+  config = before;
   return report_of<train::LocalReport>(reply);
 }
 
@@ -41,7 +44,7 @@ double tokens_per_second(Experiment& e, const methods::ServerState& state, const
   const double step = trained(e, state, client, 1).seconds;
   const auto rows = static_cast<int64_t>(largest_shard(e.fabric.shards).size());
   const int64_t steps = std::clamp(std::llround(seconds / step), 1LL,
-                                   static_cast<long long>(train::local_steps(e.server.config.train, rows)));
+                                   static_cast<long long>(train::local_steps(e.server.config->train, rows)));
   train::LocalReport all;
   while (all.seconds < seconds) {
     const auto round = trained(e, state, client, steps);

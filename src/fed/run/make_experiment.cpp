@@ -20,11 +20,12 @@ void check_method_fits(const MethodSection& method, const models::ModelSpec& mod
            ", which balances experts; the model (", model.family, ") has none");
 }
 
-void check_ranks(const ExperimentConfig& config) {
-  const auto ranks = config.client_ranks();
-  const bool equal = std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) { return rank == ranks[0]; });
-  EK_CHECK(equal || config.method.entry().takes_unequal_ranks(), kConfig, "clients.ranks differ (",
-           join(config.clients.ranks.numbers()), "), but method ", config.method.name, " needs equal ranks");
+void check_ranks(const RunConfig& config) {
+  const auto& plans = config.plans();
+  const bool equal =
+      std::all_of(plans.begin(), plans.end(), [&](const ClientPlan& plan) { return plan.rank == plans[0].rank; });
+  EK_CHECK(equal || config->method.entry().takes_unequal_ranks(), kConfig, "clients.ranks differ (",
+           join(config->clients.ranks.numbers()), "), but method ", config->method.name, " needs equal ranks");
 }
 
 std::vector<size_t> sizes_of(const Shards& shards) {
@@ -33,7 +34,7 @@ std::vector<size_t> sizes_of(const Shards& shards) {
   return sizes;
 }
 
-c10::Device machine_of(const ExperimentConfig& config) { return find_device(config.model.device, "model.device"); }
+c10::Device machine_of(const RunConfig& config) { return find_device(config->model.device, "model.device"); }
 
 tokenizer::Tokenizer tokenizer_of(const fs::path& folder, const models::CausalLm& shape, const DataSection& data) {
   auto tokenizer = tokenizer::Tokenizer::of_model(folder);
@@ -44,21 +45,21 @@ tokenizer::Tokenizer tokenizer_of(const fs::path& folder, const models::CausalLm
 }
 
 void check_model(const Server& server) {
-  check_method_fits(server.config.method, server.model);
+  check_method_fits(server.config->method, server.model);
   check_ranks(server.config);
-  for (const double budget : server.config.evaluate.budgets) active_experts(server.model, budget, "evaluate.budgets");
+  for (const double budget : server.config->evaluate.budgets) active_experts(server.model, budget, "evaluate.budgets");
 }
 
 /// Makes what needs neither rows nor weights nor clients.
-Experiment outlined(ExperimentConfig config) {
-  const auto folder = models::find_model_folder(config.model.path);
-  auto shape = models::load_shape(folder, config.model.storage(config.output.dir));
-  auto tokenizer = tokenizer_of(folder, *shape, config.data);
+Experiment outlined(const RunConfig& config) {
+  const auto folder = models::find_model_folder(config->model.path);
+  auto shape = models::load_shape(folder, config->model.storage(config->output.dir));
+  auto tokenizer = tokenizer_of(folder, *shape, config->data);
   auto server = make_server(config, *shape);
   check_model(server);
   auto sites = server.sites;
-  auto method = config.method.make();
-  return {std::move(server), LocalFabric({.config = std::move(config),
+  auto method = config->method.make();
+  return {std::move(server), LocalFabric({.config = config,
                                           .model = std::move(shape),
                                           .tokenizer = std::move(tokenizer),
                                           .sites = std::move(sites),
@@ -75,10 +76,10 @@ void take_clients(Experiment& e, Shards rows) {
 
 void load_encoder(Experiment& e) {
   const auto& config = e.fabric.context.config;
-  const auto& bert = config.evaluate.bert_score;
+  const auto& bert = config->evaluate.bert_score;
   if (bert.encoder.empty()) return;
   models::BaseStorage storage;
-  storage.engine = config.model.compute().engine;
+  storage.engine = config->model.compute().engine;
   storage.device = machine_of(config);
   e.fabric.context.bert_scorer = scoring::BertScorer::load(bert.encoder, bert, storage);
 }
@@ -93,24 +94,24 @@ void make_ready_to_train(const Experiment& e) {
 
 }  // namespace
 
-Server make_server(const ExperimentConfig& config, const models::CausalLm& shape) {
+Server make_server(const RunConfig& config, const models::CausalLm& shape) {
   return {.config = config,
-          .model_folder = models::find_model_folder(config.model.path),
+          .model_folder = models::find_model_folder(config->model.path),
           .model = shape.spec(),
-          .sites = config.lora.sites(shape),
+          .sites = config->lora.sites(shape),
           .all_sites = shape.all_sites(),
-          .method = config.method.make(),
+          .method = config->method.make(),
           .clients = {},
-          .tasks = config.evaluate.tasks};
+          .tasks = config->evaluate.tasks};
 }
 
-Experiment make_experiment(ExperimentConfig config, Purpose purpose,
+Experiment make_experiment(const RunConfig& config, Purpose purpose,
                            const std::function<void(const Experiment& e)>& check) {
-  use_pool_threads(config.threads);
+  use_pool_threads(config->threads);
   const bool trains = purpose == Purpose::kTrain;
   const bool computes = purpose != Purpose::kDryRun && purpose != Purpose::kServe;
   settle_device(computes ? machine_of(config) : c10::Device(c10::kCPU));
-  auto e = outlined(std::move(config));
+  auto e = outlined(config);
   const bool has_rows = trains || purpose == Purpose::kDryRun;
   take_clients(e, has_rows ? make_shards(e.server.config, e.fabric.context.tokenizer, e.server.model) : Shards());
   if (trains) give_back_freed_memory();  // the text of the rows
@@ -121,17 +122,17 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   return e;
 }
 
-Experiment make_experiment_of_rows(ExperimentConfig config, Shards rows) {
-  use_pool_threads(config.threads);
+Experiment make_experiment_of_rows(const RunConfig& config, Shards rows) {
+  use_pool_threads(config->threads);
   settle_device(c10::Device(c10::kCPU));
-  auto e = outlined(std::move(config));
+  auto e = outlined(config);
   take_clients(e, std::move(rows));
   return e;
 }
 
 void load_weights(Experiment& e) {
   const auto& config = e.fabric.context.config;
-  auto storage = config.model.storage(config.output.dir);
+  auto storage = config->model.storage(config->output.dir);
   storage.device = machine_of(config);
   e.fabric.context.model = models::load_model(e.server.model_folder, storage);
 }

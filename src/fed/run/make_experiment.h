@@ -8,7 +8,7 @@
 namespace evenkeel::fed {
 
 /// Makes the server from the shapes of its model, without clients.
-Server make_server(const ExperimentConfig& config, const models::CausalLm& shape);
+Server make_server(const RunConfig& config, const models::CausalLm& shape);
 
 /// The purpose of an Experiment. It decides what is loaded.
 enum class Purpose {
@@ -21,13 +21,12 @@ enum class Purpose {
 
 /// Builds server and clients and sets this process's number of threads. Cheap steps come first: rows, clients and, to
 /// train, the memory check (fed/run/memory_estimate.h). The weights are loaded last.
-/// \param config  a settled config
-/// \param check   called before the weights are loaded, e.g. check_evaluation(); may be empty
+/// \param check  called before the weights are loaded, e.g. check_evaluation(); may be empty
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and the allowed values
-Experiment make_experiment(ExperimentConfig config, Purpose purpose,
+Experiment make_experiment(const RunConfig& config, Purpose purpose,
                            const std::function<void(const Experiment& e)>& check = {});
 /// Builds an Experiment without weights whose clients have rows that were read before. \throws as make_experiment()
-Experiment make_experiment_of_rows(ExperimentConfig config, Shards rows);
+Experiment make_experiment_of_rows(const RunConfig& config, Shards rows);
 /// Loads the weights of an Experiment that was made without them. \throws as make_experiment()
 void load_weights(Experiment& e);
 

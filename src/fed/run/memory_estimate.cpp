@@ -52,11 +52,11 @@ int64_t most_experts(const Experiment& e) {
   return most;
 }
 
-bool on_gpu(const Experiment& e) { return names_gpu(e.server.config.model.device); }
+bool on_gpu(const Experiment& e) { return names_gpu(e.server.config->model.device); }
 
 /// Returns the bytes of all tensors of the base.
 int64_t base_bytes(const Experiment& e) {
-  if (e.server.config.model.dtype == models::BaseDtype::kCheckpoint)
+  if (e.server.config->model.dtype == models::BaseDtype::kCheckpoint)
     return models::weight_file_bytes(e.server.model_folder);
   int64_t bytes = 0;
   for (const auto& [name, tensor] : e.fabric.context.model->parameters())
@@ -68,8 +68,8 @@ int64_t base_bytes(const Experiment& e) {
 int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
   if (on_gpu(e)) return 0;
   const int64_t bytes = base_bytes(e);
-  if (e.server.config.model.uses_operators()) return bytes;  // operators copy the experts into stacked tensors
-  if (e.server.config.model.dtype == models::BaseDtype::kCheckpoint) return 0;
+  if (e.server.config->model.uses_operators()) return bytes;  // operators copy the experts into stacked tensors
+  if (e.server.config->model.dtype == models::BaseDtype::kCheckpoint) return 0;
   const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
   return same_width ? 0 : bytes;
 }
@@ -77,7 +77,7 @@ int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
 /// Returns the bytes of the mapped files. An int8 base is a file of its own. The tensors that are not quantised are
 /// still read from the checkpoint. (Quantisation is a separate run, whose pages the system can drop.)
 int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
-  if (e.server.config.model.base_format == models::BaseFormat::kStored) return file_bytes;
+  if (e.server.config->model.base_format == models::BaseFormat::kStored) return file_bytes;
   int64_t bytes = 0;
   for (const auto& [name, tensor] : e.fabric.context.model->parameters())
     bytes += static_cast<int64_t>(tensor.nbytes());
@@ -87,7 +87,7 @@ int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
 /// Returns the largest number of clients in a round.
 int64_t most_participants(const Experiment& e) {
   return static_cast<int64_t>(
-      std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size())));
+      std::ceil(e.server.config->clients.participation * static_cast<double>(e.server.clients.size())));
 }
 
 using Parts = std::vector<models::MemoryPart>;
@@ -98,12 +98,12 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   if (on_gpu(e))
     return {{"a client's adapters, its task in bytes, and two replies that are written", 6 * adapter, kAdapterKeys}};
   const auto& spec = e.server.model;
-  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
+  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config->train);
   const models::PassShape pass{.tokens = tokens,
                                .targets = tokens,
                                .top_k = most_experts(e),
-                               .threads = std::max<int64_t>(1, e.server.config.threads)};
-  const int64_t clients = std::min(e.server.config.clients.parallel, most_participants(e));
+                               .threads = std::max<int64_t>(1, e.server.config->threads)};
+  const int64_t clients = std::min(e.server.config->clients.parallel, most_participants(e));
   const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
   const std::string fewer = clients > 1 ? ", clients.parallel" : "";
   // The five copies are the adapter, its gradient, two moments, and gradients before accumulation together with the
@@ -118,10 +118,10 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
 /// Returns the tokens of the longest prompt. A task with contexts can fill all positions; other prompts are about as
 /// long as a training row.
 int64_t prompt_tokens(const Experiment& e) {
-  const auto& evaluate = e.server.config.evaluate;
+  const auto& evaluate = e.server.config->evaluate;
   const int64_t longest = std::max<int64_t>(0, e.server.model.max_positions - evaluate.max_new_tokens);
   const auto has_documents = [&](const std::string& task) {
-    return data::find_task_family(data::find_task(task, e.server.config.data.rows()).family).in_context;
+    return data::find_task_family(data::find_task(task, e.server.config.rows()).family).in_context;
   };
   if (std::none_of(evaluate.tasks.begin(), evaluate.tasks.end(), has_documents))
     return std::min(longest, longest_batch(e.fabric.shards, 1));
@@ -131,7 +131,7 @@ int64_t prompt_tokens(const Experiment& e) {
 /// Returns the memory during the forward pass of a batch of prompts, including their caches.
 Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const auto& spec = e.server.model;
-  const auto& evaluate = e.server.config.evaluate;
+  const auto& evaluate = e.server.config->evaluate;
   const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
   const int64_t prompts = std::min(evaluate.batch_size, limit);
   const int64_t copies = prompts * (evaluate.decode == scoring::Decode::kBeam4 ? 4 : 1);
@@ -141,7 +141,7 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const models::PassShape pass{.tokens = std::min(prompt * prompts, scoring::kPassTokens + prompt),
                                .targets = copies,
                                .top_k = most_experts(e),
-                               .threads = std::max<int64_t>(1, e.server.config.threads)};
+                               .threads = std::max<int64_t>(1, e.server.config->threads)};
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
@@ -151,7 +151,7 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
 
 /// Returns the rank of what is merged into the base after `rounds` rounds, as if no site were too small for it.
 int64_t merged_rank(const Experiment& e, int64_t rounds) {
-  const bool changes = methods::find_method(e.server.config.method.name).changes_base;
+  const bool changes = methods::find_method(e.server.config->method.name).changes_base;
   return changes && rounds > 0 ? rounds * most_participants(e) * e.server.max_rank() : 0;
 }
 
@@ -162,7 +162,7 @@ int64_t merged_bytes(const Experiment& e, int64_t rounds) {
   const auto& config = e.server.config;
   const auto rank = static_cast<double>(merged_rank(e, rounds));
   if (rank == 0) return 0;
-  const double wire = config.train.transport_dtype == lora::TransportDtype::kBFloat16 ? 2 : kFloat;
+  const double wire = config->train.transport_dtype == lora::TransportDtype::kBFloat16 ? 2 : kFloat;
   double bytes = 0;
   for (const auto& [name, site] : e.server.sites) {
     const auto experts = static_cast<double>(std::max<int64_t>(1, site.experts)), in = static_cast<double>(site.in),
@@ -177,7 +177,7 @@ constexpr std::string_view kMerged = "what the method merges into the base",
 
 /// Adds what clients of the last round hold: the merges of all rounds before, and the last of them again in their task.
 Parts with_merged(const Experiment& e, Parts parts) {
-  const int64_t rounds = e.server.config.train.rounds;
+  const int64_t rounds = e.server.config->train.rounds;
   const int64_t bytes = merged_bytes(e, rounds - 1) + (rounds > 1 ? merged_bytes(e, 1) : 0);
   if (bytes > 0) parts.push_back({std::string(kMerged), bytes, std::string(kMergedKeys)});
   return parts;
@@ -185,7 +185,7 @@ Parts with_merged(const Experiment& e, Parts parts) {
 
 /// Returns the memory of an aggregation, which holds the merged base change before and after the last round.
 Parts aggregation_moment(const Experiment& e) {
-  const int64_t rounds = e.server.config.train.rounds;
+  const int64_t rounds = e.server.config->train.rounds;
   return {{concat(kMerged, ", before and after the last round"), merged_bytes(e, rounds - 1) + merged_bytes(e, rounds),
            std::string(kMergedKeys)}};
 }
@@ -193,8 +193,8 @@ Parts aggregation_moment(const Experiment& e) {
 /// Returns the expert factors that a pass on a GPU packs, and the copies of four layers from which it packs them
 /// (nn/moe/aten_packed_factors.h). A stack of `parts` projections has A [E, ranks, in] and B [E, parts out, ranks].
 Parts packed_factors(const Experiment& e) {
-  const auto inner = e.server.config.model.compute().inner;
-  const int64_t merged = merged_rank(e, e.server.config.train.rounds - 1);
+  const auto inner = e.server.config->model.compute().inner;
+  const int64_t merged = merged_rank(e, e.server.config->train.rounds - 1);
   double bytes = 0;
   for (const auto& [name, site] : e.server.sites) {
     const int64_t rank = e.server.max_rank() + (merged < std::min(site.in, site.out) ? merged : site.in);
@@ -210,7 +210,7 @@ Parts packed_factors(const Experiment& e) {
 
 /// Returns the memory of training on a GPU.
 Parts device_training_moment(const Experiment& e, int64_t adapter) {
-  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
+  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config->train);
   const models::PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
   return {{"a client's adapters, gradients, moments and what its method sends", 5 * adapter, kAdapterKeys},
           {concat("activations of micro-batches of up to ", tokens, " tokens at once"),
@@ -220,7 +220,7 @@ Parts device_training_moment(const Experiment& e, int64_t adapter) {
 
 /// Returns the memory of BERTScore's encoder, unless the experiment has loaded it.
 Parts encoder(const Experiment& e) {
-  const auto& folder = e.server.config.evaluate.bert_score.encoder;
+  const auto& folder = e.server.config->evaluate.bert_score.encoder;
   if (folder.empty() || e.fabric.context.bert_scorer) return {};
   return {{"the encoder of BERTScore", models::weight_file_bytes(folder), "evaluate.bert_score.encoder"}};
 }

@@ -21,8 +21,10 @@ class Foresight : public testing::SmallRun {
   /// Returns the plan. \param prompts  batch size of evaluations; with few, training needs the most memory
   static models::MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
     auto e = experiment("fedit", Purpose::kDryRun, setting);
-    e.server.config.evaluate.batch_size = prompts;
-    e.server.config.evaluate.limit = 0;
+    e.use(e.server.config.with([&](ExperimentConfig& values) {
+      values.evaluate.batch_size = prompts;
+      values.evaluate.limit = 0;
+    }));
     return memory_plan(e);
   }
 };

@@ -24,7 +24,7 @@ TensorMap idle_at_smallest(const Experiment& e, const methods::ServerState& stat
   const auto weakest = std::min_element(e.server.clients.begin(), e.server.clients.end(), weaker);
   const auto setup = setup_at(e, state, weakest->budget);
   return train::idle_experts(*e.fabric.context.model, e.fabric.context.forward(setup), rows,
-                             e.server.config.train.batch_size);
+                             e.server.config->train.batch_size);
 }
 
 /// Returns the adapters of `state` with the gradient of the task loss over `rows`.
@@ -33,7 +33,7 @@ lora::AdapterState with_gradients(const Experiment& e, const methods::ServerStat
   auto setup = setup_at(e, state, 1.0);
   if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
   return train::with_loss_gradients(*e.fabric.context.model, e.fabric.context.forward(setup), rows,
-                                    e.server.config.train.batch_size);
+                                    e.server.config->train.batch_size);
 }
 
 /// Adds the gradients and pseudo-gradients of the sites of `out.layer`.
@@ -42,7 +42,7 @@ void add_sites(const Server& server, const lora::AdapterState& pseudo_gradients,
   for (const auto& [name, site] : server.sites) {
     if (site.experts == 0 || site.moe_layer != out.layer) continue;
     const auto sent = pseudo_gradients.find(name);
-    EK_CHECK(sent != pseudo_gradients.end(), kConfig, "method ", server.config.method.name,
+    EK_CHECK(sent != pseudo_gradients.end(), kConfig, "method ", server.config->method.name,
              " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
     const auto& trained = adapters.at(name);
     for (const auto& factor : {trained.a, trained.b}) out.gradients.push_back(factor.grad().cpu());
@@ -54,11 +54,11 @@ void add_sites(const Server& server, const lora::AdapterState& pseudo_gradients,
 
 std::vector<data::Example> held_out_rows(const Experiment& e, int64_t limit) {
   std::vector<data::Example> rows;
-  for (const auto& name : e.server.config.evaluate.tasks) {
-    const auto from = e.server.config.data.rows(limit, e.server.seed());
+  for (const auto& name : e.server.config->evaluate.tasks) {
+    const auto from = e.server.config.rows(limit);
     const auto set = data::test_rows(data::find_task(name, from), from);
     auto tokenized = data::tokenize_rows(set.rows, e.fabric.context.tokenizer,
-                                         e.server.config.data.tokenize_options(e.server.model.end_of_text));
+                                         e.server.config->data.tokenize_options(e.server.model.end_of_text));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }
   return rows;
@@ -85,7 +85,7 @@ namespace {
 /// \throws kConfig when no evaluated task is read from a folder
 void set_data_folder(const std::string& folder, ExperimentConfig& config) {
   const auto& tasks = config.evaluate.tasks;
-  const auto from = config.data.rows();
+  const auto from = config.rows();
   EK_CHECK(std::any_of(tasks.begin(), tasks.end(),
                        [&](const std::string& task) {
                          return data::find_task_family(data::find_task(task, from).family).in_folder;
@@ -99,10 +99,11 @@ void set_data_folder(const std::string& folder, ExperimentConfig& config) {
 std::vector<train::GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
                                                        const std::string& data, const std::string& device,
                                                        const std::string& base) {
-  auto config = config_with_base(folder, base);
-  if (!data.empty()) set_data_folder(data, config);
-  compute_on(config.model, device);
-  auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+  const auto config = config_with_base(folder, base).with([&](ExperimentConfig& values) {
+    if (!data.empty()) set_data_folder(data, values);
+    compute_on(values.model, device);
+  });
+  auto e = make_experiment(config, Purpose::kEvaluate);
   const auto state = state_at(e, Checkpoint(folder / "checkpoint").read());
   return pg_alignment(e, state, held_out_rows(e, limit), mode);
 }

@@ -10,18 +10,18 @@
 namespace evenkeel::fed {
 namespace {
 
-ExperimentConfig config_at(const fs::path& folder, const RunAtBudget::Options& options) {
-  auto config = config_with_base(folder, options.base);
-  config.evaluate.budgets = {options.budget};
-  config.evaluate.bert_score = {};
-  if (options.adjust) options.adjust(config);
-  return config;
+RunConfig config_at(const fs::path& folder, const RunAtBudget::Options& options) {
+  return config_with_base(folder, options.base).with([&](ExperimentConfig& values) {
+    values.evaluate.budgets = {options.budget};
+    values.evaluate.bert_score = {};
+    if (options.adjust) options.adjust(values);
+  });
 }
 
 EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& options) {
-  const auto& method = server.config.method;
+  const auto& method = server.config->method;
   const auto modes =
-      method.entry().rank_eval_modes(server.config.evaluate.rank_eval_modes, server.model.num_experts > 0);
+      method.entry().rank_eval_modes(server.config->evaluate.rank_eval_modes, server.model.num_experts > 0);
   EK_CHECK(!modes.empty(), kConfig,
            "the run's [evaluate] readings say nothing of this model: a dense one has reading a alone");
   const auto& wanted = options.rank_eval_mode.empty() ? modes.at(0) : options.rank_eval_mode;

@@ -36,7 +36,7 @@ class RunAtBudget {
   }
   /// \see Tokenizer::use_date
   void use_date(const jinja::Date& date) { experiment_.fabric.context.tokenizer.use_date(date); }
-  const ExperimentConfig& config() const { return experiment_.server.config; }
+  const RunConfig& config() const { return experiment_.server.config; }
   models::ForwardOptions forward() const { return experiment_.fabric.context.forward(setup_); }
 
  private:

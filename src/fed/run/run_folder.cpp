@@ -111,10 +111,12 @@ OrderedJson partition_json(const Shards& shards) {
   return json;
 }
 
-ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
-  auto config = ExperimentConfig::read(config::Table::parse(text, (folder / file).string()));
-  config.output.dir = folder.string();
-  return config;
+/// Reads the text of the settled config in a file of the run folder.
+RunConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
+  const auto place = (folder / file).string();
+  auto values = ExperimentConfig::read(config::Table::parse(text, place));
+  values.output.dir = folder.string();
+  return RunConfig::of_settled(std::move(values), place);
 }
 
 /// Returns the paths of the input files; none if the manifest cannot be read.
@@ -137,7 +139,7 @@ double simulated_seconds(const Commit& commit) {
 }
 
 /// Returns the config in `manifest`. \throws kConfig unless config.toml holds the same bytes
-ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
+RunConfig checked_config(const fs::path& folder, const Json& manifest) {
   const auto file = folder / kConfigFile;
   const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("config").string();
   auto config = parse_config(then, folder, kManifestFile);
@@ -165,7 +167,7 @@ std::string own_template(const fs::path& folder, const Json& manifest) {
 /// Checks that the file that the run's chat template was copied from is gone or unchanged.
 void check_template_source(const fs::path& folder, const Json& manifest) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
-  const auto source = parse_config(view.at("config").string(), folder, kManifestFile).data.chat_template;
+  const auto source = parse_config(view.at("config").string(), folder, kManifestFile)->data.chat_template;
   if (source.empty() || !path_exists(source)) return;
   EK_CHECK(sha256_file(source) == view.at("chat_template").string(), kData, "data.chat_template: ", source,
            " has changed since the run was made, which goes on with its copy (", (folder / kChatTemplate).string(),
@@ -251,13 +253,12 @@ bool RunFolder::nothing_began(const fs::path& folder) {
 
 RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Server& server, const Shards* shards,
                             const RunRequest& request, const ExperimentConfig& asked) {
-  RunFolder run(folder, std::move(lock));
-  run.config_ = server.config;
-  write_file_atomic(folder / kConfigFile, run.config_.text());
+  RunFolder run(folder, std::move(lock), server.config);
+  write_file_atomic(folder / kConfigFile, run.config_->text());
   if (shards) write_sealed(folder / kPartition, partition_json(*shards));
   run.checkpoint_.begin();
   auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
-  const auto& own = run.config_.data.chat_template;
+  const auto& own = run.config_->data.chat_template;
   std::erase(files, fs::path(own));  // the run goes on with its copy
   auto manifest = make_manifest(run.config_, request, asked, files);
   if (!own.empty()) {
@@ -272,8 +273,8 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
 RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_round) {
   EK_CHECK(holds_run(folder), kIo, why_no_run(folder));
   check_unused(folder);
-  RunFolder run(folder, FolderLock(folder));
-  run.config_ = run_config(folder);
+  FolderLock lock(folder);
+  RunFolder run(folder, std::move(lock), run_config(folder));
   run.opened_ = from_round ? run.checkpoint_.read(*from_round) : run.checkpoint_.read();
   run.read_records(from_round);
   return run;
@@ -322,7 +323,7 @@ void RunFolder::check_files() {
   const auto scores = kept_scores();
   const auto manifest = read_manifest(folder_);
   changes_.files =
-      check_input_files(folder_, manifest, models::find_model_folder(config_.model.path),
+      check_input_files(folder_, manifest, models::find_model_folder(config_->model.path),
                         [&](const fs::path& changed) { return why_fixed(changed, config_, training, scores); });
   check_template_source(folder_, manifest);
   check_program(folder_, manifest);
@@ -331,17 +332,19 @@ void RunFolder::check_files() {
 }
 
 void RunFolder::extend(int64_t rounds) {
-  if (rounds == config_.train.rounds) return;
+  if (rounds == config_->train.rounds) return;
   check_extension(config_, opened_.commit.round, rounds);
-  log::warning("[train] the run has ", rounds, " rounds from now on, it had ", config_.train.rounds);
-  config_.train.rounds = rounds;
+  log::warning("[train] the run has ", rounds, " rounds from now on, it had ", config_->train.rounds);
+  config_ = config_.with([&](ExperimentConfig& values) { values.train.rounds = rounds; });
   changes_.rounds = rounds;
 }
 
 void RunFolder::use_base(const std::string& base) {
   if (base.empty()) return;
-  changes_.base = moved_base(base);
-  config_.model.path = changes_.base.string();
+  const auto folder = moved_base(base);
+  if (folder == config_->model.path) return;  // as an earlier command said
+  changes_.base = folder;
+  config_ = config_.with([&](ExperimentConfig& values) { values.model.path = changes_.base.string(); });
 }
 
 /// Returns the scores up to the opened round.
@@ -361,7 +364,7 @@ void RunFolder::set_aside_scores() const {
   int64_t begin = 0;
   for (const auto& line : read_evaluations(folder_).lines) {
     const auto own = text.substr(static_cast<size_t>(begin), static_cast<size_t>(line.end - begin));
-    if (config_.evaluates_after(line.view().at("round").integer()))
+    if (config_->evaluates_after(line.view().at("round").integer()))
       kept += own;
     else
       append_line(folder_ / kSuperseded, std::string_view(own).substr(0, own.size() - 1));
@@ -466,18 +469,18 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
   return files;
 }
 
-ExperimentConfig run_config(const fs::path& folder) {
+RunConfig run_config(const fs::path& folder) {
   EK_CHECK(RunFolder::holds_run(folder), kIo, why_no_run(folder));
   const auto manifest = read_manifest(folder);
-  auto config = checked_config(folder, manifest);
-  if (!config.data.chat_template.empty()) config.data.chat_template = own_template(folder, manifest);
-  return config;
+  const auto config = checked_config(folder, manifest);
+  if (config->data.chat_template.empty()) return config;
+  return config.with([&](ExperimentConfig& values) { values.data.chat_template = own_template(folder, manifest); });
 }
 
-ExperimentConfig config_with_base(const fs::path& folder, const std::string& base) {
+RunConfig config_with_base(const fs::path& folder, const std::string& base) {
   auto config = run_config(folder);
-  if (!base.empty()) config.model.path = moved_base(base).string();
-  check_base(read_manifest(folder), models::find_model_folder(config.model.path));
+  if (!base.empty()) config = config.with([&](ExperimentConfig& values) { values.model.path = moved_base(base).string(); });
+  check_base(read_manifest(folder), models::find_model_folder(config->model.path));
   return config;
 }
 

@@ -88,7 +88,7 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return folder_; }
   const Checkpoint& checkpoint() const { return checkpoint_; }
-  const ExperimentConfig& config() const { return config_; }
+  const RunConfig& config() const { return config_; }
   /// Moves the opened round's snapshot out, or returns nothing if no round is committed.
   std::optional<Snapshot> take_snapshot();
 
@@ -120,10 +120,11 @@ class RunFolder {
   std::vector<SealedLine> evaluations() const;
 
  private:
-  RunFolder(const std::filesystem::path& folder, FolderLock lock)
+  RunFolder(const std::filesystem::path& folder, FolderLock lock, const RunConfig& config)
       : folder_(folder),
         lock_(std::move(lock)),
         checkpoint_(folder / run_file("checkpoint")),
+        config_(config),
         background_(std::make_unique<Background>()) {}
   void read_records(std::optional<int64_t> from_round);
   std::vector<EvaluationRecord> kept_scores() const;
@@ -133,7 +134,7 @@ class RunFolder {
   std::filesystem::path folder_;
   FolderLock lock_;
   Checkpoint checkpoint_;
-  ExperimentConfig config_;
+  RunConfig config_;
   CommittedRound opened_;
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // end of the lines that belong to the opened round
   mutable std::shared_ptr<scoring::AnswerJournal> answers_;
@@ -146,13 +147,13 @@ class RunFolder {
 /// Reads the config of a run.
 /// \throws kIo when the folder holds no run; kCheckpoint when the manifest is damaged; kConfig naming the keys that
 /// differ when config.toml was edited
-ExperimentConfig run_config(const std::filesystem::path& folder);
+RunConfig run_config(const std::filesystem::path& folder);
 
 /// Reads the config of a run, to load its base model. Checks that the base and its tokenizer are those that the run was
 /// made with (check_base() in fed/store/manifest.h).
 /// \param base  folder that holds the base model now; empty: where it was when the run began
 /// \throws as run_config(); kIo, kData naming the file of the base that is missing, has changed or was added
-ExperimentConfig config_with_base(const std::filesystem::path& folder, const std::string& base = {});
+RunConfig config_with_base(const std::filesystem::path& folder, const std::string& base = {});
 
 /// Returns the existing files of a run's folder that kRunFiles names (fed/store/run_files.h) or that are in a folder
 /// of it, and the input files that the manifest names. Empty if there is no such folder.

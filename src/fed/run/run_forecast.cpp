@@ -27,7 +27,7 @@ double tokens_of(const Experiment& e, const methods::ClientProfile& client) {
   const auto& rows = e.fabric.shards.examples.at(static_cast<size_t>(client.id));
   double tokens = 0;
   for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
-  const auto& train = e.server.config.train;
+  const auto& train = e.server.config->train;
   const auto steps = train::local_steps(train, static_cast<int64_t>(rows.size()));
   const double trained = static_cast<double>(steps * train.batch_size * train.accumulation);
   return tokens / static_cast<double>(std::max<size_t>(1, rows.size())) * trained;
@@ -37,26 +37,26 @@ std::map<int64_t, double> trained_tokens(const Experiment& e) {
   const auto& config = e.server.config;
   std::map<int64_t, double> of_client, of_k;
   for (const auto& client : e.server.clients) of_client[client.id] = tokens_of(e, client);
-  const int64_t counted = std::min(config.train.rounds, kCountedRounds);
-  const double share = static_cast<double>(config.train.rounds) / static_cast<double>(counted);
+  const int64_t counted = std::min(config->train.rounds, kCountedRounds);
+  const double share = static_cast<double>(config->train.rounds) / static_cast<double>(counted);
   for (int64_t round = 0; round < counted; ++round)
     for (const auto& client :
-         draw_round(e.server.clients, config.clients.participation, e.server.seed(), round).participants)
+         draw_round(e.server.clients, config->clients.participation, e.server.seed(), round).participants)
       of_k[client.top_k] += share * of_client.at(client.id);
   return of_k;
 }
 
-double test_row_count(const ExperimentConfig& config) {
+double test_row_count(const RunConfig& config) {
   double rows = 0;
   for (const auto& [task, count] : test_row_counts(config)) rows += count;
   return rows;
 }
 
-double evaluations(const ExperimentConfig& config) {
-  const auto& [rounds, every] = std::tie(config.train.rounds, config.evaluate.every);
+double evaluations(const RunConfig& config) {
+  const auto& [rounds, every] = std::tie(config->train.rounds, config->evaluate.every);
   const int64_t between = every > 0 ? rounds / every : 0;
   const bool last_apart = every == 0 || rounds % every != 0;
-  return static_cast<double>((config.evaluate.before ? 1 : 0) + between + (last_apart ? 1 : 0));
+  return static_cast<double>((config->evaluate.before ? 1 : 0) + between + (last_apart ? 1 : 0));
 }
 
 /// Returns the bytes of the uploads of the largest round. Every participant sends at most its whole adapter.
@@ -64,12 +64,12 @@ int64_t upload_bytes(const Experiment& e) {
   std::vector<int64_t> all;
   for (const auto& client : e.server.clients) all.push_back(4 * models::lora_parameters(e.server.sites, client.rank));
   std::sort(all.rbegin(), all.rend());
-  const auto drawn = drawn_clients(static_cast<int64_t>(all.size()), e.server.config.clients.participation);
+  const auto drawn = drawn_clients(static_cast<int64_t>(all.size()), e.server.config->clients.participation);
   return std::accumulate(all.begin(), all.begin() + drawn, int64_t{0});
 }
 
 double seconds_per_row(Experiment& e, const methods::ServerState& state) {
-  e.server.config.evaluate.limit = e.fabric.context.config.evaluate.limit = kMeasuredRows;
+  e.use(e.server.config.with([](ExperimentConfig& values) { values.evaluate.limit = kMeasuredRows; }));
   const auto begin = std::chrono::steady_clock::now();
   double rows = 0;
   for (const auto& score : evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);
@@ -89,13 +89,13 @@ RunSpeeds speeds_of(Experiment& e, const methods::ServerState& state, double sec
 
 DiskNeeds disk_needs(const Experiment& e) {
   const int64_t adapter = 4 * models::lora_parameters(e.server.sites, e.server.max_rank());
-  const int64_t copies = e.server.config.evaluate.keep_best ? 6 : 3;  // of the best: its adapter and two states
+  const int64_t copies = e.server.config->evaluate.keep_best ? 6 : 3;  // of the best: its adapter and two states
   return {.kept = copies * adapter, .passing = adapter + 2 * upload_bytes(e)};
 }
 
-std::map<std::string, double> test_row_counts(const ExperimentConfig& config) {
+std::map<std::string, double> test_row_counts(const RunConfig& config) {
   std::map<std::string, double> counts;
-  const auto options = config.rows_to_score(std::nullopt, config.evaluate.limit);
+  const auto options = config.rows_to_score(std::nullopt, config->evaluate.limit);
   for (const auto& task : config.tasks_here())
     counts[task] = static_cast<double>(data::test_rows(data::find_task(task, options), options).rows.size());
   return counts;
@@ -108,7 +108,7 @@ RunWork work_of(const Experiment& e, const methods::ServerState& state) {
           .scored_rows = test_row_count(config) * static_cast<double>(points) * evaluations(config)};
 }
 
-RunForecast foresee_run(const ExperimentConfig& config) {
+RunForecast foresee_run(const RunConfig& config) {
   const auto begin = std::chrono::steady_clock::now();
   auto e = make_experiment(config, Purpose::kTrain, check_evaluation);
   const double seconds_to_start = seconds_since(begin);

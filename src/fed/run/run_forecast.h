@@ -21,7 +21,7 @@ struct DiskNeeds {
 DiskNeeds disk_needs(const Experiment& experiment);
 
 /// Returns the number of rows that an evaluation scores, by task.
-std::map<std::string, double> test_row_counts(const ExperimentConfig& config);
+std::map<std::string, double> test_row_counts(const RunConfig& config);
 
 /// The work of a run.
 struct RunWork {
@@ -45,8 +45,7 @@ struct RunForecast {
 };
 /// Builds a run, counts its work and measures its speeds. Cost: the time to load it, half a second of training per K,
 /// and a few rows of every task at every point. \throws as make_experiment()
-/// \param config  a settled config
-RunForecast foresee_run(const ExperimentConfig& config);
+RunForecast foresee_run(const RunConfig& config);
 
 /// Returns the value at K experts per token, or that of the next larger K, or the last. REQUIRES a value.
 double at_top_k(const std::map<int64_t, double>& values, int64_t top_k);

@@ -204,7 +204,7 @@ TEST_P(Seam, ClientsInProcessesOfTheirOwnGiveTheSameBits) {
 TEST_P(Seam, ClientsSideBySideGiveTheSameBits) {
   auto e = made(GetParam());
   const auto alone = play(e.server, e.fabric, &e.fabric, root() / concat(GetParam(), "-alone"));
-  e.fabric.context.config.clients.parallel = 2;
+  e.use(e.server.config.with([](ExperimentConfig& values) { values.clients.parallel = 2; }));
   const auto together = play(e.server, e.fabric, &e.fabric, root() / concat(GetParam(), "-together"));
   for (size_t t = 0; t < alone.rounds.size(); ++t) {
     testing::expect_same(together.rounds[t].next.state, alone.rounds[t].next.state);

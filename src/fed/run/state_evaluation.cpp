@@ -18,29 +18,31 @@ namespace evenkeel::fed {
 namespace {
 
 /// Removes tasks with rows that only a federation's nodes have, because they cannot be scored here.
-void leave_out_rows_elsewhere(ExperimentConfig& config) {
-  auto here = config.tasks_here();
-  if (here.size() == config.evaluate.tasks.size()) return;
+RunConfig without_rows_elsewhere(const RunConfig& config) {
+  const auto& here = config.tasks_here();
+  if (here.size() == config->evaluate.tasks.size()) return config;
   EK_CHECK(!here.empty(), kConfig,
            "the run's test rows are at its nodes, which have scored them (evaluations.jsonl): name rows that are here, "
            "as in --tasks files --data FILE");
   log::warning("[evaluate] the nodes' own rows are left out: they are not here");
-  config.evaluate.tasks = std::move(here);
+  return config.with([&](ExperimentConfig& values) { values.evaluate.tasks = here; });
 }
 
-void apply(const RunEvaluation& changes, ExperimentConfig& config) {
-  auto& evaluate = config.evaluate;
-  if (changes.tasks) evaluate.tasks = *changes.tasks;
-  if (changes.budgets) evaluate.budgets = *changes.budgets;
-  if (changes.limit) evaluate.limit = *changes.limit;
-  if (changes.adjust) changes.adjust(config);
-  evaluate.tasks = data::expand_tasks(evaluate.tasks, config.data.rows());
-  leave_out_rows_elsewhere(config);
+/// Returns the config of a run with what another evaluation changes.
+RunConfig changed(const RunConfig& run, const RunEvaluation& changes) {
+  return without_rows_elsewhere(run.with([&](ExperimentConfig& values) {
+    auto& evaluate = values.evaluate;
+    if (changes.tasks) evaluate.tasks = *changes.tasks;
+    if (changes.budgets) evaluate.budgets = *changes.budgets;
+    if (changes.limit) evaluate.limit = *changes.limit;
+    if (changes.adjust) changes.adjust(values);
+    evaluate.tasks = data::expand_tasks(evaluate.tasks, values.rows());
+  }));
 }
 
 std::vector<scoring::ServedBy> served_elsewhere(const Server& server, const methods::ServerState& state,
                                                 const EvaluationPoint& point) {
-  if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.rank_eval_mode == "a") return {};
+  if (!server.config->evaluate.as_exported || server.model.num_experts == 0 || point.rank_eval_mode == "a") return {};
   return server.unexportable_routing(state, point).served_differently();
 }
 
@@ -59,7 +61,7 @@ std::vector<fs::path> joined(std::vector<fs::path> files, const std::vector<fs::
 /// Stores answers in `journal` under a key of everything they depend on: config, state, and the files' contents.
 /// \param commit  the text of the state's commit.json
 void keep_answers(Experiment& e, const std::string& commit, const fs::path& journal) {
-  std::string text = e.server.config.text() + commit;
+  std::string text = e.server.config->text() + commit;
   for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
     text += concat(file.string(), ' ', fingerprint_of(file).digest, '\n');
   e.fabric.context.answers = std::make_shared<scoring::AnswerJournal>(journal);
@@ -108,7 +110,7 @@ void tell_left_out(const Experiment& e, const RunEvaluation& changes) {
   const auto& context = e.fabric.context;
   if (!changes.on_left_out) return;
   for (const auto& task : context.config.tasks_here()) {
-    const auto rows = context.test_rows({.task = task, .limit = context.config.evaluate.limit});
+    const auto rows = context.test_rows({.task = task, .limit = context.config->evaluate.limit});
     changes.on_left_out(rows->left_out(), rows->note());
   }
 }
@@ -120,35 +122,34 @@ OrderedJson evaluation_progress(const std::string& task, double budget, int64_t 
 }
 
 std::vector<std::string> client_tasks(const Server& server) {
-  if (server.config.data.files.clients.empty()) return {};
+  const auto& rows = server.config.rows();
+  if (rows.files.clients.empty()) return {};
   auto tasks = server.tasks;
-  std::erase_if(tasks, [rows = server.config.data.rows()](const auto& task) {
-    return data::find_task(task, rows).family != "files";
-  });
+  std::erase_if(tasks, [&](const auto& task) { return data::find_task(task, rows).family != "files"; });
   return tasks;
 }
 
 std::vector<EvaluationPoint> client_points(const Server& server) {
   std::vector<EvaluationPoint> points;
-  if (!server.config.evaluate.per_client) return points;
-  const auto& evaluate = server.config.evaluate;
+  if (!server.config->evaluate.per_client) return points;
+  const auto& evaluate = server.config->evaluate;
   const auto modes =
-      server.config.method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
+      server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
   for (const auto& client : server.clients)
     for (const auto& mode : modes)
       for (const auto rows : {scoring::RowsOf::kOwn, scoring::RowsOf::kAll}) {
         if (rows == scoring::RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
         points.push_back({.budget = client.budget,
                           .rank_eval_mode = mode,
-                          .client = scoring::ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
+                          .client = scoring::ClientOfScore{client.id, server.config->clients.name(client.id), rows}});
       }
   return points;
 }
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const methods::ServerState& state) {
-  const auto& evaluate = server.config.evaluate;
+  const auto& evaluate = server.config->evaluate;
   const auto modes =
-      server.config.method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
+      server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
     for (const auto& mode : modes) {
@@ -162,14 +163,14 @@ void check_evaluation(const Experiment& e) {
   const auto& context = e.fabric.context;
   const auto& config = context.config;
   const auto check = [&](const std::string& task, std::optional<int64_t> own_of) {
-    const auto rows = context.test_rows({.task = task, .own_of = own_of, .limit = config.evaluate.limit});
+    const auto rows = context.test_rows({.task = task, .own_of = own_of, .limit = config->evaluate.limit});
     scoring::check_task(*context.model, *rows, context.evaluation());
   };
   for (const auto& task : config.tasks_here()) check(task, std::nullopt);
-  const bool own_rows = config.evaluate.per_client && !config.clients.rows_elsewhere();
-  for (int64_t id = 0; own_rows && id < config.clients.count; ++id)
-    for (const auto& task : config.has_test_rows(id) ? client_tasks(e.server) : std::vector<std::string>())
-      in_context(config.clients.who(id), [&] { check(task, id); });
+  const bool own_rows = config->evaluate.per_client && !config->clients.rows_elsewhere();
+  for (int64_t id = 0; own_rows && id < config->clients.count; ++id)
+    for (const auto& task : config.plan(id).tests() ? client_tasks(e.server) : std::vector<std::string>())
+      in_context(config->clients.who(id), [&] { check(task, id); });
 }
 
 std::optional<Scored> score(const Server& server, Fabric& fabric, const methods::ServerState& state,
@@ -212,9 +213,8 @@ methods::ServerState state_at(Experiment& e, CommittedRound committed) {
 
 std::vector<scoring::TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
                                              const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
-  auto config = config_with_base(folder, changes.base);
-  apply(changes, config);
-  auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
+  const auto config = changed(config_with_base(folder, changes.base), changes);
+  auto e = make_experiment(config, Purpose::kEvaluate, [&](const Experiment& made) {
     check_evaluation(made);
     tell_left_out(made, changes);
     warn_of_training_on(made.server.config, folder);

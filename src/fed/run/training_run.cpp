@@ -10,6 +10,7 @@
 #include "base/system/events.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
@@ -53,9 +54,9 @@ void check_beginning(const Experiment& e) {
   warn_of_contamination(e);
 }
 
-Experiment experiment_of(ExperimentConfig config, const BegunRequest& begun, const RunHooks& hooks) {
+Experiment experiment_of(const RunConfig& config, const BegunRequest& begun, const RunHooks& hooks) {
   if (hooks.on_config) hooks.on_config(config, begun);
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain, check_beginning);
+  auto experiment = make_experiment(config, Purpose::kTrain, check_beginning);
   if (hooks.on_experiment) hooks.on_experiment(experiment);
   return experiment;
 }
@@ -100,9 +101,9 @@ class EvaluationLine {
 };
 
 void note_missing(const Course& run, MissingScore missing) {
-  missing.name = run.server.config.clients.name(missing.client);
+  missing.name = run.server.config->clients.name(missing.client);
   log::warning("[evaluate] after round ", missing.round, ": no score of ", missing.task, " at budget ", missing.budget,
-               " by ", run.server.config.clients.who(missing.client), ": ", missing.reason);
+               " by ", run.server.config->clients.who(missing.client), ": ", missing.reason);
   run.folder.add_missing(missing);
   events::write("missing_score", record::write(missing));
 }
@@ -125,7 +126,7 @@ std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods:
        .on_score =
            [&](const Scored& scored) {
              if (scored.items) run.folder.add_items(item_record(state.round, scored));
-             const EvaluationRecord record{state.round, server.config.method.name, scored.score};
+             const EvaluationRecord record{state.round, server.config->method.name, scored.score};
              run.folder.add_evaluation(record);
              run.tensorboard.add(record);
              events::write("evaluation", record::write(record));
@@ -142,24 +143,24 @@ std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods:
 void log_beginning(const Server& server, int64_t rounds_done) {
   double rows = 0;
   for (const auto& client : server.clients) rows += client.examples;
-  log::info("[train] ", server.config.method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
-            " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
+  log::info("[train] ", server.config->method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
+            " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config->train.rounds);
 }
 
 /// Writes the event "run": the run, and its remaining rounds.
 void write_run_event(const Course& run, int64_t rounds_done) {
   const auto& server = run.server;
-  auto modes = server.config.method.entry().rank_eval_modes(server.config.evaluate.rank_eval_modes,
+  auto modes = server.config->method.entry().rank_eval_modes(server.config->evaluate.rank_eval_modes,
                                                             server.model.num_experts > 0);
   std::erase(modes, "");
   events::write("run", {{"run", run.folder.path().string()},
-                        {"name", server.config.name},
-                        {"method", server.config.method.name},
+                        {"name", server.config->name},
+                        {"method", server.config->method.name},
                         {"model", server.model_folder.string()},
-                        {"seed", server.config.seed},
+                        {"seed", server.config->seed},
                         {"rank_eval_modes", modes},
                         {"clients", server.clients.size()},
-                        {"rounds", server.config.train.rounds},
+                        {"rounds", server.config->train.rounds},
                         {"rounds_done", rounds_done}});
 }
 
@@ -175,7 +176,7 @@ void write_round_event(const RoundRecord& record, int64_t rounds) {
                           {"bytes_up", record.bytes_up},
                           {"bytes_down", record.bytes_down},
                           {"experts_per_token", record.experts_per_token},
-                          {"seconds", record.seconds.round.value_or(0)},
+                          {"seconds", record.seconds.round},
                           {"tokens_per_second", record.seconds.tokens_per_second}});
 }
 
@@ -185,18 +186,18 @@ void log_round(const RoundRecord& record, int64_t rounds) {
 }
 
 /// Warns if parallel clients use more threads than there are processors.
-void warn_of_threads(const ExperimentConfig& config) {
-  const int64_t threads = config.threads * config.clients.parallel, processors = machine::processors();
-  if (config.clients.parallel == 1 || threads <= processors) return;
-  log::warning("[train] clients.parallel ", config.clients.parallel, " x threads ", config.threads, " = ", threads,
+void warn_of_threads(const RunConfig& config) {
+  const int64_t threads = config->threads * config->clients.parallel, processors = machine::processors();
+  if (config->clients.parallel == 1 || threads <= processors) return;
+  log::warning("[train] clients.parallel ", config->clients.parallel, " x threads ", config->threads, " = ", threads,
                " threads, this machine has ", processors,
-               " processors: slower than with threads = ", std::max<int64_t>(1, processors / config.clients.parallel));
+               " processors: slower than with threads = ", std::max<int64_t>(1, processors / config->clients.parallel));
 }
 
 /// Returns the size of uploads that are written while the next client trains. On a GPU training needs one processor,
 /// and a client's steps take seconds, so the largest upload would otherwise be a notable part of a round.
-int64_t background_bytes(const ExperimentConfig& config) {
-  return names_gpu(config.model.device) ? std::numeric_limits<int64_t>::max() : RoundJournal::kBackgroundBytes;
+int64_t background_bytes(const RunConfig& config) {
+  return names_gpu(config->model.device) ? std::numeric_limits<int64_t>::max() : RoundJournal::kBackgroundBytes;
 }
 
 /// Runs the round after `now`, and runs it again if the fabric recovers from an error. The journal keeps uploads that
@@ -219,8 +220,8 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   run.fabric.remember(result.next.memories);
   run.fabric.share(result.next.state);
   run.tensorboard.add(result.record);
-  log_round(result.record, run.server.config.train.rounds);
-  write_round_event(result.record, run.server.config.train.rounds);
+  log_round(result.record, run.server.config->train.rounds);
+  write_round_event(result.record, run.server.config->train.rounds);
   return std::move(result.next);
 }
 
@@ -240,13 +241,14 @@ void take_arithmetic(const ModelSection& from, ModelSection& to) {
 }
 
 /// Returns the run's config with the arithmetic of `asked`, settled on this machine.
-ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& asked) {
-  take_arithmetic(asked.model, run.model);
-  run.model.settle(machine_choices(run));
+RunConfig with_arithmetic(const RunConfig& run, const ExperimentConfig& asked) {
   log::warning(
       "[train] the run is computed as this command says (model.device, engine, compute_dtype, products): "
       "other bits than those of a run that keeps its arithmetic");
-  return run;
+  return run.with([&](ExperimentConfig& values) {
+    take_arithmetic(asked.model, values.model);
+    values.model.settle(machine_choices(values));
+  });
 }
 
 /// Runs the remaining rounds and their evaluations. \return the scores of the last round
@@ -255,7 +257,7 @@ std::vector<scoring::TaskScore> play_run(const Course& run) {
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
   write_run_event(run, now.state.round);
-  if (now.state.round < config.train.rounds) {
+  if (now.state.round < config->train.rounds) {
     log_beginning(server, now.state.round);
     warn_of_threads(config);
   }
@@ -263,10 +265,10 @@ std::vector<scoring::TaskScore> play_run(const Course& run) {
   BestRoundKeeper best(server, folder);
   best.update(now.state);
   for (;;) {
-    bool done = now.state.round >= config.train.rounds;
+    bool done = now.state.round >= config->train.rounds;
     if (done) folder.finish(now.state.round);
     std::vector<scoring::TaskScore> scores;
-    if (config.evaluates_after(now.state.round)) {
+    if (config->evaluates_after(now.state.round)) {
       scores = evaluate_round(run, now.state);
       const auto why = best.update(now.state);
       if (why) log::info("[train] ", *why);
@@ -281,18 +283,16 @@ std::vector<scoring::TaskScore> play_run(const Course& run) {
 }  // namespace
 
 Run begin_run(const RunRequest& request, const RunHooks& hooks) {
-  auto config = request.config();
-  const auto asked = config;
-  const fs::path folder = config.folder();
+  const auto asked = request.config();
+  const fs::path folder = asked.folder();
   auto log = std::make_unique<log::File>();
   const bool is_new = !path_exists(folder) || path_exists(folder / run_file("rows"));
   auto lock = RunFolder::prepare(folder);
   try {
-    find_device(config.model.device, "model.device");  // a GPU that is not there is said at once
-    models::load_shape(models::find_model_folder(config.model.path), config.model.dtype);  // and so is a wrong path
-    config.settle(machine_choices(config));
-    config.find_inputs();
-    auto experiment = experiment_of(std::move(config), {.config = asked}, hooks);
+    find_device(asked.model.device, "model.device");  // a GPU that is not there is said at once
+    models::load_shape(models::find_model_folder(asked.model.path), asked.model.dtype);  // and so is a wrong path
+    const auto config = settle(with_inputs(asked), machine_choices(asked));
+    auto experiment = experiment_of(config, {.config = asked}, hooks);
     auto run_folder =
         RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request, asked);
     run_folder.keep_log(std::move(log));
@@ -316,17 +316,18 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   auto folder = RunFolder::open(path, from_round);
   const auto begun = begun_request(path);
   if (const auto rounds = request.rounds(begun.settings)) folder.extend(*rounds);
-  const bool other_arithmetic = tells_arithmetic(request, begun.settings, folder.config().model);
-  const auto as_run = [&](ExperimentConfig asked) {
-    if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
-    return asked;
+  const bool other_arithmetic = tells_arithmetic(request, begun.settings, folder.config()->model);
+  const auto as_run = [&](const RunConfig& now) {
+    return now.with([&](ExperimentConfig& values) {
+      if (other_arithmetic) take_arithmetic(folder.config()->model, values.model);
+    });
   };
   refuse_changes(request, folder, as_run);
   folder.use_base(request.base);
   folder.check_files();
-  auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun.settings)) : folder.config();
-  check_gpu(path, read_manifest(path), config.model.device);
-  auto experiment = experiment_of(std::move(config), begun, hooks);
+  const auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun.settings)) : folder.config();
+  check_gpu(path, read_manifest(path), config->model.device);
+  auto experiment = experiment_of(config, begun, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   folder.keep_log(std::move(log));
@@ -345,7 +346,7 @@ void refuse_changes(const RunRequest& request, const RunFolder& folder, const Se
 std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,
                                              const StopRequest& stop) {
   try {
-    EventLog tensorboard(folder.path(), server.config.report.tensorboard);
+    EventLog tensorboard(folder.path(), server.config->report.tensorboard);
     auto scores = play_run({server, fabric, folder, stop, tensorboard});
     folder.note(log::Level::kInfo, "[run] done");
     return scores;

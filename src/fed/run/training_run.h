@@ -23,7 +23,7 @@ struct Run {
 struct RunHooks {
   /// Receives the settled config before anything large is built.
   /// \param begun  the request that began the run. Its settings are those of a resumed run; empty for a new one
-  std::function<void(const ExperimentConfig& config, const BegunRequest& begun)> on_config{};
+  std::function<void(const RunConfig& config, const BegunRequest& begun)> on_config{};
   /// Receives the server and clients, with loaded weights.
   std::function<void(const Experiment& experiment)> on_experiment{};
 };

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 
 namespace evenkeel::fed {
 

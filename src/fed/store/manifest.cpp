@@ -150,32 +150,32 @@ bool has_content(const fs::path& file, const JsonView& entry) {
   return bytes_then(entry) == evenkeel::file_size(file) && has_digest(file, entry);
 }
 
-std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
+std::vector<fs::path> input_files(const RunConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {
   auto files = model_files(model_folder);
-  if (!config.lora.init.empty())
+  if (!config->lora.init.empty())
     for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
-      files.push_back(fs::path(config.lora.init) / name);
-  if (!config.data.chat_template.empty()) files.emplace_back(config.data.chat_template);
+      files.push_back(fs::path(config->lora.init) / name);
+  if (!config->data.chat_template.empty()) files.emplace_back(config->data.chat_template);
   files.insert(files.end(), training_files.begin(), training_files.end());
-  const auto from = config.data.rows();
+  const auto& from = config.rows();
   for (const auto& name : config.tasks_here())
     for (const fs::path file : data::test_files(data::find_task(name, from), from))
       // Training and test files can overlap.
       if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
-  const auto& bert = config.evaluate.bert_score;
+  const auto& bert = config->evaluate.bert_score;
   if (!bert.encoder.empty())
     for (auto& file : model_files(bert.encoder)) files.push_back(std::move(file));
   if (!bert.baseline.empty()) files.emplace_back(bert.baseline);
   return files;
 }
 
-OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, const ExperimentConfig& asked,
+OrderedJson make_manifest(const RunConfig& config, const RunRequest& request, const ExperimentConfig& asked,
                           std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) {
     inputs.push_back(manifest_entry(file));
-    if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
+    if (auto owners = owners_of(config->clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
   }
   OrderedJson manifest = {
       {"format", kFormat},
@@ -184,13 +184,13 @@ OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& requ
       {"git", revision()},
       {"created", utc_now()},
       {"libraries", libraries()},
-      {"machine", machine_record(config.model)},
+      {"machine", machine_record(config->model)},
       {"models", OrderedJson::object()},
       {"files", inputs},
       {"request", {{"file", absolute_path(request.file)}, {"settings", request.settings}, {"config", asked.text()}}},
-      {"config", config.text()}};
-  record_model(manifest, kBase, config.model.path, models::find_model_folder(config.model.path));
-  if (const auto& encoder = config.evaluate.bert_score.encoder; !encoder.empty())
+      {"config", config->text()}};
+  record_model(manifest, kBase, config->model.path, models::find_model_folder(config->model.path));
+  if (const auto& encoder = config->evaluate.bert_score.encoder; !encoder.empty())
     record_model(manifest, kEncoder, encoder, encoder);
   return manifest;
 }

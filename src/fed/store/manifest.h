@@ -21,7 +21,7 @@ inline constexpr std::string_view kManifestFile = run_file("manifest.json");
 
 /// Lists the files that a run depends on: weights, config and tokenizer of the model, chat template, starting adapter,
 /// training files, test files of its tasks, and the BERTScore encoder with its baseline.
-std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
+std::vector<std::filesystem::path> input_files(const RunConfig& config,
                                                const std::filesystem::path& model_folder,
                                                std::span<const std::string> training_files);
 
@@ -30,7 +30,7 @@ std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
 /// folders of the base model and of the BERTScore encoder. For each of `files` it holds path, bytes, fingerprint
 /// (base/format/fingerprint.h), the clients that own it, and the model that it belongs to. Cost: reads all files that
 /// are not fingerprinted yet.
-OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, const ExperimentConfig& asked,
+OrderedJson make_manifest(const RunConfig& config, const RunRequest& request, const ExperimentConfig& asked,
                           std::span<const std::filesystem::path> files);
 
 /// Writes manifest.json, sealed (base/plain/sealed.h). A folder with this file holds a run.
@@ -41,7 +41,7 @@ Json read_manifest(const std::filesystem::path& folder);
 /// What the command that began a run asked for.
 struct BegunRequest {
   std::vector<std::string> settings{};  ///< of the command line
-  ExperimentConfig config{};            ///< file and settings, not settled
+  ExperimentConfig config{};            ///< file and settings
 };
 /// Returns the request of the command that began the run. \throws as read_manifest()
 BegunRequest begun_request(const std::filesystem::path& folder);

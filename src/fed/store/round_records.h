@@ -1,8 +1,7 @@
 /// \file  Defines the lines of rounds.jsonl, evaluations.jsonl, missing_scores.jsonl and items/round-N.jsonl. The keys
 /// of a line are the names in visit(), in that order (base/format/record.h). Most values are measured. Budgets, ranks,
 /// weights, gate_norm and lr are the config's, and times under "simulated" are computed (fed/round/virtual_clock.h).
-/// Values under "seconds" differ from run to run; all others are reproducible. Keys that older versions did not write
-/// have their defaults.
+/// Values under "seconds" differ from run to run; all others are reproducible.
 #pragma once
 
 #include <map>
@@ -35,21 +34,21 @@ struct RoundMeasures {
   void visit_work(auto& field) {
     field("steps", steps);
     field("tokens", tokens);
-    field.optional("targets", targets);
+    field("targets", targets);
   }
   void visit_losses(auto& field) {
     field("loss", loss);
-    field.optional("first_loss", first_loss);
-    field.optional("last_loss", last_loss);
+    field("first_loss", first_loss);
+    field("last_loss", last_loss);
   }
   void visit_costs(auto& field) {
     field("bytes_up", bytes_up);
     field("bytes_down", bytes_down);
-    field.optional("bytes_up_parts", bytes_up_parts);
-    field.optional("bytes_down_parts", bytes_down_parts);
+    field("bytes_up_parts", bytes_up_parts);
+    field("bytes_down_parts", bytes_down_parts);
     field("experts_per_token", experts_per_token);
     field("flops", flops);
-    field.optional("metrics", metrics);
+    field("metrics", metrics);
   }
 };
 
@@ -86,11 +85,11 @@ struct ClientOfRound : RoundMeasures {
     field("top_k", top_k);
     field("rank", rank);
     field("examples", examples);
-    field.optional("weight", weight);
+    field("weight", weight);
     visit_work(field);
     visit_losses(field);
     visit_costs(field);
-    field.optional("seconds", seconds);
+    field("seconds", seconds);
     field("simulated", simulated);
   }
 };
@@ -137,14 +136,14 @@ struct ExpertUse {
   void visit(auto& field) {
     field("layers", layers);
     field("utilization", utilization);
-    field.optional("entropy", entropy);
-    field.optional("gini", gini);
+    field("entropy", entropy);
+    field("gini", gini);
     field("dead_experts", dead_experts);
-    field.optional("nearly_dead_experts", nearly_dead_experts);
+    field("nearly_dead_experts", nearly_dead_experts);
     field("entropy_mean", entropy_mean);
-    field.optional("entropy_std", entropy_std);
-    field.optional("entropy_joint", entropy_joint);
-    field.optional("entropy_unnormalized", entropy_unnormalized);
+    field("entropy_std", entropy_std);
+    field("entropy_joint", entropy_joint);
+    field("entropy_unnormalized", entropy_unnormalized);
     field("gini_mean", gini_mean);
   }
 };
@@ -160,8 +159,8 @@ void from_json(const JsonView& view, Diagnostics& diagnostics);
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
   double tokens_per_second = 0;  ///< training speed
-  std::optional<double> round;   ///< from first task to aggregate, in the server's process; absent in older runs
-  std::optional<double> steps;   ///< of `train`, the optimiser steps; absent in older runs
+  double round = 0;              ///< from first task to aggregate, in the server's process
+  double steps = 0;              ///< of `train`, the optimiser steps
   std::optional<double> move;    ///< of `train`, copies to the device and back; absent on the CPU
 
   void visit(auto& field) {
@@ -194,19 +193,19 @@ struct RoundRecord : RoundMeasures {
 
   void visit(auto& field) {
     field("round", round);
-    field.optional("method", method);
-    field.optional("gate_norm", gate_norm);
+    field("method", method);
+    field("gate_norm", gate_norm);
     field("gates_sum_to_one", gates_sum_to_one);
-    field.optional("participants", participants);
+    field("participants", participants);
     field("lr", lr);
     visit_losses(field);
     visit_work(field);
     visit_costs(field);
     // A line has the keys of `experts` exactly if it has "layers". A reader makes the struct, a writer has it.
     if (field.holds("layers", experts.has_value())) (experts ? *experts : experts.emplace()).visit(field);
-    field.optional("diagnostics", diagnostics);
-    field.optional("clients", clients);
-    field.optional("seconds", seconds);
+    field("diagnostics", diagnostics);
+    field("clients", clients);
+    field("seconds", seconds);
     field("lost", lost);
     field("simulated", simulated);
   }
@@ -220,7 +219,7 @@ struct EvaluationRecord {
 
   void visit(auto& field) {
     field("round", round);
-    field.optional("method", method);
+    field("method", method);
     score.visit(field);
   }
 };
@@ -243,7 +242,7 @@ struct ItemRecord {
     field("round", round);
     field("task", task);
     field("budget", budget);
-    field("reading", rank_eval_mode);
+    field("rank_eval_mode", rank_eval_mode);
     field("served_by", served_by);
     items.visit(field);
   }
@@ -265,7 +264,7 @@ struct MissingScore {
     field("round", round);
     field("task", task);
     field("budget", budget);
-    field("reading", rank_eval_mode);
+    field("rank_eval_mode", rank_eval_mode);
     field("rows_of", rows);
     field("client", client);
     field("client_name", name);

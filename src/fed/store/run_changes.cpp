@@ -18,8 +18,8 @@ bool holds(const Files& files, const fs::path& file) {
   return std::any_of(files.begin(), files.end(), [&](const fs::path& one) { return fs::absolute(one) == file; });
 }
 
-Files encoder_files(const ExperimentConfig& config) {
-  const auto& bert = config.evaluate.bert_score;
+Files encoder_files(const RunConfig& config) {
+  const auto& bert = config->evaluate.bert_score;
   auto files = bert.encoder.empty() ? Files() : model_files(bert.encoder);
   if (!bert.baseline.empty()) files.emplace_back(bert.baseline);
   return files;
@@ -31,7 +31,7 @@ Files files_of_task(const std::string& task, const data::RowOptions& rows) {
 }
 
 /// Returns the files that `score` was computed from, without the model and the training files.
-Files files_of(const scoring::TaskScore& score, const ExperimentConfig& config) {
+Files files_of(const scoring::TaskScore& score, const RunConfig& config) {
   const bool own = score.client && score.client->rows == scoring::RowsOf::kOwn;
   const auto tasks = config.tasks_here();
   Files files;
@@ -44,7 +44,7 @@ Files files_of(const scoring::TaskScore& score, const ExperimentConfig& config) 
 }
 
 /// Returns the files that only scores are computed from.
-Files evaluation_files(const ExperimentConfig& config) {
+Files evaluation_files(const RunConfig& config) {
   auto files = encoder_files(config);
   for (const auto& task : config.tasks_here())
     for (auto& file : files_of_task(task, config.rows_to_score(std::nullopt, 0))) files.push_back(std::move(file));
@@ -86,7 +86,7 @@ std::vector<std::string> texts_of(const Files& files) {
 
 }  // namespace
 
-std::string why_fixed(const fs::path& file, const ExperimentConfig& config, std::span<const std::string> training_files,
+std::string why_fixed(const fs::path& file, const RunConfig& config, std::span<const std::string> training_files,
                       std::span<const EvaluationRecord> scores) {
   const std::string by_default = "a run goes on with the files it began with";
   const Files training(training_files.begin(), training_files.end());
@@ -97,19 +97,19 @@ std::string why_fixed(const fs::path& file, const ExperimentConfig& config, std:
   return {};
 }
 
-void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds) {
+void check_extension(const RunConfig& config, int64_t done, int64_t rounds) {
   EK_CHECK(rounds >= done, kConfig, "train.rounds is ", rounds, ", but ", done, " rounds are done, allowed: ", done,
            " or more; --from-round goes back");
-  EK_CHECK(!config.seeks_best() || config.evaluate.every < rounds, kConfig, "train.rounds is ", rounds,
-           ", allowed with train.stop or evaluate.keep_best: more than evaluate.every = ", config.evaluate.every);
-  const auto& schedule = config.train.schedule;
+  EK_CHECK(!config->seeks_best() || config->evaluate.every < rounds, kConfig, "train.rounds is ", rounds,
+           ", allowed with train.stop or evaluate.keep_best: more than evaluate.every = ", config->evaluate.every);
+  const auto& schedule = config->train.schedule;
   EK_CHECK(done == 0 || !schedule.depends_on_rounds(), kConfig, "train.rounds is ", rounds, ", in the run ",
-           config.train.rounds, ": train.schedule.kind = \"", config::name_of(schedule.kind),
+           config->train.rounds, ": train.schedule.kind = \"", config::name_of(schedule.kind),
            "\" runs over all rounds, so a run of ", rounds,
            " had other learning rates from the first round on; allowed: with \"constant\"");
 }
 
-OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const ExperimentConfig& config,
+OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const RunConfig& config,
                              int64_t done) {
   auto changed = manifest;
   changed.erase("checksum");
@@ -128,7 +128,7 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
   }
   if (changes.rounds || !changes.base.empty()) {
     entry[kConfigBefore] = sha256(changed.at("config").get<std::string>());
-    changed["config"] = config.text();
+    changed["config"] = config->text();
   }
   if (!changed.contains(kChanges)) changed[kChanges] = OrderedJson::array();
   changed[kChanges].push_back(std::move(entry));

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/plain/sealed.h"
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/store/round_records.h"
 
 namespace evenkeel::fed {
@@ -29,19 +29,19 @@ struct RunChanges {
 /// computed from it.
 /// \param file  an absolute path
 /// \param training_files  as in the run's partition.json
-std::string why_fixed(const std::filesystem::path& file, const ExperimentConfig& config,
+std::string why_fixed(const std::filesystem::path& file, const RunConfig& config,
                       std::span<const std::string> training_files, std::span<const EvaluationRecord> scores);
 
 /// Checks that a run with `done` committed rounds may have `rounds` rounds in all.
 /// \param config  the config before the change
 /// \throws kConfig when `rounds` is below `done`; when train.stop or evaluate.keep_best is used and `rounds` is not
 /// above evaluate.every; when the learning-rate schedule depends on the number of rounds and a round is done
-void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds);
+void check_extension(const RunConfig& config, int64_t done, int64_t rounds);
 
 /// Makes the manifest of a run after `changes`.
 /// \param config  the config with the changes
 /// \param done    number of the last committed round
-OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const ExperimentConfig& config,
+OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const RunConfig& config,
                              int64_t done);
 
 /// Returns true if `text` is the config.toml from before the manifest's last change. A process that was killed between

@@ -375,18 +375,17 @@ TEST_F(PreparedFolder, AFolderWithARunIsRefused) {
 class Records : public Folder {
  protected:
   Records() {
-    auto config = ExperimentConfig::read(config::Table::parse("threads = 1\nmodel = {compute_dtype = 'float32'}", "x"));
-    config.settle({});
-    write_file_atomic(path_ / "config.toml", config.text());
-    write_manifest(path_, make_manifest(config, {}, config, {}));
+    const auto asked =
+        ExperimentConfig::read(config::Table::parse("threads = 1\nmodel = {compute_dtype = 'float32'}", "x"));
+    const auto config = settle(asked, {});
+    write_file_atomic(path_ / "config.toml", config->text());
+    write_manifest(path_, make_manifest(config, {}, asked, {}));
     const Checkpoint checkpoint(path_ / "checkpoint");
     checkpoint.begin();
     for (int64_t round : {1, 2}) {
       checkpoint.commit(snapshot(round), line_of(round));
       append_line(rounds_, line_of(round));
-      OrderedJson score = {{"round", round}};
-      score.update(record::write(scoring::TaskScore{.task = "alpha"}));
-      append_sealed(evaluations_, score);
+      append_sealed(evaluations_, record::write(EvaluationRecord{round, "fedit", {.task = "alpha"}}));
     }
   }
   void expect_settled() const {
@@ -489,7 +488,7 @@ TEST_F(Records, ARunRestartsFromRoundZero) {
 TEST_F(Records, OneProcessLocksAFolderAndOthersCanRead) {
   const auto run = RunFolder::open(path_);
   EXPECT_REFUSAL(RunFolder::open(path_), concat("in use by process ", ::getpid()));
-  EXPECT_EQ(run_config(path_).seed, 42);
+  EXPECT_EQ(run_config(path_)->seed, 42);
   EXPECT_EQ(Checkpoint(path_ / "checkpoint").read().commit.round, 2);
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 /// Replaces the requested template by the run's copy if the file has not changed or does not exist any more.
 void leave_copy_to_run(std::string& asked, const std::string& run) {
+  asked = expand_data_path(asked, "data.chat_template").string();
   if (asked.empty() || run.empty()) return;
   if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
 }
@@ -77,29 +78,31 @@ std::vector<std::string> lines_of(std::span<const ChangedKey> changes) {
   return lines;
 }
 
-std::vector<std::string> difference_lines(const ExperimentConfig& asked, const ExperimentConfig& run) {
-  return lines_of(changed_keys(asked, run));
+std::vector<std::string> difference_lines(const RunConfig& asked, const RunConfig& run) {
+  return lines_of(changed_keys(*asked, *run));
 }
 
-ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
-  asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
-  leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
-  if (asked.data.date == jinja::Date::kToday && !run.data.date.empty()) asked.data.date = run.data.date;
-  asked.settle({.threads = run.threads, .products = run.model.product_table()});
-  return asked;
+RunConfig settled_like(ExperimentConfig asked, const RunConfig& run) {
+  leave_copy_to_run(asked.data.chat_template, run->data.chat_template);
+  if (asked.data.date == jinja::Date::kToday && !run->data.date.empty()) asked.data.date = run->data.date;
+  const int64_t threads = run->threads * asked.clients.parallel;  // settle() divides them
+  return settle(std::move(asked),
+                {.threads = threads, .products = run->model.product_table(), .device = run->model.device});
 }
 
-std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then,
-                                   const ExperimentConfig& run, const SettledChange& as_run) {
+std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then, const RunConfig& run,
+                                   const SettledChange& as_run) {
   const auto asked_anew = keys_of(changed_keys(now, then));
   if (asked_anew.empty()) return {};
-  auto settled = now;
-  take_paths(settled, run, [&](std::string_view key) { return !asked_anew.contains(key); });
-  settled = resolved_like(std::move(settled), run);
-  find_paths(settled, [&](std::string_view key) { return asked_anew.contains(key); });
-  take_same_files(settled, run);
-  if (as_run) settled = as_run(std::move(settled));
-  auto changes = changed_keys(settled, run);
+  auto asked = now;
+  take_paths(asked, *run, [&](std::string_view key) { return !asked_anew.contains(key); });
+  leave_copy_to_run(asked.data.chat_template, run->data.chat_template);
+  expand_paths(asked);
+  find_paths(asked, [&](std::string_view key) { return asked_anew.contains(key); });
+  take_same_files(asked, *run);
+  auto settled = settled_like(std::move(asked), run);
+  if (as_run) settled = as_run(settled);
+  auto changes = changed_keys(*settled, *run);
   std::erase_if(changes, [&](const ChangedKey& change) { return !asked_anew.contains(change.key); });
   return changes;
 }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fed/config/experiment_config.h"
+#include "fed/config/run_config.h"
 #include "fed/store/changed_keys.h"
 
 namespace evenkeel::fed {
@@ -22,7 +22,7 @@ struct RunRequest {
   std::string out{};   ///< the run folder; empty: output.dir of the config
   std::string base{};  ///< to resume: folder that the base model was moved to; empty: it was not moved
 
-  /// Loads the config; it is not settled. \param before  settings of an earlier request, applied first
+  /// Loads the config. \param before  settings of an earlier request, applied first
   ExperimentConfig config(std::span<const std::string> before = {}) const;
   /// Returns true if the settings give a value to the key, or to a key of the table: "train.rounds", "model.products".
   bool says(std::string_view key) const;
@@ -33,28 +33,26 @@ struct RunRequest {
 /// Returns true if the settings give a value to the key, in whatever form: "train.rounds=3", "train={rounds=3}".
 bool gives(std::span<const std::string> settings, std::string_view key);
 
-/// Lists the keys that differ, as "train.rounds is 9, in the run 3". output.dir is not compared. Both configs must be
-/// settled.
-std::vector<std::string> difference_lines(const ExperimentConfig& asked, const ExperimentConfig& run);
+/// Lists the keys that differ, as "train.rounds is 9, in the run 3". output.dir is not compared.
+std::vector<std::string> difference_lines(const RunConfig& asked, const RunConfig& run);
 /// Returns changed keys in the form of difference_lines().
 std::vector<std::string> lines_of(std::span<const ChangedKey> changes);
 
 /// Settles `asked`. Values that it leaves to the machine (threads, arithmetic) are taken from the run. So are the date
 /// of today, and the chat template if the run's copy has its text.
-ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run);
+RunConfig settled_like(ExperimentConfig asked, const RunConfig& run);
 
 /// Changes a settled config before it is compared with that of a run; may be empty.
-using SettledChange = std::function<ExperimentConfig(ExperimentConfig settled)>;
+using SettledChange = std::function<RunConfig(const RunConfig& settled)>;
 
 /// Lists the keys that a request changes in a run. A key with the text of the request that began the run changes
 /// nothing, whatever it would stand for now: the run keeps the files, the revision and the measured values that it was
 /// settled with, from every working folder. Other keys are settled and compared with those of the run.
-/// \param now     the request, not settled
-/// \param then    the request that began the run, not settled
-/// \param run     the settled config of the run
+/// \param now     the request
+/// \param then    the request that began the run
 /// \param as_run  applied to `now` after it is settled
 /// \throws kIo, kData, kConfig when a path that differs from the first request is not there
 std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then,
-                                   const ExperimentConfig& run, const SettledChange& as_run = {});
+                                   const RunConfig& run, const SettledChange& as_run = {});
 
 }  // namespace evenkeel::fed

@@ -4,6 +4,7 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
+#include "fed/config/config_paths.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -13,10 +14,8 @@ constexpr std::string_view kText =
 
 class Request : public ::testing::Test {
  protected:
-  ExperimentConfig resolved(std::vector<std::string> settings) const {
-    auto config = RunRequest{.file = file_.path(), .settings = std::move(settings)}.config();
-    config.settle({});
-    return config;
+  RunConfig settled(std::vector<std::string> settings) const {
+    return settle(RunRequest{.file = file_.path(), .settings = std::move(settings)}.config(), {});
   }
 
   const testing::TemporaryFile file_{kText, "run.toml"};
@@ -32,14 +31,14 @@ TEST_F(Request, SettingsOverrideThoseOfTheEarlierRequest) {
 }
 
 TEST_F(Request, DifferencesHaveKeyAndBothValues) {
-  const auto run = resolved({});
-  EXPECT_TRUE(difference_lines(resolved({"output.dir='elsewhere'"}), run).empty());
-  EXPECT_EQ(difference_lines(resolved({"train.optimizer.lr=1e-3", "seed=8"}), run),
+  const auto run = settled({});
+  EXPECT_TRUE(difference_lines(settled({"output.dir='elsewhere'"}), run).empty());
+  EXPECT_EQ(difference_lines(settled({"train.optimizer.lr=1e-3", "seed=8"}), run),
             (std::vector<std::string>{"seed is 8, in the run 7", "train.optimizer.lr is 0.001, in the run 2e-04"}));
-  const auto other = join(difference_lines(resolved({"method.name='flora'"}), run), "; ");
+  const auto other = join(difference_lines(settled({"method.name='flora'"}), run), "; ");
   EXPECT_NE(other.find("method.name is \"flora\", in the run \"fedit\""), std::string::npos) << other;
   EXPECT_NE(other.find("method.flora.fresh_init is \"own\", in the run not there"), std::string::npos) << other;
-  const auto back = join(difference_lines(run, resolved({"method.name='flora'"})), "; ");
+  const auto back = join(difference_lines(run, settled({"method.name='flora'"})), "; ");
   EXPECT_NE(back.find("method.flora.fresh_init is not there, in the run \"own\""), std::string::npos) << back;
 }
 
@@ -48,13 +47,12 @@ TEST_F(Request, WhatIsAskedAsAtTheBeginningChangesNothingWhateverItStandsForNow)
       "threads=0",       "model.compute_dtype='auto'",           "model.path='nowhere'",
       "data.task=files", "data.files.train=['nowhere/*.jsonl']", "data.path='$EVENKEEL_DATA/commonsense'"};
   const auto then = RunRequest{.file = file_.path(), .settings = settings}.config();
-  auto run = resolved({"data.task=files", "data.files.train=['/disk/rows/a.jsonl']"});
-  run.data.path = "/disk/commonsense";
-  run.model.path = "hf://acme/tiny@0123";
+  auto run = settled({"data.task=files", "data.files.train=['/disk/rows/a.jsonl']", "data.path='/disk/commonsense'",
+                      "model.path='hf://acme/tiny@0123'"});
   EXPECT_TRUE(changes_of(then, then, run).empty());
   auto more = settings;
   more.insert(more.end(), {"train={rounds=7}", "seed=7"});
-  run.data.files.train = {file_.path().string()};
+  run = run.with([&](ExperimentConfig& values) { values.data.files.train = {file_.path().string()}; });
   const auto now = RunRequest{.file = file_.path(), .settings = more}.config();
   EXPECT_EQ(lines_of(changes_of(now, then, run)), std::vector<std::string>{"train.rounds is 7, in the run 10"});
 }
@@ -71,10 +69,8 @@ TEST_F(Request, OtherPathsOfTheFilesOfTheRunAreNoChange) {
     return RunRequest{.file = file_.path(), .settings = {"data.task=files", "data.files.x.train=" + train}}.config();
   };
   const auto then = asked("['@/a/*.jsonl']");
-  auto run = then;
-  run.settle({});
-  run.find_inputs();
-  ASSERT_EQ(run.data.files.sets.at("x").train.size(), 2u);
+  const auto run = settle(with_inputs(then), {});
+  ASSERT_EQ(run->data.files.sets.at("x").train.size(), 2u);
   write_file_atomic(folder.path() / "a/3.jsonl", "{}");  // does not join the run
   const auto changes = [&](const std::string& patterns) { return changes_of(asked(patterns), then, run).size(); };
   EXPECT_EQ(changes("['@/a/*.jsonl']"), 0u);

@@ -15,7 +15,7 @@ namespace {
 
 /// Returns the bytes of A and B of all sites at a rank, the largest amount of factors that a method sends.
 int64_t factor_bytes(const fed::Server& server, int64_t rank) {
-  const auto dtype = server.config.train.transport_dtype;
+  const auto dtype = server.config->train.transport_dtype;
   lora::AdapterState adapters;
   const auto meta = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
   for (const auto& [name, site] : server.sites) {
@@ -62,51 +62,54 @@ fed::ExperimentConfig without_rows(fed::ExperimentConfig config) {
   return config;
 }
 
-bool scores_clients_rows(const fed::ExperimentConfig& config) {
-  const auto& [tasks, rows] = std::pair(config.evaluate.tasks, config.data.rows());
-  return config.clients.own_rows() && std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) {
-           return data::find_task(task, rows).family == "files";
+bool scores_clients_rows(const fed::RunConfig& config) {
+  const auto& tasks = config->evaluate.tasks;
+  return config->clients.own_rows() && std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) {
+           return data::find_task(task, config.rows()).family == "files";
          });
 }
 
-fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget) {
-  auto budgets = config.client_budgets();
-  auto ranks = config.client_ranks();
-  const auto& entry = config.method.entry();
+fed::RunConfig with_budget(const fed::RunConfig& config, int64_t client, double budget) {
+  const auto& entry = config->method.entry();
   const auto index = static_cast<size_t>(client);
+  std::vector<double> budgets;
+  std::vector<int64_t> ranks;
+  for (const auto& plan : config.plans()) budgets.push_back(plan.budget), ranks.push_back(plan.rank);
   budgets.at(index) = budget;
-  if (entry.takes_unequal_ranks()) ranks.at(index) = entry.rank(budget, config.lora.rank);
-  if (index < config.clients.client.size()) {  // its own values override the lists when the text is read
-    auto& own = config.clients.client[index];
-    if (own.budget) own.budget = budget;
-    if (own.rank) own.rank = ranks[index];
-  }
-  config.clients.budgets = {.list = std::move(budgets)};
-  config.clients.ranks = {.list = std::move(ranks)};
-  return config;
+  if (entry.takes_unequal_ranks()) ranks.at(index) = entry.rank(budget, config->lora.rank);
+  return config.with([&](fed::ExperimentConfig& values) {
+    auto& clients = values.clients;
+    if (index < clients.client.size()) {  // its own values override the lists when the text is read
+      auto& own = clients.client[index];
+      if (own.budget) own.budget = budget;
+      if (own.rank) own.rank = ranks[index];
+    }
+    clients.budgets = {.list = budgets};
+    clients.ranks = {.list = ranks};
+  });
 }
 
-std::string offered_text(fed::ExperimentConfig config) {
-  config = without_rows(std::move(config));
-  config.output.dir.clear();
-  config.model.path = kModelAtServer;
-  config.model.base_cache.clear();
-  if (!config.data.path.empty()) config.data.path = kRowsAtServer;
-  hide_files(config.data.files);
-  for (auto& [name, set] : config.data.files.sets) hide_files(set);
-  if (!config.data.chat_template.empty()) config.data.chat_template = kTemplateInOffer;
-  if (!config.lora.init.empty()) config.lora.init = kAdapterAtServer;
-  config.evaluate.bert_score = {};
-  config.train.stop = {};  // the server compares the rounds
-  config.evaluate.keep_best = false;
-  config.evaluate.best = {};
-  config.model.device = "cpu";  // a node says itself where it computes
-  config.model.engine = fed::EngineChoice::kKernels;
-  return config.text();
+std::string offered_text(const fed::RunConfig& config) {
+  auto offered = without_rows(*config);
+  offered.output.dir.clear();
+  offered.model.path = kModelAtServer;
+  offered.model.base_cache.clear();
+  if (!offered.data.path.empty()) offered.data.path = kRowsAtServer;
+  hide_files(offered.data.files);
+  for (auto& [name, set] : offered.data.files.sets) hide_files(set);
+  if (!offered.data.chat_template.empty()) offered.data.chat_template = kTemplateInOffer;
+  if (!offered.lora.init.empty()) offered.lora.init = kAdapterAtServer;
+  offered.evaluate.bert_score = {};
+  offered.train.stop = {};  // the server compares the rounds
+  offered.evaluate.keep_best = false;
+  offered.evaluate.best = {};
+  offered.model.device = "cpu";  // a node says itself where it computes
+  offered.model.engine = fed::EngineChoice::kKernels;
+  return offered.text();
 }
 
 std::string upload_summary(const fed::Server& server, const methods::ClientProfile& client) {
-  const auto& entry = server.config.method.entry();
+  const auto& entry = server.config->method.entry();
   const auto bytes = machine::bytes_text(factor_bytes(server, client.rank));
   std::string text = concat("in each round: ", entry.sends, " (", server.sites.size(), " of them, rank up to ",
                             client.rank, ", up to ", bytes, "); steps, tokens, losses, seconds");

@@ -80,15 +80,15 @@ std::string model_digest(const std::filesystem::path& folder);
 fed::ExperimentConfig without_rows(fed::ExperimentConfig config);
 
 /// Returns true if the run scores test rows that stay at the clients.
-bool scores_clients_rows(const fed::ExperimentConfig& config);
+bool scores_clients_rows(const fed::RunConfig& config);
 
 /// Returns `config` with this budget for the client. A method with unequal ranks also gets the rank that belongs to the
-/// budget. Values in the client's own section are replaced too. `config` must be settled.
-fed::ExperimentConfig with_budget(fed::ExperimentConfig config, int64_t client, double budget);
+/// budget. Values in the client's own section are replaced too.
+fed::RunConfig with_budget(const fed::RunConfig& config, int64_t client, double budget);
 
 /// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
 /// of any client's files.
-std::string offered_text(fed::ExperimentConfig config);
+std::string offered_text(const fed::RunConfig& config);
 
 /// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of
 /// tensors, bytes. The operator of a node reads it before agreeing.

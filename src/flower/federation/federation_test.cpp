@@ -151,17 +151,17 @@ class Federation : public testing::SmallRun {
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
 
 TEST(Offer, NamesNoFileOfTheServer) {
-  auto config = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
-  config.model.path = "/srv/secret/model";
-  config.data.path = "/srv/secret/data";
-  config.data.files.train = {"/srv/secret/a.jsonl", "/srv/secret/*.json"};
-  config.data.files.test = {"/srv/secret/b.jsonl"};
-  config.output.dir = "/srv/secret/run";
-  config.evaluate.bert_score.encoder = "/srv/secret/encoder";
-  config.data.form = data::PromptTemplate::kChat;
-  config.lora.init = "/srv/secret/adapter";
-  config.data.chat_template = "/srv/secret/template.jinja";
-  const auto text = offered_text(config);
+  auto asked = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
+  asked.model.path = "/srv/secret/model";
+  asked.data.path = "/srv/secret/data";
+  asked.data.files.train = {"/srv/secret/a.jsonl", "/srv/secret/*.json"};
+  asked.data.files.test = {"/srv/secret/b.jsonl"};
+  asked.output.dir = "/srv/secret/run";
+  asked.evaluate.bert_score.encoder = "/srv/secret/encoder";
+  asked.data.form = data::PromptTemplate::kChat;
+  asked.lora.init = "/srv/secret/adapter";
+  asked.data.chat_template = "/srv/secret/template.jinja";
+  const auto text = offered_text(fed::settle(std::move(asked), {}));
   EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
   const auto read = fed::ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
   EXPECT_EQ(read.lora.init, kAdapterAtServer);
@@ -172,8 +172,8 @@ TEST(Offer, NamesNoFileOfTheServer) {
   EXPECT_EQ(read.data.files.test, std::vector<std::string>{std::string(kRowsAtServer)});
 }
 
-/// A settled config of three clients: the first two have a budget of their own, the second a rank too.
-fed::ExperimentConfig own_budgets(std::string_view method) {
+/// A config of three clients: the first two have a budget of their own, the second a rank too.
+fed::RunConfig own_budgets(std::string_view method) {
   const std::string clients = concat("[method]\nname = \"", method, R"("
 [lora]
 rank = 8
@@ -186,29 +186,28 @@ budget = 0.5
 rank = 3
 [[clients.client]]
 )");
-  auto config = fed::ExperimentConfig::read(config::Table::parse(clients, "unit.toml"));
-  config.settle({});
-  return config;
+  return fed::settle(fed::ExperimentConfig::read(config::Table::parse(clients, "unit.toml")), {});
 }
 
 TEST(Budget, OfANodeReplacesThatOfTheClientsSection) {
   for (const int64_t client : {0, 1, 2}) {
     const auto config = with_budget(own_budgets("hetlora"), client, 1.0);
-    const auto again = fed::ExperimentConfig::read(config::Table::parse(config.text(), "config.toml"));
-    auto settled = again;
-    settled.settle({});
-    EXPECT_EQ(settled.client_budgets(), config.client_budgets()) << client;
-    EXPECT_EQ(settled.client_ranks(), config.client_ranks()) << client;
-    EXPECT_EQ(settled.client_budgets().at(static_cast<size_t>(client)), 1.0);
-    EXPECT_EQ(settled.client_ranks().at(static_cast<size_t>(client)), 8);
-    EXPECT_EQ(config.clients.client[2].budget, std::nullopt);
+    const auto again = fed::ExperimentConfig::read(config::Table::parse(config->text(), "config.toml"));
+    const auto settled = fed::settle(again, {});
+    for (size_t id = 0; id < 3; ++id) {
+      EXPECT_EQ(settled.plans()[id].budget, config.plans()[id].budget) << client;
+      EXPECT_EQ(settled.plans()[id].rank, config.plans()[id].rank) << client;
+    }
+    EXPECT_EQ(settled.plan(client).budget, 1.0);
+    EXPECT_EQ(settled.plan(client).rank, 8);
+    EXPECT_EQ(config->clients.client[2].budget, std::nullopt);
   }
 }
 
 TEST(Offer, NamesNoFileOfTheServersSets) {
-  auto config = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
-  config.data.files.sets["talk"].train = {"/srv/secret/a.jsonl"};
-  const auto text = offered_text(config);
+  auto asked = fed::ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
+  asked.data.files.sets["talk"].train = {"/srv/secret/a.jsonl"};
+  const auto text = offered_text(fed::settle(std::move(asked), {}));
   EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
   const auto read = fed::ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
   EXPECT_EQ(read.data.files.sets.at("talk").train, std::vector<std::string>{std::string(kRowsAtServer)});
@@ -437,8 +436,7 @@ class OfferOfOwnRows : public Federation {
           R"(data.files={ score = "choice", held_out = 0.5, options = ["hardware", "account"] })",
           R"(clients.client=[{ name = "a", budget = 0.25, data = ["own.jsonl"], test = ["own.jsonl"] }])"})
       request.settings.emplace_back(setting);
-    auto config = without_rows(request.config());
-    config.settle({});
+    const auto config = fed::settle(without_rows(request.config()), {});
     const Offer offer{.run = "abc", .config = offered_text(config), .base = {}, .sites = sites()};
     NodeClient node(options);
     try {

@@ -9,6 +9,7 @@
 #include "base/system/machine.h"
 #include "data/row_files.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
 #include "fed/round/payload_check.h"
 #include "fed/run/contamination.h"
@@ -115,7 +116,7 @@ void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeC
 }
 
 /// Returns the server's config with the paths and settings of this machine.
-fed::ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
+fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options) {
   auto config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
   EK_CHECK(offer.client < config.clients.count, kData, "the server's offer: client ", offer.client, " of ",
            config.clients.count);
@@ -125,10 +126,9 @@ fed::ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& o
   config.evaluate.bert_score = {};
   put_rows(config, offer.client, options);
   put_template(config, offer, options);
-  config.settle({});
-  if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
-  if (config.clients.own_rows()) config.find_inputs();  // else those of its config are the server's
-  return config;
+  if (config.clients.own_rows()) config = fed::with_inputs(std::move(config));  // else its paths are the server's
+  const auto settled = fed::settle(std::move(config), {});
+  return options.budget ? with_budget(settled, offer.client, *options.budget) : settled;
 }
 
 /// Estimates the tokens of a round, from the mean length of the rows.
@@ -145,13 +145,13 @@ int64_t round_tokens(const train::LocalTraining& training, const std::vector<dat
 void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   constexpr double kMeasure_s = 2;  // of training, per K
   auto& server = e.server;
-  EK_CHECK(server.model.num_experts > 0 && !server.config.method.entry().takes_unequal_ranks(), kConfig,
-           "--budget auto measures what experts cost; method ", server.config.method.name, " on this model has ",
+  EK_CHECK(server.model.num_experts > 0 && !server.config->method.entry().takes_unequal_ranks(), kConfig,
+           "--budget auto measures what experts cost; method ", server.config->method.name, " on this model has ",
            server.model.num_experts, " of them and makes clients differ otherwise");
-  if (const double deadline = server.config.clients.deadline; deadline > 0) seconds = std::min(seconds, deadline / 2);
+  if (const double deadline = server.config->clients.deadline; deadline > 0) seconds = std::min(seconds, deadline / 2);
   const auto top_ks = fed::measured_top_ks(e);
   const auto profile = fed::measured_profile(e, top_ks, kMeasure_s);
-  const auto tokens = round_tokens(server.config.train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
+  const auto tokens = round_tokens(server.config->train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
   int64_t best = top_ks.front();
   for (size_t i = 0; i < top_ks.size(); ++i)
     if (static_cast<double>(tokens) <= profile.tokens_per_second[i] * seconds) best = std::max(best, top_ks[i]);
@@ -160,7 +160,7 @@ void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
             ": budget ", budget);
   std::vector<size_t> examples;
   for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
-  server.config = with_budget(std::move(server.config), client, budget);
+  e.use(with_budget(server.config, client, budget));
   server.clients = e.fabric.clients = fed::make_clients(server.config, server.model, examples);
 }
 
@@ -172,9 +172,9 @@ bool is_agreed_on(std::string_view difference) {
   return std::none_of(kOwn.begin(), kOwn.end(), [&](auto own) { return difference.starts_with(own); });
 }
 
-void require_same(const fs::path& agreed, const fed::ExperimentConfig& offered) {
+void require_same(const fs::path& agreed, const fed::RunConfig& offered) {
   if (agreed.empty()) return;
-  auto changes = fed::difference_lines(fed::resolved_like(agreed_config(agreed), offered), offered);
+  auto changes = fed::difference_lines(fed::settled_like(agreed_config(agreed), offered), offered);
   std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
@@ -183,7 +183,7 @@ void require_same(const fs::path& agreed, const fed::ExperimentConfig& offered) 
 int64_t own_test_rows(const fed::Experiment& e, int64_t client) {
   const auto& context = e.fabric.context;
   const auto& config = context.config;
-  if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
+  if (!scores_clients_rows(config) || !config.plan(client).tests()) return 0;
   const auto rows = context.test_rows({.task = "files", .own_of = client});
   scoring::check_task(*context.model, *rows, context.evaluation());
   return static_cast<int64_t>(rows->rows().size());
@@ -225,12 +225,12 @@ struct OwnExperiment {
 };
 
 /// Builds the experiment of an offer. Base and rows are checked before the weights are loaded.
-OwnExperiment experiment_for(const Offer& offer, fed::ExperimentConfig config) {
+OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config) {
   int64_t rows = 0;
-  auto experiment = fed::make_experiment(std::move(config), fed::Purpose::kTrain, [&](const fed::Experiment& e) {
+  auto experiment = fed::make_experiment(config, fed::Purpose::kTrain, [&](const fed::Experiment& e) {
     require_same_base(offer, e);
     rows = own_test_rows(e, offer.client);
-    if (e.server.config.clients.own_rows()) fed::warn_of_contamination(e);
+    if (e.server.config->clients.own_rows()) fed::warn_of_contamination(e);
   });
   return {std::move(experiment), rows};
 }
@@ -255,7 +255,7 @@ struct NodeClient::Agreement {
   /// Returns the bounds of the final adapter: the whole change of the base, and factors of the largest rank.
   fed::DownloadTerms adapter_terms() const {
     const auto& server = experiment.server;
-    auto most = fed::news_terms(server, server.config.train.rounds);
+    auto most = fed::news_terms(server, server.config->train.rounds);
     most.rank = most.delta_rank + server.max_rank();
     for (const auto& [name, site] : server.sites)
       most.values += std::max<int64_t>(site.experts, 1) * most.rank * (site.in + site.out);
@@ -264,7 +264,7 @@ struct NodeClient::Agreement {
   fed::DownloadTerms terms_of(std::string_view kind) const {
     const auto& server = experiment.server;
     if (kind == kAdapterEnvelope) return adapter_terms();
-    return kind == kUpdateEnvelope ? fed::news_terms(server, server.config.train.rounds) : terms;
+    return kind == kUpdateEnvelope ? fed::news_terms(server, server.config->train.rounds) : terms;
   }
   /// Returns an upper bound of the size of an envelope of this kind.
   int64_t most_bytes(std::string_view kind) const {
@@ -302,7 +302,7 @@ Envelope NodeClient::keep(const Envelope& envelope) {
   auto adapter = lora::decode(envelope.payload_N, "the final adapter");
   fed::check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
   if (!options_.adapters.empty()) {
-    const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
+    const auto folder = options_.adapters / concat(server.config->name, "-", envelope.run.substr(0, 8));
     const auto factors = lora::received(std::move(adapter)).adapters;
     without_empty_folders({options_.adapters, folder}, [&] {
       lora::save_peft_adapter(folder, factors, server.all_sites,
@@ -329,9 +329,9 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   auto config = node_config(offer, options_);
   require_same(options_.agreed, config);
-  fed::compute_on(config.model, options_.device);
+  config = config.with([&](fed::ExperimentConfig& values) { fed::compute_on(values.model, options_.device); });
   agreement_.reset();  // its base goes before another comes
-  auto [experiment, test_rows] = on_own_rows(options_, [&] { return experiment_for(offer, std::move(config)); });
+  auto [experiment, test_rows] = on_own_rows(options_, [&] { return experiment_for(offer, config); });
   const bool joined_before = offer.budget > 0;
   if (options_.measure_s > 0 && !joined_before) propose_budget(experiment, offer.client, options_.measure_s);
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
@@ -365,7 +365,7 @@ void NodeClient::require_agreed(const fed::Task& task) const {
   EK_CHECK(asked.id == self.id, kData, "a task for client ", asked.id, ", this is client ", self.id);
   if (const auto* sum = std::get_if<fed::SumGradients>(&task.ask)) {
     for (const auto& site : sum->sites)
-      EK_CHECK(server.config.method.entry().asks_gradients && server.sites.contains(site), kData,
+      EK_CHECK(server.config->method.entry().asks_gradients && server.sites.contains(site), kData,
                "asked for the gradient of ", shown(site), ", which was not agreed on");
     return;
   }

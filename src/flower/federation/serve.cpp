@@ -10,6 +10,7 @@
 #include "base/plain/os_error.h"
 #include "base/plain/sealed.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/make_experiment.h"
@@ -26,10 +27,9 @@ constexpr std::string_view kFolder = fed::run_file("federation"), kMembers = "me
                            kSessions = "sessions.jsonl";
 
 /// Replaces the budgets of the config by those that the nodes accepted.
-fed::ExperimentConfig with_budgets(fed::ExperimentConfig config, const Roster& roster) {
+fed::RunConfig with_budgets(fed::RunConfig config, const Roster& roster) {
   for (const auto& [id, member] : roster.members())
-    if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
-      config = with_budget(std::move(config), id, member.budget);
+    if (config.plan(id).budget != member.budget) config = with_budget(config, id, member.budget);
   return config;
 }
 
@@ -45,13 +45,13 @@ void leave_out_what_nobody_brings(fed::Server& server) {
 
 /// Checks that the method works with rows on nodes. \throws kConfig if it needs the rows of all clients in one place
 void require_rows_apart(const fed::Server& server) {
-  if (!server.config.method.entry().asks_gradients) return;
+  if (!server.config->method.entry().asks_gradients) return;
   struct Asked {};
   try {
     fed::first_state(server, [&](const std::string&, const methods::GradientSample& sample) -> at::Tensor {
-      EK_CHECK(sample.from != methods::SampleFrom::kPooled, kConfig, "method ", server.config.method.name,
+      EK_CHECK(sample.from != methods::SampleFrom::kPooled, kConfig, "method ", server.config->method.name,
                " would begin with the rows of all clients, which nobody holds together here: say method.",
-               server.config.method.name, ".init = \"federated\", which asks each client for its own");
+               server.config->method.name, ".init = \"federated\", which asks each client for its own");
       throw Asked();
     });
   } catch (const Asked&) {  // NOLINT(bugprone-empty-catch): it asks each client
@@ -59,9 +59,9 @@ void require_rows_apart(const fed::Server& server) {
 }
 
 /// Checks that a run that compares its rounds by scores has them. \throws kConfig
-void require_comparable_rounds(const ServeOptions& options, const fed::ExperimentConfig& config) {
-  const auto here = config.tasks_here();
-  EK_CHECK(options.evaluate || !config.seeks_best() || here.empty(), kConfig,
+void require_comparable_rounds(const ServeOptions& options, const fed::RunConfig& config) {
+  const auto& here = config.tasks_here();
+  EK_CHECK(options.evaluate || !config->seeks_best() || here.empty(), kConfig,
            "train.stop and evaluate.keep_best compare the rounds by their scores: they do not go with --no-evaluation, "
            "which leaves out ",
            join(here));
@@ -70,14 +70,14 @@ void require_comparable_rounds(const ServeOptions& options, const fed::Experimen
 /// Leaves out the tasks that this server would score, if it scores none.
 void leave_out_tasks_here(const ServeOptions& options, fed::Server& server) {
   if (options.evaluate) return;
-  const auto here = server.config.tasks_here();
+  const auto& here = server.config.tasks_here();
   std::erase_if(server.tasks,
                 [&](const auto& task) { return std::find(here.begin(), here.end(), task) != here.end(); });
 }
 
 /// Builds the experiment and checks everything that does not depend on nodes and weights, before nodes may join.
-fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig config) {
-  auto e = fed::make_experiment(std::move(config), options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
+fed::Experiment prepared(const ServeOptions& options, const fed::RunConfig& config) {
+  auto e = fed::make_experiment(config, options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   fed::warn_of_readers(e.server, "[serve] adapter/ of this run");
   require_rows_apart(e.server);
@@ -91,7 +91,7 @@ fed::Experiment prepared(const ServeOptions& options, fed::ExperimentConfig conf
 /// the matrices whose gradients a method sums at its start, and 1 GiB for scores and what a method sends beside.
 int64_t most_upload(const fed::Server& server) {
   double numbers = 2 * static_cast<double>(models::lora_parameters(server.sites, server.max_rank()));
-  if (server.config.method.entry().asks_gradients)
+  if (server.config->method.entry().asks_gradients)
     for (const auto& [name, site] : server.sites)
       numbers += static_cast<double>(std::max<int64_t>(1, site.experts) * site.in) * static_cast<double>(site.out);
   return static_cast<int64_t>(std::min(sizeof(float) * numbers + 0x1p30, 0x1p62));
@@ -137,12 +137,12 @@ class Serving {
   std::vector<scoring::TaskScore> play(Served& run) {
     const auto& server = run.experiment.server;
     run.experiment.fabric.context.answers = run.folder.answers();
-    status_.rounds = server.config.train.rounds;
-    status_.clients = server.config.clients.count;
+    status_.rounds = server.config->train.rounds;
+    status_.clients = server.config->clients.count;
     auto joins = joining(server);
     for (const auto& task : fed::client_tasks(server))
-      joins.client_tasks.emplace(task, scoring::kind_of(data::find_task(task, server.config.data.rows()).scoring));
-    joins.test_limit = server.config.evaluate.limit;
+      joins.client_tasks.emplace(task, scoring::kind_of(data::find_task(task, server.config.rows()).scoring));
+    joins.test_limit = server.config->evaluate.limit;
     joins.seed = server.seed();
     fabric_.serve(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
@@ -154,23 +154,23 @@ class Serving {
  private:
   /// Stores the chat template that every node must use.
   void learn_prompts(const fed::ClientContext& context) {
-    if (context.config.data.form != data::PromptTemplate::kChat) return;
+    if (context.config->data.form != data::PromptTemplate::kChat) return;
     prompts_ = {context.tokenizer.chat_templates().source(), named_tokens_digest(context.tokenizer)};
   }
 
   void gather(const fed::Server& server) {
     const auto& config = server.config;
-    status_.run = config.name;
-    status_.method = config.method.name;
-    status_.rounds = config.train.rounds;
-    status_.clients = config.clients.count;
+    status_.run = config->name;
+    status_.method = config->method.name;
+    status_.rounds = config->train.rounds;
+    status_.clients = config->clients.count;
     fabric_.serve(joining(server), terms(server), nullptr);
-    fabric_.gather(config.clients.count);
+    fabric_.gather(config->clients.count);
   }
 
   /// Completes the experiment with the budgets and row counts of the nodes, and loads the weights.
   void complete(fed::Experiment& e) {
-    e.server.config = e.fabric.context.config = with_budgets(e.server.config, roster_);
+    e.use(with_budgets(e.server.config, roster_));
     std::vector<size_t> examples;
     for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
     e.server.clients = fed::make_clients(e.server.config, e.server.model, examples);
@@ -198,7 +198,7 @@ class Serving {
 
   /// Returns the terms of the run. With simulated time the deadline is applied by the round, not by the fleet.
   FleetTerms terms(const fed::Server& server) const {
-    const auto& clients = server.config.clients;
+    const auto& clients = server.config->clients;
     FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
     terms.most_upload = std::min(terms.most_upload, most_upload(server));
     if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
@@ -223,10 +223,10 @@ class Serving {
                   own.examples = known->second.examples;
                   return own;
                 },
-            .client_of = [this, clients = config.clients](
+            .client_of = [this, clients = config->clients](
                              const NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
             .check_budget =
-                [model = server.model, &entry = config.method.entry()](double budget) {
+                [model = server.model, &entry = config->method.entry()](double budget) {
                   if (entry.top_k(budget, model.top_k) == 0) fed::active_experts(model, budget, "its budget");
                 },
             .tick =
@@ -291,17 +291,16 @@ class Serving {
   } prompts_;  // see Offer
 };
 
-/// The config of a new run, settled.
-fed::ExperimentConfig served_config(const fed::RunRequest& request) {
-  auto config = without_rows(request.config());
-  config.settle(fed::machine_choices(config));
-  config.find_inputs();
-  return config;
+/// Returns the config of a new run.
+fed::RunConfig served_config(const fed::RunRequest& request) {
+  const auto asked = without_rows(request.config());
+  return fed::settle(fed::with_inputs(asked), fed::machine_choices(asked));
 }
 
 /// Returns the config as a resumed run has stored it: without clients' rows, with the budgets that the nodes accepted.
-fed::ExperimentConfig as_served(fed::ExperimentConfig config, const fs::path& federation) {
-  return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
+fed::RunConfig as_served(const fed::RunConfig& config, const fs::path& federation) {
+  const auto bare = config.with([](fed::ExperimentConfig& values) { values = without_rows(std::move(values)); });
+  return with_budgets(bare, Roster(federation / kMembers));
 }
 
 using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
@@ -325,7 +324,7 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   auto folder = fed::RunFolder::open(path, options.from_round);
   if (const auto rounds = options.request.rounds(fed::begun_request(path).settings)) folder.extend(*rounds);
   fed::refuse_changes(options.request, folder,
-                      [&](fed::ExperimentConfig config) { return as_served(std::move(config), federation); });
+                      [&](const fed::RunConfig& config) { return as_served(config, federation); });
   folder.use_base(options.request.base);
   folder.check_files();
   auto experiment = prepared(options, folder.config());
@@ -340,11 +339,11 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
 
 std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
   auto log = std::make_unique<log::File>();
-  auto config = served_config(options.request);
+  const auto config = served_config(options.request);
   const bool was_there = path_exists(path);
   auto lock = fed::RunFolder::prepare(path);
   try {
-    auto experiment = prepared(options, std::move(config));
+    auto experiment = prepared(options, config);
     const auto federation = path / kFolder;
     const auto grid = grid_in(federation);
     return played(*grid, path, [&] {

@@ -24,7 +24,7 @@ struct ArmModel {
   const PlannedRun& run;
   const models::ModelSpec& spec;
 
-  nn::GateNorm gate_norm() const { return run.config.method.gate_norm; }
+  nn::GateNorm gate_norm() const { return run.config->method.gate_norm; }
   bool gates_sum_to_one() const { return nn::renormalises(gate_norm(), spec.gates.renormalise); }
 };
 
@@ -46,7 +46,7 @@ std::vector<ArmModel> arms_of(std::span<const PlannedRun> runs, Specs& specs) {
   std::vector<ArmModel> arms;
   std::set<std::string> known;
   for (const auto& run : runs) try {
-      if (known.insert(run.arm).second) arms.push_back({run, specs.of(run.config.model.path)});
+      if (known.insert(run.arm).second) arms.push_back({run, specs.of(run.config->model.path)});
     } catch (const Error& error) {
       throw error.with_context(concat("arm ", run.arm));
     }
@@ -88,13 +88,13 @@ void check_gates(const StudySection& study, std::span<const ArmModel> sparse) {
 /// Returns the numbers of experts per token at the budgets of evaluations, "1, 2, 4, 8".
 std::string top_ks(const ArmModel& arm) {
   std::vector<int64_t> all;
-  for (const double budget : arm.run.config.evaluate.budgets)
+  for (const double budget : arm.run.config->evaluate.budgets)
     all.push_back(fed::active_experts(arm.spec, budget, "evaluation budget"));
   return join(all);
 }
 
 bool is_scored_with_all_experts(const ArmModel& arm) {
-  const auto modes = arm.run.config.method.entry().rank_eval_modes(arm.run.config.evaluate.rank_eval_modes, true);
+  const auto modes = arm.run.config->method.entry().rank_eval_modes(arm.run.config->evaluate.rank_eval_modes, true);
   return modes == std::vector<std::string>{"a"};
 }
 
@@ -111,14 +111,14 @@ void check_scored_experts(const StudySection& study, std::span<const ArmModel> s
   const auto all_experts = names_of(sparse, true), own = names_of(sparse, false);
   if (all_experts.empty() || own.empty()) return;
   const auto fewer = std::find_if(sparse.begin(), sparse.end(), [](const ArmModel& arm) {
-    const auto& budgets = arm.run.config.evaluate.budgets;
+    const auto& budgets = arm.run.config->evaluate.budgets;
     return !is_scored_with_all_experts(arm) && std::any_of(budgets.begin(), budgets.end(), [&](double budget) {
       return fed::active_experts(arm.spec, budget, "evaluation budget") < arm.spec.top_k;
     });
   });
   if (fewer == sparse.end()) return;
   fail(kConfig, "experts per token differ: ", fewer->spec.top_k, " at every budget in ", all_experts, "; ",
-       top_ks(*fewer), " at budgets ", join(fewer->run.config.evaluate.budgets), " in ", own, ", by ", kModes,
+       top_ks(*fewer), " at budgets ", join(fewer->run.config->evaluate.budgets), " in ", own, ", by ", kModes,
        " = [\"a\"]; allowed: \"b\" among them, as by [study] set = [\"", kModes, "=[a, b]\"], or [study] free = [\"",
        kModes, "\"]");
 }

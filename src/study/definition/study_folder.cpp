@@ -1,10 +1,12 @@
 #include "study/definition/study_folder.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/format/command_line.h"
 #include "base/format/record.h"
+#include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
@@ -99,15 +101,18 @@ void check_base_of_new(const Study& study, const StudyRequest& asked, std::span<
   }
 }
 
-/// Reads the config of an arm. \throws kIo, kCheckpoint when it is missing or not the one of study.json
-PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& request) {
+/// Reads the config of an arm. A base that was moved since then is where it is now. \throws kIo, kCheckpoint when it is missing or not the one of study.json
+PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& request,
+                    const std::string& moved_base) {
   const auto file = folder / arm.name / kArmFile;
   EK_CHECK(path_exists(file), kIo, file.string(), " is missing: the config that the runs of arm ", arm.name,
            " start from");
   auto text = read_file(file);
   EK_CHECK(sha256(text) == arm.config, kCheckpoint, file.string(),
            " is not the config that the arm was made with: its sha256 was ", arm.config);
-  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(text)};
+  auto found = fed::ExperimentConfig::read(config::Table::parse(text, file.string()));
+  if (!moved_base.empty()) found.model.path = moved_base;
+  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(found), std::move(text)};
 }
 
 /// Writes the configs of arms. A file of an arm that never came into study.json is replaced.
@@ -124,6 +129,7 @@ void write_arms(const fs::path& folder, std::span<const PlannedArm> arms) {
 StudyState merged(const StudyState& old, const StudyState& asked) {
   auto state = asked;
   state.base = old.base;
+  if (state.moved_base.empty()) state.moved_base = old.moved_base;
   state.runs = old.runs;
   for (const auto& run : asked.runs)
     if (old.find(run.arm, run.seed) == nullptr) state.runs.push_back(run);
@@ -179,8 +185,20 @@ Study open_study(const fs::path& folder) {
            " is not the config that the study was made with: its sha256 was ", state.base);
   const auto request = request_of(state, base);
   std::vector<PlannedArm> arms;
-  for (const auto& arm : state.arms) arms.push_back(read_arm(folder, arm, request));
+  for (const auto& arm : state.arms) arms.push_back(read_arm(folder, arm, request, state.moved_base));
   return with_runs(folder, std::move(state), std::move(arms));
+}
+
+Study with_base(const Study& study, const std::string& base) {
+  std::set<std::string> bases;
+  for (const auto& arm : study.arms) bases.insert(arm.found.model.path);
+  EK_CHECK(bases.size() == 1, kConfig, "--base is ", base, ", but the arms of ", study.folder.string(),
+           " have several base models, ", join(std::vector(bases.begin(), bases.end())), ", allowed: with one for all");
+  auto state = study.state;
+  auto arms = study.arms;
+  state.moved_base = absolute_path(models::find_model_folder(base));
+  for (auto& arm : arms) arm.found.model.path = state.moved_base;
+  return with_runs(study.folder, std::move(state), std::move(arms));
 }
 
 Study extended(const StudyRequest& request, const Study& study) {
@@ -192,6 +210,7 @@ Study extended(const StudyRequest& request, const Study& study) {
   check_base_of_new(study, with_common, arms);
   auto asked = new_state(home, study.state.pinned, arms, plan_runs(arms, home.file.study.seeds));
   asked.name = study.state.name;
+  asked.moved_base = study.state.moved_base;
   return with_runs(study.folder, merged(study.state, asked), std::move(arms));
 }
 

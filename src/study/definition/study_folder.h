@@ -38,6 +38,11 @@ void create_study(const Study& study, const StudyRequest& request);
 /// changed; kConfig as plan_runs()
 Study open_study(const std::filesystem::path& folder);
 
+/// Returns a study with the base model of all arms in another folder, which its state then names. Nothing is compared:
+/// check_study() in study/running/study_check.h compares the files with those of the runs. Writes nothing.
+/// \throws kConfig when the arms have several base models; kIo, kConfig as models::find_model_folder()
+Study with_base(const Study& study, const std::string& base);
+
 /// Returns an existing study with the changes of a request: more arms, more seeds, or other values of the keys
 /// `reference`, `endpoint` and `free` of `[study]` (study/definition/study_file.h). Settings for all arms that the
 /// study was created with (`--set`) need not be given again. Keys that are asked for as at the beginning change nothing

@@ -65,17 +65,18 @@ void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const 
   }
 }
 
-bool has_endpoint(const fed::ExperimentConfig& config, Endpoint endpoint) {
-  const auto from = config.data.rows();
-  const auto& tasks = config.evaluate.tasks;
+bool has_endpoint(const fed::RunConfig& config, Endpoint endpoint) {
+  const auto& from = config.rows();
+  const auto& tasks = config->evaluate.tasks;
   return std::any_of(tasks.begin(), tasks.end(), [&](const std::string& task) {
     return scoring::measure_of(endpoint).is_of(scoring::kind_of(data::find_task(task, from).scoring),
-                                               config.evaluate.likelihood, !config.evaluate.bert_score.encoder.empty());
+                                               config->evaluate.likelihood,
+                                               !config->evaluate.bert_score.encoder.empty());
   });
 }
 
 /// Returns the names of the endpoints that some task of the config is scored by.
-std::vector<std::string_view> endpoints_of(const fed::ExperimentConfig& config) {
+std::vector<std::string_view> endpoints_of(const fed::RunConfig& config) {
   std::vector<std::string_view> all;
   for (const auto& entry : names(Endpoint{}))
     if (has_endpoint(config, entry.value)) all.push_back(entry.name);
@@ -134,27 +135,25 @@ std::string cluster_text(const StudyRequest& request, const ArmSection& arm) {
   return table.contains("cluster") ? concat("\n[cluster]\n", table.table("cluster").text()) : "";
 }
 
-/// Gives `config` the settled paths of the first known arm that was asked for the same path, key by key.
+/// Gives `config` the paths of the first known arm that was asked for the same path, key by key.
 void keep_known_paths(fed::ExperimentConfig& config, const fed::ExperimentConfig& asked,
                       std::span<const PlannedArm> known) {
   for (auto arm = known.rbegin(); arm != known.rend(); ++arm) {
     std::set<std::string, std::less<>> other;
     for (const auto& change : fed::changed_keys(asked, arm->asked)) other.insert(change.key);
-    const auto settled = fed::ExperimentConfig::read(config::Table::parse(arm->text, arm->name));
-    fed::take_paths(config, settled, [&](std::string_view key) { return !other.contains(key); });
+    fed::take_paths(config, arm->found, [&](std::string_view key) { return !other.contains(key); });
   }
 }
 
 PlannedArm planned_arm(const StudyRequest& request, const std::vector<std::string>& pinned, const ArmSection& arm,
                        std::span<const PlannedArm> known) {
-  PlannedArm planned{.name = arm.name, .asked = asked_config(request, arm), .text = {}};
+  const auto asked = asked_config(request, arm);
   try {
-    auto config = read_config(request.file.base, joined(joined(request.of_all_arms(), arm.set), pinned));
-    keep_known_paths(config, planned.asked, known);
-    config.find_inputs();
-    config.output.dir.clear();
-    planned.text = config.text() + cluster_text(request, arm);
-    return planned;
+    auto found = read_config(request.file.base, joined(joined(request.of_all_arms(), arm.set), pinned));
+    keep_known_paths(found, asked, known);
+    found = fed::with_inputs(std::move(found));
+    found.output.dir.clear();
+    return {arm.name, asked, found, found.text() + cluster_text(request, arm)};
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
   }
@@ -196,20 +195,19 @@ fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection
 }
 
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
-  auto config = fed::ExperimentConfig::load(request.file.base, request.of_all_arms());
-  const int64_t at_once = job_slots(config.model.device, jobs).count();
-  if (config.threads == 0)
-    config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (at_once * config.clients.parallel));
-  const bool by_date = !config.data.date.empty();
-  config.settle(fed::machine_choices(config));
+  auto asked = fed::ExperimentConfig::load(request.file.base, request.of_all_arms());
+  const int64_t at_once = job_slots(asked.model.device, jobs).count();
+  if (asked.threads == 0)
+    asked.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (at_once * asked.clients.parallel));
+  const auto config = fed::settle(asked, fed::machine_choices(asked));
   std::vector<std::string> settings = {
-      concat("threads=", config.threads), quoted_setting("model.device", config.model.device),
-      quoted_setting("model.engine", std::string(config::name_of(config.model.engine))),
-      quoted_setting("model.compute_dtype", std::string(config::name_of(config.model.compute_dtype)))};
-  if (config.model.products.given()) pin_products(settings, config.model.products);
-  if (config.model.base_format == models::BaseFormat::kInt8 && config.model.base_cache.empty())
+      concat("threads=", config->threads), quoted_setting("model.device", config->model.device),
+      quoted_setting("model.engine", std::string(config::name_of(config->model.engine))),
+      quoted_setting("model.compute_dtype", std::string(config::name_of(config->model.compute_dtype)))};
+  if (config->model.products.given()) pin_products(settings, config->model.products);
+  if (config->model.base_format == models::BaseFormat::kInt8 && config->model.base_cache.empty())
     settings.push_back(quoted_setting("model.base_cache", (folder.parent_path() / ".evenkeel-cache").string()));
-  if (by_date) settings.push_back(quoted_setting("data.date", config.data.date));
+  if (!config->data.date.empty()) settings.push_back(quoted_setting("data.date", config->data.date));
   return settings;
 }
 
@@ -239,14 +237,16 @@ std::vector<PlannedArm> plan_arms(const StudyRequest& request, const std::vector
   return arms;
 }
 
+fed::ExperimentConfig asked_config(const PlannedArm& arm, int64_t seed) {
+  auto asked = arm.found;
+  asked.seed = seed;
+  return asked;
+}
+
 PlannedRun planned_run(const PlannedArm& arm, int64_t seed) {
   try {
-    auto table = config::Table::parse(arm.text, std::string(kArmFile));
-    table.set(concat("seed=", seed));
-    auto config = fed::ExperimentConfig::read(table);
-    config.settle({.threads = config.threads, .products = {}});
-    config.output.dir.clear();
-    return {arm.name, seed, std::move(config)};
+    const auto config = fed::settle(asked_config(arm, seed), {.threads = arm.found.threads, .products = {}});
+    return {arm.name, seed, config.with([](fed::ExperimentConfig& values) { values.output.dir.clear(); })};
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
   }
@@ -262,13 +262,14 @@ std::vector<PlannedRun> plan_runs(std::span<const PlannedArm> arms, std::span<co
 void check_endpoint(Endpoint endpoint, std::span<const PlannedRun> runs) {
   for (const auto& [arm, seed, config] : runs)
     EK_CHECK(has_endpoint(config, endpoint), kConfig, "study.endpoint is \"", config::name_of(endpoint),
-             "\", which no task of ", who(arm), " is scored by (", join(config.evaluate.tasks),
+             "\", which no task of ", who(arm), " is scored by (", join(config->evaluate.tasks),
              "), allowed: ", join(endpoints_of(config)));
 }
 
-std::string config_digest(fed::ExperimentConfig config) {
-  config.output.dir.clear();
-  return sha256(config.text());
+std::string config_digest(const fed::RunConfig& config) {
+  auto values = *config;
+  values.output.dir.clear();
+  return sha256(values.text());
 }
 
 StudyRequest request_of(const StudyState& state, const fs::path& base) {

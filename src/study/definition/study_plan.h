@@ -32,15 +32,16 @@ struct StudyRequest {
 /// An arm with its configs.
 struct PlannedArm {
   std::string name;
-  fed::ExperimentConfig asked;  ///< base config, common settings and those of the arm; not settled
-  std::string text;             ///< content of ARM/arm.toml
+  fed::ExperimentConfig asked;  ///< base config, common settings and those of the arm
+  fed::ExperimentConfig found;  ///< `asked` with the pinned settings and the paths of what it named when it was planned
+  std::string text;             ///< content of ARM/arm.toml: `found`, and [cluster]
 };
 
 /// A run to be executed.
 struct PlannedRun {
   std::string arm;
   int64_t seed = 0;
-  fed::ExperimentConfig config;  ///< settled; output.dir is empty
+  fed::RunConfig config;  ///< output.dir is empty
 };
 
 /// Loads the base config with settings. \throws kIo, kConfig
@@ -79,6 +80,9 @@ const PlannedArm* find_arm(std::span<const PlannedArm> arms, std::string_view na
 std::vector<PlannedArm> plan_arms(const StudyRequest& request, const std::vector<std::string>& pinned,
                                   std::span<const PlannedArm> known = {});
 
+/// Returns the config that a run of the arm is asked for with.
+fed::ExperimentConfig asked_config(const PlannedArm& arm, int64_t seed);
+
 /// Makes the config of a run. \throws kConfig naming the arm
 PlannedRun planned_run(const PlannedArm& arm, int64_t seed);
 
@@ -90,7 +94,7 @@ std::vector<PlannedRun> plan_runs(std::span<const PlannedArm> arms, std::span<co
 void check_endpoint(Endpoint endpoint, std::span<const PlannedRun> runs);
 
 /// Returns the sha256 of the config's text without output.dir.
-std::string config_digest(fed::ExperimentConfig config);
+std::string config_digest(const fed::RunConfig& config);
 
 /// Returns the request by which a study was created, from its state. \param base  the study's base.toml
 StudyRequest request_of(const StudyState& state, const std::filesystem::path& base);

@@ -77,7 +77,7 @@ TEST(StudyPlan, RecordsScoresOfSingleRowsUnlessTheStudyDecides) {
   two.request.common = {"train.rounds=5"};
   EXPECT_EQ(common_of(two.request), (std::vector<std::string>{"evaluate.items=true", "train.rounds=5"}));
   const auto planned = runs_of(with_items(two.request), pinned_settings(two.request, 1, "runs/two"));
-  EXPECT_TRUE(planned[0].config.evaluate.items);
+  EXPECT_TRUE(planned[0].config->evaluate.items);
   for (const auto* decided : {"evaluate.items=false", "evaluate . items = false", "evaluate={ items = false }"}) {
     two.request.common = {decided};
     EXPECT_EQ(common_of(two.request), std::vector<std::string>{decided});
@@ -96,12 +96,12 @@ TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   ASSERT_EQ(runs.size(), 4);
   EXPECT_EQ(concat(runs[0].arm, runs[0].seed, runs[1].arm, runs[1].seed, runs[2].arm, runs[2].seed),
             "plain4mean4plain2");
-  EXPECT_EQ(runs[0].config.train.local_epochs, 0.25);
-  EXPECT_EQ(runs[1].config.train.local_epochs, 0.5);
-  EXPECT_EQ(runs[3].config.train.rounds, 5);
-  EXPECT_EQ(runs[3].config.seed, 2);
-  EXPECT_EQ(runs[3].config.method.name, "a3smoe");
-  EXPECT_EQ(runs[3].config.threads, 3);
+  EXPECT_EQ(runs[0].config->train.local_epochs, 0.25);
+  EXPECT_EQ(runs[1].config->train.local_epochs, 0.5);
+  EXPECT_EQ(runs[3].config->train.rounds, 5);
+  EXPECT_EQ(runs[3].config->seed, 2);
+  EXPECT_EQ(runs[3].config->method.name, "a3smoe");
+  EXPECT_EQ(runs[3].config->threads, 3);
 }
 
 TEST(StudyPlan, SettingsOfTheFileAreOfAllArmsAndThoseOfTheCommandLineAndOfArmsReplaceThem) {
@@ -112,11 +112,11 @@ TEST(StudyPlan, SettingsOfTheFileAreOfAllArmsAndThoseOfTheCommandLineAndOfArmsRe
   EXPECT_EQ(pinned.front(), "threads=2") << "the file's settings are pinned as the base config's";
   EXPECT_EQ(with_items(two.request).common, std::vector<std::string>{"clients.count=5"}) << "the file decides items";
   const auto runs = runs_of(two.request, pinned);
-  EXPECT_EQ(runs[0].config.train.rounds, 7);
-  EXPECT_EQ(runs[1].config.train.batch_size, 3);
-  EXPECT_EQ(runs[0].config.clients.count, 5) << "--set comes after the file";
-  EXPECT_EQ(runs[0].config.train.local_epochs, 0.75);
-  EXPECT_EQ(runs[1].config.train.local_epochs, 0.5) << "an arm comes last";
+  EXPECT_EQ(runs[0].config->train.rounds, 7);
+  EXPECT_EQ(runs[1].config->train.batch_size, 3);
+  EXPECT_EQ(runs[0].config->clients.count, 5) << "--set comes after the file";
+  EXPECT_EQ(runs[0].config->train.local_epochs, 0.75);
+  EXPECT_EQ(runs[1].config->train.local_epochs, 0.5) << "an arm comes last";
   EXPECT_EQ(planned_study(two, pinned).state.set, two.request.file.study.set);
 }
 
@@ -250,13 +250,13 @@ TEST(StudyFolder, AnArmKeepsThePathsThatItWasPlannedWith) {
   create_study(made, two.request);
   write_file_atomic(rows.path() / "b.jsonl", "{}");  // does not join the study
   const std::vector<std::string> files{rows.path() / "a.jsonl"};
-  EXPECT_EQ(open_study(made.folder).runs[0].config.data.files.train, files);
+  EXPECT_EQ(open_study(made.folder).runs[0].config->data.files.train, files);
   auto more = two.request;
   more.file.study.seeds.push_back(7);
   more.file.study.arm.push_back({"third", {"method.name=ub-smoe"}});
   const auto study = extended(more, open_study(made.folder));
   ASSERT_EQ(study.runs.size(), 9u);
-  for (const auto& run : study.runs) EXPECT_EQ(run.config.data.files.train, files) << run.arm;
+  for (const auto& run : study.runs) EXPECT_EQ(run.config->data.files.train, files) << run.arm;
 }
 
 TEST(StudyPlan, EveryShippedStudyHasArmsThatCanBeCompared) {

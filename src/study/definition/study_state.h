@@ -89,6 +89,7 @@ struct StudyState {
   std::vector<std::string> free{};    ///< keys in which arms may differ, beyond those that check_arms() allows
   std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
   std::string base{};                 ///< sha256 of base.toml
+  std::string moved_base{};           ///< folder that the base model was moved to; empty: it was not
   std::vector<StudyRun> runs{};       ///< every arm with every seed, once
   void visit(auto& field) {
     field("version", version);
@@ -102,6 +103,7 @@ struct StudyState {
     field("free", free);
     field("pinned", pinned);
     field.optional("base", base);
+    field.optional("moved_base", moved_base);
     field("runs", runs);
   }
   /// Returns the arm of that name, or null.

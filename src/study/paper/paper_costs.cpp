@@ -57,7 +57,7 @@ std::optional<double> parameters(const records::RunRecords& run, double budget) 
   const auto clients = clients_of(run, budget);
   if (clients.empty()) return std::nullopt;
   const auto model = models::load_shape(models::resolve_model_path(run.model));
-  const auto sites = fed::run_config(run.folder).lora.sites(*model);
+  const auto sites = fed::run_config(run.folder)->lora.sites(*model);
   return static_cast<double>(models::activated_parameters(sites, clients.front().rank, clients.front().top_k));
 }
 

@@ -8,8 +8,8 @@ namespace evenkeel::study {
 namespace {
 
 /// Returns true if no key differs that the rows could depend on.
-bool read_the_same_rows(const fed::ExperimentConfig& one, const fed::ExperimentConfig& other) {
-  const auto changes = fed::changed_keys(one, other);
+bool read_the_same_rows(const fed::RunConfig& one, const fed::RunConfig& other) {
+  const auto changes = fed::changed_keys(*one, *other);
   return std::all_of(changes.begin(), changes.end(), [](const fed::ChangedKey& change) {
     return change.key == "name" || change.key.starts_with("method.") || change.key.starts_with("train.");
   });
@@ -17,10 +17,10 @@ bool read_the_same_rows(const fed::ExperimentConfig& one, const fed::ExperimentC
 
 }  // namespace
 
-fed::ExperimentConfig config_of_run(const StudyTask& task, size_t run) {
-  auto config = task.study.runs[run].config;
-  config.output.dir = (task.study.folder / task.study.state.runs[run].folder).string();
-  return config;
+fed::RunConfig config_of_run(const StudyTask& task, size_t run) {
+  return task.study.runs[run].config.with([&](fed::ExperimentConfig& values) {
+    values.output.dir = (task.study.folder / task.study.state.runs[run].folder).string();
+  });
 }
 
 DryRuns::Made DryRuns::make(size_t run) {

@@ -25,11 +25,11 @@ class DryRuns {
 
  private:
   const StudyTask* task_;
-  std::optional<fed::ExperimentConfig> first_;
+  std::optional<fed::RunConfig> first_;
   fed::Shards rows_;
 };
 
 /// Returns the config of a run with its output folder.
-fed::ExperimentConfig config_of_run(const StudyTask& task, size_t run);
+fed::RunConfig config_of_run(const StudyTask& task, size_t run);
 
 }  // namespace evenkeel::study

@@ -62,11 +62,11 @@ struct Speeds {
 /// Returns nothing if the runs are on a GPU and this machine has none.
 std::optional<Speeds> speeds_of(const StudyTask& task, size_t run, const fed::RunFlops& flops) {
   const auto& config = task.study.runs[run].config;
-  if (names_gpu(config.model.device) && gpu_count() == 0) return std::nullopt;
-  if (!fed::is_too_large_to_measure(models::find_model_folder(config.model.path)))
+  if (names_gpu(config->model.device) && gpu_count() == 0) return std::nullopt;
+  if (!fed::is_too_large_to_measure(models::find_model_folder(config->model.path)))
     return Speeds{fed::foresee_run(config_of_run(task, run)).speeds, false,
                   concat("measured with arm ", task.study.state.reference)};
-  const double product = fed::product_speed(config);
+  const double product = fed::product_speed(*config);
   return Speeds{fed::computed_speeds(flops, product), true, basis_of_flops(product)};
 }
 
@@ -116,7 +116,7 @@ Forecast foresee(const StudyTask& task, DryRuns& dry_runs) {
   const auto left = left_runs(task);
   Forecast forecast{.runs = static_cast<int64_t>(left.size())};
   const auto& config = task.study.runs.front().config;
-  forecast.threads = config.threads * config.clients.parallel;
+  forecast.threads = config->threads * config->clients.parallel;
   if (left.empty()) return forecast;
   const auto needs = needs_by_arm(task, left, dry_runs);
   const size_t reference = reference_run(task);
@@ -135,12 +135,13 @@ Forecast foresee(const StudyTask& task, DryRuns& dry_runs) {
 }
 
 std::string array_command(const StudyCommand& command, const StudyTask& task, const Forecast& forecast, int64_t tasks) {
-  auto words = resume_words({.file = command.file, .jobs = command.jobs, .only = command.only}, task.study.folder);
+  auto words = resume_words(
+      {.file = command.file, .jobs = command.jobs, .only = command.only, .base = command.base}, task.study.folder);
   for (const auto& setting : command.settings) words.insert(words.end(), {"--set", setting});
   const auto wrapped = concat(command_line(words), " --shard $SLURM_ARRAY_TASK_ID/", tasks);
   const int64_t at_once = task.slots.count();
   const double memory = kMemoryMargin * static_cast<double>(forecast.memory * at_once);
-  const bool on_gpu = names_gpu(task.study.runs.front().config.model.device);
+  const bool on_gpu = names_gpu(task.study.runs.front().config->model.device);
   return concat("sbatch --array=1-", tasks, " --ntasks=1 --cpus-per-task=", forecast.threads * at_once,
                 on_gpu ? concat(" --gpus=", at_once) : "", " --mem=", static_cast<int64_t>(memory) / kMebibyte + 1,
                 "M --wrap=", shell_word(wrapped));

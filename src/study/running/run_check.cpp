@@ -30,7 +30,8 @@ void check_whole(const fs::path& folder) {
 
 void check_config(const Study& study, const PlannedRun& run, const fs::path& folder) {
   const auto then = fed::begun_request(folder).config;
-  const auto now = read_config(study.folder / run.arm / kArmFile, {concat("seed=", run.seed)});
+  auto now = asked_config(*find_arm(study.arms, run.arm), run.seed);
+  if (!study.state.moved_base.empty()) now.model.path = then.model.path;  // compared by its files (study_check.h)
   const auto changes = fed::changes_of(now, then, fed::run_config(folder));
   EK_CHECK(changes.empty(), kConfig, folder.string(),
            " holds a run of another study: ", join(fed::lines_of(changes), "; "), "; move it away");
@@ -60,7 +61,7 @@ void check_run(const Study& study, size_t index, bool again) {
              " is gone, but the run is done; put it back, or make it again by --resume --only ", state.label());
     if (!there) return;
     check_config(study, study.runs[index], folder);
-    if (done) check_done(folder, fed::rounds_to_do(folder, study.runs[index].config.train.rounds));
+    if (done) check_done(folder, fed::rounds_to_do(folder, study.runs[index].config->train.rounds));
   } catch (const Error& error) {
     throw error.with_context(state.label());
   }

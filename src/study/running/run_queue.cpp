@@ -41,10 +41,14 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto folder = study_.folder / study_.state.runs[run].folder;
   const auto file = study_.folder / arm / kArmFile;
   std::vector<std::string> words{"--quiet", "train", file.string(), "--out", folder.string()};
-  if (fed::RunFolder::holds_run(folder))  // resuming needs no settings
+  const auto& base = study_.state.moved_base;
+  if (fed::RunFolder::holds_run(folder)) {  // resuming needs no settings
     words.emplace_back("--resume");
-  else
+    if (!base.empty()) words.insert(words.end(), {"--base", base});
+  } else {
     words.insert(words.end(), {"--set", concat("seed=", seed)});
+    if (!base.empty()) words.insert(words.end(), {"--set", concat("model.path=", Json(base).dump())});
+  }
   return words;
 }
 

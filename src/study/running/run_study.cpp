@@ -44,8 +44,19 @@ std::vector<size_t> chosen_runs(const StudyCommand& command, const StudyState& s
   return chosen;
 }
 
+/// Checks that the base models of the arms are where the study has them.
+void check_bases(const Study& study) {
+  for (const auto& arm : study.arms) {
+    const auto base = models::find_model_folder(arm.found.model.path);
+    EK_CHECK(is_folder(base), kIo, base.string(), ", the base model of arm ", arm.name,
+             ", is not there: put it back, or name the folder that it was moved to: --base FOLDER");
+  }
+}
+
 Study opened_study(const StudyCommand& command, const StudyRequest& request, const fs::path& folder) {
   if (!holds_study(folder)) {
+    EK_CHECK(command.base.empty(), kConfig, "--base is ", command.base, ", but ", folder.string(),
+             " holds no study yet, whose base could have moved");
     check_new(folder);
     const auto whole = with_items(request);
     const auto pinned = pinned_settings(whole, command.jobs, folder);
@@ -56,15 +67,18 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
   }
   EK_CHECK(command.resume, kIo, folder.string(),
            ": holds a study already: resume it with --resume, or choose another --out");
-  return extended(request, open_study(folder));
+  auto study = open_study(folder);
+  if (!command.base.empty()) study = with_base(study, command.base);
+  check_bases(study);
+  return extended(request, study);
 }
 
 void warn_of_threads(const Study& study, int64_t at_once, int64_t jobs) {
   const auto& config = study.runs.front().config;
-  const int64_t threads = at_once * config.threads * config.clients.parallel, processors = machine::processors();
+  const int64_t threads = at_once * config->threads * config->clients.parallel, processors = machine::processors();
   if (at_once > 1 && threads > processors)
     log::warning("[study] --jobs ", jobs, ": ", at_once, " runs at once x threads ",
-                 config.threads * config.clients.parallel, " = ", threads, " threads, this machine has ", processors,
+                 config->threads * config->clients.parallel, " = ", threads, " threads, this machine has ", processors,
                  " processors; threads are pinned since the study was made");
 }
 
@@ -123,7 +137,7 @@ StudyTask plan_study(const StudyCommand& command) {
   check_endpoint(task.study.state.endpoint, task.study.runs);
   check_equal_functions(task.request.file.study, task.study.runs);
   task.mine = chosen_runs(command, task.study.state);
-  task.slots = job_slots(task.study.runs.front().config.model.device, command.jobs);
+  task.slots = job_slots(task.study.runs.front().config->model.device, command.jobs);
   return task;
 }
 
@@ -133,12 +147,13 @@ std::vector<std::string> resume_words(const StudyCommand& command, const fs::pat
   if (command.shard.count > 1)
     words.insert(words.end(), {"--shard", concat(command.shard.index, "/", command.shard.count)});
   for (const auto& label : command.only) words.insert(words.end(), {"--only", label});
+  if (!command.base.empty()) words.insert(words.end(), {"--base", command.base});
   words.emplace_back("--resume");
   return words;
 }
 
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop) {
-  find_device(task.study.runs.front().config.model.device, "model.device");
+  find_device(task.study.runs.front().config->model.device, "model.device");
   keep(task);
   const auto claims = claimed(task);
   refresh(command, task);

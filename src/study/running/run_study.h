@@ -29,6 +29,7 @@ struct StudyCommand {
   Shard shard{};
   std::vector<std::string> only{};  ///< "ARM:SEED"; empty: all
   bool resume = false;              ///< true: the folder may hold this study already
+  std::string base{};               ///< folder that the base model was moved to; empty: it was not moved
 };
 
 /// Returns true if --only names the run.
@@ -44,7 +45,8 @@ struct StudyTask {
 };
 
 /// Reads the study file and the study's folder, and plans all runs. Changes nothing.
-/// \throws kIo, kConfig, kCheckpoint as open_study(), check_new(), plan_runs() and check_equal_functions()
+/// \throws kIo, kConfig, kCheckpoint as open_study(), with_base(), check_new(), plan_runs() and
+/// check_equal_functions(); kIo when the base model of a study that exists is not there
 StudyTask plan_study(const StudyCommand& command);
 
 /// Executes the runs that are not done, as many at the same time as there are slots, and resumes those that have begun.

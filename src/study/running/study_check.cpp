@@ -31,20 +31,27 @@ std::vector<size_t> runs_to_check(const StudyTask& task) {
   return chosen;
 }
 
-/// Checks that the input files of all runs that have begun are unchanged: further runs would be compared with them.
-void check_inputs_of_begun(const StudyTask& task) {
+/// Checks that the input files of all runs that have begun are unchanged: further runs would be compared with them. A
+/// base that was moved has the same files where it is now.
+/// \return the number of these runs
+int64_t check_inputs_of_begun(const StudyTask& task) {
   const auto why_fixed = [](const std::filesystem::path&) {
     return std::string("runs of the study were made with it; put the file back, or choose another --out");
   };
+  const auto& moved = task.study.state.moved_base;
+  int64_t begun = 0;
   for (const auto& run : task.study.state.runs) {
     const auto folder = task.study.folder / run.folder;
-    if (fed::RunFolder::holds_run(folder)) try {
-        const auto base = models::find_model_folder(fed::run_config(folder).model.path);
-        fed::check_input_files(folder, fed::read_manifest(folder), base, why_fixed, /*may_move=*/false);
-      } catch (const Error& error) {
-        throw error.with_context(run.label());
-      }
+    if (!fed::RunFolder::holds_run(folder)) continue;
+    ++begun;
+    try {
+      const auto base = models::find_model_folder(moved.empty() ? fed::run_config(folder)->model.path : moved);
+      fed::check_input_files(folder, fed::read_manifest(folder), base, why_fixed);
+    } catch (const Error& error) {
+      throw error.with_context(run.label());
+    }
   }
+  return begun;
 }
 
 void check_inputs(DryRuns& dry_runs, const StudyTask& task, size_t run, int64_t jobs) {
@@ -70,7 +77,11 @@ void check_study(const StudyCommand& command, const StudyTask& task, DryRuns& dr
   if (!task.is_new)
     for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
   const auto runs = runs_to_check(task);
-  if (!task.is_new && !runs.empty()) check_inputs_of_begun(task);
+  if (!task.is_new && (!runs.empty() || !command.base.empty())) {
+    const auto begun = check_inputs_of_begun(task);
+    EK_CHECK(begun > 0 || command.base.empty(), kConfig, "--base is ", command.base, ", but no run of ",
+             task.study.folder.string(), " has begun, whose base it could be compared with: choose another --out");
+  }
   for (const size_t run : runs) check_inputs(dry_runs, task, run, command.jobs);
   give_back_freed_memory();
 }

@@ -24,7 +24,7 @@ StudyProgress::StudyProgress(const Study& study, std::span<const size_t> mine, i
     labels_.push_back(run.label());
     arms_.push_back(run.arm);
     folders_.push_back(study.folder / run.folder);
-    rounds_.push_back(study.runs[i].config.train.rounds);
+    rounds_.push_back(study.runs[i].config->train.rounds);
     if (run.state == RunState::kDone && run.seconds) finished_[run.arm].push_back(*run.seconds);
   }
   for (const size_t run : mine)

@@ -14,9 +14,8 @@ Study study_of_two(const fs::path& folder) {
   Study study{.folder = folder, .state = {}, .arms = {}, .runs = {}};
   for (const auto* arm : {"a", "b"}) {
     study.state.runs.push_back({.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .config = ""});
-    PlannedRun planned{.arm = arm, .seed = 1, .config = {}};
-    planned.config.train.rounds = 4;
-    study.runs.push_back(std::move(planned));
+    const auto config = fed::settle({}, {}).with([](fed::ExperimentConfig& values) { values.train.rounds = 4; });
+    study.runs.push_back({.arm = arm, .seed = 1, .config = config});
   }
   return study;
 }
