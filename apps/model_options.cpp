@@ -33,7 +33,7 @@ std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
                                             fed::RunAtBudget::Options{.budget = options.budget.value_or(1.0),
                                                                       .base = options.base,
                                                                       .best = options.best,
-                                                                      .rank_eval_mode = options.reading,
+                                                                      .rank_eval_mode = options.rank_eval_mode,
                                                                       .adjust = [&](fed::ExperimentConfig& config) {
                                                                         if (dtype_given) config.model.dtype = dtype;
                                                                         if (options.threads > 0)
@@ -151,7 +151,7 @@ void SourceOptions::add_to(CLI::App& app) {
   add_base_flag(app, base);
   add_best_flag(app, best);
   app.add_option("--budget", budget, "with --run: share of the experts per token, in (0, 1] (default 1)");
-  app.add_option("--reading", reading,
+  app.add_option("--rank-eval-mode", rank_eval_mode,
                  "with --run of a rank method: a or b, what a budget means (default: the run's first)");
   ModelOptions::add_to(app);
 }
@@ -164,8 +164,8 @@ void check_source(const SourceOptions& options) {
     EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
   EK_CHECK(run || !options.best, kConfig, "--best goes with --run");
   EK_CHECK(run || options.base.empty(), kConfig, "--base goes with --run; --model names the model itself");
-  EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,
-           "--budget and --reading go with --run; with --model, --top-k says how many experts");
+  EK_CHECK(run || (!options.budget && options.rank_eval_mode.empty()), kConfig,
+           "--budget and --rank-eval-mode go with --run; with --model, --top-k says how many experts");
   const double budget = options.budget.value_or(1.0);
   EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
 }

@@ -77,12 +77,12 @@ OpenedModel open_model(const ModelOptions& options);
 
 /// Values of the flags of score and generate, which take a model or a run.
 struct SourceOptions : ModelOptions {
-  std::string run, base, reading;
+  std::string run, base, rank_eval_mode;
   bool best = false;
   std::optional<double> budget;
   CLI::App* command = nullptr;
 
-  /// Adds --run, --base, --best, --budget, --reading and the flags of ModelOptions.
+  /// Adds --run, --base, --best, --budget, --rank-eval-mode and the flags of ModelOptions.
   void add_to(CLI::App& app);
 };
 

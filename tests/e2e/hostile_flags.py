@@ -52,7 +52,7 @@ MODEL_FLAGS = {
 SOURCE_FLAGS = {  # excluded by --model
     "--run": [(NOWHERE, ["--run", "--model"])],
     "--budget": [("0.5", ["--budget", "--run", "--top-k"]), ("half", ["--budget", "half"])],
-    "--reading": [("a", ["--reading", "--run"])],
+    "--rank-eval-mode": [("a", ["--rank-eval-mode", "--run"])],
     "--best": [(None, ["--best", "--run"])],
     "--base": [(NOWHERE, ["--base", "--run", "--model"])],
 }

@@ -23,9 +23,9 @@ EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& optio
   const auto modes =
       method.entry().rank_eval_modes(server.config->evaluate.rank_eval_modes, server.model.num_experts > 0);
   EK_CHECK(!modes.empty(), kConfig,
-           "the run's [evaluate] readings say nothing of this model: a dense one has reading a alone");
+           "the run's evaluate.rank_eval_modes say nothing of this model: a dense one has mode a alone");
   const auto& wanted = options.rank_eval_mode.empty() ? modes.at(0) : options.rank_eval_mode;
-  EK_CHECK(std::find(modes.begin(), modes.end(), wanted) != modes.end(), kConfig, "--reading is ", wanted,
+  EK_CHECK(std::find(modes.begin(), modes.end(), wanted) != modes.end(), kConfig, "--rank-eval-mode is ", wanted,
            ", but the run of method ", method.name, " has ",
            modes[0].empty() ? "none: it is for rank methods" : join(modes));
   return {.budget = options.budget, .rank_eval_mode = wanted};
