@@ -47,9 +47,10 @@ at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 
 }  // namespace
 
-AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model)
+AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm,
+                             ModelBuilder& model)
     : spec_(spec),
-      norm_eps_(norm_eps),
+      norm_(norm),
       window_(spec.windows.empty() ? 0 : spec.windows.at(static_cast<size_t>(model.layer))) {
   const auto& names = spec_.names;
   const int64_t hidden = model.spec.hidden_size, queries = spec.heads * spec.head_width,
@@ -81,8 +82,9 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
 nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
   const auto at_queries =
       scaled({pass.select_query_rows(pass.rotary.cos), pass.select_query_rows(pass.rotary.sin)}, spec_);
-  return {.q = {.norm = q_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = at_queries},
-          .k = {.norm = k_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = pass.rotary},
+  const auto factors = [&](const at::Tensor& weight) { return norm_factors(weight, norm_.kind); };
+  return {.q = {.norm = factors(q_norm_), .norm_eps = norm_.eps, .clip = spec_.clip, .rotary = at_queries},
+          .k = {.norm = factors(k_norm_), .norm_eps = norm_.eps, .clip = spec_.clip, .rotary = pass.rotary},
           .v = {.clip = spec_.clip},
           .window = window_};
 }

@@ -42,8 +42,8 @@ class AttentionLeaf {
  public:
   /// Takes the tensors of the block from `model`.
   /// \param module    module name, as in "model.layers.3.self_attn"
-  /// \param norm_eps  epsilon of the QK-norm
-  AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model);
+  /// \param norm      kind and epsilon of the QK-norm
+  AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm, ModelBuilder& model);
   /// Computes the block's output.
   /// \param layer  index of the block's layer in the cache
   /// \return [R, D], or [N, D] if pass.queries_N is defined
@@ -53,7 +53,7 @@ class AttentionLeaf {
   nn::AttentionSteps steps(const LayerPass& pass) const;
 
   AttentionSpec spec_;
-  double norm_eps_;
+  NormSpec norm_;
   int64_t window_;  // of this layer
   FrozenLinear q_, k_, v_, o_;
   at::Tensor q_norm_, k_norm_;  // undefined: no QK-norm

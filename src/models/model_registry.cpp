@@ -10,7 +10,7 @@
 namespace evenkeel::models {
 
 ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                     // sparse
-ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite();  // dense
+ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma3_text();  // dense
 
 namespace {
 
@@ -19,7 +19,7 @@ constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
   static std::vector<ModelEntry> rows{olmo(),  olmoe(),   qwen3_moe(), mixtral(), granitemoe(), olmo2(),
-                                      llama(), mistral(), qwen2(),     qwen3(),   granite()};
+                                      llama(), mistral(), qwen2(),     qwen3(),   granite(), gemma3_text()};
   return rows;
 }
 
@@ -97,7 +97,7 @@ int64_t weight_file_bytes(const fs::path& folder) {
 namespace {
 
 std::unique_ptr<TensorSource> draws_of(const ModelConfig& config, BaseDtype dtype, uint64_t seed) {
-  return random_source(config.number_or("initializer_range", 0.02), dtype, seed);
+  return random_source(config.number_or("initializer_range", 0.02), dtype, seed, family_of(config).norms);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ void require_whole_heads(const JsonView& settings) {
 }
 
 /// Reads theta and rejects null, with which transformers cannot compute either.
-double theta_at(const JsonView& settings) {
-  const auto theta = settings.at(kTheta);
+double theta_at(const JsonView& settings, std::string_view key = kTheta) {
+  const auto theta = settings.at(key);
   theta.require(theta.number() > 0 && std::isfinite(theta.number()), " is ", shown(theta.json()), ", allowed: above 0");
   return theta.number();
 }
@@ -55,6 +55,7 @@ struct Settings {
   const JsonView& block;
   const ModelConfig& config;
   const RopeSizes& sizes;
+  bool has_outer_length = true;  // the top level may have the original length
 
   double number(std::string_view key, double least, std::string_view allowed) const {
     const auto value = block.at(key);
@@ -70,9 +71,9 @@ struct Settings {
     return value == 0 ? otherwise : value;
   }
   int64_t trained_length() const {
-    for (const auto& settings : {config.view(), block})
-      if (settings.json().contains(kTrained)) return settings.at(kTrained).integer(1, kMostPositions);
-    return sizes.max_positions;
+    const auto outer = config.view();
+    if (has_outer_length && outer.json().contains(kTrained)) return outer.at(kTrained).integer(1, kMostPositions);
+    return block.json().contains(kTrained) ? block.at(kTrained).integer(1, kMostPositions) : sizes.max_positions;
   }
 };
 
@@ -176,7 +177,55 @@ void require_known_keys(const JsonView& block, const RopeType& type) {
                    type.name, ", known: ", join(known));
 }
 
+constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+
+/// Returns the object of one kind of layers in rope_parameters.
+std::optional<JsonView> block_of_kind(const ModelConfig& config, std::string_view kind) {
+  const auto parameters = rope_block(config, kParameters);
+  if (!parameters) return std::nullopt;
+  for (const auto& member : parameters->members())
+    member.require(member.key() == kFull || member.key() == kSliding, " is no kind of layers, known: ", kFull, ", ",
+                   kSliding);
+  const auto block = parameters->find(kind);
+  if (block) block->object();
+  return block && block->size() > 0 ? block : std::nullopt;
+}
+
+/// Returns rope_scaling, which an older config.json has in the place of rope_parameters.
+std::optional<JsonView> older_block(const ModelConfig& config) {
+  const auto scaling = rope_block(config, kScaling);
+  if (!scaling) return std::nullopt;
+  EK_CHECK(!rope_block(config, kParameters), kCheckpoint, config.origin(), " has ", kScaling, " and ", kParameters,
+           ", allowed: one of them");
+  scaling->require(scaling->json().contains("rope_type"), " is ", shown(scaling->json()),
+                   ", which versions of transformers read differently, allowed: with rope_type");
+  return scaling;
+}
+
+/// Reads the positions of one kind. \param theta_key  where the top level has theta
+nn::RopeSpec rope_of_kind(const ModelConfig& config, const std::optional<JsonView>& block, const RopeSizes& sizes,
+                          std::string_view theta_key) {
+  const bool outer = config.view().json().contains(theta_key) && !(block && block->json().contains(kTheta));
+  const double theta = outer ? theta_at(config.view(), theta_key) : sizes.theta;
+  nn::RopeSpec rope{.theta = block && block->json().contains(kTheta) ? theta_at(*block) : theta};
+  if (!block) return rope;
+  const auto& type = type_of(*block);
+  require_known_keys(*block, type);
+  require_whole_heads(*block);
+  type.read({*block, config, sizes, /*has_outer_length=*/false}, rope);
+  return rope;
+}
+
 }  // namespace
+
+RopesByKind read_ropes_by_kind(const ModelConfig& config, const RopeSizes& sizes, double sliding_theta) {
+  require_whole_heads(config.view());
+  const auto older = older_block(config);
+  auto of_sliding = sizes;
+  of_sliding.theta = sliding_theta;
+  return {.full = rope_of_kind(config, older ? older : block_of_kind(config, kFull), sizes, kTheta),
+          .sliding = rope_of_kind(config, block_of_kind(config, kSliding), of_sliding, "rope_local_base_freq")};
+}
 
 nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes) {
   require_whole_heads(config.view());

@@ -23,4 +23,16 @@ struct RopeSizes {
 /// objects that differ
 nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes);
 
+/// The rotary positions of a family whose layers are of two kinds.
+struct RopesByKind {
+  nn::RopeSpec full;     ///< of layers that attend to all tokens
+  nn::RopeSpec sliding;  ///< of layers with a sliding window
+};
+/// Returns both, as Gemma 3 has them. They are read from the objects `full_attention` and `sliding_attention` of
+/// `rope_parameters`, or from `rope_theta`, `rope_scaling` (of the first kind alone) and `rope_local_base_freq`.
+/// \param sizes  with the family's theta of the first kind \param sliding_theta  that of the second
+/// \throws kCheckpoint as read_rope(), for another kind, and for a `rope_scaling` whose type has its older name alone,
+/// which versions of transformers read differently
+RopesByKind read_ropes_by_kind(const ModelConfig& config, const RopeSizes& sizes, double sliding_theta);
+
 }  // namespace evenkeel::models

@@ -37,6 +37,10 @@ OPTIONS = {
                 {"embedding_multiplier": 3, "logits_scaling": 0.5, "residual_multiplier": 0.7, "attention_multiplier": 0.25},
                 {"embedding_multiplier": 0.5, "logits_scaling": 2.0, "residual_multiplier": 1.4, "attention_multiplier": 0.1, "hidden_act": "gelu"}],
     "olmo2": [{}, {"attention_bias": True}, {"hidden_act": "gelu"}, {"rms_norm_eps": 0.02}],
+    "gemma3_text": [{"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16}, {"head_dim": 10, "query_pre_attn_scalar": 24, "sliding_window": 7, "sliding_window_pattern": 2},
+                    {"head_dim": 6, "attention_bias": True, "sliding_window": 300, "final_logit_softcapping": 3.0, "sliding_window_pattern": 3},
+                    {"head_dim": 16, "hidden_activation": "gelu", "rope_local_base_freq": 40.0, "sliding_window": 1, "sliding_window_pattern": 2},
+                    {"head_dim": 4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 2}],
 }
 FAMILIES = tuple(OPTIONS)
 
@@ -56,6 +60,7 @@ TRAINED = {family: SIZES | dict(family=family) for family in FAMILIES}
 TRAINED["llama"] |= dict(attention_bias=True, mlp_bias=True)
 TRAINED["mistral"] |= dict(sliding_window=None)
 TRAINED["qwen3"] |= dict(head_dim=12)
+TRAINED["gemma3_text"] |= dict(head_dim=12, query_pre_attn_scalar=10, sliding_window=9, sliding_window_pattern=2, final_logit_softcapping=20.0)
 TRAINED["granite"] |= dict(embedding_multiplier=0.5, logits_scaling=0.5, residual_multiplier=0.8, attention_multiplier=0.25)
 
 

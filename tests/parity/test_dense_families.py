@@ -1,4 +1,4 @@
-"""Compares Llama, Mistral, Qwen2, Qwen3, Granite and OLMo 2 with the installed version of transformers and PEFT."""
+"""Compares Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2 and Gemma 3 with the installed version of transformers and PEFT."""
 import json
 
 import pytest
