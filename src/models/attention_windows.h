@@ -11,14 +11,19 @@ namespace evenkeel::models {
 /// Says where a family has sliding windows.
 struct WindowRule {
   enum Layers {
-    kNone,     ///< the family has no window; one that is shorter than the longest text is refused
-    kAll,      ///< every layer has the window
-    kByTypes,  ///< the layers that `layer_types` names, or else those from `max_window_layers` on
+    kNone,       ///< the family has no window; one that is shorter than the longest text is refused
+    kAll,        ///< every layer has the window
+    kByTypes,    ///< the layers that `layer_types` names, or else those from `max_window_layers` on
+    kByPattern,  ///< the layers that `layer_types` names, or else all but each `sliding_window_pattern`-th
   };
   Layers layers = kNone;
   int64_t otherwise = 0;       ///< the window if config.json lacks `sliding_window`; 0: none
   bool needs_consent = false;  ///< there is no window unless `use_sliding_window` is true
 };
+
+/// Returns which layers are of the sliding kind, whatever the window.
+/// \throws kCheckpoint on another layer type, and on a count of types or a pattern that is wrong
+std::vector<bool> read_sliding_layers(const ModelConfig& config, const ModelSpec& model, const WindowRule& rule);
 
 /// Returns how many tokens a token of each layer attends to, itself included; 0: all up to itself. The result is empty
 /// if no layer has a window, or if all windows are at least as long as the longest text.

@@ -25,12 +25,17 @@ at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const 
 }  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const {
-  return nn::logits(hidden_ND, head(), options.compute);
+  return nn::logits(hidden_ND, head(), options.compute, spec().logits_cap);
+}
+
+at::Tensor CausalLm::target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& targets_N,
+                                     const ForwardOptions& options) const {
+  return nn::target_logprobs(hidden_ND, head(), targets_N, options.compute, spec().logits_cap);
 }
 
 nn::LossSum CausalLm::loss(const data::PackedBatch& batch, const ForwardOptions& options) const {
   return nn::cross_entropy(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets,
-                           options.compute);
+                           options.compute, spec().logits_cap);
 }
 
 std::vector<nn::LossSum> CausalLm::losses(const data::PackedBatch& batch, const ForwardOptions& options) const {
@@ -38,7 +43,7 @@ std::vector<nn::LossSum> CausalLm::losses(const data::PackedBatch& batch, const 
   int64_t before = 0;
   for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
   return nn::cross_entropies(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets, counts,
-                             options.compute);
+                             options.compute, spec().logits_cap);
 }
 
 lora::Sites CausalLm::sites(std::span<const std::string> targets) const {
@@ -50,8 +55,8 @@ lora::Sites CausalLm::sites(std::span<const std::string> targets) const {
     const size_t before = chosen.size();
     for (const auto& [name, site] : all)
       if (target_of(name) == target) chosen.emplace(name, site);
-    EK_CHECK(chosen.size() > before, kConfig, "target \"", target, "\" is named twice or is no linear of an ",
-             spec().family, " model, known: ", join(known));
+    EK_CHECK(chosen.size() > before, kConfig, "target \"", target, "\" is named twice or is no linear of a ",
+             spec().family, ", known: ", join(known));
   }
   return chosen;
 }

@@ -61,6 +61,7 @@ struct ModelSpec {
   int64_t num_experts = 0;     ///< experts of each mixture layer; 0: dense model
   int64_t top_k = 0;           ///< num_experts_per_tok of the checkpoint
   int64_t max_positions = 0;   ///< longest sequence in tokens
+  double logits_cap = 0;       ///< soft cap of the logits (nn/dense/loss.h); 0: none
   std::vector<int64_t> eos{};  ///< token ids that end a generated text (models/end_tokens.h)
   /// Token ids of the end of a training text and of padding; -1: the checkpoint names none.
   int64_t end_of_text = -1, pad = -1;
@@ -106,8 +107,7 @@ class CausalLm {
   /// Returns options for several passes without gradients over the same factors. Engine aten converts the factors once
   /// for all of them. The result is valid while their values do not change.
   virtual ForwardOptions prepared(ForwardOptions options) const { return options; }
-  /// Returns the head matrix [V, D], which is the embedding when the two are tied. Pass it to cross_entropy() with
-  /// hidden states.
+  /// Returns the head matrix [V, D], which is the embedding when the two are tied.
   virtual const nn::FrozenWeight& head() const = 0;
   /// Returns the device of the weights.
   c10::Device device() const { return head().values_OI.device(); }
@@ -115,6 +115,11 @@ class CausalLm {
   /// \param options  the options of the call of hidden() that made the rows
   /// \return [N, V] float32, or float64 if the base is float64
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
+  /// Computes the log-probability of one target for each of N rows of hidden states, without a gradient.
+  /// \param targets_N  int64, on the CPU or the device of the rows \param options  as for logits()
+  /// \return [N], on the device of the rows
+  at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& targets_N,
+                             const ForwardOptions& options) const;
   /// Computes the loss over the batch's targets as a sum and a count. The head is applied to the target rows only.
   /// \throws as hidden()
   nn::LossSum loss(const data::PackedBatch& batch, const ForwardOptions& options) const;
@@ -201,7 +206,7 @@ std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const Ba
 int64_t weight_file_bytes(const std::filesystem::path& folder);
 
 /// Creates a randomly initialised model of the shape that `config_json` describes. Linear and embedding weights have
-/// mean 0 and standard deviation initializer_range, norm weights are 1, biases are 0.
+/// mean 0 and standard deviation initializer_range, norm weights are ModelEntry::norms, biases are 0.
 /// \param storage  kCheckpoint means float32; `format` and `cache` are not used
 /// \throws kCheckpoint when config.json is missing or unsupported
 std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, const BaseStorage& storage,
@@ -256,6 +261,7 @@ struct ModelEntry {
   /// JSON object with the config.json keys that a very small model of the family needs in addition to the usual ones.
   /// The contract tests (tests/contract) build their models from it. A sparse family has 6 experts, 3 per token.
   std::string_view example{};
+  double norms = 1;  ///< what the weights of norms of a random model are; 0 where a norm multiplies by 1 + weight
   /// Builds the model that `config` describes from `source`. load_model() then checks that every tensor was taken.
   std::unique_ptr<CausalLm> (*make)(const ModelConfig& config, TensorSource& source) = nullptr;
 };

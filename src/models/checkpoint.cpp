@@ -174,11 +174,11 @@ class PlacedSource final : public TensorSource {
 
 class RandomSource final : public TensorSource {
  public:
-  RandomSource(double scale, BaseDtype dtype, uint64_t seed)
-      : scale_(scale), dtype_(scalar_type(dtype).value_or(at::kFloat)), seed_(seed) {}
+  RandomSource(double scale, BaseDtype dtype, uint64_t seed, double norms)
+      : scale_(scale), norms_(norms), dtype_(scalar_type(dtype).value_or(at::kFloat)), seed_(seed) {}
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
-    if (sizes.size() < 2) return name.ends_with(".bias") ? at::zeros(sizes, dtype_) : at::ones(sizes, dtype_);
+    if (sizes.size() < 2) return at::full(sizes, name.ends_with(".bias") ? 0.0 : norms_, dtype_);
     auto tensor = at::empty(sizes, dtype_);
     const auto values = tensor.flatten();
     at::parallel_for(0, (values.numel() + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
@@ -200,7 +200,7 @@ class RandomSource final : public TensorSource {
  private:
   static constexpr int64_t kBlock = int64_t{1} << 16;  // even, because normals are drawn in pairs
 
-  double scale_;
+  double scale_, norms_;
   at::ScalarType dtype_;
   uint64_t seed_;
 };
@@ -415,8 +415,8 @@ std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, 
   return std::make_unique<PlacedSource>(std::move(from), device);
 }
 
-std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed) {
-  return std::make_unique<RandomSource>(scale, dtype, seed);
+std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed, double norms) {
+  return std::make_unique<RandomSource>(scale, dtype, seed, norms);
 }
 
 std::unique_ptr<TensorSource> shape_source(const BaseStorage& storage, std::string origin) {

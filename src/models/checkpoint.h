@@ -67,10 +67,10 @@ std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder,
 /// Returns a source for engine aten. It takes each tensor from `from` and copies it to `device`.
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device);
 
-/// Returns a source of random tensors: matrices of normal numbers, vectors of ones, biases of zeros. The draw of a
+/// Returns a source of random tensors: matrices of normal numbers, vectors of `norms`, biases of zeros. The draw of a
 /// tensor depends on `seed` and its name only.
 /// \param scale  standard deviation \param dtype  kCheckpoint means float32
-std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);
+std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed, double norms = 1);
 
 /// Returns a source of tensors without storage (device meta), for load_shape().
 /// \param origin  name of the config file, for errors

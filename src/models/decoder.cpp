@@ -46,6 +46,10 @@ void refuse_what_no_leaf_knows(const ModelConfig& config) {
   warn_of_own_code(config);
 }
 
+double rounded(double value, at::ScalarType type) {
+  return at::scalar_tensor(value, at::kDouble).to(type).to(at::kDouble).item<double>();
+}
+
 at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : x * factor; }
 
 class Decoder final : public CausalLm {
@@ -80,18 +84,26 @@ class Decoder final : public CausalLm {
   at::ScalarType activations() const { return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
   std::shared_ptr<const PassFactors> pass_factors(const ForwardOptions& options) const;
   nn::aten::SlotNumbers slot_numbers(int64_t rows, const ForwardOptions& options) const;
+  std::vector<nn::RotaryTable> rotary_tables(const at::Tensor& positions_R) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
   Built built_;
   std::string config_json_;
-  nn::RopeSpec rope_;
+  std::vector<nn::RopeSpec> ropes_;  // of all layers, or then of layers with positions of their own
+  std::vector<bool> local_;          // which layers have these; empty: none
+  int64_t rotary_width_;             // width of the rotary tables
   DecoderScales scales_;
   at::Tensor embedding_;
   nn::FrozenWeight head_;
   Norm final_norm_;
   std::vector<Layer> layers_;
 };
+
+/// Returns how many elements of each head are rotated.
+int64_t rotary_width(const DecoderSpec& spec) {
+  return spec.attention.rotary_width > 0 ? spec.attention.rotary_width : spec.attention.head_width;
+}
 
 /// Records the sizes of a mixture in the model's spec. All mixtures of a model must agree.
 void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::string& module) {
@@ -107,12 +119,14 @@ void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::strin
 }
 
 Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source)
-    : config_json_(config.text()), rope_(spec.rope), scales_(spec.scales) {
+    : config_json_(config.text()), ropes_{spec.rope}, rotary_width_(rotary_width(spec)), scales_(spec.scales) {
+  if (spec.local_rope) ropes_.push_back(spec.local_rope->rope), local_ = spec.local_rope->layers;
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
   ModelBuilder model(spec.model, source);
   model.spec.num_kv_heads = spec.attention.kv_heads;
   model.spec.head_width = spec.attention.head_width;
   embedding_ = model.take(spec.names.embedding + ".weight", {model.spec.vocab_size, model.spec.hidden_size});
+  if (scales_.rounds_embedding) scales_.embedding = rounded(scales_.embedding, embedding_.scalar_type());
   for (int64_t layer = 0; layer < model.spec.num_layers; ++layer) add_layer(layer, spec, model);
   final_norm_ = Norm(spec.norm, spec.names.final_norm, model.spec.hidden_size, model);
   take_head(spec, config.origin(), model, source);
@@ -133,8 +147,7 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
   const auto norm = [&](const std::string& name) {
     return name.empty() ? std::nullopt : std::optional(Norm(spec.norm, module(name), model.spec.hidden_size, model));
   };
-  layers_.push_back({norm(names.input_norm),
-                     AttentionLeaf(spec.attention, module(names.attention), spec.norm.eps, model),
+  layers_.push_back({norm(names.input_norm), AttentionLeaf(spec.attention, module(names.attention), spec.norm, model),
                      norm(names.attention_output_norm), norm(names.feed_forward_norm), feed_forward(),
                      norm(names.feed_forward_output_norm)});
 }
@@ -202,6 +215,12 @@ nn::aten::SlotNumbers Decoder::slot_numbers(int64_t rows, const ForwardOptions& 
   return nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
 }
 
+std::vector<nn::RotaryTable> Decoder::rotary_tables(const at::Tensor& positions_R) const {
+  std::vector<nn::RotaryTable> tables;
+  for (const auto& rope : ropes_) tables.push_back(nn::rotary_table(positions_R, rotary_width_, rope));
+  return tables;
+}
+
 ForwardOptions Decoder::prepared(ForwardOptions options) const {
   if (options.compute.engine == nn::Engine::kAten) options.factors = pass_factors(options);
   return options;
@@ -224,11 +243,11 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   if (options.cache) options.cache->extend(batch.offsets);
   std::optional<nn::aten::Layout> layout;
   if (options.compute.engine == nn::Engine::kAten)
-    layout = nn::aten::Layout::of(batch, spec().head_width, rope_, device());
+    layout = nn::aten::Layout::of(batch, rotary_width_, ropes_, device());
   std::optional<nn::aten::CacheWindow> window;
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
   const auto& ids = layout ? layout->ids_R : batch.ids;
-  const auto rotary = layout ? layout->rotary : nn::rotary_table(batch.positions, spec().head_width, rope_);
+  const auto rotary = layout ? layout->rotary : rotary_tables(batch.positions);
   const auto last = options.last_only ? last_rows(batch).to(device()) : at::Tensor();  // before the layers: it waits
   std::vector<LayerChoices> choices;
   const auto factors = layout ? pass_factors(options) : nullptr;
@@ -238,7 +257,7 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
     const auto& layer = layers_[i];
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer reads the other rows
     const LayerPass pass{batch,
-                         rotary,
+                         rotary[local_.empty() || !local_[i] ? 0 : 1],
                          options,
                          layout ? &*layout : nullptr,
                          window ? &*window : nullptr,
@@ -259,6 +278,25 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   return times(final_norm_(x_RD, options), scales_.hidden);
 }
 
+void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, DecoderSpec& spec) {
+  const RopeSizes sizes{
+      .theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = spec.attention.head_width};
+  if (defaults.has_long_rope) {
+    const auto read = read_long_positions(config, sizes);
+    spec.rope = read.rope;
+    spec.attention.rotary_width = read.rotary_width;
+    spec.model.max_positions = read.longest;
+    return;
+  }
+  if (!defaults.local_theta) {
+    spec.rope = read_rope(config, sizes);
+    return;
+  }
+  const auto ropes = read_ropes_by_kind(config, sizes, *defaults.local_theta);
+  spec.rope = ropes.full;
+  spec.local_rope = {.rope = ropes.sliding, .layers = read_sliding_layers(config, spec.model, defaults.window)};
+}
+
 }  // namespace
 
 DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults) {
@@ -270,16 +308,14 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
                              .max_positions = config.integer_or("max_position_embeddings", defaults.max_positions),
                              .end_of_text = end_behind_texts(config),
                              .pad = config.token_id("pad_token_id")},
-                   .tied = config.flag_or("tie_word_embeddings", false)};
+                   .tied = config.flag_or("tie_word_embeddings", defaults.tied)};
   // Not among the initialisers: g++ 12 destroys it twice when a later initialiser throws.
   spec.model.eos = ends_of_generation(config);
   auto& heads = spec.attention;
   heads.heads = config.integer("num_attention_heads");
   heads.kv_heads = read_kv_heads(config, heads.heads, defaults);
   heads.head_width = read_head_width(config, spec, defaults);
-  spec.rope = read_rope(
-      config,
-      {.theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = heads.head_width});
+  read_positions(config, defaults, spec);
   heads.windows = read_windows(config, spec.model, defaults.window);
   EK_CHECK(heads.heads % heads.kv_heads == 0, kCheckpoint, config.origin(), ": num_attention_heads ", heads.heads,
            " is not a multiple of num_key_value_heads ", heads.kv_heads);

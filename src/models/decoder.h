@@ -10,9 +10,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "models/attention_leaf.h"
 #include "models/attention_windows.h"
@@ -35,15 +37,23 @@ using FeedForwardSpec = std::variant<MlpSpec, MixtureSpec>;
 
 /// Factors of some families; 1: not used.
 struct DecoderScales {
-  double embedding = 1;  ///< factor of the embedding
-  double residual = 1;   ///< factor of each block's output before it is added to the residual stream
-  double hidden = 1;     ///< factor of the final hidden states: 1 / the divisor of the logits
+  double embedding = 1;           ///< factor of the embedding
+  bool rounds_embedding = false;  ///< true: that factor is rounded to the type in which the embedding is stored
+  double residual = 1;            ///< factor of each block's output before it is added to the residual stream
+  double hidden = 1;              ///< factor of the final hidden states: 1 / the divisor of the logits
+};
+
+/// Rotary positions that some layers have instead of the others'.
+struct LocalPositions {
+  nn::RopeSpec rope{};
+  std::vector<bool> layers{};  ///< the layers that have them, one entry per layer
 };
 
 /// Describes a model.
 struct DecoderSpec {
   ModelSpec model;
   nn::RopeSpec rope{};
+  std::optional<LocalPositions> local_rope{};
   bool tied = false;  ///< true: the head is the embedding
   NormSpec norm{};
   AttentionSpec attention{};
@@ -65,6 +75,9 @@ struct DecoderDefaults {
   int64_t kv_heads = 0;    ///< 0: the number of heads
   int64_t head_width = 0;  ///< 0: hidden_size / heads
   WindowRule window{};
+  std::optional<double> local_theta{};  ///< theta of layers with a window, if they have positions of their own
+  bool has_long_rope = false;           ///< positions as read_long_positions() reads them
+  bool tied = false;
 };
 
 /// Reads the config.json keys that all families share: vocabulary, widths, layers, heads, head width (`head_dim`, or

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "base/plain/error.h"
 #include "models/causal_lm.h"
@@ -56,7 +57,8 @@ const std::vector<std::pair<std::string, Json>> kWindows{
     {"qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 3}}},
     {"qwen2", {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}}},
     {"qwen3",
-     {{"use_sliding_window", true}, {"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}}};
+     {{"use_sliding_window", true}, {"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}},
+    {"gemma3_text", {{"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}}};
 
 TEST(SlidingWindow, HidesTokensThatAreOutOfReachOfAllLayers) {
   for (const auto& [family, keys] : kWindows) {
@@ -92,6 +94,62 @@ TEST(SlidingWindow, IsTheSameWithACache) {
     }
     EXPECT_LT(testing::max_difference(at::cat(steps), whole), 1e-12) << family;
   }
+}
+
+TEST(Gemma3, NormsOfARandomModelMultiplyByOne) {
+  const auto weights = testing::make_model("gemma3_text", BaseDtype::kFloat32)->parameters();
+  for (const auto* name : {"layers.0.input_layernorm", "layers.1.post_attention_layernorm", "layers.0.self_attn.q_norm",
+                           "layers.0.pre_feedforward_layernorm", "layers.1.post_feedforward_layernorm", "norm"})
+    EXPECT_TRUE(at::equal(weights.at(concat("model.", name, ".weight")),
+                          at::zeros_like(weights.at(concat("model.", name, ".weight")))))
+        << name;
+}
+
+TEST(Gemma3, RoundsTheFactorOfTheEmbeddingToTheTypeOfTheEmbedding) {
+  // The square root of 12 is 3.4641, in bfloat16 3.46875.
+  const auto batch = data::pack_ids(testing::kSequences);
+  const auto half = testing::make_model("gemma3_text", BaseDtype::kBFloat16);
+  const auto whole = testing::make_model("gemma3_text", BaseDtype::kFloat32);
+  const auto from = half->parameters();
+  for (auto& [name, tensor] : whole->parameters()) at::Tensor(tensor).copy_(from.at(name));
+  const double factor = std::sqrt(12.0);
+  at::Tensor(whole->parameters().at("model.embed_tokens.weight")).mul_(3.46875 / factor);
+  EXPECT_LT(testing::max_difference(whole->hidden(batch, {}), half->hidden(batch, {})), 1e-4);
+  at::Tensor(whole->parameters().at("model.embed_tokens.weight")).mul_(factor / 3.46875);
+  EXPECT_GT(testing::max_difference(whole->hidden(batch, {}), half->hidden(batch, {})), 1e-4);
+}
+
+TEST(Gemma3, LayersWithAWindowHavePositionsOfTheirOwn) {
+  const auto hidden = [](const Json& change) {
+    return testing::make_model("gemma3_text", BaseDtype::kFloat64, change)
+        ->hidden(data::pack_ids(testing::kSequences), {});
+  };
+  const Json sliding{{"layer_types", {"sliding_attention", "sliding_attention"}}},
+      full{{"layer_types", {"full_attention", "full_attention"}}};
+  for (const auto& [types, key, other] : {std::tuple{sliding, "rope_local_base_freq", "rope_theta"},
+                                          std::tuple{full, "rope_theta", "rope_local_base_freq"}}) {
+    Json changed = types, unchanged = types;
+    changed[key] = 3.0;
+    unchanged[other] = 3.0;
+    EXPECT_GT(testing::max_difference(hidden(changed), hidden(types)), 1e-3) << key;
+    EXPECT_EQ(testing::max_difference(hidden(unchanged), hidden(types)), 0) << other;
+  }
+}
+
+TEST(Gemma3, LlamaCppServesItWithItsOwnPatternAndScaleOnly) {
+  const auto architecture = [](const Json& more) {
+    Json keys{{"query_pre_attn_scalar", 6},
+              {"rope_local_base_freq", 10000.0},
+              {"sliding_window_pattern", 6},
+              {"final_logit_softcapping", nullptr}};
+    keys.update(more);
+    return testing::make_model("gemma3_text", BaseDtype::kFloat32, keys)->spec().gguf.architecture;
+  };
+  EXPECT_EQ(architecture(Json::object()), "gemma3");
+  for (const Json& more : {Json{{"query_pre_attn_scalar", 9}}, Json{{"sliding_window_pattern", 2}},
+                           Json{{"final_logit_softcapping", 30.0}}, Json{{"rope_local_base_freq", 9.0}},
+                           Json{{"hidden_activation", "gelu"}}, Json{{"tie_word_embeddings", false}}})
+    EXPECT_EQ(architecture(more), "") << more;
 }
 
 TEST(GraniteMoe, AppliesItsScalingFactors) {

@@ -118,23 +118,29 @@ lora::SiteFactors factors_at(const ForwardOptions& options, const std::string& s
   return {factors_in(options.adapters, site), factors_in(options.base_change, site)};
 }
 
+at::Tensor norm_factors(const at::Tensor& weight_D, NormKind kind) {
+  if (kind != NormKind::kRmsPlusOne || !weight_D.defined()) return weight_D;
+  return weight_D.to(weight_D.scalar_type() == at::kDouble ? at::kDouble : at::kFloat) + 1;
+}
+
 Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model) : spec_(spec) {
-  if (spec.kind == NormKind::kRms) weight_D_ = model.take_wide(module + ".weight", {width});
+  if (spec.kind != NormKind::kLayerNorm) weight_D_ = model.take_wide(module + ".weight", {width});
 }
 
 at::Tensor Norm::operator()(const at::Tensor& x_RD, const ForwardOptions& options) const {
-  return spec_.kind == NormKind::kRms ? nn::rms_norm(x_RD, weight_D_, spec_.eps, options.compute)
-                                      : nn::layer_norm(x_RD, {}, {}, spec_.eps);
+  return spec_.kind == NormKind::kLayerNorm
+             ? nn::layer_norm(x_RD, {}, {}, spec_.eps)
+             : nn::rms_norm(x_RD, norm_factors(weight_D_, spec_.kind), spec_.eps, options.compute);
 }
 
-Activation read_activation(const ModelConfig& config) {
-  const auto name = config.string_or("hidden_act", "silu");
+Activation read_activation(const ModelConfig& config, std::string_view key, std::string_view otherwise) {
+  const auto name = config.string_or(key, otherwise);
   std::vector<std::string_view> known;
   for (const auto& entry : names(Activation{})) {
     if (entry.name == name) return entry.value;
     known.push_back(entry.name);
   }
-  fail(kCheckpoint, config.origin(), ": hidden_act is \"", name, "\", supported: ", join(known));
+  fail(kCheckpoint, config.origin(), ": ", key, " is \"", name, "\", supported: ", join(known));
 }
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {

@@ -130,9 +130,12 @@ lora::SiteFactors factors_at(const ForwardOptions& options, const std::string& s
 
 /// Selects the normalisation of hidden states.
 enum class NormKind {
-  kRms,        ///< RMSNorm with a weight
-  kLayerNorm,  ///< LayerNorm without parameters
+  kRms,         ///< RMSNorm with a weight
+  kRmsPlusOne,  ///< RMSNorm with the factor 1 + weight, as in Gemma
+  kLayerNorm,   ///< LayerNorm without parameters
 };
+/// Returns what an RMSNorm multiplies by: the weight, or 1 + weight in float32 or wider. Differentiable.
+at::Tensor norm_factors(const at::Tensor& weight_D, NormKind kind);
 struct NormSpec {
   NormKind kind = NormKind::kRms;
   double eps = 1e-5;
@@ -158,9 +161,10 @@ constexpr auto names(Activation) {  // the spellings of hidden_act
                     config::EnumName<Activation>{"gelu", Activation::kGelu},
                     config::EnumName<Activation>{"gelu_pytorch_tanh", Activation::kGeluTanh}};
 }
-/// Reads hidden_act from config.json. The default is silu.
+/// Reads the activation from config.json. \param otherwise  the name of the activation if the key is absent
 /// \throws kCheckpoint listing the supported names
-Activation read_activation(const ModelConfig& config);
+Activation read_activation(const ModelConfig& config, std::string_view key = "hidden_act",
+                           std::string_view otherwise = "silu");
 /// Applies an activation element by element.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/plain/error.h"
-#include "nn/dense/loss.h"
 
 namespace evenkeel::scoring {
 namespace {
@@ -16,7 +15,7 @@ at::Tensor logprobs_of(const models::CausalLm& model, const models::ForwardOptio
                        std::span<const data::Example> rows) {
   const auto batch = data::pack(rows);
   const auto rows_ND = model.hidden(batch, forward).index_select(0, batch.target_rows.to(model.device()));
-  return nn::target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
+  return model.target_logprobs(rows_ND, batch.targets, forward).to(at::kCPU, at::kDouble);
 }
 
 }  // namespace

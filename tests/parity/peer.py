@@ -7,8 +7,8 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Olmo2Config, OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 from forked import forked
 
@@ -19,7 +19,10 @@ V5 = int(transformers.__version__.split(".")[0]) >= 5
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
 CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "olmo2": Olmo2Config, "llama": LlamaConfig, "mistral": MistralConfig,
            "mixtral": MixtralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "qwen2_moe": Qwen2MoeConfig,
-           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig}
+           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "gemma3_text": Gemma3TextConfig,
+           "phi3": Phi3Config}
+# Norms of these families multiply by 1 + weight.
+PLUS_ONE = ("gemma3_text",)
 # If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.
 SMALLEST_GAP = 3e-5
 
@@ -34,7 +37,8 @@ def run(*arguments, program=PROGRAM):
 
 def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
     """Creates a model whose weights are larger than at initialisation, so that routing and norms matter."""
-    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if V5 else {"rope_theta": rope_theta}
+    flat = V5 and family != "gemma3_text"
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if flat else {"rope_theta": rope_theta}
     rope |= {key: settings.pop(key) for key in ("rope_parameters",) if key in settings}
     settings = {"max_position_embeddings": 256} | settings
     config = CONFIGS[family](pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
@@ -46,7 +50,7 @@ def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
             if name.endswith(".bias"):
                 parameter.copy_(0.3 * noise)
             elif parameter.dim() == 1:
-                parameter.copy_(1 + 0.2 * noise)
+                parameter.copy_((0 if family in PLUS_ONE else 1) + 0.2 * noise)
             else:
                 parameter.copy_(noise * (1.2 / parameter.shape[-1] ** 0.5))
         model.model.embed_tokens.weight.mul_(config.hidden_size**0.5)

@@ -72,13 +72,15 @@ class RotaryUpload {
 
 }  // namespace
 
-Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, const RopeSpec& rope, c10::Device device) {
+Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, std::span<const RopeSpec> ropes,
+                  c10::Device device) {
   Layout layout;
   layout.offsets = batch.offsets;
   layout.longest = longest_of(batch.offsets);
   IndexUpload upload;
   const size_t ids = upload.add(numbers(batch.ids)), starts = upload.add(layout.offsets);
-  const RotaryUpload rotary(numbers(batch.positions), head_width, rope, upload);
+  std::vector<RotaryUpload> tables;
+  for (const auto& rope : ropes) tables.emplace_back(numbers(batch.positions), head_width, rope, upload);
   const int64_t tokens = batch.tokens(), padded_rows = batch.sequences() * layout.longest;
   const RowIndexUpload padded(padded_tokens(layout.offsets, layout.longest), tokens, upload),
       unpadded(unpadded_positions(layout.offsets, layout.longest), padded_rows, upload);
@@ -90,7 +92,7 @@ Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, const Rope
   }
   upload.send(device);
   layout.ids_R = upload.sent(ids);
-  layout.rotary = rotary.sent(upload);
+  for (const auto& table : tables) layout.rotary.push_back(table.sent(upload));
   layout.starts_B1 = upload.sent(starts).to(at::kInt);
   layout.padded = padded.sent(upload);
   layout.unpadded = unpadded.sent(upload);

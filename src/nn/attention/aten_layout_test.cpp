@@ -18,10 +18,14 @@ TEST(AtenLayout, HasTheRotaryTableOfTheCpu) {
         batch.positions = at::tensor(positions, at::kLong);
         batch.ids = at::zeros_like(batch.positions);
         batch.offsets = {0, static_cast<int64_t>(positions.size())};
-        const auto layout = aten::Layout::of(batch, width, rope, testing::test_device());
-        const auto expected = rotary_table(batch.positions, width, rope);
-        EXPECT_TRUE(at::equal(layout.rotary.cos.cpu(), expected.cos)) << width << ' ' << positions.size();
-        EXPECT_TRUE(at::equal(layout.rotary.sin.cpu(), expected.sin)) << width << ' ' << positions.size();
+        const std::vector<RopeSpec> ropes{rope, {.theta = 7.0}};
+        const auto layout = aten::Layout::of(batch, width, ropes, testing::test_device());
+        ASSERT_EQ(layout.rotary.size(), ropes.size());
+        for (size_t i = 0; i < ropes.size(); ++i) {
+          const auto expected = rotary_table(batch.positions, width, ropes[i]);
+          EXPECT_TRUE(at::equal(layout.rotary[i].cos.cpu(), expected.cos)) << width << ' ' << positions.size();
+          EXPECT_TRUE(at::equal(layout.rotary[i].sin.cpu(), expected.sin)) << width << ' ' << positions.size();
+        }
       }
 }
 

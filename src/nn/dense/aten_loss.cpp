@@ -32,16 +32,29 @@ at::Tensor hidden_gradient(const at::Tensor& logprobs_NV, const at::Tensor& w_VD
   return at::mm(probs_NV, w_VD).sub_(w_VD.index_select(0, targets_N));
 }
 
-Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& w_VD, const at::Tensor& targets_N, bool want_gradient) {
+// The same with a soft cap, whose derivative is 1 - (capped / cap)^2.
+at::Tensor hidden_gradient_of_capped(const at::Tensor& logprobs_NV, const at::Tensor& capped_NV, double soft_cap,
+                                     const at::Tensor& w_VD, const at::Tensor& targets_N) {
+  const auto slopes_NV = 1 - (capped_NV / soft_cap).square(), probs_NV = logprobs_NV.exp() * slopes_NV;
+  const auto at_targets_N1 = slopes_NV.gather(1, targets_N.unsqueeze(1));
+  return at::mm(probs_NV.to(w_VD.scalar_type()), w_VD)
+      .sub_((w_VD.index_select(0, targets_N) * at_targets_N1).to(w_VD.scalar_type()));
+}
+
+Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& w_VD, const at::Tensor& targets_N, bool want_gradient,
+                double soft_cap) {
   const int64_t rows = hidden_ND.size(0);
   const int64_t most = std::max<int64_t>(16, kLogitsBytes / 4 / w_VD.size(0)), chunks = (rows + most - 1) / most;
   const int64_t step = chunks > 0 ? (rows + chunks - 1) / chunks : 1;
   std::vector<at::Tensor> logprobs, gradients;
   for (int64_t n = 0; n < rows; n += step) {
     const auto hidden = hidden_ND.slice(0, n, n + step), targets = targets_N.slice(0, n, n + step);
-    const auto logprobs_NV = at::log_softmax(wide_product(hidden, w_VD), 1);
+    const auto logits_NV = soft_capped(wide_product(hidden, w_VD), soft_cap),
+               logprobs_NV = at::log_softmax(logits_NV, 1);
     logprobs.push_back(logprobs_NV.gather(1, targets.unsqueeze(1)).squeeze(1));
-    if (want_gradient) gradients.push_back(hidden_gradient(logprobs_NV, w_VD, targets));
+    if (want_gradient)
+      gradients.push_back(soft_cap > 0 ? hidden_gradient_of_capped(logprobs_NV, logits_NV, soft_cap, w_VD, targets)
+                                       : hidden_gradient(logprobs_NV, w_VD, targets));
   }
   const auto joined = [](const std::vector<at::Tensor>& all) { return all.size() == 1 ? all[0] : at::cat(all); };
   if (rows == 0) return {at::zeros({0}, hidden_ND.options()), at::zeros_like(hidden_ND)};
@@ -57,9 +70,9 @@ at::Tensor sums_of(const at::Tensor& logprobs_N, const std::vector<int64_t>& cou
 struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
                             const at::Tensor& targets_N, const std::vector<int64_t>& counts, at::ScalarType type,
-                            bool want_gradient) {
+                            bool want_gradient, double soft_cap) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
-    const auto parts = in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, want_gradient);
+    const auto parts = in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, want_gradient, soft_cap);
     ctx->save_for_backward({parts.dhidden_ND});
     ctx->saved_data["counts"] = counts;
     return sums_of(parts.logprobs_N, counts);
@@ -67,7 +80,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    variable_list out(6);
+    variable_list out(7);
     const auto dhidden_ND = ctx->get_saved_variables()[0];
     if (!dhidden_ND.defined()) return out;
     out[0] = at::empty(dhidden_ND.sizes(), dhidden_ND.options().dtype(grads[0].scalar_type()));
@@ -83,20 +96,24 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
 
 }  // namespace
 
+at::Tensor soft_capped(const at::Tensor& logits, double soft_cap) {
+  return soft_cap > 0 ? at::tanh(logits / soft_cap) * soft_cap : logits;
+}
+
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type) {
   return wide_product(hidden_ND.to(type), head_VD.to(type));
 }
 
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                           const std::vector<int64_t>& counts, at::ScalarType type) {
+                           const std::vector<int64_t>& counts, at::ScalarType type, double soft_cap) {
   const bool want_gradient = c10::GradMode::is_enabled() && hidden_ND.requires_grad();
-  return CrossEntropyNode::apply(hidden_ND, head_VD, targets_N, counts, type, want_gradient);
+  return CrossEntropyNode::apply(hidden_ND, head_VD, targets_N, counts, type, want_gradient, soft_cap);
 }
 
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                           at::ScalarType type) {
+                           at::ScalarType type, double soft_cap) {
   const c10::NoGradGuard no_grad;
-  return in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, false).logprobs_N;
+  return in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, false, soft_cap).logprobs_N;
 }
 
 }  // namespace evenkeel::nn::aten

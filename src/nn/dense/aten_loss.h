@@ -11,16 +11,19 @@
 
 namespace evenkeel::nn::aten {
 
+/// Returns cap tanh(logits / cap), or the logits if `soft_cap` is 0. Differentiable.
+at::Tensor soft_capped(const at::Tensor& logits, double soft_cap);
+
 /// Computes h W^T with operands in `type`. \return [N, V], float32 or wider
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);
 
 /// Computes one sum of -log softmax(h W^T)[target] for each group of targets; group i has counts[i] targets.
 /// \param targets_N  int64, on the device of `hidden_ND` \return one number per group
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                           const std::vector<int64_t>& counts, at::ScalarType type);
+                           const std::vector<int64_t>& counts, at::ScalarType type, double soft_cap = 0);
 
 /// Computes the log-probability of each target, without a gradient. \return [N], on the device of `hidden_ND`
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                           at::ScalarType type);
+                           at::ScalarType type, double soft_cap = 0);
 
 }  // namespace evenkeel::nn::aten

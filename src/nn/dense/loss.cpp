@@ -30,6 +30,17 @@ int64_t chunk_rows(int64_t rows, int64_t vocabulary) {
   return (rows + chunks - 1) / chunks;
 }
 
+// Replaces logits by cap tanh(logits / cap), and writes the derivative of each, 1 - tanh^2, to `slopes` if that is not
+// null.
+template <typename T>
+void cap_row(T* row, int64_t vocabulary, T cap, T* slopes) {
+  for (int64_t v = 0; v < vocabulary; ++v) {
+    const T squashed = std::tanh(row[v] / cap);
+    row[v] = cap * squashed;
+    if (slopes) slopes[v] = T(1) - squashed * squashed;
+  }
+}
+
 // Writes the log-probability of one row's target; with `to_gradient`, turns the logits into softmax - onehot.
 template <typename T>
 T finish_row(T* row, int64_t vocabulary, int64_t target, bool to_gradient) {
@@ -42,22 +53,38 @@ T finish_row(T* row, int64_t vocabulary, int64_t target, bool to_gradient) {
   return at_target - top - std::log(sum);
 }
 
+// As finish_row(), of capped logits. `slopes` holds one row.
 template <typename T>
-void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, bool to_gradient) {
+T finish_capped_row(T* row, int64_t vocabulary, int64_t target, bool to_gradient, T cap, kernels::Scratch<T>& slopes) {
+  T* of_row = to_gradient ? slopes.at_least(vocabulary) : nullptr;
+  cap_row(row, vocabulary, cap, of_row);
+  const T logprob = finish_row(row, vocabulary, target, to_gradient);
+  if (to_gradient) kernels::scaled_product(T(1), row, of_row, row, vocabulary);
+  return logprob;
+}
+
+template <typename T>
+void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, bool to_gradient, double soft_cap) {
   const int64_t vocabulary = logits_NV.size(1);
   T* logits = logits_NV.mutable_data_ptr<T>();
   for_each_range(logits_NV.size(0), kernels::row_grain(vocabulary), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n)
-      logprobs[n] = finish_row(logits + n * vocabulary, vocabulary, targets[n], to_gradient);
+    kernels::Scratch<T> slopes;
+    for (int64_t n = begin; n < end; ++n) {
+      T* row = logits + n * vocabulary;
+      logprobs[n] = soft_cap > 0
+                        ? finish_capped_row(row, vocabulary, targets[n], to_gradient, static_cast<T>(soft_cap), slopes)
+                        : finish_row(row, vocabulary, targets[n], to_gradient);
+    }
   });
 }
 
-void finish(at::Tensor& logits_NV, const at::Tensor& targets_N, at::Tensor logprobs_N, bool to_gradient) {
+void finish(at::Tensor& logits_NV, const at::Tensor& targets_N, at::Tensor logprobs_N, bool to_gradient,
+            double soft_cap) {
   const auto* targets = targets_N.const_data_ptr<int64_t>();
   if (logits_NV.scalar_type() == at::kDouble)
-    finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<double>(), to_gradient);
+    finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<double>(), to_gradient, soft_cap);
   else
-    finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient);
+    finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient, soft_cap);
 }
 
 struct Parts {
@@ -74,7 +101,7 @@ struct Wanted {
 };
 
 Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                const MatmulTable& products, Wanted want) {
+                const MatmulTable& products, Wanted want, double soft_cap) {
   const int64_t rows = hidden_ND.size(0), step = chunk_rows(rows, head.out());
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
@@ -87,7 +114,8 @@ Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at:
     const auto hidden = hidden_ND.narrow(0, n, count);
     auto logits = logits_buffer.narrow(0, 0, count);
     matmul_nt_out(logits, hidden, head, products);
-    finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want.hidden || want.head);
+    finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want.hidden || want.head,
+           soft_cap);
     if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(matmul_nn(logits, head, products));
     if (want.head) parts.dhead_VD.addmm_(logits.t(), hidden);
   }
@@ -99,6 +127,7 @@ struct LossSettings {
   MatmulTable products;
   Wanted want;
   std::vector<int64_t> counts;  // of targets, for each sum
+  double soft_cap = 0;
 };
 
 at::Tensor sums_of(const at::Tensor& logprobs_N, const std::vector<int64_t>& counts) {
@@ -110,7 +139,8 @@ at::Tensor sums_of(const at::Tensor& logprobs_N, const std::vector<int64_t>& cou
 struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
                             const at::Tensor& targets_N, const LossSettings& settings) {
-    const Parts parts = in_chunks(hidden_ND, {head_VD, settings.scales_V}, targets_N, settings.products, settings.want);
+    const Parts parts = in_chunks(hidden_ND, {head_VD, settings.scales_V}, targets_N, settings.products, settings.want,
+                                  settings.soft_cap);
     ctx->save_for_backward({parts.dhidden_ND, parts.dhead_VD});
     ctx->saved_data["head_dtype"] = static_cast<int64_t>(head_VD.scalar_type());
     ctx->saved_data["counts"] = settings.counts;
@@ -144,56 +174,59 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
 }
 
 at::Tensor sums_by_aten(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                        std::span<const int64_t> counts, const Compute& compute) {
+                        std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
   EK_CHECK(!head.values_OI.requires_grad() && !head.scales_O.defined(), kInternal,
            "engine aten takes a frozen head of a float type");
   return aten::cross_entropies(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
-                               {counts.begin(), counts.end()}, aten::inner_type(hidden_ND, compute));
+                               {counts.begin(), counts.end()}, aten::inner_type(hidden_ND, compute), soft_cap);
 }
 
 at::Tensor sums_by_kernels(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           std::span<const int64_t> counts, const Compute& compute) {
+                           std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
   const auto& head_VD = head.values_OI;
   const bool grad = c10::GradMode::is_enabled();
   const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
   EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
            " sums");
-  return CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-                                 LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}});
+  return CrossEntropyNode::apply(
+      hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+      LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}, soft_cap});
 }
 
 }  // namespace
 
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                      const Compute& compute) {
-  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, compute).front();
+                      const Compute& compute, double soft_cap) {
+  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, compute, soft_cap).front();
 }
 
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                                     std::span<const int64_t> counts, const Compute& compute) {
+                                     std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
   check(hidden_ND, head.values_OI, targets_N);
-  const auto sums_P =
-      (compute.engine == Engine::kAten ? sums_by_aten : sums_by_kernels)(hidden_ND, head, targets_N, counts, compute);
+  const auto summed = compute.engine == Engine::kAten ? sums_by_aten : sums_by_kernels;
+  const auto sums_P = summed(hidden_ND, head, targets_N, counts, compute, soft_cap);
   std::vector<LossSum> losses;
   for (const auto& sum : sums_P.unbind()) losses.push_back({sum, counts[losses.size()]});
   return losses;
 }
 
-at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute) {
-  if (compute.engine == Engine::kAten)
-    return aten::logits(hidden_ND, head.values_OI, aten::inner_type(hidden_ND, compute));
-  return linear(hidden_ND, head, {}, compute);
+at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute, double soft_cap) {
+  const auto logits_NV = compute.engine == Engine::kAten
+                             ? aten::logits(hidden_ND, head.values_OI, aten::inner_type(hidden_ND, compute))
+                             : linear(hidden_ND, head, {}, compute);
+  return aten::soft_capped(logits_NV, soft_cap);
 }
 
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           const Compute& compute) {
+                           const Compute& compute, double soft_cap) {
   check(hidden_ND, head.values_OI, targets_N);
   if (compute.engine == Engine::kAten)
     return aten::target_logprobs(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
-                                 aten::inner_type(hidden_ND, compute));
+                                 aten::inner_type(hidden_ND, compute), soft_cap);
   const c10::NoGradGuard no_grad;
   const FrozenWeight frozen(head.values_OI.detach(), head.scales_O);
-  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), compute.products, {}).logprobs_N;
+  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), compute.products, {}, soft_cap)
+      .logprobs_N;
 }
 
 }  // namespace evenkeel::nn

@@ -14,6 +14,8 @@
 
 namespace evenkeel::nn {
 
+// A soft cap c above 0 replaces each logit z by c tanh(z / c); 0 is no cap. Source: Gemma 2 (Gemma team 2024).
+
 /// A summed loss and the number of its targets. The caller computes the mean, sum / count.
 struct LossSum {
   at::Tensor sum;     ///< scalar float32 (float64 in tests), natural logarithm, differentiable
@@ -26,18 +28,19 @@ struct LossSum {
 /// \param targets_N  [N] int64, on the device of `hidden_ND` or on the CPU; on the CPU they are checked
 /// \throws Error{kShape} if sizes disagree or a target is not in the vocabulary
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                      const Compute& compute = {});
+                      const Compute& compute = {}, double soft_cap = 0);
 
 /// Computes one sum for each of several consecutive groups of targets in one pass. Group i has counts[i] targets. The
 /// sums may have different gradients. \throws kInternal if the head requires a gradient and there are several sums
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                                     std::span<const int64_t> counts, const Compute& compute = {});
+                                     std::span<const int64_t> counts, const Compute& compute = {}, double soft_cap = 0);
 
 /// Computes h W^T, without a chunk limit. \return [N, V], float32 (float64 in tests)
-at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute = {});
+at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute = {},
+                  double soft_cap = 0);
 
 /// Computes the log-probability of each target, without a gradient. \return [N]
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           const Compute& compute = {});
+                           const Compute& compute = {}, double soft_cap = 0);
 
 }  // namespace evenkeel::nn
