@@ -28,7 +28,7 @@ void check_top_k(const models::ModelSpec& spec, int64_t top_k) {
 std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
   limits::check_integer("--threads", options.threads, 0, limits::kThreads);
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
-  const bool dtype_given = options.command->count("--dtype") > 0;
+  const bool dtype_given = options.command && options.command->count("--dtype") > 0;
   return std::make_unique<fed::RunAtBudget>(options.run,
                                             fed::RunAtBudget::Options{.budget = options.budget.value_or(1.0),
                                                                       .base = options.base,

@@ -27,7 +27,7 @@ constexpr const char* kIntroduction =
     "Four organisations of the town teach it together. Each has 42 rows, which no other one sees: questions and "
     "answers\n"
     "as plain text. Each trains an adapter on its own rows, as large as it can afford; a server combines the four\n"
-    "adapters to one, four times. This takes two to five minutes.\n\n";
+    "adapters to one, three times. This takes two to five minutes.\n\n";
 
 /// Questions of which one organisation each has the answer, in words that no one trains on.
 constexpr std::array kQuestions{"Who looks after the lighthouse of Ostmarn?",
