@@ -8,7 +8,9 @@
 
 #include "apps/commands.h"
 #include "apps/demo_summary.h"
+#include "apps/fetched_model.h"
 #include "apps/output_paths.h"
+#include "apps/real_demo.h"
 #include "base/format/command_line.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
@@ -24,8 +26,8 @@ namespace evenkeel::apps {
 namespace {
 
 struct DemoFlags {
-  std::string out;
-  bool full = false;
+  std::string out, model;
+  bool full = false, real = false, yes = false;
 };
 
 struct DemoMethod {
@@ -120,6 +122,18 @@ void run_full_demo(const fs::path& folder) {
             << sentence_of(runs);
 }
 
+fs::path real_run(const fs::path& folder) { return folder / "four-organisations"; }
+
+/// Returns what to do after the demo on a trained model. \param kept  whether the run is kept in `folder`
+std::string line_after_real(const fs::path& folder, bool kept) {
+  if (!kept)
+    return concat("What to do next: ", command_line({"demo", "--real", "--out", "runs"}),
+                  " keeps the run, so that you can ask it; docs/your-data.md does the same with your rows.\n");
+  const auto run = real_run(folder);
+  return concat("What to do next: open ", (run / "report.html").string(),
+                ", or ask the model: ", command_line({"generate", "--run", run.string(), "--prompt", "..."}), "\n");
+}
+
 std::string next_line(const DemoFlags& flags, const fs::path& folder) {
   if (!flags.full)
     return concat("What to do next: ", command_line({"demo", "--full", "--out", "runs"}),
@@ -130,7 +144,23 @@ std::string next_line(const DemoFlags& flags, const fs::path& folder) {
                 "\n");
 }
 
+void run_on_trained_model(const DemoFlags& flags) {
+  std::optional<RemovedFolder> removed;
+  if (!flags.out.empty()) check_output_folder("--out", flags.out);
+  const fs::path folder = !flags.out.empty() ? fs::path(flags.out) : removed.emplace().path();
+  EK_CHECK(!fs::exists(real_run(folder)), kIo, real_run(folder).string(),
+           " exists already; remove it, or name another folder by --out");
+  const auto model = find_or_fetch_smollm2(flags.model, flags.yes);
+  watch_interrupts();
+  const NewFolders folders(folder);
+  run_real_demo(model, real_run(folder));
+  std::cout << line_after_real(folder, !removed) << std::flush;
+}
+
 void run_demo(const DemoFlags& flags) {
+  EK_CHECK(flags.real || (flags.model.empty() && !flags.yes), kConfig, "--model and --yes go with --real");
+  EK_CHECK(!flags.real || !flags.full, kConfig, "--full goes without --real");
+  if (flags.real) return run_on_trained_model(flags);
   watch_interrupts();
   std::optional<RemovedFolder> removed;
   const fs::path folder = !flags.out.empty() ? fs::path(flags.out)
@@ -150,11 +180,19 @@ void add_demo_command(CLI::App& program) {
   auto* command = program.add_subcommand("demo", "two methods on the built-in model, in a minute; no file is needed");
   command->footer(
       "Example: evenkeel demo\n"
-      "         evenkeel demo --full --out runs\n\n"
+      "         evenkeel demo --full --out runs\n"
+      "         evenkeel demo --real\n\n"
       "Trains eight unequal clients with FedIT and with UB-SMoE on generated tasks and prints their accuracy at every "
-      "number of experts per token. It needs no network, and leaves nothing behind without --out.");
+      "number of experts per token. It needs no network, and leaves nothing behind without --out. "
+      "With --real four organisations teach a trained language model, SmolLM2-135M-Instruct, facts that no one else "
+      "has, in two to five minutes; if the model is not there, it says what it will fetch (93 MB) and asks.");
   command->add_flag("--full", flags->full, "the runs of configs/demo.toml, with all tables (some minutes)");
-  command->add_option("--out", flags->out, "keep both runs and demo.html here (default: none; runs with --full)");
+  command->add_flag("--real", flags->real,
+                    "the demo on a trained language model (some minutes; 93 MB are fetched once)");
+  command->add_option("--model", flags->model,
+                      "with --real: folder of the model (default: models/SmolLM2-135M-Instruct, fetched if missing)");
+  command->add_flag("--yes", flags->yes, "with --real: fetch the model without asking");
+  command->add_option("--out", flags->out, "keep the runs and their charts here (default: none; runs with --full)");
   command->callback([flags] { run_demo(*flags); });
 }
 

@@ -28,7 +28,7 @@ void check_top_k(const models::ModelSpec& spec, int64_t top_k) {
 std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
   limits::check_integer("--threads", options.threads, 0, limits::kThreads);
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
-  const bool dtype_given = options.command->count("--dtype") > 0;
+  const bool dtype_given = options.command && options.command->count("--dtype") > 0;
   return std::make_unique<fed::RunAtBudget>(options.run,
                                             fed::RunAtBudget::Options{.budget = options.budget.value_or(1.0),
                                                                       .base = options.base,
@@ -161,7 +161,8 @@ void check_source(const SourceOptions& options) {
   EK_CHECK(run == options.model.empty(), kConfig,
            "give either --run or --model; a run's base model that was moved is named by --base FOLDER");
   for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
-    EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
+    EK_CHECK(!run || !options.command || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag,
+             " goes with --model");
   EK_CHECK(run || !options.best, kConfig, "--best goes with --run");
   EK_CHECK(run || options.base.empty(), kConfig, "--base goes with --run; --model names the model itself");
   EK_CHECK(run || (!options.budget && options.rank_eval_mode.empty()), kConfig,

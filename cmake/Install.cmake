@@ -1,4 +1,4 @@
-# `cmake --install build --prefix DIR` copies the program, what it ships (assets, configs), its manual page and the completions of
+# `cmake --install build --prefix DIR` copies the program, what it ships (assets, configs, a script), its manual page and the completions of
 # three shells, and LibTorch without debugging symbols. The other libraries are those of the system: `make wheel` (tools/wheel)
 # adds them. The installed program finds everything by its own path, so the folder may be moved.
 include(GNUInstallDirs)
@@ -20,6 +20,7 @@ endif()
 
 install(TARGETS evenkeel RUNTIME DESTINATION bin)
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/assets" "${CMAKE_SOURCE_DIR}/configs" DESTINATION share/evenkeel)
+install(PROGRAMS "${CMAKE_SOURCE_DIR}/tools/fetch_smollm2.py" DESTINATION share/evenkeel/tools)
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION share/doc/evenkeel)
 
 # Written by the program itself, from the same definitions as its --help.

@@ -128,8 +128,14 @@ def stacked(tensors, config):
             for name, value in result.items()}
 
 
-def next_logprobs(base, adapter, texts):
+def next_logprobs(base, adapter, texts, vocabulary=VOCABULARY):
     """Returns log-probabilities [V] of the token after each text, from llama.cpp on the CPU in float32."""
+    server = started(base, adapter)
+    return [one_step(server, ids, vocabulary) for ids in texts]
+
+
+def started(base, adapter=None):
+    """Returns llama.cpp with a base and an adapter, or without one."""
     params = xllamacpp.CommonParams()
     params.model.path = str(base)
     params.n_ctx = 256
@@ -140,14 +146,13 @@ def next_logprobs(base, adapter, texts):
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED  # its 16 bits move 0.002 to 0.03
     if adapter:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)]
-    server = xllamacpp.Server(params)
-    return [one_step(server, ids) for ids in texts]
+    return xllamacpp.Server(params)
 
 
-def one_step(server, ids):
-    answer = server.handle_completions({"prompt": ids, "n_predict": 1, "n_probs": VOCABULARY, "temperature": 0.0,
+def one_step(server, ids, vocabulary):
+    answer = server.handle_completions({"prompt": ids, "n_predict": 1, "n_probs": vocabulary, "temperature": 0.0,
                                         "cache_prompt": False})
-    logprobs = torch.full((VOCABULARY,), float("nan"))
+    logprobs = torch.full((vocabulary,), float("nan"))
     for token in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]:
         logprobs[token["id"]] = token["logprob"]
     assert not logprobs.isnan().any()

@@ -21,9 +21,10 @@ std::string expand_home(const std::string& path, std::string_view key) {
 }
 
 fs::path expand_data_path(const std::string& path, std::string_view key) {
-  constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
+  constexpr std::string_view kPrefix = "$EVENKEEL_DATA/", kBuiltin = "builtin:";
   if (!path.empty()) check_path_text(path, key);
   if (path.starts_with(kHubAddress)) return cached_file(path, key);
+  if (path.starts_with(kBuiltin)) return shipped_folder() / "assets" / path.substr(kBuiltin.size());
   if (!path.starts_with(kPrefix)) return expand_home(path, key);
   const char* folder = std::getenv("EVENKEEL_DATA");
   EK_CHECK(folder != nullptr, kConfig, key, " is ", path, ", but the environment variable EVENKEEL_DATA is not set");

@@ -16,8 +16,8 @@ namespace evenkeel {
 /// \throws kConfig for "~user", whose home folder is not looked up, and when HOME is not set.
 std::string expand_home(const std::string& path, std::string_view key);
 
-/// Replaces a leading "~" as expand_home(), a leading "$EVENKEEL_DATA/" by the value of that environment variable, and
-/// an address "hf://..." by its path in the local hub cache (base/plain/hub_cache.h). An empty path stays empty.
+/// Replaces a leading "~" as expand_home(), "$EVENKEEL_DATA/" by the value of that environment variable, "builtin:" by
+/// the shipped folder assets/, and "hf://..." by its path in the local hub cache (base/plain/hub_cache.h). "" stays "".
 /// \param key  the setting that holds the path, for messages
 /// \throws kConfig as expand_home(), when the variable is not set, the cache does not have the repository, or
 /// check_path_text() refuses the path.

@@ -213,6 +213,12 @@ TEST_F(Files, ADataPathMayBeginWithTheVariableOfTheDataFolder) {
   EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), Error);
 }
 
+TEST_F(Files, ADataPathMayNameAFileThatShips) {
+  const auto rows = expand_data_path("builtin:four-organisations/harbour.jsonl", "clients.client[0].data");
+  EXPECT_EQ(rows, shipped_folder() / "assets/four-organisations/harbour.jsonl");
+  EXPECT_TRUE(is_file(rows));
+}
+
 TEST_F(Files, AtomicFolderAppearsCompleteOrNotAtAll) {
   const auto target = folder_ / "models" / "new";
   { AtomicFolder abandoned(target / ""); }
