@@ -1,5 +1,7 @@
 #include "models/attention_leaf.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -28,8 +30,8 @@ nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) 
 }
 
 /// Stores the keys and values of the batch in the cache, then computes attention over the cache.
-at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer, int64_t window,
-                    const LayerPass& pass) {
+at::Tensor attended_in_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                             int64_t window, const LayerPass& pass) {
   if (pass.window) {
     pass.window->put(layer, k, v);
     return pass.window->attend(layer, q, pass.queries_N.defined(), window);
@@ -45,7 +47,26 @@ at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   return nn::cached_attention(q, one_each, cache, layer, window);
 }
 
+/// Applies the steps of queries or keys whose heads are rotated in part.
+at::Tensor rotated_in_part(const at::Tensor& x, const nn::HeadSteps& steps, int64_t width, const LayerPass& pass) {
+  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
+  auto before = steps;
+  before.rotary = {};
+  const auto y = stepped(x, before);
+  const auto first = stepped(y.narrow(2, 0, width), {.rotary = steps.rotary});
+  return at::cat({first, y.narrow(2, width, y.size(2) - width)}, 2);
+}
+
 }  // namespace
+
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                    const nn::AttentionSteps& steps, const LayerPass& pass) {
+  const bool cached = pass.options.cache != nullptr;
+  if (!cached && pass.layout) return nn::aten::packed_attention(q, k, v, *pass.layout, steps);
+  if (!cached) return nn::packed_attention(q, k, v, pass.batch.offsets, steps, pass.batch.rows_T);
+  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
+  return attended_in_cache(stepped(q, steps.q), stepped(k, steps.k), stepped(v, steps.v), layer, steps.window, pass);
+}
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model)
     : spec_(spec),
@@ -96,14 +117,15 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
     if (!pass.queries_N.defined()) return FrozenLinear::together({&q_, &k_, &v_}, in_RD, pass);
     return {q_(pass.select_query_rows(in_RD), pass), k_(in_RD, pass), v_(in_RD, pass)};
   }();
-  const auto q = heads(projected[0]), k = heads(projected[1]), v = heads(projected[2]);
-  const auto before = steps(pass);
-  if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), pass);
-  if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), pass);
-  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
-  return o_(attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer),
-                     window_, pass),
-            pass);
+  auto q = heads(projected[0]), k = heads(projected[1]);
+  const auto v = heads(projected[2]);
+  auto before = steps(pass);
+  if (spec_.rotary_width > 0 && spec_.rotary_width < spec_.head_width) {
+    q = rotated_in_part(q, before.q, spec_.rotary_width, pass);
+    k = rotated_in_part(k, before.k, spec_.rotary_width, pass);
+    before.q = before.k = {};
+  }
+  return o_(attended(q, k, v, static_cast<int64_t>(layer), before, pass), pass);
 }
 
 }  // namespace evenkeel::models

@@ -28,6 +28,7 @@ struct AttentionNames {
 /// Describes an attention block.
 struct AttentionSpec {
   int64_t heads = 0, kv_heads = 0, head_width = 0;  ///< H, G and P; H P may differ from D
+  int64_t rotary_width = 0;                         ///< the first elements of each head that are rotated; 0: all
   QkNorm qk_norm = QkNorm::kNone;
   bool qkv_bias = false, o_bias = false;
   std::optional<double> clip{};   ///< queries, keys and values are clamped to [-clip, clip]
@@ -36,6 +37,12 @@ struct AttentionSpec {
   std::vector<int64_t> windows{};
   AttentionNames names{};
 };
+
+/// Computes causal attention of a batch, with the cache of `pass` or without. \param q  [R, H, P], or [N, H, P] if
+/// pass.queries_N is defined \param k, v  [R, G, P] \param layer  index in the cache \param steps  applied first
+/// \return [R, H P] or [N, H P]
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                    const nn::AttentionSteps& steps, const LayerPass& pass);
 
 /// An attention block of one layer.
 class AttentionLeaf {

@@ -32,13 +32,18 @@ std::vector<bool> read_layer_types(const ModelConfig& config, const ModelSpec& m
   return slides;
 }
 
+bool reads_types(const WindowRule& rule) {
+  return rule.layers == WindowRule::kByTypes || rule.layers == WindowRule::kEvenOfFirst;
+}
+
 std::vector<bool> layers_with_window(const ModelConfig& config, const ModelSpec& model, const WindowRule& rule) {
-  auto slides = read_layer_types(config, model, rule.layers == WindowRule::kByTypes);
-  if (!slides.empty() && rule.layers == WindowRule::kByTypes) return slides;
-  const int64_t first =
-      rule.layers == WindowRule::kByTypes ? config.integer_or("max_window_layers", kFirstWindowLayer) : 0;
+  auto slides = read_layer_types(config, model, reads_types(rule));
+  if (!slides.empty() && reads_types(rule)) return slides;
+  const int64_t bound = reads_types(rule) ? config.integer_or("max_window_layers", kFirstWindowLayer) : 0;
   slides.assign(static_cast<size_t>(model.num_layers), false);
-  for (int64_t layer = 0; layer < model.num_layers; ++layer) slides[static_cast<size_t>(layer)] = layer >= first;
+  for (int64_t layer = 0; layer < model.num_layers; ++layer)
+    slides[static_cast<size_t>(layer)] =
+        rule.layers == WindowRule::kEvenOfFirst ? layer % 2 == 0 && layer < bound : layer >= bound;
   return slides;
 }
 
@@ -47,7 +52,7 @@ std::vector<bool> layers_with_window(const ModelConfig& config, const ModelSpec&
 std::vector<int64_t> read_windows(const ModelConfig& config, const ModelSpec& model, const WindowRule& rule) {
   const int64_t window = read_window(config, rule);
   const auto slides = layers_with_window(config, model, rule);
-  const bool by_types = rule.layers == WindowRule::kByTypes && config.has("layer_types");
+  const bool by_types = reads_types(rule) && config.has("layer_types");
   EK_CHECK(window > 0 || !by_types || std::none_of(slides.begin(), slides.end(), [](bool one) { return one; }),
            kCheckpoint, config.origin(), ": layer_types holds \"sliding_attention\", but there is no sliding_window");
   if (window == 0 || window >= model.max_positions) return {};

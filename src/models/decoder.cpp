@@ -17,6 +17,7 @@ namespace evenkeel::models {
 namespace {
 
 int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec, const DecoderDefaults& defaults) {
+  if (defaults.own_head_width) return defaults.head_width;
   if (config.has("head_dim")) {
     const int64_t width = config.integer("head_dim");
     EK_CHECK(width % 2 == 0, kCheckpoint, config.origin(), ": head_dim ", width, " must be even");
@@ -64,7 +65,7 @@ class Decoder final : public CausalLm {
  private:
   struct Layer {
     std::optional<Norm> input_norm;
-    AttentionLeaf attention;
+    std::variant<AttentionLeaf, LatentAttentionLeaf> attention;
     std::optional<Norm> attention_output_norm, feed_forward_norm;
     std::variant<MlpLeaf, MixtureLeaf> feed_forward;
     std::optional<Norm> feed_forward_output_norm;
@@ -86,12 +87,19 @@ class Decoder final : public CausalLm {
   Built built_;
   std::string config_json_;
   nn::RopeSpec rope_;
+  int64_t rotary_width_;  // width of the rotary table
   DecoderScales scales_;
   at::Tensor embedding_;
   nn::FrozenWeight head_;
   Norm final_norm_;
   std::vector<Layer> layers_;
 };
+
+/// Returns how many elements of each head are rotated.
+int64_t rotary_width(const DecoderSpec& spec) {
+  if (spec.latent_attention) return spec.latent_attention->rotary_width;
+  return spec.attention.rotary_width > 0 ? spec.attention.rotary_width : spec.attention.head_width;
+}
 
 /// Records the sizes of a mixture in the model's spec. All mixtures of a model must agree.
 void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::string& module) {
@@ -107,15 +115,17 @@ void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::strin
 }
 
 Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source)
-    : config_json_(config.text()), rope_(spec.rope), scales_(spec.scales) {
+    : config_json_(config.text()), rope_(spec.rope), rotary_width_(rotary_width(spec)), scales_(spec.scales) {
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
   ModelBuilder model(spec.model, source);
-  model.spec.num_kv_heads = spec.attention.kv_heads;
-  model.spec.head_width = spec.attention.head_width;
+  model.spec.num_kv_heads = spec.latent_attention ? spec.latent_attention->heads : spec.attention.kv_heads;
+  model.spec.head_width = spec.latent_attention ? spec.latent_attention->head_width() : spec.attention.head_width;
   embedding_ = model.take(spec.names.embedding + ".weight", {model.spec.vocab_size, model.spec.hidden_size});
   for (int64_t layer = 0; layer < model.spec.num_layers; ++layer) add_layer(layer, spec, model);
   final_norm_ = Norm(spec.norm, spec.names.final_norm, model.spec.hidden_size, model);
   take_head(spec, config.origin(), model, source);
+  for (int64_t i = 0; i < spec.unread_layers; ++i)
+    source.leave(concat(spec.names.layers, model.spec.num_layers + i, "."));
   built_ = {std::move(model.spec), std::move(model.sites), std::move(model.parameters)};
 }
 
@@ -130,13 +140,15 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
     note_experts(model.spec, mixture, module(names.feed_forward));
     return MixtureLeaf(mixture, module(names.feed_forward), model);
   };
+  const auto attention = [&]() -> std::variant<AttentionLeaf, LatentAttentionLeaf> {
+    if (spec.latent_attention) return LatentAttentionLeaf(*spec.latent_attention, module(names.attention), model);
+    return AttentionLeaf(spec.attention, module(names.attention), spec.norm.eps, model);
+  };
   const auto norm = [&](const std::string& name) {
     return name.empty() ? std::nullopt : std::optional(Norm(spec.norm, module(name), model.spec.hidden_size, model));
   };
-  layers_.push_back({norm(names.input_norm),
-                     AttentionLeaf(spec.attention, module(names.attention), spec.norm.eps, model),
-                     norm(names.attention_output_norm), norm(names.feed_forward_norm), feed_forward(),
-                     norm(names.feed_forward_output_norm)});
+  layers_.push_back({norm(names.input_norm), attention(), norm(names.attention_output_norm),
+                     norm(names.feed_forward_norm), feed_forward(), norm(names.feed_forward_output_norm)});
 }
 
 // Takes the head. Some writers also store a tied head; it must then equal the embedding.
@@ -223,12 +235,11 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   check_batch(batch, options);
   if (options.cache) options.cache->extend(batch.offsets);
   std::optional<nn::aten::Layout> layout;
-  if (options.compute.engine == nn::Engine::kAten)
-    layout = nn::aten::Layout::of(batch, spec().head_width, rope_, device());
+  if (options.compute.engine == nn::Engine::kAten) layout = nn::aten::Layout::of(batch, rotary_width_, rope_, device());
   std::optional<nn::aten::CacheWindow> window;
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
   const auto& ids = layout ? layout->ids_R : batch.ids;
-  const auto rotary = layout ? layout->rotary : nn::rotary_table(batch.positions, spec().head_width, rope_);
+  const auto rotary = layout ? layout->rotary : nn::rotary_table(batch.positions, rotary_width_, rope_);
   const auto last = options.last_only ? last_rows(batch).to(device()) : at::Tensor();  // before the layers: it waits
   std::vector<LayerChoices> choices;
   const auto factors = layout ? pass_factors(options) : nullptr;
@@ -247,7 +258,8 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
                          numbers,
                          &choices,
                          only_last ? last : at::Tensor()};
-    const auto attended_RD = layer.attention(normed(layer.input_norm, x_RD, options), i, pass);
+    const auto normed_RD = normed(layer.input_norm, x_RD, options);
+    const auto attended_RD = std::visit([&](const auto& block) { return block(normed_RD, i, pass); }, layer.attention);
     x_RD = pass.select_query_rows(x_RD) +
            times(normed(layer.attention_output_norm, attended_RD, options), scales_.residual);
     const auto in_RD = normed(layer.feed_forward_norm, x_RD, options);
@@ -277,9 +289,11 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
   heads.heads = config.integer("num_attention_heads");
   heads.kv_heads = read_kv_heads(config, heads.heads, defaults);
   heads.head_width = read_head_width(config, spec, defaults);
-  spec.rope = read_rope(
-      config,
-      {.theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = heads.head_width});
+  heads.rotary_width = read_rotary_width(config, heads.head_width, defaults.partial_rotary);
+  spec.rope = read_rope(config, {.theta = defaults.rope_theta,
+                                 .max_positions = spec.model.max_positions,
+                                 .head_width = heads.rotary_width,
+                                 .whole_heads = defaults.partial_rotary == 1});
   heads.windows = read_windows(config, spec.model, defaults.window);
   EK_CHECK(heads.heads % heads.kv_heads == 0, kCheckpoint, config.origin(), ": num_attention_heads ", heads.heads,
            " is not a multiple of num_key_value_heads ", heads.kv_heads);

@@ -178,14 +178,38 @@ void require_known_keys(const JsonView& block, const RopeType& type) {
 
 }  // namespace
 
+int64_t read_rotary_width(const ModelConfig& config, int64_t head_width, double otherwise) {
+  if (otherwise == 1) return head_width;
+  double share = otherwise;
+  auto place = config.view();
+  for (const auto& settings : {rope_block(config), std::optional(config.view())}) {
+    if (!settings || !settings->json().contains(kPartial)) continue;
+    place = settings->at(kPartial);
+    share = place.number();
+    break;
+  }
+  const auto width = static_cast<int64_t>(static_cast<double>(head_width) * share);
+  place.require(share > 0 && share <= 1 && width > 0 && width % 2 == 0, " is ", share, " of heads of ", head_width,
+                ", allowed: a share of up to 1 that is an even number of elements");
+  return width;
+}
+
+double read_latent_scale(const ModelConfig& config) {
+  const auto block = rope_block(config);
+  if (!block || type_of(*block).name != "yarn" || !block->has("mscale_all_dim")) return 1;
+  const double scale = block->at("mscale_all_dim").number(), factor = block->at("factor").number();
+  const double root = factor <= 1 || scale == 0 ? 1 : 0.1 * scale * std::log(factor) + 1;
+  return root * root;
+}
+
 nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes) {
-  require_whole_heads(config.view());
+  if (sizes.whole_heads) require_whole_heads(config.view());
   const auto block = rope_block(config);
   const RopeType* type = block ? &type_of(*block) : nullptr;  // first, so that an error names an unsupported type
   if (block) require_known_keys(*block, *type);
   nn::RopeSpec rope{.theta = read_theta(config, block, sizes.theta)};
   if (!block) return rope;
-  require_whole_heads(*block);
+  if (sizes.whole_heads) require_whole_heads(*block);
   type->read({*block, config, sizes}, rope);
   return rope;
 }
