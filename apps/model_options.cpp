@@ -12,6 +12,7 @@
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 #include "lora/peft.h"
+#include "nn/moe/scored_routing.h"
 #include "train/residence.h"
 
 namespace evenkeel::apps {
@@ -116,6 +117,7 @@ OpenedModel open_model(const ModelOptions& options) {
   opened.compute = compute_of(storage);
   check_top_k(opened.model->spec(), options.top_k);
   opened.router.top_k = options.top_k;
+  nn::check_gate_norm(opened.model->spec().gates.score, gate_norm, "--gate-norm");
   opened.router.gate_norm = gate_norm;
   if (const auto adapter = adapter_of(options); !adapter.empty()) {
     if (options.adapter.empty())

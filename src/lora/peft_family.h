@@ -10,7 +10,13 @@ enum class PeftFamily : uint8_t {
   kUntried,    ///< no test loads adapters of the family with PEFT
   kDense,      ///< no experts: each linear is a module in all versions
   kConverted,  ///< checkpoints have one module per expert. transformers 5 joins them; PEFT 0.21 converts adapters
-  kJoined,     ///< checkpoints have all experts of a layer in one tensor
+  kConvertedRouters,  ///< as kConverted, and routers are parameters, not linear modules, in all versions
+  kJoined,            ///< checkpoints have all experts of a layer in one tensor
 };
+
+/// Returns true if PEFT 0.21 converts adapters of the family from one module per expert.
+constexpr bool is_converted(PeftFamily family) {
+  return family == PeftFamily::kConverted || family == PeftFamily::kConvertedRouters;
+}
 
 }  // namespace evenkeel::lora

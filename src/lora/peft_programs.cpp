@@ -15,6 +15,7 @@ constexpr std::string_view kHalf = "gate_proj or up_proj alone; export without -
 constexpr std::string_view kNoDown =
     "leaves out gate_proj and up_proj where no layer has down_proj; export without --no-pad";
 constexpr std::string_view kDenseBlocks = "leaves out the dense feed-forward blocks; export peft-fused";
+constexpr std::string_view kRouters = "refuses it: routers are no linear layers there";
 constexpr std::string_view kUntriedFamily = "not tried with this family";
 
 /// Returns the projections of the experts of one layer that have factors in the folder: gate_proj, up_proj, down_proj.
@@ -37,7 +38,10 @@ bool has_role(const PeftFolder& folder, const Sites& sites, SiteRole role) {
 
 /// transformers 4.57 has one Linear per expert where the checkpoint has, and names routers as the checkpoint does.
 std::string_view in_017(const PeftFolder& folder, const Sites& sites) {
-  if (folder.layout == PeftLayout::kPerExpert) return {};
+  if (folder.layout == PeftLayout::kPerExpert)
+    return folder.family == PeftFamily::kConvertedRouters && has_role(folder, sites, SiteRole::kRouter)
+               ? kRouters
+               : std::string_view();
   const auto is_lost = [&](const std::string& name) {
     const auto& site = sites.at(name);
     return site.role == SiteRole::kExpert ||
@@ -51,7 +55,7 @@ std::string_view in_017(const PeftFolder& folder, const Sites& sites) {
 /// PEFT 0.21 joins gate_proj and up_proj while it loads one module per expert. It places the result as if down_proj
 /// were adapted too, and takes dense linears of the same names for experts.
 std::string_view in_021(const PeftFolder& folder, const Sites& sites) {
-  if (folder.layout == PeftLayout::kFused || folder.family != PeftFamily::kConverted) return {};
+  if (folder.layout == PeftLayout::kFused || !is_converted(folder.family)) return {};
   Projections all;
   for (const auto& [layer, projections] : projections_by_layer(folder, sites)) {
     if (is_half(projections)) return kHalf;

@@ -69,6 +69,18 @@ TEST(PeftPrograms, TheOtherVersionHasNoFusedExperts) {
   EXPECT_EQ(why(PeftVersion::k017, PeftFamily::kConverted, PeftLayout::kPerExpert, {kFirst + "up_proj"}), "");
 }
 
+TEST(PeftPrograms, TheOtherVersionRefusesRoutersThatAreNoLinears) {
+  const auto in = [](PeftVersion version, PeftLayout layout, const std::set<std::string>& sites) {
+    return why(version, PeftFamily::kConvertedRouters, layout, sites);
+  };
+  EXPECT_NE(in(PeftVersion::k017, PeftLayout::kPerExpert, {kGate, kAttention}).find("no linear"), std::string::npos);
+  EXPECT_EQ(in(PeftVersion::k017, PeftLayout::kPerExpert, {kAttention, kFirst + "up_proj"}), "");
+  EXPECT_EQ(in(PeftVersion::k017, PeftLayout::kFused, {kGate}), "");
+  EXPECT_EQ(in(PeftVersion::k021, PeftLayout::kPerExpert, {kGate}), "");
+  EXPECT_NE(in(PeftVersion::k021, PeftLayout::kPerExpert, {"model.layers.2.mlp.up_proj"}).find("dense feed-forward"),
+            std::string::npos);
+}
+
 TEST(PeftPrograms, AFamilyThatNoTestLoadsIsNotExactAndGivesNoWarning) {
   const auto sites = two_sparse_layers_and_a_dense_one();
   EXPECT_EQ(why(PeftVersion::k021, PeftFamily::kUntried, PeftLayout::kPerExpert, {kAttention}),

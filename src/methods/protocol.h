@@ -50,10 +50,11 @@ using GradientSum = std::function<at::Tensor(const std::string& site, const Grad
 /// Holds the data that the server half may read in addition to its state. Everything is borrowed.
 struct ServerView {
   const lora::Sites& sites;
-  std::vector<std::string> moe_layers;  ///< routing keys in depth order
-  int64_t num_experts = 0;              ///< experts of each mixture layer; 0: dense model
-  int64_t max_top_k = 0;                ///< K_max, the top-k of the checkpoint
-  int64_t rank = 0;                     ///< the largest r_c of any client
+  std::vector<std::string> moe_layers;                    ///< routing keys in depth order
+  int64_t num_experts = 0;                                ///< experts of each mixture layer; 0: dense model
+  int64_t max_top_k = 0;                                  ///< K_max, the top-k of the checkpoint
+  nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;  ///< of the checkpoint's routers
+  int64_t rank = 0;                                       ///< the largest r_c of any client
   lora::LoraScale scale{};
   double lr = 0;  ///< learning rate eta of the clients
   uint64_t seed = 0;

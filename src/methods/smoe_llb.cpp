@@ -56,6 +56,8 @@ class SmoeLlb : public FederatedMethod {
 
   ServerState initialize(const ServerView& server) const override {
     EK_CHECK(server.num_experts > 0, kConfig, "method smoe-llb balances experts, but the model is dense");
+    EK_CHECK(server.score == nn::ScoreFunction::kSoftmax, kConfig,
+             "method smoe-llb balances the softmax of routers, but the routers of this model have sigmoid scores");
     return FederatedMethod::initialize(server);
   }
 

@@ -30,8 +30,8 @@ nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) 
 }
 
 /// Stores the keys and values of the batch in the cache, then computes attention over the cache.
-at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer, int64_t window,
-                    const LayerPass& pass) {
+at::Tensor attended_in_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                             int64_t window, const LayerPass& pass) {
   if (pass.window) {
     pass.window->put(layer, k, v);
     return pass.window->attend(layer, q, pass.queries_N.defined(), window);
@@ -58,6 +58,15 @@ at::Tensor rotated_in_part(const at::Tensor& x, const nn::HeadSteps& steps, int6
 }
 
 }  // namespace
+
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                    const nn::AttentionSteps& steps, const LayerPass& pass) {
+  const bool cached = pass.options.cache != nullptr;
+  if (!cached && pass.layout) return nn::aten::packed_attention(q, k, v, *pass.layout, steps);
+  if (!cached) return nn::packed_attention(q, k, v, pass.batch.offsets, steps, pass.batch.rows_T);
+  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
+  return attended_in_cache(stepped(q, steps.q), stepped(k, steps.k), stepped(v, steps.v), layer, steps.window, pass);
+}
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm,
                              ModelBuilder& model)
@@ -129,12 +138,7 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
     k = rotated_in_part(k, before.k, spec_.rotary_width, pass);
     before.q = before.k = {};
   }
-  if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), pass);
-  if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), pass);
-  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
-  return o_(attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer),
-                     window_, pass),
-            pass);
+  return o_(attended(q, k, v, static_cast<int64_t>(layer), before, pass), pass);
 }
 
 }  // namespace evenkeel::models

@@ -39,6 +39,12 @@ struct AttentionSpec {
   AttentionNames names{};
 };
 
+/// Computes causal attention of a batch, with the cache of `pass` or without. \param q  [R, H, P], or [N, H, P] if
+/// pass.queries_N is defined \param k, v  [R, G, P] \param layer  index in the cache \param steps  applied first
+/// \return [R, H P] or [N, H P]
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                    const nn::AttentionSteps& steps, const LayerPass& pass);
+
 /// An attention block of one layer.
 class AttentionLeaf {
  public:

@@ -19,7 +19,8 @@ int64_t read_window(const ModelConfig& config, const WindowRule& rule) {
 }
 
 bool reads_types(const WindowRule& rule) {
-  return rule.layers == WindowRule::kByTypes || rule.layers == WindowRule::kByPattern;
+  return rule.layers == WindowRule::kByTypes || rule.layers == WindowRule::kEvenOfFirst ||
+         rule.layers == WindowRule::kByPattern;
 }
 
 /// Returns which layers `layer_types` names as having a window; empty if the key is absent.
@@ -48,9 +49,11 @@ std::function<bool(int64_t layer)> usual_layers(const ModelConfig& config, const
              ", allowed: 1 or more");
     return [pattern](int64_t layer) { return (layer + 1) % pattern != 0; };
   }
-  const int64_t first =
-      rule.layers == WindowRule::kByTypes ? config.integer_or("max_window_layers", kFirstWindowLayer) : 0;
-  return [first](int64_t layer) { return layer >= first; };
+  if (rule.layers == WindowRule::kAll || rule.layers == WindowRule::kNone) return [](int64_t) { return true; };
+  const int64_t bound = config.integer_or("max_window_layers", kFirstWindowLayer);
+  if (rule.layers == WindowRule::kEvenOfFirst)
+    return [bound](int64_t layer) { return layer % 2 == 0 && layer < bound; };
+  return [bound](int64_t layer) { return layer >= bound; };
 }
 
 }  // namespace

@@ -26,8 +26,9 @@
 namespace evenkeel::models {
 
 /// Describes how a family computes the gate weights of the selected experts. They are entries of the softmax over all
-/// experts, either unchanged or renormalised to a sum of 1.
+/// experts or sigmoids, either unchanged or renormalised to a sum of 1. Some families have a factor besides.
 struct GateRule {
+  nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;
   bool renormalise = false;  ///< true: the weights are renormalised to a sum of 1
   std::string key{};         ///< key of config.json that sets `renormalise`; empty: the family fixes it
   /// The value of `renormalise` that llama.cpp, vLLM and SGLang use for the family, whatever the key says; nullopt:

@@ -178,7 +178,7 @@ class RandomSource final : public TensorSource {
       : scale_(scale), norms_(norms), dtype_(scalar_type(dtype).value_or(at::kFloat)), seed_(seed) {}
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
-    if (sizes.size() < 2) return at::full(sizes, name.ends_with(".bias") ? 0.0 : norms_, dtype_);
+    if (sizes.size() < 2) return at::full(sizes, name.ends_with("bias") ? 0.0 : norms_, dtype_);
     auto tensor = at::empty(sizes, dtype_);
     const auto values = tensor.flatten();
     at::parallel_for(0, (values.numel() + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {

@@ -17,6 +17,7 @@ namespace evenkeel::models {
 namespace {
 
 int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec, const DecoderDefaults& defaults) {
+  if (defaults.own_head_width) return defaults.head_width;
   if (config.has("head_dim")) {
     const int64_t width = config.integer("head_dim");
     EK_CHECK(width % 2 == 0, kCheckpoint, config.origin(), ": head_dim ", width, " must be even");
@@ -68,7 +69,7 @@ class Decoder final : public CausalLm {
  private:
   struct Layer {
     std::optional<Norm> input_norm;
-    AttentionLeaf attention;
+    std::variant<AttentionLeaf, LatentAttentionLeaf> attention;
     std::optional<Norm> attention_output_norm, feed_forward_norm;
     std::variant<MlpLeaf, MixtureLeaf> feed_forward;
     std::optional<Norm> feed_forward_output_norm;
@@ -102,6 +103,7 @@ class Decoder final : public CausalLm {
 
 /// Returns how many elements of each head are rotated.
 int64_t rotary_width(const DecoderSpec& spec) {
+  if (spec.latent_attention) return spec.latent_attention->rotary_width;
   return spec.attention.rotary_width > 0 ? spec.attention.rotary_width : spec.attention.head_width;
 }
 
@@ -123,13 +125,15 @@ Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSourc
   if (spec.local_rope) ropes_.push_back(spec.local_rope->rope), local_ = spec.local_rope->layers;
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
   ModelBuilder model(spec.model, source);
-  model.spec.num_kv_heads = spec.attention.kv_heads;
-  model.spec.head_width = spec.attention.head_width;
+  model.spec.num_kv_heads = spec.latent_attention ? spec.latent_attention->heads : spec.attention.kv_heads;
+  model.spec.head_width = spec.latent_attention ? spec.latent_attention->head_width() : spec.attention.head_width;
   embedding_ = model.take(spec.names.embedding + ".weight", {model.spec.vocab_size, model.spec.hidden_size});
   if (scales_.rounds_embedding) scales_.embedding = rounded(scales_.embedding, embedding_.scalar_type());
   for (int64_t layer = 0; layer < model.spec.num_layers; ++layer) add_layer(layer, spec, model);
   final_norm_ = Norm(spec.norm, spec.names.final_norm, model.spec.hidden_size, model);
   take_head(spec, config.origin(), model, source);
+  for (int64_t i = 0; i < spec.unread_layers; ++i)
+    source.leave(concat(spec.names.layers, model.spec.num_layers + i, "."));
   built_ = {std::move(model.spec), std::move(model.sites), std::move(model.parameters)};
 }
 
@@ -144,12 +148,15 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
     note_experts(model.spec, mixture, module(names.feed_forward));
     return MixtureLeaf(mixture, module(names.feed_forward), model);
   };
+  const auto attention = [&]() -> std::variant<AttentionLeaf, LatentAttentionLeaf> {
+    if (spec.latent_attention) return LatentAttentionLeaf(*spec.latent_attention, module(names.attention), model);
+    return AttentionLeaf(spec.attention, module(names.attention), spec.norm, model);
+  };
   const auto norm = [&](const std::string& name) {
     return name.empty() ? std::nullopt : std::optional(Norm(spec.norm, module(name), model.spec.hidden_size, model));
   };
-  layers_.push_back({norm(names.input_norm), AttentionLeaf(spec.attention, module(names.attention), spec.norm, model),
-                     norm(names.attention_output_norm), norm(names.feed_forward_norm), feed_forward(),
-                     norm(names.feed_forward_output_norm)});
+  layers_.push_back({norm(names.input_norm), attention(), norm(names.attention_output_norm),
+                     norm(names.feed_forward_norm), feed_forward(), norm(names.feed_forward_output_norm)});
 }
 
 // Takes the head. Some writers also store a tied head; it must then equal the embedding.
@@ -266,7 +273,8 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
                          numbers,
                          &choices,
                          only_last ? last : at::Tensor()};
-    const auto attended_RD = layer.attention(normed(layer.input_norm, x_RD, options), i, pass);
+    const auto normed_RD = normed(layer.input_norm, x_RD, options);
+    const auto attended_RD = std::visit([&](const auto& block) { return block(normed_RD, i, pass); }, layer.attention);
     x_RD = pass.select_query_rows(x_RD) +
            times(normed(layer.attention_output_norm, attended_RD, options), scales_.residual);
     const auto in_RD = normed(layer.feed_forward_norm, x_RD, options);
@@ -279,7 +287,7 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
 }
 
 void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, DecoderSpec& spec) {
-  const RopeSizes sizes{
+  RopeSizes sizes{
       .theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = spec.attention.head_width};
   if (defaults.has_long_rope) {
     const auto read = read_long_positions(config, sizes);
@@ -289,6 +297,10 @@ void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, 
     return;
   }
   if (!defaults.local_theta) {
+    sizes.whole_heads = !defaults.partial_rotary;
+    if (defaults.partial_rotary)
+      sizes.head_width = spec.attention.rotary_width =
+          read_rotary_width(config, spec.attention.head_width, *defaults.partial_rotary);
     spec.rope = read_rope(config, sizes);
     return;
   }

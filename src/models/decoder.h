@@ -18,6 +18,7 @@
 
 #include "models/attention_leaf.h"
 #include "models/attention_windows.h"
+#include "models/latent_attention_leaf.h"
 #include "models/mixture_leaf.h"
 #include "models/mlp_leaf.h"
 
@@ -57,6 +58,9 @@ struct DecoderSpec {
   bool tied = false;  ///< true: the head is the embedding
   NormSpec norm{};
   AttentionSpec attention{};
+  std::optional<LatentAttentionSpec> latent_attention{};  ///< set: stands in every layer in place of `attention`
+  /// Layers behind the last that a checkpoint may hold. They are not run, and their tensors are left where they are.
+  int64_t unread_layers = 0;
   /// Block of each layer; all mixtures must have the same E and k.
   std::function<FeedForwardSpec(int64_t layer)> feed_forward{};
   DecoderNames names{};
@@ -72,8 +76,11 @@ inline auto in_every_layer(FeedForwardSpec block) {
 struct DecoderDefaults {
   double rope_theta = 10000.0;
   int64_t max_positions = 4096;
-  int64_t kv_heads = 0;    ///< 0: the number of heads
-  int64_t head_width = 0;  ///< 0: hidden_size / heads
+  int64_t kv_heads = 0;         ///< 0: the number of heads
+  int64_t head_width = 0;       ///< 0: hidden_size / heads
+  bool own_head_width = false;  ///< true: `head_width` counts, whatever the key says
+  /// Share of each head that is rotated if config.json has none; empty: whole heads, and no other share is supported.
+  std::optional<double> partial_rotary{};
   WindowRule window{};
   std::optional<double> local_theta{};  ///< theta of layers with a window, if they have positions of their own
   bool has_long_rope = false;           ///< positions as read_long_positions() reads them

@@ -163,19 +163,27 @@ void expect_same(std::string_view family, const Asked& asked, const Arithmetic& 
     EXPECT_LT(testing::apart_by_norm(ours.gradients[i], theirs.gradients[i]), of_each) << "gradient " << i;
 }
 
-std::vector<Asked> everything() {
+/// Returns every kind of pass that the family supports.
+std::vector<Asked> everything(std::string_view family) {
   std::vector<Asked> all{{}, {.micro_batch = 0, .share = false}, {.share = true, .change = true}, {.share = false}};
   for (const int64_t top_k : {1, 2, 4, 6}) all.push_back({.router = {.top_k = top_k}});
-  for (const auto norm : {nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected, nn::GateNorm::kSoftmaxAll})
+  const auto gates = testing::make_model(family, BaseDtype::kFloat32)->spec().gates;
+  std::vector norms{nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected};
+  if (gates.score == nn::ScoreFunction::kSoftmax) norms.push_back(nn::GateNorm::kSoftmaxAll);
+  for (const auto norm : norms)
     for (const auto mode : {nn::ModulationMode::kCandidate, nn::ModulationMode::kPreserve})
       for (const int64_t candidates : {1, 2, 4})
         all.push_back({.router = {.top_k = 2, .gate_norm = norm, .num_candidates = candidates, .mode = mode}});
   return all;
 }
 
+/// The norm behind FlexOlmo's mixtures takes out the scale of their output, so gradients of that scale, and with one
+/// expert per token those of its gate, are rounding only.
+bool has_gradients_of_scales(std::string_view family) { return family != "flex_olmo"; }
+
 TEST_P(Engines, AreTheSameInFloat64) {
-  for (const auto& asked : everything()) {
-    expect_same(GetParam(), asked, kDoubles, 1e-11, {{"clip_qkv", 2.0}});
+  for (const auto& asked : everything(GetParam())) {
+    expect_same(GetParam(), asked, kDoubles, 1e-11, {{"clip_qkv", 2.0}}, has_gradients_of_scales(GetParam()));
     if (HasFailure()) break;
   }
   for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kDoubles, 1e-11, kAligned);
@@ -190,8 +198,8 @@ Json aligned_for(std::string_view family) {
 
 TEST_P(Engines, AreTheSameInFloat32) {
   const auto more = aligned_for(GetParam());
-  for (const auto& asked : everything()) {
-    expect_same(GetParam(), asked, kSingles, 1e-5, more);
+  for (const auto& asked : everything(GetParam())) {
+    expect_same(GetParam(), asked, kSingles, 1e-5, more, has_gradients_of_scales(GetParam()));
     if (HasFailure()) break;
   }
   for (const int64_t rank : {1, 20, 32})
@@ -240,10 +248,12 @@ TEST_P(Engines, AreNearInBFloat16) {
   Json more = kAligned;
   more["initializer_range"] = 0.15;  // as large as weights are elsewhere here, two layers make noise of any rounding
   // Of these, the draws have near ties that rounding to bfloat16 decides otherwise: all experts are chosen.
-  const bool ties = GetParam() == "mixtral" || GetParam() == "qwen3_moe" || GetParam() == "granitemoe";
+  const std::set<std::string_view> near_ties{"mixtral", "qwen2_moe", "qwen3_moe", "granitemoe", "flex_olmo"};
+  const bool ties = near_ties.contains(GetParam());
   const nn::RouterOptions plain{.top_k = ties ? 6 : 0}, modulated{.top_k = ties ? 6 : 2, .num_candidates = 2};
-  // Norms behind the blocks of olmo2 make the rounded output of each block as large as the rest of the stream.
-  const double tolerance = GetParam() == "olmo2" || GetParam() == "qwen3" || GetParam() == "gemma3_text" ? 6e-2 : 2e-2;
+  // Norms behind the blocks make the rounded output of each block as large as the rest of the stream.
+  const std::set<std::string_view> coarse{"olmo2", "flex_olmo", "qwen3", "gemma3_text"};
+  const double tolerance = coarse.contains(GetParam()) ? 6e-2 : 2e-2;
   for (const int64_t rank : {1, 5, 20, 32})
     expect_same(GetParam(), {.rank = rank, .change = rank == 5, .factor_size = 0.3, .router = plain}, kHalves,
                 tolerance, more, false);
@@ -280,16 +290,19 @@ nn::KvCache room_for(const CausalLm& model, at::ScalarType type, const std::vect
 }
 
 /// Two sequences that begin with what is cached of one, and go on apart; then the last rows alone.
-void expect_cached_as_whole(std::string_view family, const Arithmetic& arithmetic, double tolerance) {
+/// \param top_k  experts per token; 0: the example's
+void expect_cached_as_whole(std::string_view family, const Arithmetic& arithmetic, double tolerance,
+                            int64_t top_k = 0) {
   const auto& sequences = testing::kSequences;
   Json more = kAligned;
   more["initializer_range"] = 0.15;
   const auto theirs = testing::make_model(family, arithmetic.storage, more);
-  const auto whole = theirs->hidden(data::pack_ids(sequences), {});
+  const auto whole = theirs->hidden(data::pack_ids(sequences), {.router = {.top_k = top_k}});
   const auto model = aten_model(family, arithmetic.storage, more);
   auto cache =
       room_for(*model, arithmetic.inner == at::kBFloat16 ? arithmetic.inner : arithmetic.activations, sequences);
-  ForwardOptions options{.compute = {.engine = nn::Engine::kAten, .inner = arithmetic.inner}, .cache = &cache};
+  ForwardOptions options{
+      .router = {.top_k = top_k}, .compute = {.engine = nn::Engine::kAten, .inner = arithmetic.inner}, .cache = &cache};
   std::vector<std::vector<int64_t>> first;
   for (const auto& sequence : sequences) first.emplace_back(sequence.begin(), sequence.begin() + 1);
   const auto begun = model->hidden(data::pack_ids(first), options);
@@ -310,7 +323,8 @@ TEST_P(Engines, GoOnFromACacheAsFromTheWholeSequence) {
   const at::NoGradGuard no_grad;
   expect_cached_as_whole(GetParam(), kDoubles, 1e-11);
   expect_cached_as_whole(GetParam(), kSingles, 1e-5);
-  expect_cached_as_whole(GetParam(), kHalves, 2e-2);
+  // The draws of DeepSeek's models have near ties that rounding to bfloat16 decides otherwise: all experts are chosen.
+  expect_cached_as_whole(GetParam(), kHalves, 2e-2, GetParam().starts_with("deepseek") ? 6 : 0);
 }
 
 /// Operators that wait for the device, seen while it lives; what grouped products do by themselves apart.

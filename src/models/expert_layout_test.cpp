@@ -38,7 +38,9 @@ class ExpertLayouts : public ::testing::TestWithParam<const char*> {
   const fs::path root_ = temporary_.path();
 };
 
-INSTANTIATE_TEST_SUITE_P(Sparse, ExpertLayouts, ::testing::Values("olmoe", "qwen3_moe", "mixtral", "granitemoe"),
+INSTANTIATE_TEST_SUITE_P(Sparse, ExpertLayouts,
+                         ::testing::Values("olmoe", "flex_olmo", "qwen2_moe", "qwen3_moe", "mixtral", "granitemoe",
+                                           "deepseek_v2", "deepseek_v3", "glm4_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(ExpertLayouts, BothLayoutsGiveTheSameModel) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/plain/error.h"
+#include "base/plain/files.h"
 #include "models/causal_lm.h"
 #include "models/testing.h"
 
@@ -34,6 +35,66 @@ TEST(Qwen3Moe, HasDenseLayersBetweenSparseOnesAndWhereListed) {
             std::vector<std::string>{"model.layers.3.mlp"});
 }
 
+TEST(Qwen2Moe, HasASharedExpertAndBiasesOfItsOwn) {
+  const auto model = testing::make_model("qwen2_moe", BaseDtype::kFloat32, {{"shared_expert_intermediate_size", 8}});
+  const auto weights = model->parameters();
+  EXPECT_EQ(weights.at("model.layers.0.self_attn.q_proj.bias").sizes(), at::IntArrayRef({12}));
+  EXPECT_EQ(weights.at("model.layers.0.self_attn.k_proj.bias").sizes(), at::IntArrayRef({4}));
+  EXPECT_FALSE(weights.contains("model.layers.0.self_attn.o_proj.bias"));
+  EXPECT_EQ(weights.at("model.layers.1.mlp.experts.5.up_proj.weight").sizes(), at::IntArrayRef({5, 12}));
+  EXPECT_EQ(weights.at("model.layers.1.mlp.shared_expert.up_proj.weight").sizes(), at::IntArrayRef({8, 12}));
+  EXPECT_EQ(weights.at("model.layers.1.mlp.shared_expert_gate.weight").sizes(), at::IntArrayRef({1, 12}));
+}
+
+TEST(Qwen2Moe, HasDenseLayersBetweenSparseOnesAndWhereListed) {
+  const Json five{{"num_hidden_layers", 5}};
+  EXPECT_EQ(testing::make_model("qwen2_moe", BaseDtype::kFloat32, five)->spec().moe_layers,
+            (std::vector<std::string>{"model.layers.1.mlp", "model.layers.3.mlp"}));
+  const Json named{{"num_hidden_layers", 5}, {"decoder_sparse_step", 1}, {"mlp_only_layers", {0, 2}}};
+  const auto model = testing::make_model("qwen2_moe", BaseDtype::kFloat32, named);
+  EXPECT_EQ(model->spec().moe_layers,
+            (std::vector<std::string>{"model.layers.1.mlp", "model.layers.3.mlp", "model.layers.4.mlp"}));
+  EXPECT_TRUE(model->spec().gguf.architecture.empty()) << "llama.cpp knows no dense layer there";
+}
+
+TEST(DeepseekV3, IsDenseInItsFirstLayersAndLeavesThoseOfPredictionUnread) {
+  const auto model = testing::make_model("deepseek_v3", BaseDtype::kFloat32, {{"num_hidden_layers", 3}});
+  EXPECT_EQ(model->spec().moe_layers, (std::vector<std::string>{"model.layers.1.mlp", "model.layers.2.mlp"}));
+  const testing::TemporaryFolder folder;
+  save_model(*model, folder.path() / "whole");
+  auto config = Json::parse(model->config_json());
+  for (const int64_t unread : {1, 0}) {
+    config["num_hidden_layers"] = 2;
+    config["num_nextn_predict_layers"] = unread;
+    write_file_atomic(folder.path() / "whole/config.json", config.dump());
+    if (unread == 1)
+      EXPECT_EQ(load_model(folder.path() / "whole")->spec().num_layers, 2);
+    else
+      EXPECT_THROW(load_model(folder.path() / "whole"), Error) << "the third layer has no place";
+  }
+}
+
+TEST(Deepseek, NamesTheLinearsOfLatentAttention) {
+  const auto sites = testing::make_model("deepseek_v3", BaseDtype::kFloat32)->all_sites();
+  const auto narrow = testing::make_model("deepseek_v2", BaseDtype::kFloat32)->all_sites();
+  EXPECT_EQ(sites.at("model.layers.1.self_attn.q_a_proj").out, 7);
+  EXPECT_EQ(sites.at("model.layers.1.self_attn.q_b_proj").out, 6 * (4 + 6));
+  EXPECT_EQ(narrow.at("model.layers.1.self_attn.q_proj").out, 6 * (4 + 6));
+  EXPECT_EQ(narrow.at("model.layers.1.self_attn.kv_a_proj_with_mqa").out, 5 + 6);
+  EXPECT_EQ(narrow.at("model.layers.1.self_attn.kv_b_proj").out, 6 * (4 + 8));
+  EXPECT_EQ(narrow.at("model.layers.1.self_attn.o_proj").in, 6 * 8);
+}
+
+TEST(Glm4Moe, RotatesTheFirstElementsOfEachHead) {
+  const auto batch = data::pack_ids(testing::kSequences);
+  const auto hidden = [&](double share) {
+    return testing::make_model("glm4_moe", BaseDtype::kFloat64, {{"partial_rotary_factor", share}})->hidden(batch, {});
+  };
+  EXPECT_GT(testing::max_difference(hidden(0.5), hidden(1.0)), 1e-3);
+  EXPECT_THROW(hidden(0.4), Error) << "three elements of eight";
+  EXPECT_THROW(hidden(1.5), Error);
+}
+
 TEST(Mixtral, UsesCommonSiteNamesAndItsCheckpointsModuleNames) {
   const auto model = testing::make_model("mixtral", BaseDtype::kFloat32);
   const auto& up = model->all_sites().at("model.layers.1.block_sparse_moe.experts.up_proj");
@@ -55,6 +116,7 @@ const std::vector<std::pair<std::string, Json>> kWindows{
     {"mistral", {{"sliding_window", 3}}},
     {"mixtral", {{"sliding_window", 3}}},
     {"qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 3}}},
+    {"qwen2_moe", {{"use_sliding_window", true}, {"sliding_window", 3}}},
     {"qwen2", {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}}},
     {"qwen3",
      {{"use_sliding_window", true}, {"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}},

@@ -74,6 +74,10 @@ void MixtureLeaf::take_router(ModelBuilder& model) {
                                     .parameter = concat(spec_.names.fused, ".", fused, ".weight")},
                           .gguf = std::move(gguf)},
                          model);
+  spec_.router.score = spec_.gate.score;
+  spec_.router.renormalise = spec_.gate.renormalise;
+  if (!spec_.correction_bias) return;
+  spec_.router.bias_E = model.take_wide(concat(module_, ".", spec_.names.correction_bias), {spec_.experts});
 }
 
 void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
@@ -125,14 +129,19 @@ at::Tensor MixtureLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass
   return shared_ ? y_RD + shared(x_RD, pass) : y_RD;
 }
 
+nn::Routing MixtureLeaf::route(const at::Tensor& logits_RE, const LayerPass& pass) const {
+  nn::RouterOptions router = pass.options.router;
+  if (router.top_k == 0) router.top_k = spec_.top_k;
+  const auto found = router.modulation.find(module_);
+  const auto phi_E = found == router.modulation.end() ? at::Tensor() : found->second;
+  if (!spec_.router.is_plain()) return nn::scored_route(logits_RE, router, phi_E, spec_.router);
+  return nn::route(logits_RE, router, phi_E, spec_.gate.renormalise, pass.options.compute);
+}
+
 at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) const {
   const auto& options = pass.options;
-  nn::RouterOptions router = options.router;
-  if (router.top_k == 0) router.top_k = spec_.top_k;
-  const auto phi = router.modulation.find(module_);
   const auto logits_RE = router_(x_RD, pass);
-  const auto routing = nn::route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
-                                 spec_.gate.renormalise, options.compute);
+  const auto routing = route(logits_RE, pass);
   if (!options.routing.empty()) record(logits_RE, routing, pass);
   if (pass.experts)
     return nn::experts_by_aten(x_RD, routing, experts_, *pass.experts, pass.slot_numbers, options.compute);

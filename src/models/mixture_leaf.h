@@ -12,12 +12,14 @@
 
 #include "models/mlp_leaf.h"
 #include "nn/moe/experts.h"
+#include "nn/moe/scored_routing.h"
 
 namespace evenkeel::models {
 
 /// Module names relative to the block: the router, expert e ("experts.<e>.gate_proj"), the shared expert and its gate.
 struct MixtureNames {
-  std::string router = "gate", experts = "experts", shared = "shared_expert", shared_gate = "shared_expert_gate";
+  std::string router = "gate", correction_bias = "gate.e_score_correction_bias";
+  std::string experts = "experts", shared = "shared_expert", shared_gate = "shared_expert_gate";
   GatedNames expert{};
   std::string fused = "mlp";          ///< the block's name in the fused layout (transformers 5)
   std::string fused_router = "gate";  ///< the router's name in the fused layout
@@ -37,6 +39,8 @@ struct MixtureSpec {
   int64_t experts = 0, top_k = 0, width = 0;  ///< E, k, and the inner width F of an expert
   Activation activation = Activation::kSilu;  ///< activation of the experts; only kSilu is supported
   GateRule gate{};
+  nn::RouterRule router{};       ///< scores, groups and factor; score, flag and bias are set by the leaf
+  bool correction_bias = false;  ///< true: the checkpoint has a bias [E] of the selection
   std::optional<SharedExpert> shared{};
   MixtureNames names{};
 };
@@ -57,7 +61,8 @@ void count_choices(const std::vector<LayerChoices>& layers, int64_t experts, con
                    const nn::aten::Layout& layout, std::span<nn::RoutingByLayer> routing);
 
 /// Computes y = sum_k gate_k expert_k(x) (+ sigmoid(x w) shared(x)). The gates are the top k entries of softmax(x R^T),
-/// unchanged or renormalised. A method's router options apply to the routed experts only.
+/// unchanged or renormalised, or what MixtureSpec::router says (nn/moe/scored_routing.h). A method's router options
+/// apply to the routed experts only.
 class MixtureLeaf {
  public:
   /// Takes the tensors of the block from `model`.
@@ -78,6 +83,7 @@ class MixtureLeaf {
                                ModelBuilder& model);
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
   at::Tensor routed(const at::Tensor& x_RD, const LayerPass& pass) const;
+  nn::Routing route(const at::Tensor& logits_RE, const LayerPass& pass) const;
   at::Tensor shared(const at::Tensor& x_RD, const LayerPass& pass) const;
   void record(const at::Tensor& logits_RE, const nn::Routing& routing, const LayerPass& pass) const;
 

@@ -12,7 +12,7 @@ namespace {
 /// Returns the place of a dense linear for PEFT. PEFT 0.21 takes the names of dense linears for those of experts where
 /// it converts adapters of a family. As parameters it adapts them.
 lora::FusedPlace parameter_place(const std::string& module, const ModelBuilder& model) {
-  if (model.spec.peft != lora::PeftFamily::kConverted) return {};
+  if (!lora::is_converted(model.spec.peft)) return {};
   const auto number = concat(".", model.layer, ".");
   return {.module = module, .parameter = concat(module.substr(module.find(number) + number.size()), ".weight")};
 }

@@ -11,7 +11,8 @@
 
 namespace evenkeel::models {
 
-ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                                            // sparse
+ModelEntry olmoe(), flex_olmo(), qwen2_moe(), qwen3_moe(), mixtral(), granitemoe();                  // sparse
+ModelEntry deepseek_v2(), deepseek_v3(), glm4_moe();                                                 // sparse
 ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma3_text(), phi3();  // dense
 
 namespace {
@@ -20,8 +21,9 @@ constexpr std::string_view kBuiltinPrefix = "builtin:", kModelPath = "the model'
 constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
-  static std::vector<ModelEntry> rows{olmo(),    olmoe(), qwen3_moe(), mixtral(), granitemoe(),  olmo2(), llama(),
-                                      mistral(), qwen2(), qwen3(),     granite(), gemma3_text(), phi3()};
+  static std::vector<ModelEntry> rows{
+      olmo(),    olmoe(), flex_olmo(), qwen2_moe(), qwen3_moe(),   mixtral(), granitemoe(),  olmo2(),       llama(),
+      mistral(), qwen2(), qwen3(),     granite(),   gemma3_text(), phi3(),    deepseek_v2(), deepseek_v3(), glm4_moe()};
   return rows;
 }
 
@@ -37,7 +39,9 @@ bool are_close(std::string_view one, std::string_view other) {
 struct Refused {
   std::string_view family, why;
 };
-constexpr std::array kRefused = {Refused{"gemma2", "soft caps of attention scores are not computed here"}};
+constexpr std::array kRefused = {
+    Refused{"gemma2", "soft caps of attention scores are not computed here"},
+    Refused{"gpt_oss", "experts and routers with biases, and attention with sinks, are not computed here"}};
 
 /// Refuses a model for texts and other things whose text part is of a known family.
 void refuse_whole_of_known_part(const ModelConfig& config, std::string_view type) {

@@ -179,18 +179,6 @@ void require_known_keys(const JsonView& block, const RopeType& type) {
 
 constexpr int64_t kTrainedOfPhi3 = 4096;  // transformers' default of original_max_position_embeddings
 
-/// Returns the share of each head that is rotated: that of the object, or else of the top level, or 1.
-int64_t rotary_width_of(const ModelConfig& config, const std::optional<JsonView>& block, int64_t head_width) {
-  const bool inner = block && block->json().contains(kPartial);
-  if (!inner && !config.view().json().contains(kPartial)) return head_width;
-  const auto share = (inner ? *block : config.view()).at(kPartial);
-  const double width = static_cast<double>(head_width) * share.number();
-  share.require(share.number() > 0 && share.number() <= 1 && width >= 1 && static_cast<int64_t>(width) % 2 == 0, " is ",
-                shown(share.json()), " of heads of ", head_width,
-                ", allowed: a share of up to 1 that is an even number of elements");
-  return static_cast<int64_t>(width);
-}
-
 /// Returns the original length, which transformers reads at the top level alone.
 int64_t trained_length_of_phi3(const ModelConfig& config, const std::optional<JsonView>& block) {
   const bool outer = config.view().json().contains(kTrained);
@@ -285,7 +273,7 @@ LongPositions read_long_positions(const ModelConfig& config, const RopeSizes& si
   const RopeType known{"longrope", {kTrained, "short_factor", "long_factor", "factor", "attention_factor"}, nullptr};
   if (block) require_known_keys(*block, scaled ? known : rope_types().front());
   LongPositions read{.rope = {.theta = read_theta(config, block, sizes.theta)},
-                     .rotary_width = rotary_width_of(config, block, sizes.head_width),
+                     .rotary_width = read_rotary_width(config, sizes.head_width, 1),
                      .longest = sizes.max_positions};
   if (!scaled) return read;
   const int64_t trained = trained_length_of_phi3(config, block);
@@ -306,14 +294,37 @@ RopesByKind read_ropes_by_kind(const ModelConfig& config, const RopeSizes& sizes
           .sliding = rope_of_kind(config, block_of_kind(config, kSliding), of_sliding, "rope_local_base_freq")};
 }
 
+int64_t read_rotary_width(const ModelConfig& config, int64_t head_width, double otherwise) {
+  double share = otherwise;
+  auto place = config.view();
+  for (const auto& settings : {rope_block(config), std::optional(config.view())}) {
+    if (!settings || !settings->json().contains(kPartial)) continue;
+    place = settings->at(kPartial);
+    share = place.number();
+    break;
+  }
+  const auto width = static_cast<int64_t>(static_cast<double>(head_width) * share);
+  place.require(share > 0 && share <= 1 && width > 0 && width % 2 == 0, " is ", share, " of heads of ", head_width,
+                ", allowed: a share of up to 1 that is an even number of elements");
+  return width;
+}
+
+double read_latent_scale(const ModelConfig& config) {
+  const auto block = rope_block(config);
+  if (!block || type_of(*block).name != "yarn" || !block->has("mscale_all_dim")) return 1;
+  const double scale = block->at("mscale_all_dim").number(), factor = block->at("factor").number();
+  const double root = factor <= 1 || scale == 0 ? 1 : 0.1 * scale * std::log(factor) + 1;
+  return root * root;
+}
+
 nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes) {
-  require_whole_heads(config.view());
+  if (sizes.whole_heads) require_whole_heads(config.view());
   const auto block = rope_block(config);
   const RopeType* type = block ? &type_of(*block) : nullptr;  // first, so that an error names an unsupported type
   if (block) require_known_keys(*block, *type);
   nn::RopeSpec rope{.theta = read_theta(config, block, sizes.theta)};
   if (!block) return rope;
-  require_whole_heads(*block);
+  if (sizes.whole_heads) require_whole_heads(*block);
   type->read({*block, config, sizes}, rope);
   return rope;
 }

@@ -52,9 +52,10 @@ std::string counted(std::span<const double> values) {
 std::string gates(const CardSubject& subject) {
   const auto& facts = subject.facts;
   if (!facts.gates.servers && facts.gates.key.empty()) return {};
-  return nn::renormalises(facts.router.gate_norm, facts.gates.renormalise)
-             ? "renormalised over the selected experts"
-             : "softmax over all experts, not renormalised";
+  if (nn::renormalises(facts.router.gate_norm, facts.gates.renormalise))
+    return "renormalised over the selected experts";
+  return facts.gates.score == nn::ScoreFunction::kSigmoid ? "sigmoids, not renormalised"
+                                                          : "softmax over all experts, not renormalised";
 }
 
 std::string facts_table(const records::RunRecords& run, const fed::RunConfig& config,

@@ -49,6 +49,7 @@ constexpr std::array kRegistered = {Registered{"olmo", "GPTNeoXTokenizer"},
                                     Registered{"granitemoe", "TokenizersBackend"},
                                     Registered{"granitemoeshared", "TokenizersBackend"},
                                     Registered{"granitemoehybrid", "TokenizersBackend"},
+                                    Registered{"glm4_moe", "TokenizersBackend"},
                                     Registered{"phi3", "TokenizersBackend"},
                                     Registered{"phimoe", "TokenizersBackend"}};
 /// Model types whose folders often name a wrong class, so that transformers uses the registered one.

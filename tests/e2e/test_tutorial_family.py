@@ -17,13 +17,13 @@ def test_the_program_builds_in_time_and_passes_the_contract_tests(followed):
 
 def test_the_new_family_is_listed_with_the_others(followed):
     listing = followed[1][1][0].stdout
-    assert re.search(r"^qwen2_moe +sparse", listing, re.MULTILINE) and "\nolmoe" in listing
+    assert re.search(r"^dots1 +sparse", listing, re.MULTILINE) and "\nolmoe" in listing
 
 
 def test_two_rounds_of_ub_smoe_are_run_and_recorded_layer_by_layer(followed):
-    rounds = lines(followed[0] / "runs/qwen2/rounds.jsonl")
+    rounds = lines(followed[0] / "runs/dots1/rounds.jsonl")
     assert [record["round"] for record in rounds] == [1, 2]
-    assert all(record["layers"] == ["model.layers.1.mlp", "model.layers.3.mlp"] for record in rounds)
+    assert all(record["layers"] == ["model.layers.1.mlp", "model.layers.2.mlp"] for record in rounds)
     assert all(part["router_adapters"] > 0 for record in rounds for part in parts_down(record))
 
 

@@ -11,10 +11,15 @@ from peer import random_model, run
 END, BEGIN = "</s>", "<s>"
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=20, vocab_size=420, num_hidden_layers=2,
              max_position_embeddings=900)
+ROUTED = SMALL | dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, n_group=2, topk_group=1, first_k_dense_replace=1)
+LATENT = ROUTED | dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=10)
 MODELS = {
     "olmo": SMALL,
     "olmoe": SMALL | dict(num_experts=5, num_experts_per_tok=2),
     "qwen3_moe": SMALL | dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=14),
+    "flex_olmo": SMALL | dict(num_experts=5, num_experts_per_tok=2),
+    "qwen2_moe": SMALL | dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=14, shared_expert_intermediate_size=18),
+    "deepseek_v2": LATENT | dict(q_lora_rank=None), "deepseek_v3": LATENT | dict(q_lora_rank=9), "glm4_moe": ROUTED,
     "mixtral": SMALL | dict(num_local_experts=5, num_experts_per_tok=2, head_dim=8),
     "granitemoe": SMALL | dict(num_local_experts=5, num_experts_per_tok=2),
     "mistral": SMALL | dict(sliding_window=None), "qwen3": SMALL | dict(head_dim=8),

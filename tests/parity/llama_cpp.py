@@ -24,6 +24,9 @@ CONFIGS = {
     "qwen2_moe": SPARSE | {"model_type": "qwen2_moe", "moe_intermediate_size": 48, "shared_expert_intermediate_size": 80,
                            "qkv_bias": True},
     "qwen3_moe": SPARSE | {"model_type": "qwen3_moe", "moe_intermediate_size": 48, "head_dim": 32, "norm_topk_prob": True},
+    "glm4_moe": SHARED | {"model_type": "glm4_moe", "n_routed_experts": 16, "num_experts_per_tok": 8, "norm_topk_prob": True, "moe_intermediate_size": 48,
+                          "n_shared_experts": 2, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "head_dim": 32, "use_qk_norm": True,
+                          "partial_rotary_factor": 0.5, "attention_bias": True, "n_group": 1, "topk_group": 1},
     "mixtral": SHARED | {"model_type": "mixtral", "num_local_experts": 16, "num_experts_per_tok": 8, "sliding_window": None},
     "llama": SHARED | {"model_type": "llama", "num_hidden_layers": 2},
     "mistral": SHARED | {"model_type": "mistral", "sliding_window": None, "head_dim": 32},
@@ -37,7 +40,7 @@ CONFIGS = {
     "phi3": SHARED | {"model_type": "phi3", "sliding_window": None, "partial_rotary_factor": 0.5},
 }
 ARCHITECTURES = {"olmoe": gguf.MODEL_ARCH.OLMOE, "olmo": gguf.MODEL_ARCH.OLMO, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
-                 "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "llama": gguf.MODEL_ARCH.LLAMA,
+                 "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "glm4_moe": gguf.MODEL_ARCH.GLM4_MOE, "llama": gguf.MODEL_ARCH.LLAMA,
                  "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3,
                  "granite": gguf.MODEL_ARCH.GRANITE, "olmo2": gguf.MODEL_ARCH.OLMO2,
                  "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "phi3": gguf.MODEL_ARCH.PHI3}
@@ -45,7 +48,7 @@ INTERLEAVED = ("olmo", "mixtral", "llama", "mistral", "granite")  # rotary embed
 
 
 def experts_of(config):
-    return config.get("num_experts", config.get("num_local_experts", 0))
+    return config.get("num_experts", config.get("num_local_experts", config.get("n_routed_experts", 0)))
 
 
 def write_base(folder, file, top_k=None):
@@ -89,11 +92,17 @@ def add_sizes(writer, config, top_k):
             add(config[key])
     if "head_dim" in config:
         writer.add_value_length(config["head_dim"])
-        writer.add_rope_dimension_count(config["head_dim"])
+        writer.add_rope_dimension_count(int(config["head_dim"] * config.get("partial_rotary_factor", 1)))
     if config["model_type"] == "phi3":
         width = config["hidden_size"] // config["num_attention_heads"]
         writer.add_rope_dimension_count(int(width * config["partial_rotary_factor"]))
         writer.add_rope_scaling_orig_ctx_len(config["max_position_embeddings"])
+    if "n_routed_experts" in config:
+        writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
 
 
 def add_tokens(writer, size):
@@ -113,6 +122,7 @@ def stacked(tensors, config):
     result = {}
     for name, tensor in tensors.items():
         values = tensor.float().numpy()
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         if ".experts." in name:
             module, rest = name.split(".experts.")
             expert, projection = rest.split(".", 1)

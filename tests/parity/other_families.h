@@ -3,7 +3,7 @@
 
 namespace evenkeel {
 
-/// Registers qwen2_moe.
+/// Registers dots1.
 void add_other_families();
 
 }  // namespace evenkeel

@@ -7,8 +7,9 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, FlexOlmoConfig, Gemma3TextConfig,
+                          Glm4MoeConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoConfig,
+                          OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 from forked import forked
 
@@ -19,8 +20,9 @@ V5 = int(transformers.__version__.split(".")[0]) >= 5
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
 CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "olmo2": Olmo2Config, "llama": LlamaConfig, "mistral": MistralConfig,
            "mixtral": MixtralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "qwen2_moe": Qwen2MoeConfig,
-           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "gemma3_text": Gemma3TextConfig,
-           "phi3": Phi3Config}
+           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "flex_olmo": FlexOlmoConfig,
+           "deepseek_v2": DeepseekV2Config, "deepseek_v3": DeepseekV3Config, "glm4_moe": Glm4MoeConfig, "dots1": Dots1Config,
+           "gemma3_text": Gemma3TextConfig, "phi3": Phi3Config}
 # Norms of these families multiply by 1 + weight.
 PLUS_ONE = ("gemma3_text",)
 # If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.
@@ -53,6 +55,9 @@ def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
                 parameter.copy_((0 if family in PLUS_ONE else 1) + 0.2 * noise)
             else:
                 parameter.copy_(noise * (1.2 / parameter.shape[-1] ** 0.5))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):  # at least 0: transformers 4.57 ranks experts of other groups as 0
+                buffer.copy_(0.4 * torch.rand(buffer.shape, generator=generator))
         model.model.embed_tokens.weight.mul_(config.hidden_size**0.5)
         if config.tie_word_embeddings:
             model.model.embed_tokens.weight.mul_(2 / config.hidden_size**0.5)
@@ -74,7 +79,8 @@ def experts_of(config):
 
 
 def number_of_experts(config):
-    return getattr(config, "num_experts", None) or getattr(config, "num_local_experts", 0)
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    return next((number for name in names if (number := getattr(config, name, None))), 0)
 
 
 def load_float32(folder):
@@ -82,15 +88,36 @@ def load_float32(folder):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **experts_of(config)).eval()
 
 
-def _is_well_separated(model, router_logits):
-    top_k = model.config.num_experts_per_tok
-    if top_k == number_of_experts(model.config):
-        return True
-    for logits_TE in router_logits:
-        ordered = logits_TE.float().sort(dim=-1, descending=True).values
-        if (ordered[:, top_k - 1] - ordered[:, top_k]).min() < SMALLEST_GAP:
-            return False
-    return True
+def _gap(values, kept):
+    """Returns the smallest difference between the last of the `kept` largest values of a row and the next."""
+    if kept >= values.shape[-1]:
+        return float("inf")
+    ordered = values.float().sort(dim=-1, descending=True).values
+    return (ordered[:, kept - 1] - ordered[:, kept]).min()
+
+
+def _choices(config, router, x):
+    """Returns what a router of DeepSeek's kind ranks experts by, [T, E], and the scores of groups, [T, G]."""
+    logits = x.reshape(-1, config.hidden_size) @ router.weight.T
+    bias = getattr(router, "e_score_correction_bias", None)
+    if bias is None:
+        groups = config.n_group if config.topk_method == "group_limited_greedy" else 1
+        choices, most = logits, 1
+    else:
+        groups, choices, most = config.n_group, logits.sigmoid() + bias, 2
+    grouped = choices.reshape(len(choices), groups, -1)
+    scores = grouped.topk(min(most, grouped.shape[-1]), dim=-1).values.sum(-1)
+    kept = torch.zeros_like(scores, dtype=torch.bool)
+    kept.scatter_(1, scores.topk(config.topk_group if groups > 1 else 1, dim=-1).indices, True)
+    return choices.masked_fill(~kept.repeat_interleave(grouped.shape[-1], dim=1), -1e4), scores
+
+
+def _is_well_separated(config, router_logits, ranked):
+    """\param ranked  what _choices() returned for each router that gives no logits"""
+    gaps = [_gap(logits_TE, config.num_experts_per_tok) for logits_TE in router_logits]
+    for choices, scores in ranked:
+        gaps += [_gap(choices, config.num_experts_per_tok), _gap(scores, config.topk_group if scores.shape[1] > 1 else 1)]
+    return min(gaps) >= SMALLEST_GAP
 
 
 @torch.no_grad()
@@ -98,8 +125,15 @@ def reference(model, ids):
     """Returns the logits [tokens, V] of one sequence, or None if rounding decides a routing."""
     if not number_of_experts(model.config):
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
-    out = model(input_ids=torch.tensor([ids]), output_router_logits=True, use_cache=False)
-    return out.logits[0].float() if _is_well_separated(model, out.router_logits) else None
+    ranked = []
+    routers = [module for name, module in model.named_modules() if name.endswith(("mlp.gate", "mlp.gate.base_layer"))
+               and not hasattr(module, "base_layer")] if hasattr(model.config, "n_routed_experts") else []
+    # PEFT's change of the weight is there during the call only.
+    hooks = [router.register_forward_hook(lambda router, given, _: ranked.append(_choices(model.config, router, given[0]))) for router in routers]
+    out = model(input_ids=torch.tensor([ids]), use_cache=False, **({} if routers else {"output_router_logits": True}))
+    for hook in hooks:
+        hook.remove()
+    return out.logits[0].float() if _is_well_separated(model.config, () if routers else out.router_logits, ranked) else None
 
 
 def texts_with_logits(model, lengths, seed):

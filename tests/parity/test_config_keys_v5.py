@@ -17,12 +17,20 @@ from transformers.modeling_rope_utils import RopeParameters
 from forked import forked
 from peer import CONFIGS, EXPERTS, assert_logits_close, experts_of, random_model, texts_with_logits
 
-SPARSE = ("olmoe", "qwen3_moe", "mixtral", "granitemoe")
+GROUPED = ("deepseek_v2", "deepseek_v3", "glm4_moe")  # DeepSeek's, and those after it
+SPARSE = ("olmoe", "flex_olmo", "qwen2_moe", "qwen3_moe", "mixtral", "granitemoe", *GROUPED)
 DENSE = ("llama", "mistral", "qwen2", "qwen3", "granite", "olmo2")  # without olmo, which has other norms
 FAMILIES = ("olmo", *SPARSE, *DENSE)
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=20, vocab_size=83, num_hidden_layers=2)
+ROUTED = SMALL | dict(n_routed_experts=12, num_experts_per_tok=3, moe_intermediate_size=14, n_shared_experts=1, n_group=4, topk_group=3,
+                      first_k_dense_replace=1)
+LATENT = ROUTED | dict(num_key_value_heads=None, kv_lora_rank=10, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=10)
 MODELS = {
     "olmo": SMALL,
+    "flex_olmo": SMALL | dict(num_experts=7, num_experts_per_tok=3),
+    "qwen2_moe": SMALL | dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=14, shared_expert_intermediate_size=18),
+    "deepseek_v2": LATENT | dict(q_lora_rank=None, topk_method="group_limited_greedy"),
+    "deepseek_v3": LATENT | dict(q_lora_rank=9, norm_topk_prob=False), "glm4_moe": ROUTED | dict(head_dim=16, norm_topk_prob=False),
     "olmoe": SMALL | dict(num_experts=7, num_experts_per_tok=3),
     "qwen3_moe": SMALL | dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=14, norm_topk_prob=True),
     "mixtral": SMALL | dict(num_local_experts=7, num_experts_per_tok=3, head_dim=8),  # without a width, transformers scales no positions
@@ -39,7 +47,9 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embedding
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 30}
 NORMED = (*SPARSE, *DENSE)
 GRANITE = ("granitemoe", "granite")
-QWEN = ("qwen3_moe", "qwen2", "qwen3")
+QWEN = ("qwen2_moe", "qwen3_moe", "qwen2", "qwen3")
+LATENTS = ("deepseek_v2", "deepseek_v3")
+NO_LATENTS = tuple(family for family in FAMILIES if family not in LATENTS)
 
 # key -> (families, values): with another value the same weights have other logits, equal to transformers'.
 READ = {
@@ -48,7 +58,10 @@ READ = {
     "rope_scaling": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "linear", "factor": 3}, DYNAMIC | {"rope_theta": 300.0}, LLAMA3]),
     "rms_norm_eps": (NORMED, [0.5]),
     "num_experts_per_tok": (SPARSE, [1, 5]),
-    "norm_topk_prob": (("olmoe",), [True]),
+    "norm_topk_prob": (("olmoe", "flex_olmo", "qwen2_moe", "deepseek_v3", "glm4_moe"), [True]),
+    "routed_scaling_factor": (GROUPED, [0.7, 3]),
+    "n_group": (GROUPED, [3, 6]), "topk_group": (GROUPED, [2, 4]), "topk_method": (("deepseek_v2",), ["greedy"]),
+    "rope_interleave": (("deepseek_v3",), [False]), "partial_rotary_factor": (("glm4_moe",), [1.0, 0.25]),
     "clip_qkv": (("olmo", "olmoe"), [0.3]),
     "embedding_multiplier": (GRANITE, [1, 7.5]),
     "logits_scaling": (GRANITE, [8.0]),
@@ -60,11 +73,15 @@ READ = {
 # key -> (families, values): other weights, so a separate model.
 SIZES = {
     "vocab_size": (FAMILIES, [61]), "hidden_size": (FAMILIES, [48]), "num_hidden_layers": (FAMILIES, [3]),
-    "num_attention_heads": (FAMILIES, [8]), "num_key_value_heads": (FAMILIES, [1, 4]), "head_dim": (("olmo", "qwen3_moe", "mixtral", "granitemoe", *DENSE), [12]),
-    "intermediate_size": (FAMILIES, [28]), "moe_intermediate_size": (("qwen3_moe",), [22]),
-    "num_experts": (("olmoe",), [9]), "num_local_experts": (("qwen3_moe", "mixtral", "granitemoe"), [9]),
-    "tie_word_embeddings": (FAMILIES, [True]), "attention_bias": (("olmo", "olmoe", "qwen3_moe", *GRANITE, "llama", "qwen3", "olmo2"), [True]), "mlp_bias": (("llama", "granite"), [True]),
-    "decoder_sparse_step": (("qwen3_moe",), [2]), "mlp_only_layers": (("qwen3_moe",), [[0]]),
+    "num_attention_heads": (FAMILIES, [8]), "num_key_value_heads": (NO_LATENTS, [1, 4]), "head_dim": (("olmo", "flex_olmo", "qwen2_moe", "glm4_moe", "qwen3_moe", "mixtral", "granitemoe", *DENSE), [12]),
+    "intermediate_size": (FAMILIES, [28]), "moe_intermediate_size": (("qwen2_moe", "qwen3_moe", *GROUPED), [22]),
+    "shared_expert_intermediate_size": (("qwen2_moe",), [26]), "qkv_bias": (("qwen2_moe",), [False]), "use_qk_norm": (("glm4_moe",), [True]),
+    "n_routed_experts": (GROUPED, [24]), "n_shared_experts": (GROUPED, [2]), "first_k_dense_replace": (GROUPED, [0]),
+    "q_lora_rank": (LATENTS, [None, 20]), "kv_lora_rank": (LATENTS, [22]), "qk_nope_head_dim": (LATENTS, [12]), "qk_rope_head_dim": (LATENTS, [10]),
+    "v_head_dim": (LATENTS, [4, 26]),
+    "num_experts": (("olmoe", "flex_olmo", "qwen2_moe"), [9]), "num_local_experts": (("qwen3_moe", "mixtral", "granitemoe"), [9]),
+    "tie_word_embeddings": (FAMILIES, [True]), "attention_bias": (("olmo", "olmoe", "flex_olmo", "qwen3_moe", *GROUPED, *GRANITE, "llama", "qwen3", "olmo2"), [True]), "mlp_bias": (("llama", "granite"), [True]),
+    "decoder_sparse_step": (("qwen2_moe", "qwen3_moe"), [2]), "mlp_only_layers": (("qwen2_moe", "qwen3_moe"), [[0]]),
 }
 # key -> (families, values): exit code 1, and one line that names file and key.
 REFUSED = {
@@ -72,7 +89,7 @@ REFUSED = {
                                    {"rope_theta": "1e4"}, {"full_attention": PLAIN}, {"rope_type": None}, 5]),
     "rope_scaling": (FAMILIES, [{"type": "su", "factor": 2.0}, {"rope_type": "llama3"}, {"factor": 4.0}, PLAIN | {"low_freq_factor": 1}]),
     "rope_theta": (FAMILIES, [None, 0, "10000"]),
-    "partial_rotary_factor": (FAMILIES, [0.5]),
+    "partial_rotary_factor": (tuple(family for family in FAMILIES if family != "glm4_moe"), [0.5]),
     "hidden_act": (FAMILIES, ["relu", "gelu_new"]),
     "attention_dropout": (FAMILIES, [0.1]),
     "is_encoder_decoder": (FAMILIES, [True]),
@@ -81,15 +98,20 @@ REFUSED = {
     "layer_types": (FAMILIES, [["sliding_attention", "full_attention"]]),
     "attention_chunk_size": (FAMILIES, [16]),
     "kv_sharing_modes": (FAMILIES, [["none", "none"]]),
-    "sliding_window": (("olmo", "olmoe", *GRANITE, "llama", "olmo2"), [64]),
+    "sliding_window": (("olmo", "olmoe", "flex_olmo", *GROUPED, *GRANITE, "llama", "olmo2"), [64]),
     "use_sliding_window": (QWEN, ["yes", 1]),
     "router_jitter_noise": (("mixtral",), [0.1]),
     "quantization_config": (FAMILIES, [{"quant_method": "awq"}]),
-    "num_local_experts": (("olmoe",), [5]), "num_experts": (("qwen3_moe", "mixtral"), [5]),
+    "num_local_experts": (("olmoe", "flex_olmo", "deepseek_v3", "glm4_moe"), [5]), "num_experts": (("qwen3_moe", "mixtral", "deepseek_v2"), [5]),
+    "num_key_value_heads": (LATENTS, [2]), "mlp_bias": (("deepseek_v2",), [True]), "moe_layer_freq": (LATENTS, [2]),
+    "scoring_func": (("deepseek_v3",), ["softmax"]), "topk_method": (LATENTS, ["greediest"]), "n_group": (GROUPED, [5, 0]), "topk_group": (GROUPED, [5, 0]),
+    "n_shared_experts": (GROUPED, [None, 0]), "first_k_dense_replace": (GROUPED, [-1, 0.5]), "routed_scaling_factor": (GROUPED, [None, "2"]),
+    "q_lora_rank": (LATENTS, [0]), "qk_rope_head_dim": (LATENTS, [7]),
     "head_dim": (("olmoe",), [12]),  # in transformers the norm over all heads is as wide as the hidden states
     "rms_norm_eps": (NORMED, [None, "1e-5"]), "vocab_size": (FAMILIES, [None, 83.5]), "logits_scaling": (GRANITE, [0]),
-    "attention_multiplier": (GRANITE, [None]), "norm_topk_prob": (("olmoe", "qwen3_moe"), [None, 1]),
+    "attention_multiplier": (GRANITE, [None]), "norm_topk_prob": (("olmoe", "flex_olmo", "qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe"), [None, 1]),
 }
+REFUSED_TOO = {"norm_topk_prob": (("deepseek_v2",), [True]), "partial_rotary_factor": (("glm4_moe",), [0, 0.3, 1.5])}
 STORED = "tensors are computed with as they are stored, or as --dtype says"
 LABELS = "there is no classifier"
 GENERATION = "a setting of transformers' generation, which has flags of its own here"
@@ -114,13 +136,20 @@ NO_EFFECT = {
     "original_max_position_embeddings": (16, "a setting of scaled positions, see ROPES; these are plain"),
 }
 NO_WINDOW = {"sliding_window": (8, "use_sliding_window is false")}
-NO_EFFECT_OF = {"qwen3_moe": NO_WINDOW, "qwen2": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
+UNREAD = "layers of prediction behind the last are not run"
+OWN_WIDTH = "the width of the rotated part is qk_rope_head_dim"
+NO_EFFECT_OF = {"qwen2_moe": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
+                "deepseek_v2": {"head_dim": (16, OWN_WIDTH), "pretraining_tp": (2, "how transformers computed once, not what")},
+                "deepseek_v3": {"head_dim": (16, OWN_WIDTH), "pretraining_tp": (2, "how transformers computed once, not what"),
+                                "num_nextn_predict_layers": (2, UNREAD), "num_mtp_layers": (None, "")},
+                "glm4_moe": {"num_nextn_predict_layers": (2, UNREAD), "num_mtp_layers": (None, "")},
+                "qwen3_moe": NO_WINDOW, "qwen2": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
                 "qwen3": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
                 "llama": {"pretraining_tp": (2, "how transformers computed once, not what")}}
 
 
 def placed(family):
-    tables = {key for table in (READ, SIZES, REFUSED) for key, (families, _) in table.items() if family in families}
+    tables = {key for table in (READ, SIZES, REFUSED, REFUSED_TOO) for key, (families, _) in table.items() if family in families}
     return tables | NO_EFFECT.keys() | NO_EFFECT_OF.get(family, {}).keys()
 
 
@@ -211,7 +240,7 @@ def test_sizes_equal_those_of_transformers(family, key, value, tmp_path):
     assert_logits_close(our_logits(tmp_path, texts), expected)
 
 
-@pytest.mark.parametrize("family, key, value", cases(REFUSED))
+@pytest.mark.parametrize("family, key, value", [*cases(REFUSED), *cases(REFUSED_TOO)])
 def test_unsupported_keys_are_rejected_by_name(family, key, value, saved):
     folder, config, (texts, _) = saved[family]
     (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
@@ -223,7 +252,8 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 7}
 TYPES = ["sliding_attention", "full_attention"]
 
 
-@pytest.mark.parametrize("family, settings", [("qwen3_moe", WINDOW), *((family, WINDOW | more) for family in ("qwen2", "qwen3") for more in (
+@pytest.mark.parametrize("family, settings", [("qwen3_moe", WINDOW), *(("qwen2_moe", WINDOW | more) for more in ({}, {"max_window_layers": 1}, {"layer_types": TYPES[::-1]})),
+                                             *((family, WINDOW | more) for family in ("qwen2", "qwen3") for more in (
     {"max_window_layers": 1}, {"max_window_layers": 0}, {"layer_types": TYPES}, {"layer_types": TYPES, "max_window_layers": 2}))])
 def test_windows_that_need_consent_are_those_of_transformers(family, settings, saved):
     folder, config, (_, plain) = saved[family]
@@ -372,10 +402,12 @@ def test_contradicting_rope_blocks_are_rejected(saved):
 
 
 @pytest.mark.parametrize("family, key, other", [("olmoe", "num_experts", "num_local_experts"), ("qwen3_moe", "num_experts", "num_local_experts"),
-                                                ("mixtral", "num_local_experts", "num_experts")])
+                                                ("mixtral", "num_local_experts", "num_experts"), ("flex_olmo", "num_experts", "num_local_experts"),
+                                                ("deepseek_v2", "n_routed_experts", "num_experts"),
+                                                ("deepseek_v3", "n_routed_experts", "num_local_experts"), ("glm4_moe", "n_routed_experts", "num_local_experts")])
 def test_alternative_spellings_of_keys_are_read(family, key, other, saved):
     folder, config, _ = saved[family]
-    config = {name: value for name, value in config.items() if name not in (key, other)} | {other: 7}
+    config = {name: value for name, value in config.items() if name not in (key, other)} | {other: config[key]}
     (folder / "config.json").write_text(json.dumps(config))
     texts, expected = texts_with_logits(peer_of(family, folder), (30,), seed=5)
     assert_logits_close(our_logits(folder, texts), expected)
@@ -386,7 +418,9 @@ def test_missing_keys_have_the_defaults_of_transformers(family, saved):
     folder, config, _ = saved[family]
     kept = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
             "intermediate_size", "moe_intermediate_size", "num_experts", "num_local_experts", "num_experts_per_tok",
-            *(("head_dim",) if family == "mistral" else ()))
+            "n_routed_experts", "n_shared_experts", "n_group", "topk_group", "first_k_dense_replace", "shared_expert_intermediate_size", "q_lora_rank",
+            "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", *(("head_dim",) if family in ("mistral", "glm4_moe") else ()),
+            *(("pad_token_id",) if family == "flex_olmo" else ()))  # the default is an id of a larger vocabulary
     (folder / "config.json").write_text(json.dumps({key: config[key] for key in kept if key in config}))
     texts, expected = texts_with_logits(peer_of(family, folder), (30,), seed=5)
     assert_logits_close(our_logits(folder, texts), expected)
@@ -416,7 +450,7 @@ NAMED = {
 }
 OF_THE_CALLER = "how many tokens are sampled, and how, says the caller here"
 SAME_TOKENS = "how the same tokens are computed or returned"
-UNREAD = {
+UNREAD_OF_GENERATION = {
     **{key: OF_THE_CALLER for key in ["do_sample", "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits", "max_length",
                                       "max_new_tokens", "max_time", "num_return_sequences", "length_penalty", "early_stopping"]},
     **{key: SAME_TOKENS for key in ["use_cache", "cache_config", "cache_implementation", "max_cache_len", "low_memory", "compile_config", "disable_compile", "continuous_batching_config",
@@ -429,7 +463,7 @@ UNREAD = {
 
 def test_every_key_of_generation_is_read_named_or_without_effect():
     known = set(re.findall(r'kwargs\.pop\("(\w+)"', inspect.getsource(GenerationConfig.__init__)))
-    assert known - NAMED.keys() - UNREAD.keys() == {"eos_token_id"}
+    assert known - NAMED.keys() - UNREAD_OF_GENERATION.keys() == {"eos_token_id"}
 
 
 def test_keys_that_change_greedy_answers_are_named(saved):

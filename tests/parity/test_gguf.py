@@ -7,13 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from peer import PROGRAM, run, score
+from peer import run, score
 
 gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
 pytest.importorskip("xllamacpp", reason="llama.cpp (xllamacpp) is not installed")
 from llama_cpp import CONFIGS, next_logprobs, write_base  # noqa: E402
 
-WITH_FAMILIES = PROGRAM.with_name("evenkeel_with_families")
 RANK, ALPHA = 20, 30.0
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 TOLERANCE = 1e-4
@@ -28,7 +27,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for family, config in CONFIGS.items():
         (folder / f"{family}.json").write_text(json.dumps(config))
-        run("init", folder / f"{family}.json", "--out", folder / family, "--seed", 7, program=WITH_FAMILIES)
+        run("init", folder / f"{family}.json", "--out", folder / family, "--seed", 7)
     return folder
 
 
@@ -57,14 +56,14 @@ def write_adapter(model, folder, targets, ranks={}, **settings):
     return tensors
 
 
-def converted(model, adapter, out, program=PROGRAM):
-    run("export", "--model", model, "--adapter", adapter, "--format", "gguf", "--out", out, program=program)
+def converted(model, adapter, out):
+    run("export", "--model", model, "--adapter", adapter, "--format", "gguf", "--out", out)
     return out / "adapter.gguf"
 
 
-def ours(model, work, *flags, program=PROGRAM):
+def ours(model, work, *flags):
     """Returns log-probabilities [V] of the token after each text."""
-    _, logits = score(model, TEXTS, work, *flags, program=program)
+    _, logits = score(model, TEXTS, work, *flags)
     return [text[-1].log_softmax(-1) for text in logits]
 
 
@@ -110,7 +109,7 @@ def test_an_olmo_adapter_has_equal_logits(models, targets, tmp_path):
     assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path), expected)) > 0.2
 
 
-SPARSE = ("qwen2_moe", "qwen3_moe", "mixtral")
+SPARSE = ("qwen2_moe", "qwen3_moe", "mixtral", "glm4_moe")
 EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
 FUSED = {"phi3": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")}
 
@@ -120,22 +119,24 @@ def test_an_adapter_of_another_family_has_equal_logits(models, family, tmp_path)
     model = models / family
     targets = FUSED.get(family) or (*ATTENTION, *(("gate",) if family in SPARSE else ()), *EXPERT_NAMES.get(family, EXPERTS))
     write_adapter(model, tmp_path / "peft", targets)
-    adapter = converted(model, tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
+    adapter = converted(model, tmp_path / "peft", tmp_path / "gguf")
     base = write_base(model, tmp_path / "base.gguf")
-    expected = ours(model, tmp_path, "--adapter", tmp_path / "peft", program=WITH_FAMILIES)
+    expected = ours(model, tmp_path, "--adapter", tmp_path / "peft")
     assert_alike(next_logprobs(base, adapter, TEXTS), expected, TOLERANCES.get(family, TOLERANCE))
-    assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path, program=WITH_FAMILIES), expected)) > 0.02, "the adapter does nothing"
+    assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path), expected)) > 0.02, "the adapter does nothing"
 
 
-@pytest.mark.parametrize("family, change", [("qwen3_moe", {"decoder_sparse_step": 2}), ("olmoe", {"clip_qkv": 8.0}),
-                                            ("llama", {"hidden_act": "gelu"}), ("gemma3_text", {"query_pre_attn_scalar": 64}), ("phi3", {"sliding_window": 64}), ("qwen3", {"attention_bias": True})])
+@pytest.mark.parametrize("family, change", [
+    ("qwen3_moe", {"decoder_sparse_step": 2}), ("qwen2_moe", {"mlp_only_layers": [1]}), ("glm4_moe", {"n_group": 4, "topk_group": 3}),
+    ("olmoe", {"clip_qkv": 8.0}), ("llama", {"hidden_act": "gelu"}), ("gemma3_text", {"query_pre_attn_scalar": 64}),
+    ("phi3", {"sliding_window": 64}), ("qwen3", {"attention_bias": True})])
 def test_sites_unknown_to_llama_cpp_are_rejected_by_name(models, family, change, tmp_path):
     config = json.loads((models / f"{family}.json").read_text()) | change
     (tmp_path / "config.json").write_text(json.dumps(config))
-    run("init", tmp_path / "config.json", "--out", tmp_path / "model", program=WITH_FAMILIES)
+    run("init", tmp_path / "config.json", "--out", tmp_path / "model")
     write_adapter(tmp_path / "model", tmp_path / "peft", ("o_proj",))
     with pytest.raises(AssertionError, match=f"exited 1.*{family}"):
-        converted(tmp_path / "model", tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
+        converted(tmp_path / "model", tmp_path / "peft", tmp_path / "gguf")
     assert not (tmp_path / "gguf").exists()
 
 

@@ -10,11 +10,11 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 
 from peer import random_model
-from sparse_families import TRAINED
+from sparse_families import TRAINED, attention_of
 from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, train,
                            train_ours)
 
-ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+DENSE = ["shared_expert.down_proj", "shared_experts.down_proj", "mlp.down_proj"]  # beside experts and before sparse layers
 EXPERTS = 7
 OLMOE = dict(num_experts=EXPERTS, num_experts_per_tok=3, num_attention_heads=4, num_key_value_heads=2, hidden_size=32,
              intermediate_size=20, vocab_size=83, num_hidden_layers=2, norm_topk_prob=False)
@@ -22,6 +22,8 @@ OLMOE = dict(num_experts=EXPERTS, num_experts_per_tok=3, num_attention_heads=4, 
 NAMES = {"olmoe": ("mlp", "gate", "mlp.gate", "mlp.experts.{}.down_proj"),
          "qwen3_moe": ("mlp", "gate", "mlp.gate", "mlp.experts.{}.down_proj"),
          "mixtral": ("mlp", "gate", "block_sparse_moe.gate", "block_sparse_moe.experts.{}.w2"),
+         **{family: ("mlp", "gate", "mlp.gate", "mlp.experts.{}.down_proj") for family in
+            ("flex_olmo", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe")},
          "granitemoe": ("block_sparse_moe", "router", "block_sparse_moe.router.layer", "block_sparse_moe.experts.{}.down_proj")}
 
 MODELS = {family: settings | {"vocab_size": 83} for family, settings in TRAINED.items()} | {"olmoe": OLMOE}
@@ -62,12 +64,13 @@ def test_attention_router_and_down_projections_follow_the_fused_peer(family, tmp
     base.save_pretrained(tmp_path / "model")
     block, router, *_ = NAMES[family]
     parameters = [f"{block}.experts.down_proj", f"{block}.{router}.weight"]
-    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=ATTENTION,
+    attention = attention_of(family)
+    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=[*attention, *DENSE],
                                             target_parameters=parameters))
     fill_adapters(model, seed=67)
     initial = {n: p.clone() for n, p in model.named_parameters() if "lora_" in n}
     save_adapter(tmp_path / "adapter", unfused(family, initial))
-    job = {"targets": [*ATTENTION, "down_proj", "gate"], "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
+    job = {"targets": [*attention, "down_proj", "gate"], "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
            "batches": batches(base.config.vocab_size, seed=71)}
 
     losses, gradients = train(model, job)

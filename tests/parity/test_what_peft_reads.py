@@ -16,7 +16,7 @@ import dense_families
 from federated_run import OLMOE, save_tokenizer
 from forked import forked
 from peer import V5, load_float32, random_model, score, texts_with_logits
-from sparse_families import ATTENTION, GATED, TRAINED
+from sparse_families import ATTENTION, GATED, TRAINED, attention_of
 
 PROGRAM = "transformers 5 + PEFT 0.21" if V5 else "transformers 4.57 + PEFT 0.17"
 FAMILIES = {
@@ -41,7 +41,10 @@ TARGETS = {
     "all": [*ATTENTION, *GATED, "gate"],
 }
 CASES = [(family, targets) for family in FAMILIES for targets in TARGETS if family != "olmo" or "router" not in targets and targets != "all"]
-FAMILIES |= dense_families.TRAINED
+# Families with shared experts, routers that are no linear layers, and latent attention.
+OTHERS = ("flex_olmo", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe")
+FAMILIES |= {family: TRAINED[family] for family in OTHERS} | dense_families.TRAINED
+CASES += [(family, targets) for family in OTHERS for targets in ("attention", "router", "attention, router", "gate, up", "down", "experts", "all")]
 CASES += [(family, targets) for family in dense_families.FAMILIES for targets in ("attention", "gate, up", "attention, up, down")]
 CONFIG = """
 seed = 11
@@ -94,6 +97,13 @@ def base(tmp_path_factory):
         return folder, load_float32(folder), texts, score(folder, texts, folder, "--dtype", "float32")[1]
 
     return made
+
+
+def named(family, targets):
+    """Returns the targets, with the family's own names of the attention's linears."""
+    own = attention_of(family) if family in OTHERS else ATTENTION
+    return [*(own if set(ATTENTION) & set(targets) and own != ATTENTION else [name for name in targets if name in ATTENTION]),
+            *(name for name in targets if name not in ATTENTION)]
 
 
 def train(folder, base_folder, targets):
@@ -162,7 +172,7 @@ def assert_as_said(said, ours, theirs, where):
 @pytest.mark.parametrize("family, targets", CASES)
 def test_peft_gives_our_logits_where_the_program_says_so(family, targets, base, tmp_path):
     base_folder, model, texts, bare = base(family)
-    warned = train(tmp_path, base_folder, TARGETS[targets])
+    warned = train(tmp_path, base_folder, named(family, TARGETS[targets]))
     run = tmp_path / "run"
     ours = logits_of_run(run, texts, tmp_path)
     assert difference(ours, bare) > 1e-2, "the adapter does nothing"

@@ -145,6 +145,7 @@ methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_su
           .moe_layers = model.moe_layers,
           .num_experts = model.num_experts,
           .max_top_k = model.top_k,
+          .score = model.gates.score,
           .rank = max_rank(),
           .scale = scale(),
           .lr = config->train.learning_rate(round),

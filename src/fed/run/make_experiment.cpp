@@ -11,6 +11,7 @@
 #include "base/system/threads.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/store/manifest.h"
+#include "nn/moe/scored_routing.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 void check_method_fits(const MethodSection& method, const models::ModelSpec& model) {
   EK_CHECK(!method.entry().needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
            ", which balances experts; the model (", model.family, ") has none");
+  nn::check_gate_norm(model.gates.score, method.gate_norm, "method.gate_norm");
 }
 
 void check_ranks(const RunConfig& config) {

@@ -20,11 +20,16 @@ enum class ModulationMode {
   /// except those with the N_p largest. These experts fill the remaining places, if any.
   kPreserve,
 };
+/// Selects the function that turns the logits of a checkpoint's router into scores of experts.
+enum class ScoreFunction {
+  kSoftmax,  ///< over all experts
+  kSigmoid,  ///< of each logit (nn/moe/scored_routing.h)
+};
 /// Selects how gate weights are computed from scores (docs/ambiguities.md, R5).
 enum class GateNorm {
   kCheckpoint,  ///< the checkpoint's own: softmax over all experts, renormalised iff norm_topk_prob ("olmoe_native")
-  kRenormSelected,  ///< softmax over the selected experts only
-  kSoftmaxAll,      ///< softmax over all experts, whatever the checkpoint says
+  kRenormSelected,  ///< softmax over the selected experts only; sigmoid scores are divided by their sum
+  kSoftmaxAll,      ///< softmax over all experts, whatever the checkpoint says; refused with sigmoid scores
 };
 constexpr auto names(GateNorm) {
   return std::array{config::EnumName<GateNorm>{"olmoe_native", GateNorm::kCheckpoint},

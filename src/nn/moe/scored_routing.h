@@ -1,0 +1,46 @@
+/// \file  Selects experts and computes gate weights for routers that differ from a softmax with top K: sigmoid scores,
+/// a bias of the selection, groups of experts, a factor of the gate weights. Works on any device.
+/// Dimension names: T tokens, E experts, K selected.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+#include "nn/moe/router_options.h"
+
+namespace evenkeel::nn {
+
+/// Selects how the score of a group follows from those of its experts.
+enum class GroupScore { kLargest, kSumOfTwoLargest };
+
+/// Describes the router of a checkpoint. Source: DeepSeek-V2 (2024) for groups, DeepSeek-V3 (2024) for the rest.
+struct RouterRule {
+  ScoreFunction score = ScoreFunction::kSoftmax;
+  bool renormalise = false;  ///< the checkpoint's flag: gate weights are divided by their sum
+  double scale = 1;          ///< factor of the gate weights, after the division
+  at::Tensor bias_E{};       ///< added to the scores for the selection only; undefined: none
+  int64_t groups = 1;        ///< experts e of a group are adjacent; E is a multiple
+  int64_t kept_groups = 1;   ///< a token selects among the experts of the groups with the largest scores
+  GroupScore group_score = GroupScore::kLargest;
+
+  /// Returns true for a softmax with top K, which nn::route() computes.
+  bool is_plain() const {
+    return score == ScoreFunction::kSoftmax && scale == 1 && !bias_E.defined() && groups == kept_groups;
+  }
+};
+
+/// Routes T tokens as nn::route() does (nn/moe/routing.h), with the scores of `rule`. phi is added to logits, before
+/// the score function. Candidates are the experts with the largest unmodulated scores plus bias. The groups of a token
+/// follow from unmodulated scores too. Gate weights are the scores of the modulated logits, without the bias.
+/// GateNorm::kRenormSelected divides them by their sum, whatever the checkpoint says.
+/// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
+/// \throws kConfig if top_k is not in 1 .. E or above the number of experts in the kept groups, if num_candidates is
+/// not in 0 .. E, or for gate_norm kSoftmaxAll with sigmoid scores
+Routing scored_route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E,
+                     const RouterRule& rule);
+
+/// Checks that sigmoid scores are not asked for a softmax. \param key  name of the setting, for errors \throws kConfig
+void check_gate_norm(ScoreFunction score, GateNorm norm, std::string_view key = "gate_norm");
+
+}  // namespace evenkeel::nn
