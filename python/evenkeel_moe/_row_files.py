@@ -115,7 +115,7 @@ class RowFiles:
         """out: the folder, or a function that finds it when there are rows to write. keeps: true for a file that `out` has use for.
         called: names of keys in messages."""
         self._out, self.columns, self.keeps, self.called = out, columns, keeps, called
-        self.wrote: List[pathlib.Path] = []
+        self.wrote: Dict[pathlib.Path, str] = {}
         self.made: List[pathlib.Path] = []
         self.asked = False
 
@@ -129,8 +129,11 @@ class RowFiles:
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
-        if kind is not None:
-            self._withdraw()
+        if kind is None:
+            return
+        gone = self._withdraw()
+        if isinstance(error, EvenkeelError) and any(str(file) in str(error) for file in gone):
+            raise EvenkeelError(_in_rows(str(error), gone), error.exit_code, error.kind) from None
 
     def settings_of(self, settings: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
         """The settings with files in the place of rows, and of tables in files. Other values stay as they are."""
@@ -190,7 +193,7 @@ class RowFiles:
             file = folder / f"{name}-{digest[:DIGITS]}.jsonl"
             if not file.exists():
                 os.replace(part, file)
-                self.wrote.append(file)
+                self.wrote[file] = who
             return file
         finally:
             part.unlink(missing_ok=True)
@@ -200,15 +203,25 @@ class RowFiles:
         folder.mkdir(parents=True, exist_ok=True)
         self.made += missing
 
-    def _withdraw(self) -> None:
-        for file in self.wrote:
-            if not self.keeps(self.out, file):
-                file.unlink(missing_ok=True)
+    def _withdraw(self) -> Dict[pathlib.Path, str]:
+        """Removes the files that `out` has no use for, and returns them."""
+        gone = {file: who for file, who in self.wrote.items() if not self.keeps(self.out, file)}
+        for file in gone:
+            file.unlink(missing_ok=True)
         for folder in self.made:
             try:
                 folder.rmdir()
             except OSError:  # it is not empty, or gone
                 pass
+        return gone
+
+
+def _in_rows(message: str, gone: Mapping[pathlib.Path, str]) -> str:
+    """A message about lines of files that are removed, as one about the rows that they were written from."""
+    for file, who in gone.items():
+        message = re.sub(re.escape(str(file)) + r":(\d+)", lambda line: f"{who} row {int(line[1]) - 1}", message)
+        message = message.replace(str(file), who)
+    return message
 
 
 def _matches(path: Any) -> List[pathlib.Path]:

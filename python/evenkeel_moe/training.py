@@ -13,7 +13,7 @@ from ._program import shared_path
 from ._progress import bar_for
 from ._row_files import RowFiles, Rows, called, data_settings, manifest_names, without_rows
 from ._toml import config_words, parse_toml, set_flags
-from .errors import EvenkeelError
+from .errors import EvenkeelError, MissingPackage
 from .run import Run
 
 __all__ = ["Evaluation", "Round", "train"]
@@ -128,7 +128,11 @@ def _words_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str,
 def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any]) -> pathlib.Path:
     """The folder that a run gets by its config. Raises EvenkeelError as train()."""
     words = _words_of(without_rows(config) if isinstance(config, Mapping) else config, without_rows(settings))
-    whole = parse_toml(text_of(["train", *words, "--print-config", "--quiet"]))
+    text = text_of(["train", *words, "--print-config", "--quiet"])
+    try:
+        whole = parse_toml(text)
+    except MissingPackage:
+        raise MissingPackage("writing rows without out, which names the run folder,", "tomli", "toml") from None
     return local_path(whole["output"]["dir"] or pathlib.Path("runs") / whole["name"])
 
 

@@ -305,6 +305,10 @@ def test_rows_may_stand_wherever_a_config_names_files(tiny_model, tmp_path):
 def test_without_a_folder_rows_go_into_the_folder_of_the_config(tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = ek.train(CONFIG, data=asked(), columns=RENAMED, set=own(tiny_model, train__rounds=1, name="mine", evaluate__limit=1))
+    for name in ("tomllib", "tomli"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ek.MissingPackage, match="writing rows without out, which names the run folder, needs tomli"):
+        ek.train(CONFIG, data=asked(), columns=RENAMED, set=own(tiny_model, name="other"))
     assert run.path == tmp_path / "runs/mine" and len(list((run.path / "rows").iterdir())) == 1
 
 
@@ -313,9 +317,9 @@ def test_a_run_that_does_not_begin_leaves_nothing_of_its_rows(tiny_model, tmp_pa
         with pytest.raises(ek.EvenkeelError, match=says):
             ek.train(CONFIG, data=rows, columns=changes.pop("columns", RENAMED), set=own(tiny_model, **changes), out=out)
     refused("is not a known key", tmp_path / "one/run", asked(), train__round=1)
-    refused("train-[0-9a-f]{12}.jsonl:4: completion is missing", tmp_path / "one/run", asked(3) + [{"question": "a"}])
-    refused("train-[0-9a-f]{12}.jsonl:1: prompt is 7, expected a string", tmp_path / "one/run", [{"question": 7, "answer": "a"}])
-    refused(r"train-[0-9a-f]{12}.jsonl:1: its keys \(answer, place, question\) are of no format.*--columns prompt=KEY,completion=KEY", tmp_path / "one/run", asked(), columns=None)
+    refused(r"^\[data\] data row 3: completion is missing", tmp_path / "one/run", asked(3) + [{"question": "a"}])
+    refused(r"^\[data\] data row 0: prompt is 7, expected a string", tmp_path / "one/run", [{"question": 7, "answer": "a"}])
+    refused(r"^\[data\] data row 0: its keys \(answer, place, question\) are of no format.*--columns prompt=KEY,completion=KEY", tmp_path / "one/run", asked(), columns=None)
     refused(r"\[data\] data row 0: x is inf", tmp_path / "one/run", [{"question": "a", "answer": "b", "x": math.inf}])
     assert not list(tmp_path.iterdir())
     (tmp_path / "theirs/rows").mkdir(parents=True)
@@ -347,6 +351,10 @@ def test_evaluate_scores_rows_as_their_file(tiny_model, tmp_path):
     for part, rows in (("a", asked(7)), ("b", asked(5, 7))):
         write(tmp_path / f"part-{part}.csv", separated(rows, ","))
     assert without_seconds(ek.evaluate(data=str(tmp_path / "part-*.csv"), columns=RENAMED, **flags)) == expected
+    with pytest.raises(ek.EvenkeelError, match=r"none of the 2 rows of data can be read; the first: data row 0: its keys \(x\) are of no format"):
+        ek.evaluate(data=[{"x": "a"}, {"x": "b"}], **flags)
+    with pytest.raises(ek.EvenkeelError, match=r"rows.csv row 1: completion is missing|rows.csv row 1: completion"):
+        ek.evaluate(data=write(tmp_path / "rows.csv", "prompt,completion\na,b\nc,\n"), strict=True, **flags)
     with pytest.raises(ek.EvenkeelError, match="data is 2 files, allowed: one, or a pattern"):
         ek.evaluate(data=[file, file], **flags)
     with pytest.raises(TypeError, match="options is of type DataFrame, allowed: a text"):
