@@ -18,7 +18,7 @@ from ._table_files import kind_of, rows_of_file, split_folders
 from ._tables import Placed, holds_rows, is_path, rows_of, splits_of
 from .errors import EvenkeelError
 
-__all__ = ["RowFiles", "Rows", "called", "data_settings", "manifest_names", "temporary_file", "without_rows", "written_rows"]
+__all__ = ["RowFiles", "Rows", "called", "manifest_names", "settings_with_data", "temporary_file", "without_rows", "written_rows"]
 
 Rows = Any
 """A data frame, a data set, a table of Arrow, a list of dicts, a dict of columns, a path of a table or of JSON, or a list of paths."""
@@ -33,8 +33,19 @@ DIGITS = 12
 """Hexadecimal digits of the SHA-256 in a file's name."""
 
 
+def settings_with_data(data: Optional[Rows], test_data: Optional[Rows], settings: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """data_settings(), then the settings of a caller. Raises TypeError when both name the same files."""
+    own = data_settings(data, test_data)
+    named: List[str] = []
+    changed_rows(settings or {}, lambda _, key: named.append(key))
+    for key in named:
+        if key in own:
+            raise TypeError(f"{called(data)[key]} and {key} of set are the same rows: give one of them")
+    return {**own, **(settings or {})}
+
+
 def data_settings(data: Optional[Rows], test_data: Optional[Rows]) -> Dict[str, Any]:
-    """The keys of a config that train on `data`, and score what is trained on `test_data` or on held-out rows.
+    """The keys of a config that train on `data`, and score what is trained on `test_data`.
 
     A DatasetDict, or its folder, is its splits `train` and `test`. Raises EvenkeelError for one with others.
     """

@@ -187,7 +187,8 @@ def test_columns_rename_and_leave_the_others(tmp_path):
     (pd.DataFrame([["a", "b"]], columns=["x", "x"]), None, "two columns x"), (pd.DataFrame([["a", "b"]], columns=["1", 1]), None, "two columns 1"),
     (pd.DataFrame([["a", "b"]], columns=pd.MultiIndex.from_product([["a"], ["b", "c"]])), None, "columns of several levels"),
     (pd.DataFrame([["a"]], columns=[pd.Timestamp("2024-05-06")]), None, "a column has the name Timestamp"), (pd.DataFrame({"a": []}), None, "data has no rows"),
-    (iter([]), None, "data has no rows"), ({}, None, "data has no rows"),
+    ({"train": pd.DataFrame({"a": ["b"]})}, None, "data is a dict with the splits train: give one of them, as rows['train']"),
+    ({"a": pd.DataFrame({"a": ["b"]}), "b": ["c"]}, None, "the column a is of type DataFrame"), (iter([]), None, "data has no rows"), ({}, None, "data has no rows"),
 ])
 def test_tables_that_are_no_rows_are_refused_by_name(source, columns, says, tmp_path):
     with pytest.raises(ek.EvenkeelError) as caught:
@@ -221,6 +222,9 @@ def test_objects_that_are_no_rows_are_a_type_error(tmp_path):
             written([{"a": "b"}], tmp_path, columns)
     with pytest.raises(TypeError, match="columns goes with rows"):
         ek.train(CONFIG, columns={"prompt": "a"}, out=tmp_path / "run")
+    for key, rows in (("data.files.train", {"data.files": {"train": ["a.jsonl"]}}), ("data.files.test", {"data": {"files.test": asked()}})):
+        with pytest.raises(TypeError, match=f"data and {key} of set are the same rows: give one of them"):
+            ek.train(CONFIG, data=asked(), test_data=asked(), set=rows, out=tmp_path / "run")
     with pytest.raises(TypeError, match="test_data goes with data"):
         ek.train(CONFIG, test_data=[{"prompt": "a"}], out=tmp_path / "run")
 
@@ -286,6 +290,12 @@ def test_test_rows_are_scored_in_place_of_held_out_ones(tiny_model, tmp_path):
     assert sum(map(len, json.loads((run.path / "partition.json").read_text())["clients"])) == 12
     (exam,) = (run.path / "rows").glob("exam-*.jsonl")
     assert lines(exam) == answered(asked(5, 50)) and str(exam) in [entry["path"] for entry in run.manifest["files"]]
+
+
+def test_a_dict_of_frames_is_its_splits(tiny_model, tmp_path):
+    both = {"train": frame_of(asked()), "test": frame_of(asked(4, 50))}
+    run = ek.train(CONFIG, data=both, columns=RENAMED, set=own(tiny_model, train__rounds=1, evaluate__limit=0), out=tmp_path / "run")
+    assert [score["rows"] for score in run.evaluations_list()] == [4]
 
 
 def test_rows_may_stand_wherever_a_config_names_files(tiny_model, tmp_path):
