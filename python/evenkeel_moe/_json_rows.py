@@ -99,8 +99,12 @@ def _json(value: Any, path: str) -> Any:
         return value.isoformat()
     if isinstance(value, uuid.UUID):
         return str(value)
-    if hasattr(value, "tolist") and not isinstance(value, bytes):
+    if hasattr(value, "as_py"):  # of Arrow
+        return _json(value.as_py(), path)
+    if hasattr(value, "tolist"):
         return _array(value, path)
+    if hasattr(value, "to_list"):  # of polars
+        return _list(value.to_list(), path)
     raise _NotJson(path, f"of type {type(value).__name__}")
 
 

@@ -18,7 +18,7 @@ from ._table_files import kind_of, rows_of_file, split_folders
 from ._tables import Placed, holds_rows, is_path, rows_of, splits_of
 from .errors import EvenkeelError
 
-__all__ = ["RowFiles", "Rows", "called", "data_settings", "manifest_names", "temporary_file", "without_rows", "written_rows"]
+__all__ = ["RowFiles", "Rows", "called", "manifest_names", "settings_with_data", "temporary_file", "without_rows", "written_rows"]
 
 Rows = Any
 """A data frame, a data set, a table of Arrow, a list of dicts, a dict of columns, a path of a table or of JSON, or a list of paths."""
@@ -33,8 +33,19 @@ DIGITS = 12
 """Hexadecimal digits of the SHA-256 in a file's name."""
 
 
+def settings_with_data(data: Optional[Rows], test_data: Optional[Rows], settings: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """data_settings(), then the settings of a caller. Raises TypeError when both name the same files."""
+    own = data_settings(data, test_data)
+    named: List[str] = []
+    changed_rows(settings or {}, lambda _, key: named.append(key))
+    for key in named:
+        if key in own:
+            raise TypeError(f"{called(data)[key]} and {key} of set are the same rows: give one of them")
+    return {**own, **(settings or {})}
+
+
 def data_settings(data: Optional[Rows], test_data: Optional[Rows]) -> Dict[str, Any]:
-    """The keys of a config that train on `data`, and score what is trained on `test_data` or on held-out rows.
+    """The keys of a config that train on `data`, and score what is trained on `test_data`.
 
     A DatasetDict, or its folder, is its splits `train` and `test`. Raises EvenkeelError for one with others.
     """
@@ -115,7 +126,7 @@ class RowFiles:
         """out: the folder, or a function that finds it when there are rows to write. keeps: true for a file that `out` has use for.
         called: names of keys in messages."""
         self._out, self.columns, self.keeps, self.called = out, columns, keeps, called
-        self.wrote: List[pathlib.Path] = []
+        self.wrote: Dict[pathlib.Path, str] = {}
         self.made: List[pathlib.Path] = []
         self.asked = False
 
@@ -129,8 +140,11 @@ class RowFiles:
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
-        if kind is not None:
-            self._withdraw()
+        if kind is None:
+            return
+        gone = self._withdraw()
+        if isinstance(error, EvenkeelError) and any(str(file) in str(error) for file in gone):
+            raise EvenkeelError(_in_rows(str(error), gone), error.exit_code, error.kind) from None
 
     def settings_of(self, settings: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
         """The settings with files in the place of rows, and of tables in files. Other values stay as they are."""
@@ -190,7 +204,7 @@ class RowFiles:
             file = folder / f"{name}-{digest[:DIGITS]}.jsonl"
             if not file.exists():
                 os.replace(part, file)
-                self.wrote.append(file)
+                self.wrote[file] = who
             return file
         finally:
             part.unlink(missing_ok=True)
@@ -200,15 +214,25 @@ class RowFiles:
         folder.mkdir(parents=True, exist_ok=True)
         self.made += missing
 
-    def _withdraw(self) -> None:
-        for file in self.wrote:
-            if not self.keeps(self.out, file):
-                file.unlink(missing_ok=True)
+    def _withdraw(self) -> Dict[pathlib.Path, str]:
+        """Removes the files that `out` has no use for, and returns them."""
+        gone = {file: who for file, who in self.wrote.items() if not self.keeps(self.out, file)}
+        for file in gone:
+            file.unlink(missing_ok=True)
         for folder in self.made:
             try:
                 folder.rmdir()
             except OSError:  # it is not empty, or gone
                 pass
+        return gone
+
+
+def _in_rows(message: str, gone: Mapping[pathlib.Path, str]) -> str:
+    """A message about lines of files that are removed, as one about the rows that they were written from."""
+    for file, who in gone.items():
+        message = re.sub(re.escape(str(file)) + r":(\d+)", lambda line: f"{who} row {int(line[1]) - 1}", message)
+        message = message.replace(str(file), who)
+    return message
 
 
 def _matches(path: Any) -> List[pathlib.Path]:

@@ -22,9 +22,14 @@ def is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
+def _is_table(value: Any) -> bool:
+    """True for a data frame, a data set or a table of Arrow."""
+    return any(hasattr(value, name) for name in ("with_format", "itertuples", "iter_rows", "to_batches", "read_next_batch"))
+
+
 def splits_of(source: Any) -> Optional[Dict[str, Any]]:
-    """The data sets of a DatasetDict by the names of their splits; None for anything else."""
-    is_dict = isinstance(source, Mapping) and len(source) > 0 and all(hasattr(entry, "with_format") for entry in source.values())
+    """The tables of a DatasetDict, or of another dict of tables, by the names of their splits; None for anything else."""
+    is_dict = isinstance(source, Mapping) and len(source) > 0 and all(map(_is_table, source.values()))
     return {str(name): entry for name, entry in source.items()} if is_dict else None
 
 
@@ -82,7 +87,7 @@ def _zipped(names: Sequence[str], columns: Sequence[Iterable[Any]], who: str) ->
 def _of_columns(columns: Mapping[Any, Any], who: str) -> Placed:
     names = unique_names(columns, who)
     for name, column in zip(names, columns.values()):
-        if isinstance(column, (str, bytes, Mapping)) or not hasattr(column, "__len__"):
+        if isinstance(column, (str, bytes, Mapping)) or _is_table(column) or not hasattr(column, "__len__"):
             raise bad_rows(f"{who}: the column {name} is of type {type(column).__name__}, allowed: a list with the value of every row; "
                            "a single row is a list of one dict")
     lengths = {name: len(column) for name, column in zip(names, columns.values())}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from ._paths import PathLike, local_path
 from ._process import run_program, text_of
-from ._row_files import RowFiles, Rows, called, data_settings
+from ._row_files import RowFiles, Rows, called, settings_with_data
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records, selected_scores
@@ -47,13 +47,14 @@ class Study:
         train() takes them; they are written into `out`/rows."""
         self.file: Optional[pathlib.Path] = local_path(file)
         self.path = local_path(out)
-        self._data, self._columns = data_settings(data, test_data), columns
+        self._data, self._test_data, self._columns = data, test_data, columns
 
     @classmethod
     def open(cls, path: PathLike) -> Study:
         """Raises EvenkeelError when the folder holds no study."""
         study = cls.__new__(cls)
-        study.file, study.path, study._data, study._columns = None, local_path(path), {}, None
+        study.file, study.path = None, local_path(path)
+        study._data = study._test_data = study._columns = None
         _ = study.state
         return study
 
@@ -80,8 +81,8 @@ class Study:
         model was moved to. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
-        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data or None)) as rows:
-            settings = rows.settings_of({**self._data, **(set or {})})
+        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data)) as rows:
+            settings = rows.settings_of(settings_with_data(self._data, self._test_data, set))
             rows.check_used()
             words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings)]
             words += ["--jobs", str(jobs)] if jobs is not None else []

@@ -11,9 +11,9 @@ from ._paths import PathLike, local_path
 from ._process import Event, events_of, text_of
 from ._program import shared_path
 from ._progress import bar_for
-from ._row_files import RowFiles, Rows, called, data_settings, manifest_names, without_rows
+from ._row_files import RowFiles, Rows, called, manifest_names, settings_with_data, without_rows
 from ._toml import config_words, parse_toml, set_flags
-from .errors import EvenkeelError
+from .errors import EvenkeelError, MissingPackage
 from .run import Run
 
 __all__ = ["Evaluation", "Round", "train"]
@@ -128,7 +128,11 @@ def _words_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str,
 def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any]) -> pathlib.Path:
     """The folder that a run gets by its config. Raises EvenkeelError as train()."""
     words = _words_of(without_rows(config) if isinstance(config, Mapping) else config, without_rows(settings))
-    whole = parse_toml(text_of(["train", *words, "--print-config", "--quiet"]))
+    text = text_of(["train", *words, "--print-config", "--quiet"])
+    try:
+        whole = parse_toml(text)
+    except MissingPackage:
+        raise MissingPackage("writing rows without out, which names the run folder,", "tomli", "toml") from None
     return local_path(whole["output"]["dir"] or pathlib.Path("runs") / whole["name"])
 
 
@@ -140,10 +144,10 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     """Runs federated fine-tuning as a TOML file says, and returns the run.
 
     config: the file, or one that ships with the program, as in "configs/demo.toml"; or the keys as a dict, nested as in a file.
-    data, test_data: rows of your own, to train on and to score on (None: a part of `data`, by data.files.held_out): a data frame, a
-    datasets.Dataset, a table of Arrow, a list of dicts, a dict of columns, or paths of JSON, Parquet, CSV, TSV or Arrow. A DatasetDict is
-    its splits train and test. They set data.task and evaluate.tasks to "files", where `set` does not say otherwise. data.files.train and
-    the other keys of files take the same in `set` and in a dict.
+    data, test_data: rows of your own, to train on and to score on: a data frame, a datasets.Dataset, a table of Arrow, a list of dicts, a
+    dict of columns, or paths of JSON, Parquet, CSV, TSV or Arrow. A DatasetDict is its splits train and test. They are data.files.train and
+    data.files.test (without test_data the config's, or a part of `data` by data.files.held_out); data.task and evaluate.tasks become
+    "files", where `set` does not say otherwise. The keys of files take the same rows in `set` and in a dict.
     columns: {"prompt": "question"}: the key that the program reads (docs/your-data.md) -> the column of all rows that it is taken from.
     Rows of Python and of tables are written into `out`/rows as JSON lines, and the run keeps their hash.
     set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}} changes the same key, and no other.
@@ -158,7 +162,7 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     Raises EvenkeelError with the program's line. Ctrl-C stops the program, which saves its state, and raises
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.
     """
-    settings = {**data_settings(data, test_data), **(set or {})}
+    settings = settings_with_data(data, test_data, set)
     with RowFiles((lambda: _folder_of(config, settings)) if out is None else local_path(out), columns, manifest_names,
                   called(data)) as rows:
         words = _words_of(rows.settings_of(config) if isinstance(config, Mapping) else config, rows.settings_of(settings))

@@ -187,7 +187,8 @@ def test_columns_rename_and_leave_the_others(tmp_path):
     (pd.DataFrame([["a", "b"]], columns=["x", "x"]), None, "two columns x"), (pd.DataFrame([["a", "b"]], columns=["1", 1]), None, "two columns 1"),
     (pd.DataFrame([["a", "b"]], columns=pd.MultiIndex.from_product([["a"], ["b", "c"]])), None, "columns of several levels"),
     (pd.DataFrame([["a"]], columns=[pd.Timestamp("2024-05-06")]), None, "a column has the name Timestamp"), (pd.DataFrame({"a": []}), None, "data has no rows"),
-    (iter([]), None, "data has no rows"), ({}, None, "data has no rows"),
+    ({"train": pd.DataFrame({"a": ["b"]})}, None, "data is a dict with the splits train: give one of them, as rows['train']"),
+    ({"a": pd.DataFrame({"a": ["b"]}), "b": ["c"]}, None, "the column a is of type DataFrame"), (iter([]), None, "data has no rows"), ({}, None, "data has no rows"),
 ])
 def test_tables_that_are_no_rows_are_refused_by_name(source, columns, says, tmp_path):
     with pytest.raises(ek.EvenkeelError) as caught:
@@ -221,6 +222,9 @@ def test_objects_that_are_no_rows_are_a_type_error(tmp_path):
             written([{"a": "b"}], tmp_path, columns)
     with pytest.raises(TypeError, match="columns goes with rows"):
         ek.train(CONFIG, columns={"prompt": "a"}, out=tmp_path / "run")
+    for key, rows in (("data.files.train", {"data.files": {"train": ["a.jsonl"]}}), ("data.files.test", {"data": {"files.test": asked()}})):
+        with pytest.raises(TypeError, match=f"data and {key} of set are the same rows: give one of them"):
+            ek.train(CONFIG, data=asked(), test_data=asked(), set=rows, out=tmp_path / "run")
     with pytest.raises(TypeError, match="test_data goes with data"):
         ek.train(CONFIG, test_data=[{"prompt": "a"}], out=tmp_path / "run")
 
@@ -288,6 +292,12 @@ def test_test_rows_are_scored_in_place_of_held_out_ones(tiny_model, tmp_path):
     assert lines(exam) == answered(asked(5, 50)) and str(exam) in [entry["path"] for entry in run.manifest["files"]]
 
 
+def test_a_dict_of_frames_is_its_splits(tiny_model, tmp_path):
+    both = {"train": frame_of(asked()), "test": frame_of(asked(4, 50))}
+    run = ek.train(CONFIG, data=both, columns=RENAMED, set=own(tiny_model, train__rounds=1, evaluate__limit=0), out=tmp_path / "run")
+    assert [score["rows"] for score in run.evaluations_list()] == [4]
+
+
 def test_rows_may_stand_wherever_a_config_names_files(tiny_model, tmp_path):
     sets = {"data.task": "files", "evaluate.tasks": ["files"], "data.files": {"north": {"train": frame_of(asked(6))}, "south.test": asked(4, 20)},
             "data.files.south.train": columns_of(asked(7, 40))}
@@ -305,6 +315,10 @@ def test_rows_may_stand_wherever_a_config_names_files(tiny_model, tmp_path):
 def test_without_a_folder_rows_go_into_the_folder_of_the_config(tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = ek.train(CONFIG, data=asked(), columns=RENAMED, set=own(tiny_model, train__rounds=1, name="mine", evaluate__limit=1))
+    for name in ("tomllib", "tomli"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ek.MissingPackage, match="writing rows without out, which names the run folder, needs tomli"):
+        ek.train(CONFIG, data=asked(), columns=RENAMED, set=own(tiny_model, name="other"))
     assert run.path == tmp_path / "runs/mine" and len(list((run.path / "rows").iterdir())) == 1
 
 
@@ -313,9 +327,9 @@ def test_a_run_that_does_not_begin_leaves_nothing_of_its_rows(tiny_model, tmp_pa
         with pytest.raises(ek.EvenkeelError, match=says):
             ek.train(CONFIG, data=rows, columns=changes.pop("columns", RENAMED), set=own(tiny_model, **changes), out=out)
     refused("is not a known key", tmp_path / "one/run", asked(), train__round=1)
-    refused("train-[0-9a-f]{12}.jsonl:4: completion is missing", tmp_path / "one/run", asked(3) + [{"question": "a"}])
-    refused("train-[0-9a-f]{12}.jsonl:1: prompt is 7, expected a string", tmp_path / "one/run", [{"question": 7, "answer": "a"}])
-    refused(r"train-[0-9a-f]{12}.jsonl:1: its keys \(answer, place, question\) are of no format.*--columns prompt=KEY,completion=KEY", tmp_path / "one/run", asked(), columns=None)
+    refused(r"^\[data\] data row 3: completion is missing", tmp_path / "one/run", asked(3) + [{"question": "a"}])
+    refused(r"^\[data\] data row 0: prompt is 7, expected a string", tmp_path / "one/run", [{"question": 7, "answer": "a"}])
+    refused(r"^\[data\] data row 0: its keys \(answer, place, question\) are of no format.*--columns prompt=KEY,completion=KEY", tmp_path / "one/run", asked(), columns=None)
     refused(r"\[data\] data row 0: x is inf", tmp_path / "one/run", [{"question": "a", "answer": "b", "x": math.inf}])
     assert not list(tmp_path.iterdir())
     (tmp_path / "theirs/rows").mkdir(parents=True)
@@ -347,6 +361,10 @@ def test_evaluate_scores_rows_as_their_file(tiny_model, tmp_path):
     for part, rows in (("a", asked(7)), ("b", asked(5, 7))):
         write(tmp_path / f"part-{part}.csv", separated(rows, ","))
     assert without_seconds(ek.evaluate(data=str(tmp_path / "part-*.csv"), columns=RENAMED, **flags)) == expected
+    with pytest.raises(ek.EvenkeelError, match=r"none of the 2 rows of data can be read; the first: data row 0: its keys \(x\) are of no format"):
+        ek.evaluate(data=[{"x": "a"}, {"x": "b"}], **flags)
+    with pytest.raises(ek.EvenkeelError, match=r"rows.csv row 1: completion is missing|rows.csv row 1: completion"):
+        ek.evaluate(data=write(tmp_path / "rows.csv", "prompt,completion\na,b\nc,\n"), strict=True, **flags)
     with pytest.raises(ek.EvenkeelError, match="data is 2 files, allowed: one, or a pattern"):
         ek.evaluate(data=[file, file], **flags)
     with pytest.raises(TypeError, match="options is of type DataFrame, allowed: a text"):
