@@ -299,7 +299,7 @@ void print_study(const DoctorFlags& flags) {
 /// tasks.
 fed::RunConfig measured_config(const DoctorFlags& flags) {
   auto asked = flags.config.empty() ? fed::ExperimentConfig::read(config::Table::parse("", "defaults"))
-                                     : fed::ExperimentConfig::load(flags.config, flags.settings);
+                                    : fed::ExperimentConfig::load(flags.config, flags.settings);
   if (!flags.model.empty()) asked.model.path = flags.model;
   asked.clients.profiles = {};  // what they do not say yet may be what is measured
   for (auto& client : asked.clients.client) client.profile.reset();

@@ -58,8 +58,7 @@ std::string gates(const CardSubject& subject) {
                                                           : "softmax over all experts, not renormalised";
 }
 
-std::string facts_table(const records::RunRecords& run, const fed::RunConfig& config,
-                        const CardSubject& subject) {
+std::string facts_table(const records::RunRecords& run, const fed::RunConfig& config, const CardSubject& subject) {
   double tokens = 0, up = 0;
   for (const auto& round : run.rounds) {
     tokens += static_cast<double>(round.tokens);
@@ -168,8 +167,7 @@ std::string loading_section(const CardSubject& subject) {
 
 }  // namespace
 
-std::string model_card(const records::RunRecords& run, const fed::RunConfig& config,
-                       const CardSubject& subject) {
+std::string model_card(const records::RunRecords& run, const fed::RunConfig& config, const CardSubject& subject) {
   return concat(
       header(run, subject), "# ", plain(run.label), "\n\n",
       subject.format == ExportFormat::kMerged ? "A checkpoint with a LoRA adapter merged into it" : "A LoRA adapter",

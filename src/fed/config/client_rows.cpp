@@ -116,8 +116,7 @@ void add_absent_client(Shards& shards) {
 }
 
 /// Makes shards of clients with own rows. Clients with rows at nodes get empty shards.
-Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
-                  const models::ModelSpec& model) {
+Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   Shards shards;
   size_t rows = 0;
   for (int64_t id = 0; id < config->clients.count; ++id) {
@@ -135,13 +134,13 @@ Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer
 }
 
 /// Makes shards from the rows of `[data]`, divided among the clients.
-Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
-                    const models::ModelSpec& model) {
+Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   const auto seed = static_cast<uint64_t>(config->seed);
   auto all = training_set(config, /*client=*/0);
   if (!all.read.empty()) log::info("[data] ", all.read);
   auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
-  const auto parts = data::partition(labels_of(set.rows, tokenized), config->clients.count, config->data.partition, seed);
+  const auto parts =
+      data::partition(labels_of(set.rows, tokenized), config->clients.count, config->data.partition, seed);
   Shards shards{.examples = {},
                 .rows = {},
                 .held_out = file_rows_of(set.held_out, set.files),
@@ -161,8 +160,7 @@ data::TaskRows training_set(const RunConfig& config, int64_t client) {
   return data::training_rows(config->data.task, config.rows(limit));
 }
 
-Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
-                   const models::ModelSpec& model) {
+Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   check_positions(config, model);
   check_generated_rows(config->data);
   return config->clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);

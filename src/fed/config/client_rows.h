@@ -39,7 +39,6 @@ data::TaskRows training_set(const RunConfig& config, int64_t client);
 /// Reads and tokenizes the training rows and divides them among the clients.
 /// \throws kConfig, kData for files that are missing or rows that cannot be read or divided. Errors in a client's own
 /// rows name the client, the file and the line
-Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
-                   const models::ModelSpec& model);
+Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model);
 
 }  // namespace evenkeel::fed

@@ -59,8 +59,8 @@ std::vector<PathKey> path_keys(ExperimentConfig& config) {
   return keys;
 }
 
-void expand_home_in_paths(ExperimentConfig& config) {
-  for (const auto& key : path_keys(config))
+void ExperimentConfig::expand_home_in_paths() {
+  for (const auto& key : path_keys(*this))
     change_paths(key, [&](std::string& path) { path = expand_home(path, key.key); });
 }
 

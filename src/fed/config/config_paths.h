@@ -22,8 +22,6 @@ struct PathKey {
 /// (ClientsSection::rows_elsewhere()) hold no paths and are left out. The result borrows `config`.
 std::vector<PathKey> path_keys(ExperimentConfig& config);
 
-/// Replaces `~` at the start of paths by the home folder. \throws kConfig naming the key
-void expand_home_in_paths(ExperimentConfig& config);
 /// Replaces $EVENKEEL_DATA and addresses of the hub's data sets, in all paths but those of model and run folder.
 /// \throws kIo, kConfig naming the client, if the key is of one
 void expand_paths(ExperimentConfig& config);
@@ -36,8 +34,8 @@ using KeyFilter = std::function<bool(std::string_view key)>;
 /// \throws kIo, kData, kConfig naming the key or the client of a file that is not there
 void find_paths(ExperimentConfig& config, const KeyFilter& is_wanted = {});
 
-/// Returns `asked` with every path expanded and replaced by an absolute one of what it names now (find_paths()), so that
-/// the run reads the same files from every working folder, after files were added, and after a branch of the hub has
+/// Returns `asked` with every path expanded and replaced by an absolute one of what it names now (find_paths()). The
+/// run then reads the same files from every working folder, after files were added, and after a branch of the hub has
 /// moved. It is a step of its own before settle(), because some must not look for files: a resume looks only for those
 /// that are asked for anew, a node has no files of the server, and the runs of a study read the files of its plan.
 /// \throws kIo, kData, kConfig for what is not there

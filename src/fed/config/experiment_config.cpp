@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "fed/config/config_paths.h"
 #include "fed/config/value_checks.h"
 
 namespace evenkeel::fed {
@@ -18,8 +17,8 @@ std::vector<data::ClientFiles> files_of_clients(const ExperimentConfig& config) 
   std::vector<data::ClientFiles> all;
   if (!config.clients.own_rows()) return all;
   for (const auto& own : config.clients.client) {
-    auto& files = all.emplace_back(
-        data::ClientFiles{config.data.files, config.clients.who(static_cast<int64_t>(all.size()))});
+    auto& files =
+        all.emplace_back(data::ClientFiles{config.data.files, config.clients.who(static_cast<int64_t>(all.size()))});
     files.train = own.data;
     files.test = own.test;
     files.held_out = own.held_out.value_or(files.held_out);
@@ -42,7 +41,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
-  expand_home_in_paths(*this);
+  expand_home_in_paths();
   check_parallel(table.table("clients").place_of("parallel"));
   check_ranks(table.table("clients"));
   check_machines(table.table("clients"));

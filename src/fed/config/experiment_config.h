@@ -4,8 +4,9 @@
 /// Files are parsed strictly (base/format/config_table.h): an unknown key is an error. `[method]` is parsed separately,
 /// because it holds `name` and one table per method. All tables present are checked, and the selected one is used.
 /// `[cluster]` is parsed by cluster/options.h and is not part of a run's config, because it does not affect results.
-/// An ExperimentConfig is what was asked for: values may be "auto", empty or relative to other keys. What a run computes
-/// with is a RunConfig (fed/config/run_config.h), in which nothing is open. Reading does not inspect the machine.
+/// An ExperimentConfig is what was asked for: values may be "auto", empty or relative to other keys. What a run
+/// computes with is a RunConfig (fed/config/run_config.h), in which nothing is open. Reading does not inspect the
+/// machine.
 #pragma once
 
 #include <array>
@@ -433,6 +434,7 @@ struct ExperimentConfig {
   void check_ranks(const config::Table& table) const;
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
+  void expand_home_in_paths();  // in config_paths.cpp
 };
 
 }  // namespace evenkeel::fed

@@ -153,7 +153,8 @@ TEST(ExperimentConfig, TheDeviceDeterminesEngineAndTypes) {
   EXPECT_EQ(config->model.engine, EngineChoice::kKernels);
   EXPECT_EQ(config->model.compute().engine, nn::Engine::kKernels);
   for (const auto* device : {"cuda", "cuda:1", "auto"}) {
-    const auto on_gpu = settle(read(concat("[model]\ndevice = \"", device, "\"\n")), {.threads = 1, .products = {}, .device = "cuda"});
+    const auto on_gpu =
+        settle(read(concat("[model]\ndevice = \"", device, "\"\n")), {.threads = 1, .products = {}, .device = "cuda"});
     EXPECT_EQ(on_gpu->model.device, std::string_view(device) == "auto" ? "cuda" : device);
     EXPECT_EQ(on_gpu->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kBFloat16})) << device;
     EXPECT_EQ(on_gpu->model.storage("x").engine, nn::Engine::kAten);

@@ -62,8 +62,7 @@ TEST(PerClient, SharesBecomeCountsByLargestRemainder) {
 TEST(PerClient, PatternsOfAThousandClientsTakeOneLine) {
   const auto config =
       settled("[clients]\ncount = 1000\nbudgets = { values = [0.125, 0.25, 0.5, 1.0], shares = [24, 4, 2, 2] }\n");
-  EXPECT_EQ(counted(budgets_of(config)),
-            (std::map<double, int64_t>{{0.125, 750}, {0.25, 125}, {0.5, 63}, {1.0, 62}}));
+  EXPECT_EQ(counted(budgets_of(config)), (std::map<double, int64_t>{{0.125, 750}, {0.25, 125}, {0.5, 63}, {1.0, 62}}));
   EXPECT_LT(config->text().size(), 4000u);
   EXPECT_EQ(settled(config->text())->text(), config->text());
   EXPECT_EQ(budgets_of(settled(config->text())), budgets_of(config));

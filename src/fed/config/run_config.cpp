@@ -39,11 +39,10 @@ void settle_best(ExperimentConfig& config) {
     EK_CHECK(is_among(task, tasks), kConfig, "evaluate.best.tasks holds ", in_quotes(task),
              ", allowed: some of evaluate.tasks, ", join(tasks));
   for (const auto& task : config.seeks_best() ? tasks : std::vector<std::string>())
-    EK_CHECK(
-        !(best.tasks.empty() || is_among(task, best.tasks)) ||
-            scoring::measure_of(best.measure).is_of(scoring::kind_of(data::find_task(task, rows).scoring)),
-        kConfig, "evaluate.best.measure is ", in_quotes(config::name_of(best.measure)), ", which task ", task,
-        " is not scored by, allowed: a measure of all of evaluate.best.tasks");
+    EK_CHECK(!(best.tasks.empty() || is_among(task, best.tasks)) ||
+                 scoring::measure_of(best.measure).is_of(scoring::kind_of(data::find_task(task, rows).scoring)),
+             kConfig, "evaluate.best.measure is ", in_quotes(config::name_of(best.measure)), ", which task ", task,
+             " is not scored by, allowed: a measure of all of evaluate.best.tasks");
 }
 
 /// Settles budgets. A pattern stays a pattern, which keeps the text short, unless single clients have own budgets.

@@ -107,7 +107,8 @@ TEST(ShippedConfigs, GiveClientsTheExpertsAndRanksOfThePaper) {
         << pattern.file << " " << pattern.method;
     EXPECT_EQ(histogram(clients, &methods::ClientProfile::rank), pattern.rank) << pattern.file << " " << pattern.method;
     for (int64_t round = 0; round < 3; ++round)
-      EXPECT_EQ(draw_round(clients, config->clients.participation, 42, round).participants.size(), pattern.participants);
+      EXPECT_EQ(draw_round(clients, config->clients.participation, 42, round).participants.size(),
+                pattern.participants);
   }
 }
 

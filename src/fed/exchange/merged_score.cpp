@@ -175,7 +175,8 @@ void check_log_likelihood(const scoring::TaskScore& score) {
   EK_CHECK(is_measure(mean), kData, "a log-likelihood of ", mean, ", allowed: magnitudes up to ", kMostMeasure);
   const int64_t rows = score.likelihood_rows.value_or(0);
   EK_CHECK(rows <= score.rows, kData, "a log-likelihood of ", rows, " rows in ", score.rows);
-  EK_CHECK((rows > 0) == score.log_likelihood.has_value(), kData, "a score of ", rows, " rows with a likelihood ", score.log_likelihood ? "has" : "lacks", " their mean");
+  EK_CHECK((rows > 0) == score.log_likelihood.has_value(), kData, "a score of ", rows, " rows with a likelihood ",
+           score.log_likelihood ? "has" : "lacks", " their mean");
 }
 
 /// Checks the measures of a likelihood score. Those of other kinds have the default 0.

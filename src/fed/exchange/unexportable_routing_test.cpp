@@ -42,11 +42,11 @@ class Served : public testing::SmallRun {
     const auto adapters = lora::load_peft_adapter(root() / "adapter", e.server.sites);
     std::vector<scoring::Prediction> predictions;
     const auto& config = e.server.config;
-    testing::evaluate_task(
-        *e.fabric.context.model, e.fabric.context.tokenizer,
-        {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, data::find_task("builtin:sizes"),
-        data::test_rows(data::find_task("builtin:sizes"), config.rows(config->evaluate.limit)),
-        e.fabric.context.evaluation(), &predictions);
+    testing::evaluate_task(*e.fabric.context.model, e.fabric.context.tokenizer,
+                           {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}},
+                           data::find_task("builtin:sizes"),
+                           data::test_rows(data::find_task("builtin:sizes"), config.rows(config->evaluate.limit)),
+                           e.fabric.context.evaluation(), &predictions);
     return outputs(predictions);
   }
 };

@@ -89,9 +89,9 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
                          lost.insert(client);
                        }});
   const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
-  EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config->clients.quorum, kData, left, " of ",
-           server.clients.size(), " clients are left to make the gradients that method ", server.config->method.name,
-           " begins with, clients.quorum is ", server.config->clients.quorum);
+  EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config->clients.quorum, kData, left,
+           " of ", server.clients.size(), " clients are left to make the gradients that method ",
+           server.config->method.name, " begins with, clients.quorum is ", server.config->clients.quorum);
   return std::move(sums.sums());
 }
 

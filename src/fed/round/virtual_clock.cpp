@@ -45,8 +45,8 @@ std::map<int64_t, SimulatedMachine> machines_of(const RunConfig& config, const m
 void check_speeds(const RunConfig& config, std::span<const methods::ClientProfile> clients) {
   for (const auto& client : clients) {
     const auto& profile = profile_of(config, client.id);
-    EK_CHECK(profile.knows(client.top_k), kConfig, "client_profiles.", config.plan(client.id).machine, ".top_k is [", join(profile.top_k),
-             "], but ", config->clients.who(client.id), " trains with ", client.top_k,
+    EK_CHECK(profile.knows(client.top_k), kConfig, "client_profiles.", config.plan(client.id).machine, ".top_k is [",
+             join(profile.top_k), "], but ", config->clients.who(client.id), " trains with ", client.top_k,
              " experts per token, allowed: those measured and what lies between");
   }
 }
@@ -55,9 +55,8 @@ void check_speeds(const RunConfig& config, std::span<const methods::ClientProfil
 int64_t staying(const RunConfig& config, int64_t round) {
   const auto drawn = sample_participants(config->clients.count, config->clients.participation,
                                          static_cast<uint64_t>(config->seed), round);
-  return std::count_if(drawn.begin(), drawn.end(), [&](int64_t id) {
-    return !machine_of(config, id).drops_out(round);
-  });
+  return std::count_if(drawn.begin(), drawn.end(),
+                       [&](int64_t id) { return !machine_of(config, id).drops_out(round); });
 }
 
 }  // namespace
@@ -68,7 +67,8 @@ void check_machines(const RunConfig& config, std::span<const methods::ClientProf
   const bool all_stay = std::all_of(clients.begin(), clients.end(), [&](const methods::ClientProfile& client) {
     return profile_of(config, client.id).dropout == 0;
   });
-  const int64_t foreseen = all_stay ? 0 : std::min(config->train.rounds, kMostSimulatedDropouts / config->clients.count);
+  const int64_t foreseen =
+      all_stay ? 0 : std::min(config->train.rounds, kMostSimulatedDropouts / config->clients.count);
   for (int64_t round = 0; round < foreseen; ++round) {
     const int64_t left = staying(config, round);
     EK_CHECK(left >= config->clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ",

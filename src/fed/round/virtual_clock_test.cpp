@@ -132,9 +132,9 @@ TEST(Devices, AreGivenByListPatternOrClient) {
   const std::string two = concat(kPhone, "[client_profiles.box]\ntokens_per_second = [5000]\n");
   EXPECT_EQ(machines_of(with_devices("profiles = [\"box\", \"phone\", \"phone\", \"box\"]", two)),
             (Names{"box", "phone", "phone", "box"}));
-  EXPECT_EQ(machines_of(with_devices(
-                "profiles = { values = [\"phone\", \"box\"], shares = [3, 1], deal = \"order\" }", two)),
-            (Names{"phone", "phone", "phone", "box"}));
+  EXPECT_EQ(
+      machines_of(with_devices("profiles = { values = [\"phone\", \"box\"], shares = [3, 1], deal = \"order\" }", two)),
+      (Names{"phone", "phone", "phone", "box"}));
   const auto own =
       with_devices("profiles = { values = [\"phone\"] }\nclient = [{}, {}, { profile = \"box\" }, {}]", two);
   EXPECT_EQ(machines_of(own), (Names{"phone", "phone", "box", "phone"}));

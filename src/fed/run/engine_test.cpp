@@ -118,7 +118,8 @@ TEST_P(SyncTest, StepsDoNotSynchronizeBeforeTheirEnd) {
     const auto sent = e.server.method->broadcast(now.state, client, round);
     TensorMap memory;
     const methods::ClientView view{
-        client, e.server.sites, now.state.common, e.server.config->lora, e.server.config->method.gate_norm, 0, 3, memory};
+        client, e.server.sites, now.state.common, e.server.config->lora, e.server.config->method.gate_norm, 0,
+        3,      memory};
     std::vector<std::string> later;
     std::optional<Waits> waits(std::in_place);
     int64_t steps = 0;

@@ -479,7 +479,8 @@ RunConfig run_config(const fs::path& folder) {
 
 RunConfig config_with_base(const fs::path& folder, const std::string& base) {
   auto config = run_config(folder);
-  if (!base.empty()) config = config.with([&](ExperimentConfig& values) { values.model.path = moved_base(base).string(); });
+  if (!base.empty())
+    config = config.with([&](ExperimentConfig& values) { values.model.path = moved_base(base).string(); });
   check_base(read_manifest(folder), models::find_model_folder(config->model.path));
   return config;
 }

@@ -151,7 +151,7 @@ void log_beginning(const Server& server, int64_t rounds_done) {
 void write_run_event(const Course& run, int64_t rounds_done) {
   const auto& server = run.server;
   auto modes = server.config->method.entry().rank_eval_modes(server.config->evaluate.rank_eval_modes,
-                                                            server.model.num_experts > 0);
+                                                             server.model.num_experts > 0);
   std::erase(modes, "");
   events::write("run", {{"run", run.folder.path().string()},
                         {"name", server.config->name},
@@ -325,7 +325,8 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   refuse_changes(request, folder, as_run);
   folder.use_base(request.base);
   folder.check_files();
-  const auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun.settings)) : folder.config();
+  const auto config =
+      other_arithmetic ? with_arithmetic(folder.config(), request.config(begun.settings)) : folder.config();
   check_gpu(path, read_manifest(path), config->model.device);
   auto experiment = experiment_of(config, begun, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);

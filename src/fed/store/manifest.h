@@ -21,8 +21,7 @@ inline constexpr std::string_view kManifestFile = run_file("manifest.json");
 
 /// Lists the files that a run depends on: weights, config and tokenizer of the model, chat template, starting adapter,
 /// training files, test files of its tasks, and the BERTScore encoder with its baseline.
-std::vector<std::filesystem::path> input_files(const RunConfig& config,
-                                               const std::filesystem::path& model_folder,
+std::vector<std::filesystem::path> input_files(const RunConfig& config, const std::filesystem::path& model_folder,
                                                std::span<const std::string> training_files);
 
 /// Makes the manifest. It holds the format of the run folder, version, git hash (if built from a checkout), library

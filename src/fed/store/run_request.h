@@ -52,7 +52,7 @@ using SettledChange = std::function<RunConfig(const RunConfig& settled)>;
 /// \param then    the request that began the run
 /// \param as_run  applied to `now` after it is settled
 /// \throws kIo, kData, kConfig when a path that differs from the first request is not there
-std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then,
-                                   const RunConfig& run, const SettledChange& as_run = {});
+std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then, const RunConfig& run,
+                                   const SettledChange& as_run = {});
 
 }  // namespace evenkeel::fed

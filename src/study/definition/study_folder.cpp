@@ -101,7 +101,8 @@ void check_base_of_new(const Study& study, const StudyRequest& asked, std::span<
   }
 }
 
-/// Reads the config of an arm. A base that was moved since then is where it is now. \throws kIo, kCheckpoint when it is missing or not the one of study.json
+/// Reads the config of an arm. A base that was moved since then is where it is now.
+/// \throws kIo, kCheckpoint when it is missing or not the one of study.json
 PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& request,
                     const std::string& moved_base) {
   const auto file = folder / arm.name / kArmFile;

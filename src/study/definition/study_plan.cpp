@@ -83,31 +83,18 @@ std::vector<std::string_view> endpoints_of(const fed::RunConfig& config) {
   return all;
 }
 
-/// Returns the table "a.b" of a table; an empty one if it does not exist.
-config::Table table_at(config::Table table, std::string_view path) {
-  for (size_t dot = 0; dot != path.npos; path.remove_prefix(dot == path.npos ? 0 : dot + 1)) {
-    dot = path.find('.');
-    const auto key = path.substr(0, dot);
-    table = table.holds_table(key) ? table.table(key) : config::Table::parse("", "config");
-  }
-  return table;
-}
-
 /// Returns true for a key or section of the config, and for sections that only some configs have.
-bool is_known(const std::string& name, const std::string& text) {
+bool is_known(std::string_view name, const config::Values& values) {
   constexpr std::array<std::string_view, 2> kAtTimes = {"clients.client", "client_profiles"};
-  if (lies_in_any(name, kAtTimes)) return true;
-  const auto table = config::Table::parse(text, "config");
-  const auto dot = name.rfind('.');
-  if (dot == std::string::npos) return table.contains(name);
-  const auto outer = name.substr(0, dot);
-  return is_known(outer, text) && table_at(table, outer).contains(name.substr(dot + 1));
+  return lies_in_any(name, kAtTimes) || std::any_of(values.begin(), values.end(), [&](const auto& value) {
+           return records::is_in_section(value.first, name);
+         });
 }
 
 void check_free(const StudySection& study, const fed::ExperimentConfig& config) {
-  const std::string text = config.text();
+  const auto values = config.values();
   for (const auto& name : study.free) {
-    EK_CHECK(is_known(name, text), kConfig, "study.free holds \"", shown(name),
+    EK_CHECK(is_known(name, values), kConfig, "study.free holds \"", shown(name),
              "\", which is no key or section of a config");
     EK_CHECK(!lies_in_any(name, kPinned), kConfig, "study.free holds \"", name, "\", allowed: anything but ",
              join(kPinned));
