@@ -16,6 +16,8 @@ constexpr std::string_view kNoDown =
     "leaves out gate_proj and up_proj where no layer has down_proj; export without --no-pad";
 constexpr std::string_view kDenseBlocks = "leaves out the dense feed-forward blocks; export peft-fused";
 constexpr std::string_view kRouters = "refuses it: routers are no linear layers there";
+constexpr std::string_view kSharedGate =
+    "refuses it: it takes the gate of the shared expert for a router; export peft-fused";
 constexpr std::string_view kUntriedFamily = "not tried with this family";
 
 /// Returns the projections of the experts of one layer that have factors in the folder: gate_proj, up_proj, down_proj.
@@ -52,10 +54,19 @@ std::string_view in_017(const PeftFolder& folder, const Sites& sites) {
   return lost == static_cast<int64_t>(folder.sites.size()) ? kFindsNothing : kOtherResults;
 }
 
+/// PEFT 0.21 looks for routers by the end of a name, "gate.weight", which the gate of a shared expert has too.
+bool has_shared_gate(const Sites& sites) {
+  return std::any_of(sites.begin(), sites.end(), [](const auto& entry) {
+    const auto& modules = entry.second.modules;
+    return !modules.empty() && modules.front().find(".shared_expert.") != std::string::npos;
+  });
+}
+
 /// PEFT 0.21 joins gate_proj and up_proj while it loads one module per expert. It places the result as if down_proj
 /// were adapted too, and takes dense linears of the same names for experts.
 std::string_view in_021(const PeftFolder& folder, const Sites& sites) {
   if (folder.layout == PeftLayout::kFused || !is_converted(folder.family)) return {};
+  if (has_role(folder, sites, SiteRole::kRouter) && has_shared_gate(sites)) return kSharedGate;
   Projections all;
   for (const auto& [layer, projections] : projections_by_layer(folder, sites)) {
     if (is_half(projections)) return kHalf;

@@ -81,6 +81,17 @@ TEST(PeftPrograms, TheOtherVersionRefusesRoutersThatAreNoLinears) {
             std::string::npos);
 }
 
+TEST(PeftPrograms, OneVersionTakesTheGateOfASharedExpertForARouter) {
+  auto sites = two_sparse_layers_and_a_dense_one();
+  sites["model.layers.0.mlp.shared_expert.up_proj"] = {.modules = {"model.layers.0.mlp.shared_expert.up_proj"}};
+  const auto in = [&](PeftLayout layout, const std::set<std::string>& adapted) {
+    return why_not_whole(PeftVersion::k021, {PeftFamily::kConverted, layout, adapted}, sites);
+  };
+  EXPECT_NE(in(PeftLayout::kPerExpert, {kGate}).find("gate of the shared expert"), std::string::npos);
+  EXPECT_EQ(in(PeftLayout::kFused, {kGate}), "");
+  EXPECT_EQ(in(PeftLayout::kPerExpert, {kAttention}), "");
+}
+
 TEST(PeftPrograms, AFamilyThatNoTestLoadsIsNotExactAndGivesNoWarning) {
   const auto sites = two_sparse_layers_and_a_dense_one();
   EXPECT_EQ(why(PeftVersion::k021, PeftFamily::kUntried, PeftLayout::kPerExpert, {kAttention}),

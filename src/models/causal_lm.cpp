@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,15 @@ namespace evenkeel::models {
 namespace {
 
 std::string_view target_of(std::string_view site) { return site.substr(site.rfind('.') + 1); }
+
+/// Returns the names that `target` stands for in a model with these names. In a model with latent attention, q_proj,
+/// k_proj and v_proj stand for the linears that make queries, and keys and values.
+std::vector<std::string_view> names_of(std::string_view target, const std::set<std::string_view>& known) {
+  if (known.contains(target) || !known.contains("kv_b_proj")) return {target};
+  if (target == "q_proj") return {"q_a_proj", "q_b_proj"};
+  if (target == "k_proj" || target == "v_proj") return {"kv_a_proj_with_mqa", "kv_b_proj"};
+  return {target};
+}
 
 /// Selects rows of a batch's hidden states.
 at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const ForwardOptions& options) {
@@ -51,12 +61,14 @@ lora::Sites CausalLm::sites(std::span<const std::string> targets) const {
   std::set<std::string_view> known;
   for (const auto& [name, site] : all) known.insert(target_of(name));
   lora::Sites chosen;
+  std::set<std::string_view> named;
   for (const auto& target : targets) {
-    const size_t before = chosen.size();
+    const auto wanted = names_of(target, known);
+    size_t found = 0;
     for (const auto& [name, site] : all)
-      if (target_of(name) == target) chosen.emplace(name, site);
-    EK_CHECK(chosen.size() > before, kConfig, "target \"", target, "\" is named twice or is no linear of a ",
-             spec().family, ", known: ", join(known));
+      if (std::find(wanted.begin(), wanted.end(), target_of(name)) != wanted.end()) ++found, chosen.emplace(name, site);
+    EK_CHECK(found > 0 && named.insert(target).second, kConfig, "target \"", target,
+             "\" is named twice or is no linear of a ", spec().family, ", known: ", join(known));
   }
   return chosen;
 }

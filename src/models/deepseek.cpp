@@ -64,6 +64,7 @@ DecoderSpec deepseek_v3_decoder(const ModelConfig& config) {
   config.require("scoring_func", "sigmoid");
   config.require("topk_method", "noaux_tc");
   auto spec = read_deepseek(config, 4096);
+  config.require("head_dim", spec.latent_attention->rotary_width);
   spec.unread_layers = read_prediction_layers(config, 1);
   spec.latent_attention->adjacent_pairs = config.flag_or("rope_interleave", true);
   auto mixture = read_grouped_mixture(config, "num_local_experts", {.groups = 8, .kept_groups = 4, .scale = 2.5});

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "base/plain/error.h"
@@ -83,6 +84,20 @@ TEST(Deepseek, NamesTheLinearsOfLatentAttention) {
   EXPECT_EQ(narrow.at("model.layers.1.self_attn.kv_a_proj_with_mqa").out, 5 + 6);
   EXPECT_EQ(narrow.at("model.layers.1.self_attn.kv_b_proj").out, 6 * (4 + 8));
   EXPECT_EQ(narrow.at("model.layers.1.self_attn.o_proj").in, 6 * 8);
+}
+
+TEST(Deepseek, TargetsOfOrdinaryAttentionStandForTheLinearsOfLatentAttention) {
+  const auto model = testing::make_model("deepseek_v3", BaseDtype::kFloat32);
+  const auto names = [&](const std::vector<std::string>& targets) {
+    std::set<std::string> last;
+    for (const auto& [name, site] : model->sites(targets)) last.insert(name.substr(name.rfind('.') + 1));
+    return last;
+  };
+  EXPECT_EQ(names({"q_proj"}), (std::set<std::string>{"q_a_proj", "q_b_proj"}));
+  EXPECT_EQ(names({"v_proj"}), (std::set<std::string>{"kv_a_proj_with_mqa", "kv_b_proj"}));
+  EXPECT_EQ(names({"k_proj", "v_proj", "kv_b_proj"}), names({"v_proj"}));
+  EXPECT_THROW(names({"q_proj", "q_proj"}), Error);
+  EXPECT_THROW(testing::make_model("olmoe", BaseDtype::kFloat32)->sites(std::vector<std::string>{"q_a_proj"}), Error);
 }
 
 TEST(Glm4Moe, RotatesTheFirstElementsOfEachHead) {

@@ -57,9 +57,17 @@ def test_init_rejects_invalid_settings(tmp_path):
     refused("init", tmp_path / "missing.json", "--out", tmp_path / "x", says=["missing.json"])
     refused("init", "configs/tiny/model.json", "--out", ROOT / "configs", says=["exists already and is not empty"])
     refused("init", "configs/tiny/model.json", "--out", tmp_path / "x", "--dtype", "int8", says=["allowed: checkpoint"])
-    other = json.loads((ROOT / "configs/tiny/model.json").read_text()) | {"model_type": "bert"}
-    (tmp_path / "bert.json").write_text(json.dumps(other))
-    refused("init", tmp_path / "bert.json", "--out", tmp_path / "x", says=['model_type is "bert"', "docs/tutorial-new-family.md"])
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("family, says", [
+    ("bert", ["known families: olmo, olmoe", "docs/tutorial-new-family.md"]),
+    ("qwen3_next", ["families of that name: qwen2_moe, qwen3_moe, qwen2, qwen3; other known families: olmo", "docs/tutorial-new-family.md"]),
+    ("gpt_oss", ["attention with sinks", "0035-families-of-leaves.md"])])
+def test_an_unknown_family_is_refused_with_the_next_step(family, says, tmp_path):
+    other = json.loads((ROOT / "configs/tiny/model.json").read_text()) | {"model_type": family}
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    refused("init", tmp_path / "other.json", "--out", tmp_path / "x", says=[f'model_type is "{family}"', *says])
     assert not (tmp_path / "x").exists()
 
 

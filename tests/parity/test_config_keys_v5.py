@@ -22,7 +22,7 @@ SPARSE = ("olmoe", "flex_olmo", "qwen2_moe", "qwen3_moe", "mixtral", "granitemoe
 DENSE = ("llama", "mistral", "qwen2", "qwen3", "granite", "olmo2")  # without olmo, which has other norms
 FAMILIES = ("olmo", *SPARSE, *DENSE)
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=20, vocab_size=83, num_hidden_layers=2)
-ROUTED = SMALL | dict(n_routed_experts=12, num_experts_per_tok=3, moe_intermediate_size=14, n_shared_experts=1, n_group=4, topk_group=3,
+ROUTED = SMALL | dict(n_routed_experts=12, num_experts_per_tok=3, moe_intermediate_size=14, n_shared_experts=1, n_group=4, topk_group=2,
                       first_k_dense_replace=1)
 LATENT = ROUTED | dict(num_key_value_heads=None, kv_lora_rank=10, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=10)
 MODELS = {
@@ -58,9 +58,9 @@ READ = {
     "rope_scaling": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "linear", "factor": 3}, DYNAMIC | {"rope_theta": 300.0}, LLAMA3]),
     "rms_norm_eps": (NORMED, [0.5]),
     "num_experts_per_tok": (SPARSE, [1, 5]),
-    "norm_topk_prob": (("olmoe", "flex_olmo", "qwen2_moe", "deepseek_v3", "glm4_moe"), [True]),
-    "routed_scaling_factor": (GROUPED, [0.7, 3]),
-    "n_group": (GROUPED, [3, 6]), "topk_group": (GROUPED, [2, 4]), "topk_method": (("deepseek_v2",), ["greedy"]),
+    "norm_topk_prob": (("olmoe", "qwen2_moe", "deepseek_v3", "glm4_moe"), [True]),
+    "routed_scaling_factor": (GROUPED, [0.7, 3.0]),
+    "n_group": (GROUPED, [3, 6]), "topk_group": (GROUPED, [3, 4]), "topk_method": (("deepseek_v2",), ["greedy"]),
     "rope_interleave": (("deepseek_v3",), [False]), "partial_rotary_factor": (("glm4_moe",), [1.0, 0.25]),
     "clip_qkv": (("olmo", "olmoe"), [0.3]),
     "embedding_multiplier": (GRANITE, [1, 7.5]),
@@ -107,11 +107,11 @@ REFUSED = {
     "scoring_func": (("deepseek_v3",), ["softmax"]), "topk_method": (LATENTS, ["greediest"]), "n_group": (GROUPED, [5, 0]), "topk_group": (GROUPED, [5, 0]),
     "n_shared_experts": (GROUPED, [None, 0]), "first_k_dense_replace": (GROUPED, [-1, 0.5]), "routed_scaling_factor": (GROUPED, [None, "2"]),
     "q_lora_rank": (LATENTS, [0]), "qk_rope_head_dim": (LATENTS, [7]),
-    "head_dim": (("olmoe",), [12]),  # in transformers the norm over all heads is as wide as the hidden states
+    "head_dim": (("olmoe", "deepseek_v3"), [12]),  # in transformers the norm over all heads is as wide as the hidden states
     "rms_norm_eps": (NORMED, [None, "1e-5"]), "vocab_size": (FAMILIES, [None, 83.5]), "logits_scaling": (GRANITE, [0]),
     "attention_multiplier": (GRANITE, [None]), "norm_topk_prob": (("olmoe", "flex_olmo", "qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe"), [None, 1]),
 }
-REFUSED_TOO = {"norm_topk_prob": (("deepseek_v2",), [True]), "partial_rotary_factor": (("glm4_moe",), [0, 0.3, 1.5])}
+REFUSED_TOO = {"norm_topk_prob": (("deepseek_v2",), [True]), "partial_rotary_factor": (("glm4_moe",), [0, 0.2, 1.5])}
 STORED = "tensors are computed with as they are stored, or as --dtype says"
 LABELS = "there is no classifier"
 GENERATION = "a setting of transformers' generation, which has flags of its own here"
@@ -138,9 +138,10 @@ NO_EFFECT = {
 NO_WINDOW = {"sliding_window": (8, "use_sliding_window is false")}
 UNREAD = "layers of prediction behind the last are not run"
 OWN_WIDTH = "the width of the rotated part is qk_rope_head_dim"
-NO_EFFECT_OF = {"qwen2_moe": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
+NO_EFFECT_OF = {"flex_olmo": {"norm_topk_prob": (True, "the norm behind a mixture takes out the scale of its output")},
+                "qwen2_moe": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
                 "deepseek_v2": {"head_dim": (16, OWN_WIDTH), "pretraining_tp": (2, "how transformers computed once, not what")},
-                "deepseek_v3": {"head_dim": (16, OWN_WIDTH), "pretraining_tp": (2, "how transformers computed once, not what"),
+                "deepseek_v3": {"pretraining_tp": (2, "how transformers computed once, not what"),
                                 "num_nextn_predict_layers": (2, UNREAD), "num_mtp_layers": (None, "")},
                 "glm4_moe": {"num_nextn_predict_layers": (2, UNREAD), "num_mtp_layers": (None, "")},
                 "qwen3_moe": NO_WINDOW, "qwen2": NO_WINDOW | {"max_window_layers": (1, "there is no window")},
@@ -215,7 +216,10 @@ def changed(config, key, value):
     """Writes config.json with that key, and removes equivalent keys."""
     rope = ("rope_parameters", "rope_scaling", "rope_theta")
     drop = rope if key in rope else ()
-    return {name: old for name, old in config.items() if name not in drop} | {key: value}
+    config = {name: old for name, old in config.items() if name not in drop}
+    if key == "partial_rotary_factor":  # the block counts before it
+        config["rope_parameters"] = {name: old for name, old in config["rope_parameters"].items() if name != key}
+    return config | {key: value}
 
 
 def cases(table):

@@ -48,12 +48,12 @@ def test_a_fused_checkpoint_in_shards_and_in_half_precision(models):
 def zero_adapter(model, folder):
     """Returns an adapter without effect, for a merged export of the unchanged base."""
     folder.mkdir()
-    heads = model.model.layers[0].self_attn.q_proj.out_features
-    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
-    save_file({name + "A.weight": torch.ones(1, model.config.hidden_size), name + "B.weight": torch.zeros(heads, 1)},
+    heads = model.model.layers[0].self_attn.o_proj.in_features
+    name = "base_model.model.model.layers.0.self_attn.o_proj.lora_"
+    save_file({name + "A.weight": torch.ones(1, heads), name + "B.weight": torch.zeros(model.config.hidden_size, 1)},
               folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps(
-        {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"], "layers_to_transform": [0]}))
+        {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["o_proj"], "layers_to_transform": [0]}))
 
 
 @pytest.mark.parametrize("source", ["fused", "original"])

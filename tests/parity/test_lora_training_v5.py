@@ -76,7 +76,7 @@ def test_attention_router_and_down_projections_follow_the_fused_peer(family, tmp
     losses, gradients = train(model, job)
     our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)
 
-    assert_curves_equal(our_losses, losses)
+    assert_curves_equal(our_losses, losses, learns=0.85 if family == "flex_olmo" else 0.8)
     assert_tensors_close(our_gradients, unfused(family, gradients), 1e-3, "first gradient")
     trained = {n: p for n, p in model.named_parameters() if "lora_" in n}
     assert_tensors_close(our_adapter, unfused(family, trained), 2e-3, "value after 20 steps")

@@ -52,6 +52,20 @@ def test_an_initialised_checkpoint_opens_in_transformers_with_our_logits(family,
     assert_logits_close(logits, expected)
 
 
+@pytest.mark.parametrize("family", ["deepseek_v3", "glm4_moe"])
+def test_what_is_defined_for_a_softmax_is_refused_with_sigmoid_gates(family, tmp_path):
+    model_at(family, 0).save_pretrained(tmp_path / "model")
+    (tmp_path / "texts.jsonl").write_text('{"ids": [3, 4, 5]}\n')
+    for gates in ("olmoe_native", "renorm_selected"):
+        run("score", "--model", tmp_path / "model", "--input", tmp_path / "texts.jsonl", "--gate-norm", gates)
+    with pytest.raises(AssertionError, match="exited 1.*--gate-norm is softmax_all.*sigmoids"):
+        run("score", "--model", tmp_path / "model", "--input", tmp_path / "texts.jsonl", "--gate-norm", "softmax_all")
+    with pytest.raises(AssertionError, match="exited 1.*method.gate_norm is softmax_all.*sigmoids"):
+        federated_run(tmp_path / "gates", "fedit", "method.gate_norm=softmax_all", model=TRAINED[family])
+    with pytest.raises(AssertionError, match="(?s)exited 1.*smoe-llb.*sigmoid"):
+        federated_run(tmp_path / "losses", "smoe-llb", model=TRAINED[family])
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def trained(request, tmp_path_factory):
     """Returns (family, model folder, run folder) of a short run of UB-SMoE."""
