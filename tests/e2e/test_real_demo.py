@@ -24,6 +24,12 @@ def chat_model(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _waiting_threads_sleep(monkeypatch):
+    """The demo's config has two threads, which would wait in loops where OMP_NUM_THREADS=1 promises one."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def entries(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
