@@ -18,7 +18,7 @@ double worst_error(int64_t rows, int64_t columns) {
   return errors.max().item<double>();
 }
 
-class Factorizations : public testing::Test {
+class Factorizations : public ::testing::Test {
  protected:
   ~Factorizations() override { at::set_num_threads(before_); }
 
