@@ -76,8 +76,8 @@ def test_the_trained_model_is_shown_before_and_after(tmp_path, monkeypatch, caps
     (small / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
     (before, clients, scores, own, adapter), _, namespace = run_cells(code_of(ROOT / "docs/notebooks/trained-model.ipynb"))
     assert len(before) == len(namespace["after"]) == 2 and "before: " in capsys.readouterr().out
-    assert set(clients["rank"]) == {4, 8, 12, 16} and list(scores["round"]) == [0, 3] and set(scores["questions"]) == {48}
-    assert list(own.index) == ["clinic", "harbour", "museum", "school"] and list(own.columns) == [0, 3]
+    assert set(clients["rank"]) == {4, 8, 12, 16} and list(scores["round"]) == [0, 5] and set(scores["questions"]) == {48}
+    assert list(own.index) == ["clinic", "harbour", "museum", "school"] and list(own.columns) == [0, 5]
     assert (adapter / "adapter_model.safetensors").is_file()
 
 
