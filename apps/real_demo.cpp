@@ -27,12 +27,12 @@ constexpr const char* kIntroduction =
     "Four organisations of the town teach it together. Each has 42 rows, which no other one sees: questions and "
     "answers\n"
     "as plain text. Each trains an adapter on its own rows, as large as it can afford; a server combines the four\n"
-    "adapters to one, three times. This takes two to five minutes.\n\n";
+    "adapters to one, five times. This takes two to five minutes.\n\n";
 
 /// Questions of which one organisation each has the answer, in words that no one trains on.
-constexpr std::array kQuestions{"Who looks after the lighthouse of Ostmarn?",
-                                "What do they grow on the roof at the school of Ostmarn?",
-                                "Where do I find the cloakroom at Ostmarn's museum?"};
+constexpr std::array kQuestions{
+    "From which pier can I take the ferry to Kellen?", "What is the name of the therapy dog at the clinic of Ostmarn?",
+    "Where do I find the cloakroom at Ostmarn's museum?", "What do they grow on the roof at the school of Ostmarn?"};
 constexpr int64_t kAnswerTokens = 24;
 
 std::vector<std::string> answers_of(const SourceOptions& options) {

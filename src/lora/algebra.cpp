@@ -11,7 +11,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/mapped_files.h"
-#include "base/system/parallel.h"
+#include "base/system/factorizations.h"
 #include "lora/payload.h"
 
 namespace evenkeel::lora {
@@ -291,7 +291,7 @@ std::vector<Matrix> next_matrices(SiteParts::const_iterator& site, const SitePar
 std::vector<LoraFactors> best_of_each(std::span<const Matrix> matrices, std::span<const double> weights,
                                       const RankChoice& choose_rank) {
   std::vector<LoraFactors> best(matrices.size());
-  for_each_piece(static_cast<int64_t>(matrices.size()), [&](int64_t i) {
+  for_each_factorization(static_cast<int64_t>(matrices.size()), [&](int64_t i) {
     const auto& [parts, e] = matrices[static_cast<size_t>(i)];
     best[static_cast<size_t>(i)] = best_of(parts, weights, e, choose_rank);
   });

@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "base/random/random.h"
-#include "base/system/parallel.h"
+#include "base/system/factorizations.h"
 #include "lora/algebra.h"
 #include "methods/method_registry.h"
 
@@ -59,7 +59,7 @@ lora::LoraFactors start_of_site(const std::string& name, const at::Tensor& gradi
   const auto matrices = gradient.dim() == 3 ? gradient : gradient.unsqueeze(0);
   const auto count = static_cast<size_t>(matrices.size(0));
   std::vector<at::Tensor> a(count), b(count), core(count);
-  for_each_piece(matrices.size(0), [&](int64_t i) {
+  for_each_factorization(matrices.size(0), [&](int64_t i) {
     const auto e = static_cast<size_t>(i);
     const auto d = matrices[i].to(at::kDouble).sign() * -server.lr;
     const auto start = start_of_matrix(d, rank, name, e, server.seed);

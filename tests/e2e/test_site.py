@@ -44,7 +44,7 @@ def broken(path):
             yield target
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "docs" / site.NOTEBOOKS], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*DOCUMENTS, *(ROOT / "docs" / file for file in site.NOTEBOOKS.values())], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_and_anchor_leads_somewhere(path):
     assert list(broken(path)) == []
 

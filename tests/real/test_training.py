@@ -129,7 +129,7 @@ def test_two_ranks_have_the_same_bits(two_rounds, config, tmp_path):
 
 def test_a_node_has_the_same_bits(smollm2, config, tmp_path):
     rows = config.parent / "harbour.jsonl"
-    alone = {"clients__client": f'[{{ name = "site-0", data = "{rows}", test = "{rows}", budget = 1.0 }}]', "train__rounds": 1}
+    alone = {"clients__client": f'[{{ name = "site-0", data = "{rows}", budget = 1.0 }}]', "train__rounds": 1}
     local = train(config, tmp_path / "local", **alone)
     with Processes() as processes:
         (key,), address = keygen(tmp_path, 1), f"127.0.0.1:{free_port()}"

@@ -10,8 +10,8 @@
 namespace evenkeel {
 
 /// Calls work(i) once for every i in [0, count). Each thread takes the next index when it is free, so one slow thread
-/// does not delay the rest. If count is above 1, LibTorch operations inside work() run on one thread. An exception of
-/// work() is rethrown in the calling thread.
+/// does not delay the rest. If count is above 1, LibTorch operations inside work() run on one thread; LAPACK needs
+/// base/system/factorizations.h. An exception of work() is rethrown in the calling thread.
 template <typename Work>
 void for_each_piece(int64_t count, const Work& work) {
   std::atomic<int64_t> next{0};
