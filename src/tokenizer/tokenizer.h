@@ -26,9 +26,10 @@ struct TokenizerFile;
 class Tokenizer {
  public:
   /// Reads one tokenizer.json, without the other files of its folder. Supported: models BPE and Unigram with the
-  /// pre-tokenizers of split.h or none; model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
-  /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of token_decoder.h; added tokens
-  /// with lstrip, rstrip, single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
+  /// pre-tokenizers of split.h or none; model WordPiece with BertPreTokenizer; the normalizers of normalizer.h;
+  /// post-processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of
+  /// token_decoder.h; added tokens with lstrip, rstrip, single_word, normalized, special. `truncation` and `padding`
+  /// are ignored with a warning.
   /// \throws kData (file, and what is unsupported or malformed).
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
   /// Reads tokenizer.json of a model's folder together with the other tokenizer files (tokenizer_folder.h), as
