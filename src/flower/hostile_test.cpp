@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/plain/base64.h"
 #include "base/plain/clock.h"
-#include "flower/format/base64.h"
 #include "flower/format/calls.h"
 #include "flower/format/objects.h"
 #include "flower/testing.h"

@@ -7,6 +7,7 @@
 #include "base/plain/text.h"
 #include "base/unicode/unicode.h"
 #include "tokenizer/bert.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/replace.h"
 
@@ -62,31 +63,34 @@ void Normalizer::add(const JsonView& json) {
   if (type.string() == "Replace") return add_replace(json);
   if (type.string() == "Strip") return add_strip(json);
   if (type.string() == "BertNormalizer") return add_bert(json);
+  if (type.string() == "Precompiled") return add_charsmap(json);
   if (type.string() == "Lowercase") return steps_.push_back([](std::string_view text) { return lowered(text); });
   if (type.string() == "Prepend")
     return steps_.push_back([prefix = json.at("prepend").string()](std::string_view text) {
       return text.empty() ? std::nullopt : std::optional(prefix + std::string(text));
     });
   type.require(type.string() == "Sequence", " is ", shown(type.json()),
-               ", allowed: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer, Sequence, or no "
-               "normalizer");
+               ", allowed: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer, Precompiled, "
+               "Sequence, or no normalizer");
   for (const auto& part : json.at("normalizers").items()) add(part);
 }
 
 void Normalizer::add_replace(const JsonView& json) {
   const auto replacement = std::make_shared<const Replacement>(json);
-  removes_ |= replacement->content().empty();
+  const auto& content = replacement->content();
+  const bool begins_with_space = content.starts_with(' ') || content.starts_with("\u2581");
+  moves_start_ |= content.empty() || !(begins_with_space || replacement->replaces_one_character());
   steps_.push_back([replacement](std::string_view text) { return replacement->apply(text); });
 }
 
 void Normalizer::add_strip(const JsonView& json) {
-  removes_ = true;
   const bool left = json.at("strip_left").flag(), right = json.at("strip_right").flag();
+  moves_start_ |= left;
   steps_.push_back([left, right](std::string_view text) { return std::string(without_spaces(text, left, right)); });
 }
 
 void Normalizer::add_bert(const JsonView& json) {
-  removes_ = true;
+  moves_start_ = true;
   const auto bert = std::make_shared<BertNormalizer>();
   bert->clean_text = json.at("clean_text").flag();
   bert->handle_chinese_chars = json.at("handle_chinese_chars").flag();
@@ -96,6 +100,11 @@ void Normalizer::add_bert(const JsonView& json) {
     std::string storage;
     return std::string(bert->normalized(text, storage));
   });
+}
+
+void Normalizer::add_charsmap(const JsonView& json) {
+  const auto charsmap = std::make_shared<const Charsmap>(json);
+  steps_.push_back([charsmap](std::string_view text) { return charsmap->apply(text); });
 }
 
 std::string_view Normalizer::operator()(std::string_view text, std::string& storage) const {

@@ -11,8 +11,8 @@
 
 namespace evenkeel::tokenizer {
 
-/// The normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer and
-/// Sequences of them, as in the `tokenizers` library. Immutable and thread-safe.
+/// The normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer,
+/// Precompiled (charsmap.h) and Sequences of them, as in the `tokenizers` library. Immutable and thread-safe.
 class Normalizer {
  public:
   Normalizer() = default;  ///< changes nothing
@@ -24,9 +24,10 @@ class Normalizer {
   /// \throws kData if the text becomes more than about 1,000 times as long.
   std::string_view operator()(std::string_view text, std::string& storage) const;
 
-  /// Returns true if a step may remove characters. Metaspace with prepend_scheme "first" is not supported after such a
-  /// step.
-  bool removes() const { return removes_; }
+  /// Returns true if a step may remove the first character, or join it with others, so that the text may begin with a
+  /// later one. Metaspace with prepend_scheme "first" is not supported after such a step. A text that begins with a
+  /// space or with U+2581 does not count, because Metaspace prepends nothing to it.
+  bool moves_start() const { return moves_start_; }
 
  private:
   /// Returns the changed text, or nothing if it is unchanged.
@@ -36,10 +37,11 @@ class Normalizer {
   void add_replace(const JsonView& json);
   void add_strip(const JsonView& json);
   void add_bert(const JsonView& json);
+  void add_charsmap(const JsonView& json);
   Step form(const std::string& type) const;
 
   std::vector<Step> steps_;
-  bool removes_ = false;
+  bool moves_start_ = false;
 };
 
 }  // namespace evenkeel::tokenizer

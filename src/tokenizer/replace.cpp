@@ -2,12 +2,19 @@
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel::tokenizer {
 
 namespace {
 
 constexpr size_t kMostContent = 256;  // bytes by which each match is replaced
+
+bool is_one_character(const JsonView& json) {
+  const auto literal = json.at("pattern").find("String");
+  const std::string text = literal ? literal->string() : "";
+  return !text.empty() && unicode::decode(text.data()).length == text.size();
+}
 
 }  // namespace
 
@@ -18,7 +25,8 @@ SplitPattern pattern_of(const JsonView& json) {
   return regex ? SplitPattern::regex(regex->string()) : SplitPattern::literal(literal->string());
 }
 
-Replacement::Replacement(const JsonView& json) : pattern_(pattern_of(json)), content_(json.at("content").string()) {
+Replacement::Replacement(const JsonView& json)
+    : pattern_(pattern_of(json)), content_(json.at("content").string()), one_character_(is_one_character(json)) {
   json.at("content").require(content_.size() <= kMostContent, " has ", content_.size(), " bytes, allowed: up to ",
                              kMostContent);
 }

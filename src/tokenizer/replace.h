@@ -22,10 +22,13 @@ class Replacement {
   /// Returns the text with replacements, or nothing if there is no match. REQUIRES valid UTF-8.
   std::optional<std::string> apply(std::string_view text) const;
   const std::string& content() const { return content_; }
+  /// Returns true if a match is always one character.
+  bool replaces_one_character() const { return one_character_; }
 
  private:
   SplitPattern pattern_;
   std::string content_;
+  bool one_character_;
 };
 
 }  // namespace evenkeel::tokenizer

@@ -95,9 +95,12 @@ TEST_F(SentenceTokenizerTest, UnsupportedSettingsAreReportedWithTheFile) {
   json["post_processor"] = nullptr;
   write("tokenizer.json", json);
   EXPECT_NE(error().find("tokenizer.json: the post_processor puts 0 special tokens"), std::string::npos) << error();
-  json["model"] = {{"type", "Unigram"}, {"vocab", Json::array()}};
-  write("tokenizer.json", json);
-  EXPECT_NE(error().find("model.type is \"Unigram\", allowed: BPE, WordPiece"), std::string::npos) << error();
+  auto unigram = json;
+  unigram["added_tokens"] = Json::array();
+  unigram["model"] = {{"type", "Unigram"}, {"vocab", Json::array({Json::array({"a", -1.5})})}};
+  unigram["pre_tokenizer"] = nullptr;
+  write("tokenizer.json", unigram);
+  EXPECT_NE(error().find("an encoder needs byte-level BPE or WordPiece"), std::string::npos) << error();
   write("tokenizer.json", byte_tokenizer());
   write("tokenizer_config.json", {{"truncation_side", "left"}});
   EXPECT_NE(error().find("truncation_side is \"left\""), std::string::npos) << error();

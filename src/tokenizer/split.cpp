@@ -83,8 +83,10 @@ void PreTokenizer::add(const JsonView& json) {
   if (type.string() == "Split") return add_split(json);
   if (type.string() == "Digits") return add_digits(json);
   if (type.string() == "Metaspace") return add_metaspace(json);
+  if (type.string() == "WhitespaceSplit")
+    return steps_.push_back({SplitPattern::regex("\\s+"), Behavior::kRemoved, false});
   type.require(type.string() == "Sequence", " is ", shown(type.json()),
-               ", allowed: ByteLevel, Split, Digits, Metaspace, Sequence");
+               ", allowed: ByteLevel, Split, Digits, WhitespaceSplit, Metaspace, Sequence");
   for (const auto& part : json.at("pretokenizers").items()) add(part);  // JsonLimits::depth limits the nesting
 }
 

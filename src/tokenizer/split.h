@@ -1,4 +1,4 @@
-/// \file  Pre-tokenises text: splits it into the words that byte-pair encoding works on.
+/// \file  Pre-tokenises text: splits it into the words that the model encodes.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,8 @@ namespace evenkeel::tokenizer {
 /// UTF-8.
 size_t gpt2_word(std::string_view text);
 
-/// The pre-tokenizer of a tokenizer.json: any number of Split, Digits and Metaspace, then at most one ByteLevel.
+/// The pre-tokenizer of a tokenizer.json: any number of Split, Digits, WhitespaceSplit and Metaspace, then at most
+/// one ByteLevel.
 /// Immutable and thread-safe.
 class PreTokenizer {
  public:

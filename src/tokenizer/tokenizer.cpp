@@ -41,9 +41,22 @@ struct WordPieceModel {
   }
 };
 
-using Model = std::variant<BytePairModel, WordPieceModel>;
+struct UnigramModel {
+  UnigramEncoder encoder;
+  PreTokenizer pre_tokenizer;
+
+  void encode(std::string_view text, bool first, std::vector<int64_t>& out) const {
+    const bool bytes = pre_tokenizer.has_byte_level();
+    pre_tokenizer.split(text, first, [&](std::string_view word) {
+      bytes ? encoder.encode(token_of_bytes(word), out) : encoder.encode(word, out);
+    });
+  }
+};
+
+using Model = std::variant<BytePairModel, WordPieceModel, UnigramModel>;
 
 Model make_model(TokenizerFile& file) {
+  if (file.unigram) return UnigramModel{UnigramEncoder(*file.unigram), std::move(file.pre_tokenizer)};
   if (file.word_piece) return WordPieceModel{WordPieceEncoder(file.vocabulary, *file.word_piece)};
   return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe), std::move(file.pre_tokenizer)};
 }
@@ -66,6 +79,7 @@ std::vector<int64_t> filled(const Template& pieces, const std::vector<int64_t>& 
 struct Tokenizer::Impl {
   explicit Impl(TokenizerFile file);
   void add_vocabulary(const TokenizerFile& file);
+  void add_equal_pieces(const TokenizerFile& file);
   void add_added_tokens(const TokenizerFile& file);
   void check_templates() const;
   Token& entry(int64_t id);
@@ -105,7 +119,18 @@ Token& Tokenizer::Impl::entry(int64_t id) {
 void Tokenizer::Impl::add_vocabulary(const TokenizerFile& file) {
   ids = file.vocabulary;
   for (const auto& [token, id] : file.vocabulary) entry(id) = {true, false, token, decoded(token)};
+  add_equal_pieces(file);
   named = static_cast<int64_t>(entries.size());
+}
+
+/// Adds the pieces of a unigram model that stand again later in its list. They have the flags of their text.
+void Tokenizer::Impl::add_equal_pieces(const TokenizerFile& file) {
+  if (!file.unigram) return;
+  std::unordered_set<std::string> special;
+  for (const auto& token : file.added)
+    if (token.special) special.insert(token.content);
+  int64_t id = 0;
+  for (const auto& piece : file.unigram->pieces) entry(id++) = {true, special.contains(piece), piece, decoded(piece)};
 }
 
 std::string Tokenizer::Impl::decoded(const std::string& token) const {

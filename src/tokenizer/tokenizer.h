@@ -1,6 +1,6 @@
 /// \file  Encodes and decodes text with a Hugging Face `tokenizer.json`. The ids equal those of the `tokenizers`
 /// library. Supported models: byte-level BPE (GPT-NeoX/OLMo, Qwen, GPT-2/RoBERTa), BPE on text with byte fallback
-/// (Llama, Mixtral, Gemma) and BERT's WordPiece.
+/// (Llama, Mixtral, Gemma), unigram language models (T5, XLM-RoBERTa) and BERT's WordPiece.
 /// Example:  auto tok = Tokenizer::load("models/x/tokenizer.json");
 ///           tok.decode(tok.encode("Hello world")) == "Hello world"
 #pragma once
@@ -25,10 +25,11 @@ struct TokenizerFile;
 /// A tokenizer. The const functions are thread-safe.
 class Tokenizer {
  public:
-  /// Reads one tokenizer.json, without the other files of its folder. Supported: model BPE with the pre-tokenizers of
-  /// split.h or none; model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
-  /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of token_decoder.h; added tokens
-  /// with lstrip, rstrip, single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
+  /// Reads one tokenizer.json, without the other files of its folder. Supported: models BPE and Unigram with the
+  /// pre-tokenizers of split.h or none; model WordPiece with BertPreTokenizer; the normalizers of normalizer.h;
+  /// post-processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of
+  /// token_decoder.h; added tokens with lstrip, rstrip, single_word, normalized, special. `truncation` and `padding`
+  /// are ignored with a warning.
   /// \throws kData (file, and what is unsupported or malformed).
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
   /// Reads tokenizer.json of a model's folder together with the other tokenizer files (tokenizer_folder.h), as
@@ -36,7 +37,8 @@ class Tokenizer {
   static Tokenizer of_model(const std::filesystem::path& folder);
 
   /// Returns the token ids of `text`. With `add_special_tokens` the post-processor's special tokens are added. Cost:
-  /// O(n log n) in the length of the longest word. \throws kData for invalid UTF-8, with the byte offset.
+  /// O(n log n) in the length of the longest word; for Unigram O(n l) with the length l of the longest piece.
+  /// \throws kData for invalid UTF-8, with the byte offset, and for an unknown character if Unigram has no unk_id.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
   /// Returns the token ids of a text that another text follows: the post-processor's special tokens before the text are
   /// added, those after it are not. \throws as encode()

@@ -8,6 +8,7 @@
 
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "tokenizer/library_number.h"
 #include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel::tokenizer {
@@ -61,6 +62,22 @@ void read_word_piece(const JsonView& json, TokenizerFile& out) {
   read_vocabulary(json.at("vocab"), out);
 }
 
+/// Reads pieces [["a", -1.5], ...]. The library ignores other keys, such as fuse_unk, and so does this function.
+void read_unigram(const JsonView& json, TokenizerFile& out) {
+  auto& options = out.unigram.emplace();
+  if (const auto unknown = json.find("unk_id")) options.unk_id = unknown->integer(0, kLargestId);
+  options.byte_fallback = json.flag_or("byte_fallback", false);
+  const auto vocab = json.at("vocab");
+  vocab.list().require(vocab.size() <= kLargestId, " has ", vocab.size(), " pieces, allowed: up to ", kLargestId);
+  out.vocabulary.reserve(vocab.size());
+  for (const auto& entry : vocab.items()) {
+    entry.require(entry.list().size() == 2, " is ", shown(entry.json()), ", expected [\"piece\", score]");
+    out.vocabulary.insert_or_assign(entry.at(0).string(), static_cast<int64_t>(options.pieces.size()));
+    options.pieces.push_back(entry.at(0).string());
+    options.scores.push_back(as_library_reads(entry.at(1).number()));
+  }
+}
+
 /// Checks that an unsupported feature is off. \throws Error unless the value under `key` is absent or one of `allowed`
 void require_unused(const JsonView& json, std::string_view key, std::initializer_list<Json> allowed) {
   const auto value = json.find(key);
@@ -81,9 +98,11 @@ void read_bpe(const JsonView& json, TokenizerFile& out) {
 }
 
 void read_model(const JsonView& json, TokenizerFile& out) {
-  const auto type = json.string_or("type", "BPE");
-  if (type != "BPE" && type != "WordPiece") refuse_type(json, "BPE, WordPiece");
-  type == "BPE" ? read_bpe(json, out) : read_word_piece(json, out);
+  const auto type = json.string_or("type", json.at("vocab").json().is_array() ? "Unigram" : "BPE");
+  if (type == "BPE") return read_bpe(json, out);
+  if (type == "WordPiece") return read_word_piece(json, out);
+  if (type == "Unigram") return read_unigram(json, out);
+  refuse_type(json, "BPE, WordPiece, Unigram");
 }
 
 AddedToken added_of(const JsonView& json) {
@@ -100,7 +119,7 @@ AddedToken added_of(const JsonView& json) {
 
 /// Returns the library's id of the next new token: the largest added id + 1, but at least the vocabulary's size.
 int64_t next_id(const TokenizerFile& file) {
-  auto next = static_cast<int64_t>(file.vocabulary.size());
+  auto next = static_cast<int64_t>(file.unigram ? file.unigram->pieces.size() : file.vocabulary.size());
   for (const auto& token : file.added) next = std::max(next, token.id + 1);
   return next;
 }
@@ -187,9 +206,9 @@ void read_words(const JsonView& json, TokenizerFile& out) {
   if (!out.word_piece) {
     if (words) out.pre_tokenizer = PreTokenizer(*words);
     out.bpe.byte_level = out.pre_tokenizer.has_byte_level();
-    json.require(
-        !out.pre_tokenizer.asks_for_first() || !out.normalizer.removes(),
-        ": Metaspace with prepend_scheme \"first\" behind a normalizer that removes characters is not supported");
+    json.require(!out.pre_tokenizer.asks_for_first() || !out.normalizer.moves_start(),
+                 ": Metaspace with prepend_scheme \"first\" behind a normalizer that may remove the first character is "
+                 "not supported");
     return;
   }
   json.require(words && type_of(*words) == "BertPreTokenizer", ": pre_tokenizer is ",
@@ -215,7 +234,7 @@ TokenizerFile read_parts(const JsonView& json) {
 
 }  // namespace
 
-TokenizerFile read_tokenizer_folder(const fs::path& folder) {
+TokenizerFile read_tokenizer_folder(const std::filesystem::path& folder) {
   TokenizerFolder files(folder);
   auto additions = files.additions();
   const bool splits = files.splits_special_tokens();

@@ -15,6 +15,7 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/split.h"
 #include "tokenizer/token_decoder.h"
+#include "tokenizer/unigram.h"
 #include "tokenizer/word_piece.h"
 
 namespace evenkeel::tokenizer {
@@ -32,9 +33,10 @@ struct TokenizerFile {
   std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
   BpeOptions bpe;
   std::optional<WordPieceOptions> word_piece;  ///< set for WordPiece, which has no merges
+  std::optional<UnigramOptions> unigram;       ///< set for Unigram, which has no merges
   std::vector<AddedToken> added;               ///< with their final ids
   Normalizer normalizer;
-  PreTokenizer pre_tokenizer;       ///< for BPE only
+  PreTokenizer pre_tokenizer;       ///< not for WordPiece
   std::vector<Template> templates;  ///< of the post-processor, applied in order
   TokenDecoder decoder;
 };

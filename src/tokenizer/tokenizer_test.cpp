@@ -181,7 +181,8 @@ TEST(TokenizerFile, UnsupportedSettingsAreReportedInOneLine) {
   };
   expect(refused("/version", "2.0"), "version is \"2.0\"");
   expect(refused("/model", nullptr), "model is null");
-  expect(refused("/model/type", "Unigram"), "model.type is \"Unigram\", allowed: BPE");
+  expect(refused("/model/type", "WordLevel"), "model.type is \"WordLevel\", allowed: BPE, WordPiece, Unigram");
+  expect(refused("/model/type", "Unigram"), "model.vocab is {");
   expect(refused("/model/dropout", 0.1), "model.dropout is 0.1");
   expect(refused("/model/end_of_word_suffix", "</w>"), "model.end_of_word_suffix");
   expect(refused("/model/unk_token", "<none>"), "unk_token: \"<none>\" is not in the vocabulary");
@@ -195,7 +196,8 @@ TEST(TokenizerFile, UnsupportedSettingsAreReportedInOneLine) {
   expect(refused("/model/merges/0", 5), "model.merges[0]");
   expect(refused("/model/merges/0", "h zz"), "\"zz\" is not in the vocabulary");
   expect(refused("/model/merges/0", {"q", "z"}), "\"qz\" is not in the vocabulary");
-  expect(refused("/normalizer/type", "Precompiled"), "normalizer.type is \"Precompiled\"");
+  expect(refused("/normalizer/type", "Nmt"), "normalizer.type is \"Nmt\"");
+  expect(refused("/normalizer/type", "Precompiled"), "normalizer.precompiled_charsmap is missing");
   expect(refused("/pre_tokenizer/type", "Whitespace"), "pre_tokenizer.type is \"Whitespace\"");
   expect(refused("/pre_tokenizer/type", "Metaspace"), "pre_tokenizer.replacement is missing");
   expect(refused("/pre_tokenizer/use_regex", 1), "pre_tokenizer.use_regex is 1");

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numeric>
-#include <optional>
 
 #include "base/plain/clock.h"
 #include "base/random/random.h"
+#include "train/gradient_norm.h"
+#include "train/make_optimizer.h"
 
 namespace evenkeel::train {
 namespace {
@@ -135,7 +137,7 @@ class LocalRound {
     check_budget(setup_, work.view.client);
     settle();
     trained_ = make_trained(setup_, work.view.sites);
-    optimizer_.emplace(trained_.tensors, training.optimizer, training.compute.engine);
+    optimizer_ = make_optimizer(trained_.tensors, training.optimizer, training.compute.engine);
   }
 
   void step() {
@@ -164,6 +166,8 @@ class LocalRound {
     for (const auto& rows : merged(drawn, training_.merge_tokens)) pass(rows);
     const auto view = step_view();
     method_.edit_gradients(view);
+    if (training_.max_grad_norm > 0)
+      clip_gradient_norm(trained_.tensors, training_.max_grad_norm, training_.compute.engine);
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
       optimizer_->step_active(active_experts(trained_, micro_batches_), Gradients::kZeroed);
     else
@@ -278,7 +282,7 @@ class LocalRound {
   methods::LocalSetup setup_;
   lora::Payload given_;  // used only with a residence
   Trained trained_;
-  std::optional<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::vector<nn::RoutingByLayer> micro_batches_;
   methods::Metrics metrics_;
   LocalResult result_;

@@ -21,7 +21,7 @@ using ExampleRows = std::vector<const data::Example*>;
 
 /// Selects what a step does to an expert that no token chose.
 enum class IdleExpertUpdate {
-  kZeroGrad,  ///< zero gradient: AdamW still applies decay and momentum, as transformers does
+  kZeroGrad,  ///< zero gradient: the optimiser still applies decay and momentum, as transformers does
   kSkip,      ///< the expert's factors and moments do not change
 };
 constexpr auto names(IdleExpertUpdate) {
@@ -52,6 +52,7 @@ struct LocalTraining {
   /// Consecutive micro-batches run in one pass if they have at most this many tokens. Results are equal up to rounding.
   int64_t merge_tokens = 2048;
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
+  double max_grad_norm = 0;
   OptimizerConfig optimizer;
   nn::Compute compute;                           ///< set by [model], so it has no key here
   std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
@@ -69,6 +70,9 @@ struct LocalTraining {
           "compute micro-batches of a step together if they have up to this many tokens in sum; 0: each alone");
     field("idle_expert_update", idle_expert_update,
           "update of experts without a token in a step: zero_grad (as with a zero gradient) or skip (none)");
+    field("max_grad_norm", max_grad_norm,
+          "largest norm of the gradient of all trained factors together, which the optimiser gets after the method's "
+          "changes; 0: no limit");
     field("optimizer", optimizer, "");
   }
   void resolve(const config::Table& table) const {
@@ -76,6 +80,7 @@ struct LocalTraining {
     table.check_integer("batch_size", batch_size, 1, limits::kBatch);
     table.check_integer("accumulation", accumulation, 1, limits::kBatch);
     table.check_integer("merge_tokens", merge_tokens, 0, limits::kTokens);
+    table.check_from_zero("max_grad_norm", max_grad_norm);
   }
 };
 
@@ -122,8 +127,8 @@ struct LocalWork {
   std::span<const data::Example> rows;  ///< the client's training rows
 };
 
-/// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), AdamW and
-/// edit_parameters(), then upload().
+/// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), the limit
+/// of the gradient's norm, the optimiser and edit_parameters(), then upload().
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
 /// whole step (`loss_mean`). This holds for merged micro-batches too. Micro-batches without a target are left out. The
 /// order of rows is drawn from (seed, "batches", round, client).

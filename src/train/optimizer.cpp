@@ -23,15 +23,15 @@ AdamWSpan<T> part_of(const std::array<at::Tensor, 4>& tensors, int64_t begin, in
   return {at(0), at(1), at(2), at(3), end - begin};
 }
 
-at::Tensor take(const TensorMap& state, const std::string& name, const at::Tensor& like) {
+}  // namespace
+
+at::Tensor stored_tensor(const TensorMap& state, const std::string& name, const at::Tensor& like) {
   const auto found = state.find(name);
   EK_CHECK(found != state.end(), kCheckpoint, "optimizer state lacks ", name);
   EK_CHECK(found->second.numel() == like.numel() || name.starts_with("step"), kCheckpoint, "optimizer state ", name,
            " has ", found->second.numel(), " values, expected ", like.numel());
   return found->second.to(like.options(), /*non_blocking=*/false, /*copy=*/true);
 }
-
-}  // namespace
 
 /// A tensor or a slice of one, with the factors of its step.
 struct AdamW::Work {
@@ -165,9 +165,9 @@ TensorMap AdamW::state() const {
 
 void AdamW::load_state(const TensorMap& state) {
   for (size_t p = 0; p < parameters_.size(); ++p) {
-    exp_avgs_[p] = take(state, concat("exp_avg.", p), exp_avgs_[p]);
-    exp_avg_sqs_[p] = take(state, concat("exp_avg_sq.", p), exp_avg_sqs_[p]);
-    steps_[p] = take(state, concat("step.", p), steps_[p]);
+    exp_avgs_[p] = stored_tensor(state, concat("exp_avg.", p), exp_avgs_[p]);
+    exp_avg_sqs_[p] = stored_tensor(state, concat("exp_avg_sq.", p), exp_avg_sqs_[p]);
+    steps_[p] = stored_tensor(state, concat("step.", p), steps_[p]);
   }
 }
 

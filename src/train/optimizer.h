@@ -1,9 +1,10 @@
-/// \file  Declares the AdamW optimiser.
+/// \file  Declares the interface of optimisers, and AdamW.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/format/safetensors.h"
@@ -18,29 +19,41 @@ enum class Gradients {
   kZeroed,  ///< set to zero in the same pass
 };
 
-/// AdamW with decoupled decay first, bias-corrected moments, and eps outside the root. It equals torch.optim.AdamW step
-/// for step. A parameter without a gradient is not changed.
-/// Source: Loshchilov and Hutter 2019.
-class AdamW {
+/// Updates parameters from their gradients. The parameters are contiguous, in float32 or float64, all on one device,
+/// and shared, not copied. A parameter without a gradient is not changed.
+class Optimizer {
  public:
-  /// Creates an optimiser for contiguous parameters in float32 or float64, all on one device. The tensors are shared,
-  /// not copied.
-  /// \param engine  kAten: works on any device without synchronising; equal to kKernels up to rounding
-  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::Engine engine = nn::Engine::kKernels);
+  virtual ~Optimizer() = default;
 
   /// Takes one step with learning rate `lr`; -1 uses the config's rate.
-  void step(double lr = -1, Gradients gradients = Gradients::kKept);
+  virtual void step(double lr = -1, Gradients gradients = Gradients::kKept) = 0;
   /// Updates only the slices [i] of stacked parameters for which active[p][i] is true (`idle_expert_update = "skip"`).
   /// Each slice has its own step count. If active[p] is undefined, the whole parameter is updated. The learning rate is
   /// the config's. kZeroed also zeroes the gradients of the other slices.
-  void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept);
+  virtual void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept) = 0;
 
-  /// Returns moments and step counts for checkpoints: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`. The tensors are not
-  /// copied.
-  TensorMap state() const;
-  /// Restores moments and step counts.
-  /// \throws kCheckpoint when a tensor is missing or has another size
-  void load_state(const TensorMap& state);
+  /// Returns the state for checkpoints. The tensors are not copied.
+  virtual TensorMap state() const = 0;
+  /// Restores what state() returned. \throws kCheckpoint when a tensor is missing or has another size
+  virtual void load_state(const TensorMap& state) = 0;
+};
+
+/// Returns a copy of an optimiser's stored tensor with the type and device of `like`.
+/// \throws kCheckpoint when it is missing or has another number of values; that of a step count may differ
+at::Tensor stored_tensor(const TensorMap& state, const std::string& name, const at::Tensor& like);
+
+/// AdamW with decoupled decay first, bias-corrected moments, and eps outside the root. It equals torch.optim.AdamW step
+/// for step. Source: Loshchilov and Hutter 2019.
+class AdamW : public Optimizer {
+ public:
+  /// \param engine  kAten: works on any device without synchronising; equal to kKernels up to rounding
+  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::Engine engine = nn::Engine::kKernels);
+
+  void step(double lr = -1, Gradients gradients = Gradients::kKept) override;
+  void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept) override;
+  /// Returns moments and step counts: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`.
+  TensorMap state() const override;
+  void load_state(const TensorMap& state) override;
 
  private:
   struct Work;

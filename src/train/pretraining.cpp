@@ -20,6 +20,7 @@
 #include "models/expert_layout.h"
 #include "nn/moe/balance_losses.h"
 #include "tokenizer/bpe_training.h"
+#include "train/make_optimizer.h"
 #include "train/pretraining_folder.h"
 
 namespace evenkeel::train {
@@ -136,7 +137,7 @@ class Pretraining {
         folder_(out),
         model_(models::init_model(config.model.config, models::BaseDtype::kFloat32, config.seed)),
         named_(model_->parameters()),
-        optimizer_(trainable(), config.train.optimizer),
+        optimizer_(make_optimizer(trainable(), config.train.optimizer)),
         texts_(load_text(config)) {
     const auto tokenizer = given_tokenizer(config);
     if (!tokenizer.empty() && !path_exists(folder_.tokenizer()))
@@ -215,7 +216,7 @@ class Pretraining {
     total.backward();
     clip_gradients(parameters(), config_.train.clip_norm);
     const auto& train = config_.train;
-    optimizer_.step(train.optimizer.lr * train.schedule.at(step, train.steps), Gradients::kZeroed);
+    optimizer_->step(train.optimizer.lr * train.schedule.at(step, train.steps), Gradients::kZeroed);
     return loss;
   }
 
@@ -259,7 +260,7 @@ class Pretraining {
   }
 
   void save_checkpoint(int64_t step) const {
-    TensorMap state = optimizer_.state();
+    TensorMap state = optimizer_->state();
     for (const auto& [name, tensor] : named_) state["model." + name] = tensor.detach();
     folder_.save(step, state);
   }
@@ -275,7 +276,7 @@ class Pretraining {
       tensor.copy_(saved->second);
       tensors.erase(saved);
     }
-    optimizer_.load_state(tensors);
+    optimizer_->load_state(tensors);
     return folder_.step();
   }
 
@@ -308,7 +309,7 @@ class Pretraining {
   PretrainingFolder folder_;
   std::unique_ptr<models::CausalLm> model_;
   TensorMap named_;
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::vector<std::string> texts_;  // empty after tokenising
   std::unique_ptr<Corpus> corpus_;
   Clock::time_point started_;

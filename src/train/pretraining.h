@@ -63,7 +63,7 @@ struct PretrainConfig {
     double router_z = 0.001;
     int64_t log_every = 20;
     int64_t checkpoint_every = 200;
-    OptimizerConfig optimizer{.lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-8, .weight_decay = 0.1};
+    OptimizerConfig optimizer{.lr = 1e-3, .betas = {0.9, 0.95}, .eps = kPretrainingEps, .weight_decay = 0.1};
     void visit(auto& field) {
       field("steps", steps, "optimiser steps");
       field("sequence_length", sequence_length, "tokens per sequence");

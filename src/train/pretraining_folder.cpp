@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/system/folder_lock.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "tiny_federation.h"
 
@@ -142,6 +143,85 @@ TEST(LocalTraining, ABatchWithoutTargetsContributesNothing) {
     EXPECT_EQ(result.targets, 0);
     EXPECT_EQ(result.loss_sum, 0);
     EXPECT_TRUE(equal(result.upload.adapters, state.global.adapters)) << name;
+  }
+}
+
+/// Returns the upload of one client's round after a change of the options.
+lora::AdapterState trained_with(std::string_view method_name,
+                                const std::function<void(train::LocalTraining&)>& change) {
+  TinyFederation world;
+  world.training.optimizer.weight_decay = 0.1;
+  change(world.training);
+  const auto method = make_method(method_name);
+  return world.train(*method, method->initialize(world.server()), world.round(0), world.clients[1]).upload.adapters;
+}
+
+TEST(LocalTraining, EveryOptionOfTheOptimiserChangesARun) {
+  using Change = std::function<void(train::LocalTraining&)>;
+  const Change to_sgd = [](auto& training) { training.optimizer.name = train::OptimizerName::kSgd; };
+  const std::vector<std::pair<Change, Change>> changes{
+      {{}, [](auto& training) { training.max_grad_norm = 0.1; }},
+      {{}, to_sgd},
+      {{}, [](auto& training) { training.optimizer.lr *= 2; }},
+      {{},
+       [](auto& training) {
+         training.optimizer.betas = {0.8, 0.95};
+       }},
+      {{},
+       [](auto& training) {
+         training.optimizer.betas = {0.9, 0.9};
+       }},
+      {{}, [](auto& training) { training.optimizer.eps = 1e-3; }},
+      {{}, [](auto& training) { training.optimizer.weight_decay = 0.2; }},
+      {to_sgd, [](auto& training) { training.optimizer.momentum = 0.9; }},
+      {to_sgd, [](auto& training) { training.optimizer.weight_decay = 0.2; }},
+      {to_sgd, [](auto& training) { training.optimizer.lr *= 2; }},
+      {to_sgd, [](auto& training) { training.max_grad_norm = 0.1; }}};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const auto& [both, one] = changes[i];
+    const auto standard = trained_with("fedit", [&](auto& training) {
+      if (both) both(training);
+    });
+    const auto changed = trained_with("fedit", [&](auto& training) {
+      if (both) both(training);
+      one(training);
+    });
+    EXPECT_FALSE(equal(standard, changed)) << i;
+  }
+}
+
+TEST(LocalTraining, ALimitAboveEveryNormChangesNothing) {
+  const auto standard = trained_with("ub-smoe", [](auto&) {});
+  EXPECT_TRUE(equal(standard, trained_with("ub-smoe", [](auto& training) { training.max_grad_norm = 1e6; })));
+}
+
+/// Adds large numbers to every gradient, as a method may.
+class LargeGradients : public methods::FederatedMethod {
+ public:
+  void edit_gradients(const methods::StepView& step) const override {
+    for (auto& [site, factors] : step.setup.adapters) factors.b.mutable_grad().add_(3.0);
+  }
+};
+
+// At a rate of 1, without momentum and decay, the change of the factors is the gradient that the optimiser got.
+TEST(LocalTraining, TheNormIsLimitedAfterAMethodsChangesOfTheGradient) {
+  for (const auto engine : {nn::Engine::kKernels, nn::Engine::kAten}) {
+    TinyFederation world(engine == nn::Engine::kKernels ? "olmoe" : "olmo");
+    world.training.optimizer = {.name = train::OptimizerName::kSgd, .lr = 1.0, .weight_decay = 0};
+    world.training.max_grad_norm = 0.02;
+    world.training.local_epochs = 0.01;
+    world.training.compute.engine = engine;
+    const LargeGradients method;
+    const auto state = method.initialize(world.server());
+    const auto result = world.train(method, state, world.round(0), world.clients[1]);
+    ASSERT_EQ(result.steps, 1);
+    double squares = 0;
+    for (const auto& [site, factors] : result.upload.adapters) {
+      const auto& before = state.global.adapters.at(site);
+      squares += (factors.a - before.a).square().sum().item<double>();
+      squares += (factors.b - before.b).square().sum().item<double>();
+    }
+    EXPECT_NEAR(std::sqrt(squares), 0.02, 1e-5);
   }
 }
 

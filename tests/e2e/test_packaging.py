@@ -89,6 +89,60 @@ def test_a_unit_is_accepted_by_systemd(unit, tmp_path):
     assert done.returncode == 0 and done.stderr == "", done.stderr
 
 
+SLURM = ROOT / "packaging/slurm/one-gpu.sbatch"
+SBATCH = {"job-name": r"\w+", "nodes": r"1", "ntasks": r"1", "gpus-per-node": r"1", "cpus-per-task": r"\d+", "mem": r"\d+G", "time": r"\d+:\d\d:\d\d",
+          "signal": r"TERM@\d+", "requeue": None, "open-mode": r"append", "output": r"%x-%j\.log"}
+
+
+def test_the_slurm_script_is_valid_and_its_options_are_those_of_sbatch():
+    assert subprocess.run(["bash", "-n", SLURM], capture_output=True).stderr == b""
+    lines = SLURM.read_text().splitlines()
+    options = [line.removeprefix("#SBATCH --").partition("=") for line in lines if line.startswith("#SBATCH")]
+    assert {name for name, _, _ in options} == SBATCH.keys() and len(options) == len(SBATCH)
+    assert all(not value if SBATCH[name] is None else re.fullmatch(SBATCH[name], value) for name, _, value in options), options
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert all(i < first_command for i, line in enumerate(lines) if line.startswith("#SBATCH")), "sbatch reads no option after a command"
+
+
+def submitted(folder, *words, **environment):
+    """Runs the script with an srun that starts the command, and a program that prints its arguments."""
+    for name, text in {"srun": 'test "$1" = --ntasks=1; shift; exec "$@"', "evenkeel": 'echo "$EVENKEEL_TORCH" "$@"', "apptainer": 'echo apptainer "$@"'}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return subprocess.run(["bash", SLURM, *words], capture_output=True, text=True, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
+
+
+def test_the_slurm_script_starts_a_run_and_continues_it(tmp_path):
+    out = tmp_path / "run of mine"
+    first = submitted(tmp_path, "run.toml", out, "--set", "seed=8", SLURM_CPUS_PER_TASK="6")
+    assert first.stdout == f"auto train run.toml --out {out} --device cuda --threads 6 --set seed=8\n", first.stderr
+    out.mkdir()
+    again = submitted(tmp_path, "run.toml", out, EVENKEEL="apptainer run --nv evenkeel.sif")
+    assert again.stdout == f"apptainer run --nv evenkeel.sif train run.toml --out {out} --device cuda --threads 8 --resume\n", again.stderr
+    assert submitted(tmp_path, "run.toml").returncode == 1
+    known = set(re.findall(r"--[\w-]+", succeed("train", "--help").stdout))
+    assert set(re.findall(r" (--[\w-]+)", again.stdout.partition(" train ")[2])) <= known
+
+
+def test_the_recipe_of_the_apptainer_image_has_its_sections_and_the_torch_of_the_program():
+    text = (ROOT / "packaging/evenkeel.def").read_text()
+    header, *sections = re.split(r"^%(\w+)\n", text, flags=re.MULTILINE)
+    sections = dict(zip(sections[::2], sections[1::2]))
+    assert sections.keys() == {"arguments", "files", "post", "environment", "runscript", "test"}
+    assert re.search(r"^Bootstrap: docker\nFrom: \S+$", header, re.MULTILINE)
+    built_with = re.search(r"^torch==(\d+\.\d+)", (ROOT / "tools/requirements/torch.txt").read_text(), re.MULTILINE)[1]
+    assert f"torch=torch=={built_with}.*" in sections["arguments"]
+    for name in ("post", "environment", "runscript", "test"):
+        script = sections[name].replace("{{ torch }}", "torch==2.13.*")
+        assert "{{" not in script and subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True).stderr == ""
+
+
+@pytest.mark.parametrize("page", ["docs/gpu.md", "docs/installing.md"])
+def test_pages_name_the_torch_that_a_gpu_needs(page):
+    built_with = re.search(r"^torch==(\d+\.\d+)", (ROOT / "tools/requirements/torch.txt").read_text(), re.MULTILINE)[1]
+    assert f"torch {built_with}" in (ROOT / page).read_text()
+
+
 def test_a_server_notifies_systemd_that_it_is_ready_and_alive(processes, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))

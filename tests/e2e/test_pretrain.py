@@ -67,11 +67,13 @@ def test_loss_falls_and_the_folder_is_a_model(config, tmp_path):
     assert not list(out.glob("checkpoint*")) and not (out / ".lock").exists()
 
 
-def test_interrupted_run_ends_with_the_same_bits(config, tmp_path):
+@pytest.mark.parametrize("optimizer", [(), ("--set", "train.optimizer={ name = 'sgd', lr = 0.02, momentum = 0.9, weight_decay = 0.0 }")],
+                         ids=["adamw", "sgd"])
+def test_interrupted_run_ends_with_the_same_bits(optimizer, config, tmp_path):
     file = config(200)
-    assert pretrain(file, "--out", tmp_path / "straight").returncode == 0
+    assert pretrain(file, "--out", tmp_path / "straight", *optimizer).returncode == 0
     broken = tmp_path / "broken"
-    process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(broken)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(broken), *optimizer], stderr=subprocess.PIPE, text=True)
     deadline = time.time() + 600
     while not list(broken.glob("checkpoint-*.safetensors")) and time.time() < deadline:
         time.sleep(0.02)
@@ -79,7 +81,7 @@ def test_interrupted_run_ends_with_the_same_bits(config, tmp_path):
     _, stderr = process.communicate(timeout=600)
     assert process.returncode == 130, stderr
     assert "--resume" in stderr
-    done = pretrain(file, "--out", broken, "--resume")
+    done = pretrain(file, "--out", broken, "--resume", *optimizer)
     assert done.returncode == 0, done.stderr
     assert (broken / "model.safetensors").read_bytes() == (tmp_path / "straight" / "model.safetensors").read_bytes()
 

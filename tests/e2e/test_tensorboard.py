@@ -32,8 +32,9 @@ def expect_records(run):
         assert close(found[tag], expected), tag
     assert scores
     for score in scores:
-        tag = f"evaluate/{score['task']}/budget {score['budget']:g}/accuracy"
-        assert close([entry for entry in found[tag] if entry[0] == score["round"]], [(score["round"], score["accuracy"])]), tag
+        for measure in ("log_likelihood", "accuracy", "accuracy_likelihood", "invalid_rate"):
+            tag = f"evaluate/{score['task']}/budget {score['budget']:g}/{measure}"
+            assert close([entry for entry in found[tag] if entry[0] == score["round"]], [(score["round"], score[measure])]), tag
     assert sum(len(values) for tag, values in found.items() if tag.startswith("evaluate/")) == 4 * len(scores)
 
 

@@ -196,3 +196,28 @@ def test_a_package_of_another_version_is_refused(tmp_path):
     done = made(tmp_path / "dist", "--package", tmp_path / "python")
     assert done.returncode == 1 and "9.9.9" in done.stderr and done.stderr.startswith("wheel: ") and done.stderr.count("\n") == 1
     assert not (tmp_path / "dist").exists()
+
+
+def test_a_symbol_of_libstdcxx_is_asked_for_in_its_older_version(tmp_path):
+    """std::condition_variable::wait is the only symbol that would need the libstdc++ of GCC 12."""
+    tool = load_tool()
+    file = tmp_path / "program"
+    shutil.copy(PROGRAM, file)
+    before = tool.Elf(file.read_bytes())
+    assert before.symbols(before.needs()["GLIBCXX_3.4.30"][1]) == set(tool.OLDER)
+    assert tool.ask_for_older_symbols(file) and not tool.ask_for_older_symbols(file)
+    assert tool.needed_glibc([file])[0] == (2, 34)
+    listed = subprocess.run(["objdump", "-T", file], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"GLIBCXX_3\.4\.11\) +_ZNSt18condition_variable4wait", listed) and "GLIBCXX_3.4.30" not in listed
+    started = subprocess.run([file, "--version"], capture_output=True, text=True, env={"LD_BIND_NOW": "1"})
+    assert started.returncode == 0, started.stderr
+
+
+def test_versions_of_other_symbols_stay(tmp_path, monkeypatch):
+    tool = load_tool()
+    file = tmp_path / "program"
+    shutil.copy(PROGRAM, file)
+    needed = tool.Elf(file.read_bytes()).needs()
+    assert len(tool.Elf(file.read_bytes()).symbols(needed["GLIBCXX_3.4.21"][1])) > 1
+    monkeypatch.setattr(tool, "OLDER", {next(iter(tool.OLDER)): ("GLIBCXX_3.4.21", "GLIBCXX_3.4.11")})
+    assert not tool.ask_for_older_symbols(file) and file.read_bytes() == pathlib.Path(PROGRAM).read_bytes()

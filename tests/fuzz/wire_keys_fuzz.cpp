@@ -1,5 +1,5 @@
 // Fuzzes what identifies a node: an allow-list, a public key, or three lines of signed headers.
-#include "flower/format/base64.h"
+#include "base/plain/base64.h"
 #include "flower/format/keys.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,8 @@
-/// Writes the training curve of an adapter, for comparison with other programs: fixed batches, AdamW, no federation.
+/// Writes the training curve of an adapter, for comparison with other programs: fixed batches, AdamW or SGD, no
+/// federation.
 /// Usage: lora_curve MODEL ADAPTER JOB.json OUT
-/// JOB: {"targets": [names], "alpha": a, "rank": r, "optimizer": {"lr", "betas", "eps", "weight_decay"},
+/// JOB: {"targets": [names], "alpha": a, "rank": r, "optimizer": {"lr", "weight_decay", and "betas", "eps" of AdamW or
+///       "momentum" of SGD}, "max_grad_norm": limit, 0: none, "engine": "kernels" or "aten",
 ///       "batches": [[{"ids": [..], "first_target": n}, ..], ..]}, one optimiser step per batch.
 /// OUT/losses.json, OUT/gradients (of the first step) and OUT/adapter (after the last), both in PEFT's layout.
 #include <ATen/ATen.h>
@@ -12,7 +14,8 @@
 #include "lora/peft.h"
 #include "models/causal_lm.h"
 #include "other_families.h"
-#include "train/optimizer.h"
+#include "train/gradient_norm.h"
+#include "train/make_optimizer.h"
 
 namespace evenkeel {
 namespace {
@@ -20,9 +23,14 @@ namespace {
 train::OptimizerConfig optimizer_of(const Json& job) {
   train::OptimizerConfig config;
   config.lr = job.at("lr");
-  config.betas = job.at("betas").get<std::vector<double>>();
-  config.eps = job.at("eps");
   config.weight_decay = job.at("weight_decay");
+  if (job.contains("momentum")) {
+    config.name = train::OptimizerName::kSgd;
+    config.momentum = job.at("momentum");
+  } else {
+    config.betas = job.at("betas").get<std::vector<double>>();
+    config.eps = job.at("eps");
+  }
   return config;
 }
 
@@ -56,10 +64,14 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
   const auto targets = job.at("targets").get<std::vector<std::string>>();
   const auto sites = model->sites(targets);
   lora::AdapterState adapters = lora::load_peft_adapter(adapter_folder, sites);
-  train::AdamW optimizer(leaves_of(adapters), optimizer_of(job.at("optimizer")));
+  const auto engine = job.value("engine", "kernels") == "aten" ? nn::Engine::kAten : nn::Engine::kKernels;
+  const double max_norm = job.value("max_grad_norm", 0.0);
+  const auto leaves = leaves_of(adapters);
+  const auto optimizer = train::make_optimizer(leaves, optimizer_of(job.at("optimizer")), engine);
   const lora::PeftOptions options{.base_model = model_folder.string(), .whole_layers = false};
   models::ForwardOptions forward;
   forward.adapters = &adapters;
+  forward.compute.engine = engine;
 
   std::vector<double> losses;
   for (const auto& rows : job.at("batches")) {
@@ -69,7 +81,8 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
     mean.backward();
     if (losses.empty()) lora::save_peft_adapter(out / "gradients", gradients_of(adapters), sites, options);
     losses.push_back(mean.item<double>());
-    optimizer.step(-1, train::Gradients::kZeroed);
+    if (max_norm > 0) train::clip_gradient_norm(leaves, max_norm, engine);
+    optimizer->step(-1, train::Gradients::kZeroed);
   }
   lora::save_peft_adapter(out / "adapter", lora::clone(adapters), sites, options);
   write_file_atomic(out / "losses.json", Json(losses).dump());

@@ -38,3 +38,12 @@ def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
         assert_twenty_steps_agree(base, [*attention_of(name), *GATED], tmp_path, seed=53)
     else:
         assert_twenty_steps_agree(base, TARGETS if hasattr(base.config, "num_experts") else TARGETS[:-1], tmp_path, seed=53)
+
+
+@pytest.mark.parametrize("engine, name", [("kernels", "plain"), ("aten", "dense")])
+@pytest.mark.parametrize("optimizer", [{}, {"lr": 0.3, "momentum": 0.8, "weight_decay": 0.01}, {"lr": 1.0, "momentum": 0.0, "weight_decay": 0.0}],
+                         ids=["adamw", "momentum", "plain"])
+def test_twenty_steps_of_each_optimiser_with_a_limited_norm_follow_torch(optimizer, engine, name, tmp_path):
+    base = random_model(seed=51, **MODELS[name])
+    changes = {"optimizer": optimizer} if optimizer else {}
+    assert_twenty_steps_agree(base, TARGETS if name == "plain" else TARGETS[:-1], tmp_path, seed=53, learns=0.95, max_grad_norm=0.3, engine=engine, **changes)

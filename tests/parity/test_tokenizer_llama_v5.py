@@ -146,8 +146,8 @@ def test_unsupported_components_are_rejected_by_name(tmp_path):
     def refused(**parts):
         file.write_text(json.dumps(content | parts))
         return fails("--model", file, "--input", "-")
-    assert 'model.type is "Unigram"' in refused(model={"type": "Unigram", "vocab": [["a", 0.0]]})
-    assert "Precompiled" in refused(normalizer={"type": "Precompiled", "precompiled_charsmap": ""})
+    assert 'model.type is "WordLevel"' in refused(model={"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"})
+    assert '"Nmt"' in refused(normalizer={"type": "Nmt"})
     assert "Whitespace" in refused(pre_tokenizer={"type": "Whitespace"})
     assert "CTC" in refused(decoder={"type": "CTC"})
     assert "expected one character" in refused(pre_tokenizer={"type": "Metaspace", "replacement": "ab", "prepend_scheme": "first", "split": True})

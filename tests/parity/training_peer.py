@@ -1,4 +1,4 @@
-"""Runs the same 20 AdamW steps on both sides: here with autograd and torch.optim, there with the lora_curve program."""
+"""Runs the same 20 optimiser steps on both sides: here with autograd and torch.optim, there with the lora_curve program."""
 import json
 
 import torch
@@ -56,8 +56,8 @@ def train(model, job):
     """Returns (losses, gradients of the first step by parameter name)."""
     adapted = {name: p for name, p in model.named_parameters() if "lora_" in name}
     settings = job["optimizer"]
-    optimizer = torch.optim.AdamW(adapted.values(), lr=settings["lr"], betas=tuple(settings["betas"]),
-                                  eps=settings["eps"], weight_decay=settings["weight_decay"])
+    kind = torch.optim.SGD if "momentum" in settings else torch.optim.AdamW
+    optimizer = kind(adapted.values(), **settings)
     losses, gradients = [], {}
     for rows in job["batches"]:
         optimizer.zero_grad()
@@ -68,6 +68,8 @@ def train(model, job):
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         gradients = gradients or {name: p.grad.clone() for name, p in adapted.items()}
         losses.append(loss.item())
+        if job.get("max_grad_norm"):
+            torch.nn.utils.clip_grad_norm_(adapted.values(), job["max_grad_norm"])
         optimizer.step()
     return losses, gradients
 
@@ -99,15 +101,15 @@ def assert_tensors_close(ours, theirs, tolerance, what):
         assert error <= tolerance * expected.norm().item(), f"{what} of {name}: {error:.2e} of {expected.norm():.2e}"
 
 
-def assert_twenty_steps_agree(base, targets, tmp_path, seed, ours=None, learns=0.8):
-    """Compares twenty steps of AdamW from the same adapter. `ours`: our names of `targets`, if they differ. `learns`: the
-    peer's last loss must be below this fraction of its fourth one."""
+def assert_twenty_steps_agree(base, targets, tmp_path, seed, ours=None, learns=0.8, **changes):
+    """Compares twenty steps from the same adapter, of AdamW unless `changes` has another optimizer. `ours`: our names of
+    `targets`, if they differ. `learns`: the peer's last loss must be below this fraction of its fourth one."""
     base.save_pretrained(tmp_path / "model")
     model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0))
     fill_adapters(model, seed)
     model.save_pretrained(tmp_path / "adapter")
     job = {"targets": ours or targets, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
-           "batches": batches(base.config.vocab_size, seed + 4)}
+           "batches": batches(base.config.vocab_size, seed + 4)} | changes
 
     losses, gradients = train(model, job)
     our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)

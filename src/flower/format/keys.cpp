@@ -16,11 +16,11 @@
 #include <cerrno>
 #include <set>
 
+#include "base/plain/base64.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/os_error.h"
 #include "base/plain/text.h"
-#include "flower/format/base64.h"
 
 namespace evenkeel::flower {
 namespace {

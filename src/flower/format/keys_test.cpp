@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "base/plain/json.h"
-#include "flower/format/base64.h"
 #include "flower/testing.h"
 
 namespace evenkeel::flower {
@@ -151,15 +150,6 @@ TEST(Timestamp, ReadsAnyTimeZone) {
   for (const char* text :
        {"", "2001-09-09", "2001-09-09T01:46:40", "2001-13-09T01:46:40Z", "2001-09-09T01:46:40Z ", "x"})
     EXPECT_FALSE(parse_timestamp(text)) << text;
-}
-
-TEST(Base64, RoundTrips) {
-  for (const std::string bytes : {"", "a", "ab", "abc", "\xff\x01"})
-    if (!bytes.empty()) {
-      EXPECT_EQ(from_base64(to_base64(bytes)), bytes);
-    }
-  for (const char* text : {"", "A", "AAA", "A===", "AA=A", "AA\nA", "AAAA=", "===="})
-    EXPECT_FALSE(from_base64(text)) << text;
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/plain/base64.h"
 #include "base/plain/text.h"
-#include "flower/format/base64.h"
 #include "flower/format/npy.h"
 #include "flower/format/objects.h"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/plain/base64.h"
 #include "base/plain/error.h"
 #include "base/plain/text.h"
-#include "flower/format/base64.h"
 #include "flower/format/keys.h"
 
 namespace evenkeel::flower {

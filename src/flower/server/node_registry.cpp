@@ -2,11 +2,11 @@
 
 #include <openssl/rand.h>
 
+#include "base/plain/base64.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/sealed.h"
 #include "base/plain/text.h"
-#include "flower/format/base64.h"
 #include "flower/http/http_server.h"
 
 namespace evenkeel::flower {

@@ -1,11 +1,11 @@
-#include "flower/format/base64.h"
+#include "base/plain/base64.h"
 
 #include <openssl/evp.h>
 
 #include <algorithm>
 #include <cctype>
 
-namespace evenkeel::flower {
+namespace evenkeel {
 
 std::string to_base64(std::string_view bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
@@ -30,4 +30,4 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace evenkeel::flower
+}  // namespace evenkeel

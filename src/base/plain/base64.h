@@ -1,14 +1,14 @@
-/// \file  Encodes and decodes Base64, for headers and key lines.
+/// \file  Encodes and decodes Base64.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace evenkeel::flower {
+namespace evenkeel {
 
 std::string to_base64(std::string_view bytes);
 /// Decodes `text`; returns nothing unless it is non-empty padded Base64 on one line.
 std::optional<std::string> from_base64(std::string_view text);
 
-}  // namespace evenkeel::flower
+}  // namespace evenkeel

@@ -1,0 +1,12 @@
+/// \file  Gives numbers of a tokenizer.json the value that the `tokenizers` library reads. Its JSON reader rounds
+/// twice, so that one number in eight differs in the last bit. The bit decides between divisions of a word whose scores
+/// are sums of the same numbers in another order.
+#pragma once
+
+namespace evenkeel::tokenizer {
+
+/// Returns the value that the library reads from the shortest decimal form of `value`: the digits as a whole number,
+/// times or divided by a power of ten. REQUIRES a finite value.
+double as_library_reads(double value);
+
+}  // namespace evenkeel::tokenizer
