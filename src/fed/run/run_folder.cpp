@@ -11,6 +11,7 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "fed/store/manifest.h"
+#include "fed/store/moved_rows.h"
 #include "lora/peft.h"
 
 namespace evenkeel::fed {
@@ -112,7 +113,7 @@ OrderedJson partition_json(const Shards& shards) {
 }
 
 ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
-  auto config = ExperimentConfig::read(config::Table::parse(text, (folder / file).string()));
+  auto config = ExperimentConfig::read(config::Table::parse(config_text_now(folder, text), (folder / file).string()));
   config.output.dir = folder.string();
   return config;
 }
@@ -306,8 +307,8 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
 
 void RunFolder::check(const Server& server, const Shards* shards) const {
   const auto file = folder_ / kPartition;
-  EK_CHECK(!shards || read_sealed(file) == Json(partition_json(*shards)), kCheckpoint, file.string(),
-           ": config and data deal out other rows than the run was made with");
+  EK_CHECK(!shards || partition_now(folder_, read_sealed(file)) == Json(partition_json(*shards)), kCheckpoint,
+           file.string(), ": config and data deal out other rows than the run was made with");
   if (opened_.commit.round > 0)
     check_state(opened_.snapshot.state, server.sites, (opened_.folder / "state.safetensors").string());
 }
@@ -316,7 +317,7 @@ void RunFolder::check_files() {
   const auto file = folder_ / kPartition;
   std::vector<std::string> training;
   if (path_exists(file)) {
-    const auto partition = read_sealed(file);
+    const auto partition = partition_now(folder_, read_sealed(file));
     training = JsonView(partition, file.string(), kCheckpoint).at("files").strings();
   }
   const auto scores = kept_scores();
