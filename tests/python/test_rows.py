@@ -283,6 +283,24 @@ def test_a_run_on_rows_resumes_with_them(from_a_file, tiny_model, tmp_path):
         run.resume(rounds=3)
 
 
+def test_a_run_folder_that_was_moved_has_its_rows_with_it(from_a_file, tiny_model, tmp_path):
+    run = ek.train(CONFIG, data=asked(), test_data=asked(5, 50), columns=RENAMED, set=own(tiny_model, train__rounds=1), out=tmp_path / "first")
+    whole = ek.train(CONFIG, data=asked(), test_data=asked(5, 50), columns=RENAMED, set=own(tiny_model), out=tmp_path / "whole")
+    moved = ek.Run(run.path.rename(tmp_path / 'moved "ü'))
+    assert without_seconds(ek.evaluate(run=moved)) == [
+        {key: value for key, value in score.items() if key not in ("round", "method")} for score in without_seconds(moved.evaluations_list())]
+    assert adapter(moved.resume(rounds=2)) == adapter(whole)
+    assert without_seconds(moved.evaluations_list()) == without_seconds(whole.evaluations_list())
+    again = ek.train(CONFIG, data=asked(), test_data=asked(5, 50), columns=RENAMED, set=own(tiny_model), out=moved, resume=True)
+    assert len(again.rounds_list()) == 2 and len(list((moved.path / "rows").iterdir())) == 2
+    once_more = ek.Run(moved.path.rename(tmp_path / "again"))
+    assert len(once_more.resume(rounds=3).rounds_list()) == 3
+    (file,) = (once_more.path / "rows").glob("train-*")
+    file.unlink()
+    with pytest.raises(ek.EvenkeelError, match=f"{file.name} is gone, but the run was made with it"):
+        once_more.resume(rounds=4)
+
+
 def test_test_rows_are_scored_in_place_of_held_out_ones(tiny_model, tmp_path):
     run = ek.train(CONFIG, data=asked(), test_data=write(tmp_path / "exam.csv", separated(asked(5, 50), ",")), columns=RENAMED,
                    set=own(tiny_model, train__rounds=1, evaluate__limit=0), out=tmp_path / "run")

@@ -11,6 +11,7 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "fed/store/manifest.h"
+#include "fed/store/moved_rows.h"
 #include "lora/peft.h"
 
 namespace evenkeel::fed {
@@ -116,6 +117,7 @@ RunConfig parse_config(const std::string& text, const fs::path& folder, std::str
   const auto place = (folder / file).string();
   auto values = ExperimentConfig::read(config::Table::parse(text, place));
   values.output.dir = folder.string();
+  find_moved_rows(values, folder);
   return RunConfig::of_settled(std::move(values), place);
 }
 
@@ -307,8 +309,8 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
 
 void RunFolder::check(const Server& server, const Shards* shards) const {
   const auto file = folder_ / kPartition;
-  EK_CHECK(!shards || read_sealed(file) == Json(partition_json(*shards)), kCheckpoint, file.string(),
-           ": config and data deal out other rows than the run was made with");
+  EK_CHECK(!shards || partition_now(folder_, read_sealed(file)) == Json(partition_json(*shards)), kCheckpoint,
+           file.string(), ": config and data deal out other rows than the run was made with");
   if (opened_.commit.round > 0)
     check_state(opened_.snapshot.state, server.sites, (opened_.folder / "state.safetensors").string());
 }
@@ -317,7 +319,7 @@ void RunFolder::check_files() {
   const auto file = folder_ / kPartition;
   std::vector<std::string> training;
   if (path_exists(file)) {
-    const auto partition = read_sealed(file);
+    const auto partition = partition_now(folder_, read_sealed(file));
     training = JsonView(partition, file.string(), kCheckpoint).at("files").strings();
   }
   const auto scores = kept_scores();

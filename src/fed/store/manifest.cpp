@@ -18,6 +18,7 @@
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "base/system/revision.h"
+#include "fed/store/moved_rows.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -283,12 +284,13 @@ std::vector<fs::path> check_input_files(const fs::path& folder, const Json& mani
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   std::vector<JsonView> changed;
   for (const auto& entry : view.at("files").items())
-    if (!is_of(entry, kBase) && has_changed(entry.at("path").string(), entry, "")) changed.push_back(entry);
+    if (!is_of(entry, kBase) && has_changed(place_now(folder, entry.at("path").string()), entry, ""))
+      changed.push_back(entry);
   if (const auto encoder = view.at("models").find(kEncoder))
     check_none_added(view, kEncoder, encoder->at("folder").string(), "take it away");
   std::vector<fs::path> free;
   for (const auto& entry : changed) {
-    const fs::path file = entry.at("path").string();
+    const fs::path file = place_now(folder, entry.at("path").string());
     if (const auto why = why_fixed(file); !why.empty()) refuse_change(file, entry, why);
     free.push_back(file);
   }
