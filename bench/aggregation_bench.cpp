@@ -195,7 +195,7 @@ std::vector<methods::ClientUpdate> read_uploads(const fs::path& folder, const fe
   std::vector<methods::ClientUpdate> updates;
   for (const auto& client : server.clients) {
     updates.push_back({client, lora::load_payload(upload_file(folder, client.id)), 10});
-    keep_what_is_sent(updates.back().payload, server.config.method.name);
+    keep_what_is_sent(updates.back().payload, server.config->method.name);
   }
   return updates;
 }
@@ -250,7 +250,7 @@ std::string hash_of(const methods::ServerState& state) {
 }
 
 methods::ServerState beginning(const fed::Server& server) {
-  if (server.config.method.name != "fed-sb") return server.method->initialize(server.view(0));
+  if (server.config->method.name != "fed-sb") return server.method->initialize(server.view(0));
   methods::ServerState state;  // initialisation is not measured here
   for (const auto& [name, site] : server.sites)
     state.global.adapters[name] = {.core = at::zeros(stacked(site, server.max_rank(), server.max_rank()))};
