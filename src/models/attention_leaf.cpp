@@ -31,20 +31,20 @@ nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) 
 
 /// Stores the keys and values of the batch in the cache, then computes attention over the cache.
 at::Tensor attended_in_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
-                             int64_t window, const LayerPass& pass) {
+                             int64_t window, double soft_cap, const LayerPass& pass) {
   if (pass.window) {
     pass.window->put(layer, k, v);
-    return pass.window->attend(layer, q, pass.queries_N.defined(), window);
+    return pass.window->attend(layer, q, pass.queries_N.defined(), window, soft_cap);
   }
   const std::span<const int64_t> offsets = pass.batch.offsets;
   const auto& cache = *pass.options.cache;
   nn::store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
   if (!pass.queries_N.defined() && begins(cache, offsets))
-    return nn::packed_attention(q, k, v, offsets, {.window = window});
-  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer, window);
+    return nn::packed_attention(q, k, v, offsets, {.window = window, .soft_cap = soft_cap});
+  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer, window, soft_cap);
   std::vector<int64_t> one_each(offsets.size());
   std::iota(one_each.begin(), one_each.end(), 0);
-  return nn::cached_attention(q, one_each, cache, layer, window);
+  return nn::cached_attention(q, one_each, cache, layer, window, soft_cap);
 }
 
 /// Applies the steps of queries or keys whose heads are rotated in part.
@@ -65,7 +65,8 @@ at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   if (!cached && pass.layout) return nn::aten::packed_attention(q, k, v, *pass.layout, steps);
   if (!cached) return nn::packed_attention(q, k, v, pass.batch.offsets, steps, pass.batch.rows_T);
   const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
-  return attended_in_cache(stepped(q, steps.q), stepped(k, steps.k), stepped(v, steps.v), layer, steps.window, pass);
+  return attended_in_cache(stepped(q, steps.q), stepped(k, steps.k), stepped(v, steps.v), layer, steps.window,
+                           steps.soft_cap, pass);
 }
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm,
@@ -109,7 +110,8 @@ nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
   return {.q = {.norm = factors(q_norm_), .norm_eps = norm_.eps, .clip = spec_.clip, .rotary = at_queries},
           .k = {.norm = factors(k_norm_), .norm_eps = norm_.eps, .clip = spec_.clip, .rotary = pass.rotary},
           .v = {.clip = spec_.clip},
-          .window = window_};
+          .window = window_,
+          .soft_cap = spec_.soft_cap};
 }
 
 /// Returns queries, keys and values.

@@ -1,6 +1,5 @@
 // To add a family, write its file, then declare it here and add it to the table. Other programs call add_family().
 #include <algorithm>
-#include <array>
 
 #include "base/plain/data_path.h"
 #include "base/plain/error.h"
@@ -11,9 +10,9 @@
 
 namespace evenkeel::models {
 
-ModelEntry olmoe(), flex_olmo(), qwen2_moe(), qwen3_moe(), mixtral(), granitemoe();                  // sparse
-ModelEntry deepseek_v2(), deepseek_v3(), glm4_moe();                                                 // sparse
-ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma3_text(), phi3();  // dense
+ModelEntry olmoe(), flex_olmo(), qwen2_moe(), qwen3_moe(), mixtral(), granitemoe();                            // sparse
+ModelEntry deepseek_v2(), deepseek_v3(), glm4_moe();                                                           // sparse
+ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma2(), gemma3_text(), phi3();  // dense
 
 namespace {
 
@@ -21,9 +20,10 @@ constexpr std::string_view kBuiltinPrefix = "builtin:", kModelPath = "the model'
 constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
-  static std::vector<ModelEntry> rows{
-      olmo(),    olmoe(), flex_olmo(), qwen2_moe(), qwen3_moe(),   mixtral(), granitemoe(),  olmo2(),       llama(),
-      mistral(), qwen2(), qwen3(),     granite(),   gemma3_text(), phi3(),    deepseek_v2(), deepseek_v3(), glm4_moe()};
+  static std::vector<ModelEntry> rows{olmo(),    olmoe(),       flex_olmo(),   qwen2_moe(), qwen3_moe(),
+                                      mixtral(), granitemoe(),  olmo2(),       llama(),     mistral(),
+                                      qwen2(),   qwen3(),       granite(),     gemma2(),    gemma3_text(),
+                                      phi3(),    deepseek_v2(), deepseek_v3(), glm4_moe()};
   return rows;
 }
 
@@ -40,7 +40,6 @@ struct Refused {
   std::string_view family, why;
 };
 constexpr std::array kRefused = {
-    Refused{"gemma2", "soft caps of attention scores are not computed here"},
     Refused{"gpt_oss", "experts and routers with biases, and attention with sinks, are not computed here"}};
 
 /// Refuses a model for texts and other things whose text part is of a known family.

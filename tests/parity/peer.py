@@ -7,8 +7,8 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, FlexOlmoConfig, Gemma3TextConfig,
-                          Glm4MoeConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoConfig,
+from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, FlexOlmoConfig, Gemma2Config,
+                          Gemma3TextConfig, Glm4MoeConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoConfig,
                           OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 from forked import forked
@@ -22,9 +22,9 @@ CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "olmo2": Olmo2Config, "llam
            "mixtral": MixtralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "qwen2_moe": Qwen2MoeConfig,
            "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "flex_olmo": FlexOlmoConfig,
            "deepseek_v2": DeepseekV2Config, "deepseek_v3": DeepseekV3Config, "glm4_moe": Glm4MoeConfig, "dots1": Dots1Config,
-           "gemma3_text": Gemma3TextConfig, "phi3": Phi3Config}
+           "gemma2": Gemma2Config, "gemma3_text": Gemma3TextConfig, "phi3": Phi3Config}
 # Norms of these families multiply by 1 + weight.
-PLUS_ONE = ("gemma3_text",)
+PLUS_ONE = ("gemma2", "gemma3_text")
 # If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.
 SMALLEST_GAP = 3e-5
 
@@ -75,7 +75,9 @@ def with_top_k(model, top_k, folder):
 
 
 def experts_of(config):
-    return EXPERTS if number_of_experts(config) else {}
+    """Returns how transformers is to compute. Its other attentions of version 4 leave out the soft cap of Gemma 2."""
+    eager = {"attn_implementation": "eager"} if config.model_type == "gemma2" else {}
+    return eager | (EXPERTS if number_of_experts(config) else {})
 
 
 def number_of_experts(config):
