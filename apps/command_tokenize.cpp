@@ -142,13 +142,27 @@ void for_each_line(const std::string& name, Use&& use) {
 /// Returns a value as TOML writes it.
 std::string toml(const OrderedJson& value) { return value.dump(); }
 
+/// Returns the name of a module that can be adapted. Rows do not depend on it, but not every model has the modules of
+/// the default.
+std::string any_target(const std::string& path) {
+  for (const auto& [name, site] : models::load_shape(models::find_model_folder(path))->all_sites())
+    if (site.role != lora::SiteRole::kRouter) return name.substr(name.rfind('.') + 1);
+  fail(kCheckpoint, path, " has no module that can be adapted");
+}
+
 /// Returns the settings of a run that trains on the files of --data.
 std::vector<std::string> settings_of(const TokenizeFlags& flags) {
-  std::vector<std::string> settings{"name=\"tokenize\"",      concat("model.path=", toml(flags.model)),
-                                    "data.task=\"files\"",    concat("data.files.train=", toml(flags.data)),
-                                    "data.files.held_out=0",  "evaluate.tasks=\"builtin\"",
-                                    "evaluate.budgets=[1.0]", "method.name=\"fedit\"",
-                                    "clients.count=1",        "clients.budgets=[1.0]"};
+  std::vector<std::string> settings{"name=\"tokenize\"",
+                                    concat("model.path=", toml(flags.model)),
+                                    "data.task=\"files\"",
+                                    concat("data.files.train=", toml(flags.data)),
+                                    "data.files.held_out=0",
+                                    "evaluate.tasks=\"builtin\"",
+                                    "evaluate.budgets=[1.0]",
+                                    "method.name=\"fedit\"",
+                                    "clients.count=1",
+                                    "clients.budgets=[1.0]",
+                                    concat("lora.targets=", toml(any_target(flags.model)))};
   const auto add = [&](std::string_view key, const std::string& value) {
     if (!value.empty()) settings.push_back(concat(key, "=", toml(value)));
   };

@@ -1,5 +1,7 @@
 #include "models/attention_leaf.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -45,13 +47,21 @@ at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   return nn::cached_attention(q, one_each, cache, layer, window);
 }
 
+/// Applies the steps of queries or keys whose heads are rotated in part.
+at::Tensor rotated_in_part(const at::Tensor& x, const nn::HeadSteps& steps, int64_t width, const LayerPass& pass) {
+  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
+  auto before = steps;
+  before.rotary = {};
+  const auto y = stepped(x, before);
+  const auto first = stepped(y.narrow(2, 0, width), {.rotary = steps.rotary});
+  return at::cat({first, y.narrow(2, width, y.size(2) - width)}, 2);
+}
+
 }  // namespace
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm,
                              ModelBuilder& model)
-    : spec_(spec),
-      norm_(norm),
-      window_(spec.windows.empty() ? 0 : spec.windows.at(static_cast<size_t>(model.layer))) {
+    : spec_(spec), norm_(norm), window_(spec.windows.empty() ? 0 : spec.windows.at(static_cast<size_t>(model.layer))) {
   const auto& names = spec_.names;
   const int64_t hidden = model.spec.hidden_size, queries = spec.heads * spec.head_width,
                 keys = spec.kv_heads * spec.head_width;
@@ -66,9 +76,13 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
                          .gguf = std::move(gguf)},
                         model);
   };
-  q_ = project("q_proj", names.q, hidden, queries, spec.qkv_bias, model.gguf_place("attn_q", spec.heads));
-  k_ = project("k_proj", names.k, hidden, keys, spec.qkv_bias, model.gguf_place("attn_k", spec.kv_heads));
-  v_ = project("v_proj", names.v, hidden, keys, spec.qkv_bias, model.gguf_place("attn_v"));
+  if (!names.qkv.empty()) {
+    qkv_ = project(names.qkv, names.qkv, hidden, queries + 2 * keys, spec.qkv_bias, model.gguf_place("attn_qkv"));
+  } else {
+    q_ = project("q_proj", names.q, hidden, queries, spec.qkv_bias, model.gguf_place("attn_q", spec.heads));
+    k_ = project("k_proj", names.k, hidden, keys, spec.qkv_bias, model.gguf_place("attn_k", spec.kv_heads));
+    v_ = project("v_proj", names.v, hidden, keys, spec.qkv_bias, model.gguf_place("attn_v"));
+  }
   o_ = project("o_proj", names.o, queries, hidden, spec.o_bias, model.gguf_place("attn_output"));
   if (spec.qk_norm != QkNorm::kNone) {
     const bool per_head = spec.qk_norm == QkNorm::kPerHead;
@@ -89,17 +103,32 @@ nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
           .window = window_};
 }
 
+/// Returns queries, keys and values.
+std::vector<at::Tensor> AttentionLeaf::projected(const at::Tensor& in_RD, const LayerPass& pass) const {
+  if (qkv_) {
+    const int64_t queries = spec_.heads * spec_.head_width, keys = spec_.kv_heads * spec_.head_width;
+    auto parts = (*qkv_)(in_RD, pass).split_with_sizes({queries, keys, keys}, 1);
+    parts[0] = pass.select_query_rows(parts[0]);
+    return parts;
+  }
+  if (!pass.queries_N.defined()) return FrozenLinear::together({&q_, &k_, &v_}, in_RD, pass);
+  return {q_(pass.select_query_rows(in_RD), pass), k_(in_RD, pass), v_(in_RD, pass)};
+}
+
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
   const auto& options = pass.options;
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
   // The products inside the block share one conversion of the input.
   const auto in_RD = pass.layout ? x_RD.to(nn::aten::inner_type(x_RD, options.compute)) : x_RD;
-  const auto projected = [&]() -> std::vector<at::Tensor> {
-    if (!pass.queries_N.defined()) return FrozenLinear::together({&q_, &k_, &v_}, in_RD, pass);
-    return {q_(pass.select_query_rows(in_RD), pass), k_(in_RD, pass), v_(in_RD, pass)};
-  }();
-  const auto q = heads(projected[0]), k = heads(projected[1]), v = heads(projected[2]);
-  const auto before = steps(pass);
+  const auto parts = projected(in_RD, pass);
+  auto q = heads(parts[0]), k = heads(parts[1]);
+  const auto v = heads(parts[2]);
+  auto before = steps(pass);
+  if (spec_.rotary_width > 0 && spec_.rotary_width < spec_.head_width) {
+    q = rotated_in_part(q, before.q, spec_.rotary_width, pass);
+    k = rotated_in_part(k, before.k, spec_.rotary_width, pass);
+    before.q = before.k = {};
+  }
   if (!options.cache && pass.layout) return o_(nn::aten::packed_attention(q, k, v, *pass.layout, before), pass);
   if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), pass);
   const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;

@@ -23,11 +23,13 @@ enum class QkNorm {
 /// Module names in the checkpoint, relative to the attention module. The site names of adapters do not depend on them.
 struct AttentionNames {
   std::string q = "q_proj", k = "k_proj", v = "v_proj", o = "o_proj", q_norm = "q_norm", k_norm = "k_norm";
+  std::string qkv{};  ///< one linear for queries, keys and values together; empty: three linears
 };
 
 /// Describes an attention block.
 struct AttentionSpec {
   int64_t heads = 0, kv_heads = 0, head_width = 0;  ///< H, G and P; H P may differ from D
+  int64_t rotary_width = 0;                         ///< the first elements of each head that are rotated; 0: all
   QkNorm qk_norm = QkNorm::kNone;
   bool qkv_bias = false, o_bias = false;
   std::optional<double> clip{};   ///< queries, keys and values are clamped to [-clip, clip]
@@ -51,12 +53,14 @@ class AttentionLeaf {
 
  private:
   nn::AttentionSteps steps(const LayerPass& pass) const;
+  std::vector<at::Tensor> projected(const at::Tensor& in_RD, const LayerPass& pass) const;
 
   AttentionSpec spec_;
   NormSpec norm_;
   int64_t window_;  // of this layer
   FrozenLinear q_, k_, v_, o_;
-  at::Tensor q_norm_, k_norm_;  // undefined: no QK-norm
+  std::optional<FrozenLinear> qkv_;  // in the place of the first three
+  at::Tensor q_norm_, k_norm_;       // undefined: no QK-norm
 };
 
 }  // namespace evenkeel::models

@@ -30,8 +30,9 @@ std::vector<bool> read_layer_types(const ModelConfig& config, const ModelSpec& m
   const bool may_slide = reads_types(rule), has_older_name = rule.layers != WindowRule::kByPattern;
   for (const auto& type : types->items()) {
     const bool sliding = may_slide && type.string() == "sliding_attention";
-    type.require(sliding || type.string() == "full_attention" || (has_older_name && type.string() == "attention"), " is ",
-                 shown(type.json()), ", supported: \"full_attention\"", may_slide ? ", \"sliding_attention\"" : "");
+    type.require(sliding || type.string() == "full_attention" || (has_older_name && type.string() == "attention"),
+                 " is ", shown(type.json()), ", supported: \"full_attention\"",
+                 may_slide ? ", \"sliding_attention\"" : "");
     slides.push_back(sliding);
   }
   types->require(static_cast<int64_t>(slides.size()) == model.num_layers, " has ", slides.size(),
@@ -43,7 +44,8 @@ std::vector<bool> read_layer_types(const ModelConfig& config, const ModelSpec& m
 std::function<bool(int64_t layer)> usual_layers(const ModelConfig& config, const WindowRule& rule) {
   if (rule.layers == WindowRule::kByPattern) {
     const int64_t pattern = config.integer_or("sliding_window_pattern", kPattern);
-    EK_CHECK(pattern > 0, kCheckpoint, config.origin(), ": sliding_window_pattern is ", pattern, ", allowed: 1 or more");
+    EK_CHECK(pattern > 0, kCheckpoint, config.origin(), ": sliding_window_pattern is ", pattern,
+             ", allowed: 1 or more");
     return [pattern](int64_t layer) { return (layer + 1) % pattern != 0; };
   }
   const int64_t first =

@@ -11,9 +11,9 @@ namespace evenkeel::models {
 /// Says where a family has sliding windows.
 struct WindowRule {
   enum Layers {
-    kNone,     ///< the family has no window; one that is shorter than the longest text is refused
-    kAll,      ///< every layer has the window
-    kByTypes,  ///< the layers that `layer_types` names, or else those from `max_window_layers` on
+    kNone,       ///< the family has no window; one that is shorter than the longest text is refused
+    kAll,        ///< every layer has the window
+    kByTypes,    ///< the layers that `layer_types` names, or else those from `max_window_layers` on
     kByPattern,  ///< the layers that `layer_types` names, or else all but each `sliding_window_pattern`-th
   };
   Layers layers = kNone;

@@ -55,8 +55,8 @@ lora::Sites CausalLm::sites(std::span<const std::string> targets) const {
     const size_t before = chosen.size();
     for (const auto& [name, site] : all)
       if (target_of(name) == target) chosen.emplace(name, site);
-    EK_CHECK(chosen.size() > before, kConfig, "target \"", target, "\" is named twice or is no linear of an ",
-             spec().family, " model, known: ", join(known));
+    EK_CHECK(chosen.size() > before, kConfig, "target \"", target, "\" is named twice or is no linear of a ",
+             spec().family, ", known: ", join(known));
   }
   return chosen;
 }

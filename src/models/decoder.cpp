@@ -92,12 +92,18 @@ class Decoder final : public CausalLm {
   std::string config_json_;
   std::vector<nn::RopeSpec> ropes_;  // of all layers, or then of layers with positions of their own
   std::vector<bool> local_;          // which layers have these; empty: none
+  int64_t rotary_width_;             // width of the rotary tables
   DecoderScales scales_;
   at::Tensor embedding_;
   nn::FrozenWeight head_;
   Norm final_norm_;
   std::vector<Layer> layers_;
 };
+
+/// Returns how many elements of each head are rotated.
+int64_t rotary_width(const DecoderSpec& spec) {
+  return spec.attention.rotary_width > 0 ? spec.attention.rotary_width : spec.attention.head_width;
+}
 
 /// Records the sizes of a mixture in the model's spec. All mixtures of a model must agree.
 void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::string& module) {
@@ -113,7 +119,7 @@ void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::strin
 }
 
 Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source)
-    : config_json_(config.text()), ropes_{spec.rope}, scales_(spec.scales) {
+    : config_json_(config.text()), ropes_{spec.rope}, rotary_width_(rotary_width(spec)), scales_(spec.scales) {
   if (spec.local_rope) ropes_.push_back(spec.local_rope->rope), local_ = spec.local_rope->layers;
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
   ModelBuilder model(spec.model, source);
@@ -141,8 +147,7 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
   const auto norm = [&](const std::string& name) {
     return name.empty() ? std::nullopt : std::optional(Norm(spec.norm, module(name), model.spec.hidden_size, model));
   };
-  layers_.push_back({norm(names.input_norm),
-                     AttentionLeaf(spec.attention, module(names.attention), spec.norm, model),
+  layers_.push_back({norm(names.input_norm), AttentionLeaf(spec.attention, module(names.attention), spec.norm, model),
                      norm(names.attention_output_norm), norm(names.feed_forward_norm), feed_forward(),
                      norm(names.feed_forward_output_norm)});
 }
@@ -212,7 +217,7 @@ nn::aten::SlotNumbers Decoder::slot_numbers(int64_t rows, const ForwardOptions& 
 
 std::vector<nn::RotaryTable> Decoder::rotary_tables(const at::Tensor& positions_R) const {
   std::vector<nn::RotaryTable> tables;
-  for (const auto& rope : ropes_) tables.push_back(nn::rotary_table(positions_R, spec().head_width, rope));
+  for (const auto& rope : ropes_) tables.push_back(nn::rotary_table(positions_R, rotary_width_, rope));
   return tables;
 }
 
@@ -238,7 +243,7 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
   if (options.cache) options.cache->extend(batch.offsets);
   std::optional<nn::aten::Layout> layout;
   if (options.compute.engine == nn::Engine::kAten)
-    layout = nn::aten::Layout::of(batch, spec().head_width, ropes_, device());
+    layout = nn::aten::Layout::of(batch, rotary_width_, ropes_, device());
   std::optional<nn::aten::CacheWindow> window;
   if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
   const auto& ids = layout ? layout->ids_R : batch.ids;
@@ -274,9 +279,15 @@ at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions&
 }
 
 void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, DecoderSpec& spec) {
-  const RopeSizes sizes{.theta = defaults.rope_theta,
-                        .max_positions = spec.model.max_positions,
-                        .head_width = spec.attention.head_width};
+  const RopeSizes sizes{
+      .theta = defaults.rope_theta, .max_positions = spec.model.max_positions, .head_width = spec.attention.head_width};
+  if (defaults.has_long_rope) {
+    const auto read = read_long_positions(config, sizes);
+    spec.rope = read.rope;
+    spec.attention.rotary_width = read.rotary_width;
+    spec.model.max_positions = read.longest;
+    return;
+  }
   if (!defaults.local_theta) {
     spec.rope = read_rope(config, sizes);
     return;

@@ -39,8 +39,8 @@ using FeedForwardSpec = std::variant<MlpSpec, MixtureSpec>;
 struct DecoderScales {
   double embedding = 1;           ///< factor of the embedding
   bool rounds_embedding = false;  ///< true: that factor is rounded to the type in which the embedding is stored
-  double residual = 1;   ///< factor of each block's output before it is added to the residual stream
-  double hidden = 1;     ///< factor of the final hidden states: 1 / the divisor of the logits
+  double residual = 1;            ///< factor of each block's output before it is added to the residual stream
+  double hidden = 1;              ///< factor of the final hidden states: 1 / the divisor of the logits
 };
 
 /// Rotary positions that some layers have instead of the others'.
@@ -76,6 +76,7 @@ struct DecoderDefaults {
   int64_t head_width = 0;  ///< 0: hidden_size / heads
   WindowRule window{};
   std::optional<double> local_theta{};  ///< theta of layers with a window, if they have positions of their own
+  bool has_long_rope = false;           ///< positions as read_long_positions() reads them
   bool tied = false;
 };
 

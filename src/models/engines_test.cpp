@@ -199,9 +199,14 @@ TEST_P(Engines, AreTheSameInFloat32) {
 }
 
 TEST_P(Engines, AreTheSameWithScaledPositions) {
+  if (GetParam() == "phi3") GTEST_SKIP() << "has a type of its own: Phi3.PositionsAreTheSameWithBothEngines";
   for (const Json& rope :
        {Json{{"rope_type", "linear"}, {"factor", 2.5}}, Json{{"rope_type", "dynamic"}, {"factor", 4.0}},
-        Json{{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 0.5}, {"high_freq_factor", 4}, {kTrainedLength, 4}},
+        Json{{"rope_type", "llama3"},
+             {"factor", 8},
+             {"low_freq_factor", 0.5},
+             {"high_freq_factor", 4},
+             {kTrainedLength, 4}},
         Json{{"rope_type", "yarn"}, {"factor", 8}, {"beta_fast", 3}, {"truncate", false}, {kTrainedLength, 4}}}) {
     Json more = kAligned;
     more["rope_scaling"] = rope;
@@ -211,6 +216,24 @@ TEST_P(Engines, AreTheSameWithScaledPositions) {
                plain = testing::make_model(GetParam(), BaseDtype::kFloat64, kAligned)->hidden(batch, {});
     EXPECT_EQ(testing::apart_by_norm(scaled, plain) < 1e-5, rope["rope_type"] == "dynamic") << rope;
   }
+}
+
+TEST(Phi3, PositionsAreTheSameWithBothEngines) {
+  Json more = kAligned;
+  more["partial_rotary_factor"] = 0.5;
+  more["original_max_position_embeddings"] = 16;
+  const auto batch = data::pack(alike_or_not());
+  const auto plain = testing::make_model("phi3", BaseDtype::kFloat64, more)->hidden(batch, {});
+  const auto width = testing::make_model("phi3", BaseDtype::kFloat64, more)->spec().head_width;
+  const auto list = [&](double step) {
+    Json factors = Json::array();
+    for (int64_t i = 0; i < width / 4; ++i) factors.push_back(1 + step * static_cast<double>(i + 1));
+    return factors;
+  };
+  more["rope_scaling"] = {{"type", "longrope"}, {"short_factor", list(0.5)}, {"long_factor", list(7)}};
+  expect_same("phi3", {.change = true}, kDoubles, 1e-11, more);
+  EXPECT_GT(testing::apart_by_norm(testing::make_model("phi3", BaseDtype::kFloat64, more)->hidden(batch, {}), plain),
+            1e-3);
 }
 
 TEST_P(Engines, AreNearInBFloat16) {

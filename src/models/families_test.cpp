@@ -138,7 +138,9 @@ TEST(Gemma3, LayersWithAWindowHavePositionsOfTheirOwn) {
 
 TEST(Gemma3, LlamaCppServesItWithItsOwnPatternAndScaleOnly) {
   const auto architecture = [](const Json& more) {
-    Json keys{{"query_pre_attn_scalar", 6}, {"rope_local_base_freq", 10000.0}, {"sliding_window_pattern", 6},
+    Json keys{{"query_pre_attn_scalar", 6},
+              {"rope_local_base_freq", 10000.0},
+              {"sliding_window_pattern", 6},
               {"final_logit_softcapping", nullptr}};
     keys.update(more);
     return testing::make_model("gemma3_text", BaseDtype::kFloat32, keys)->spec().gguf.architecture;

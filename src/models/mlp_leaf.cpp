@@ -34,8 +34,13 @@ MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& m
                          .gguf = std::move(gguf)},
                         model);
   };
-  gate_ = project("gate_proj", spec.names.gate, hidden, spec.width, place("ffn_gate"));
-  up_ = project("up_proj", spec.names.up, hidden, spec.width, place("ffn_up"));
+  const auto& joined = spec.names.gate_up;
+  if (!joined.empty()) {
+    gate_up_ = project(joined, joined, hidden, 2 * spec.width, place("ffn_up"));
+  } else {
+    gate_ = project("gate_proj", spec.names.gate, hidden, spec.width, place("ffn_gate"));
+    up_ = project("up_proj", spec.names.up, hidden, spec.width, place("ffn_up"));
+  }
   down_ = project("down_proj", spec.names.down, spec.width, hidden, place("ffn_down"));
   auto& work = model.spec.work;
   work.kept += static_cast<double>(2 * hidden + 4 * spec.width);
@@ -43,7 +48,8 @@ MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& m
 }
 
 at::Tensor MlpLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
-  const auto hidden = FrozenLinear::together({&gate_, &up_}, x_RD, pass);
+  const auto hidden =
+      gate_up_ ? (*gate_up_)(x_RD, pass).chunk(2, 1) : FrozenLinear::together({&gate_, &up_}, x_RD, pass);
   return down_(activate(activation_, hidden[0]) * hidden[1], pass);
 }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@ namespace evenkeel::models {
 /// Module names of the three linears relative to the block. Mixtral's are w1, w3 and w2.
 struct GatedNames {
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
+  std::string gate_up{};  ///< one linear for gate and up together, the gate first; empty: two linears
 };
 
 /// Describes a dense block.
@@ -41,6 +43,7 @@ class MlpLeaf {
  private:
   Activation activation_;
   FrozenLinear gate_, up_, down_;
+  std::optional<FrozenLinear> gate_up_;  // in the place of the first two
 };
 
 }  // namespace evenkeel::models

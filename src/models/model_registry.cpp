@@ -1,16 +1,18 @@
 // To add a family, write its file, then declare it here and add it to the table. Other programs call add_family().
 #include <algorithm>
+#include <array>
 
 #include "base/plain/data_path.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/hub_cache.h"
+#include "base/plain/text.h"
 #include "models/checkpoint.h"
 
 namespace evenkeel::models {
 
-ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                     // sparse
-ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma3_text();  // dense
+ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                                            // sparse
+ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma3_text(), phi3();  // dense
 
 namespace {
 
@@ -18,19 +20,53 @@ constexpr std::string_view kBuiltinPrefix = "builtin:", kModelPath = "the model'
 constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
-  static std::vector<ModelEntry> rows{olmo(),  olmoe(),   qwen3_moe(), mixtral(), granitemoe(), olmo2(),
-                                      llama(), mistral(), qwen2(),     qwen3(),   granite(), gemma3_text()};
+  static std::vector<ModelEntry> rows{olmo(),    olmoe(), qwen3_moe(), mixtral(), granitemoe(),  olmo2(), llama(),
+                                      mistral(), qwen2(), qwen3(),     granite(), gemma3_text(), phi3()};
   return rows;
+}
+
+/// Returns whether two families have a name in common, as "qwen3_next" and "qwen3_moe": the letters before the first
+/// digit or underscore.
+bool are_close(std::string_view one, std::string_view other) {
+  constexpr std::string_view kEnds = "0123456789_-";
+  const auto name = one.substr(0, one.find_first_of(kEnds));
+  return name.size() > 1 && name == other.substr(0, other.find_first_of(kEnds));
+}
+
+/// A family that is refused for a reason.
+struct Refused {
+  std::string_view family, why;
+};
+constexpr std::array kRefused = {Refused{"gemma2", "soft caps of attention scores are not computed here"}};
+
+/// Refuses a model for texts and other things whose text part is of a known family.
+void refuse_whole_of_known_part(const ModelConfig& config, std::string_view type) {
+  const auto part = config.view().find("text_config");
+  if (!part || !part->json().is_object() || !part->has("model_type")) return;
+  const auto& text = part->at("model_type").string();
+  for (const auto& entry : table())
+    EK_CHECK(entry.family != text, kCheckpoint, config.origin(), ": model_type is \"", type,
+             "\", which is not supported; its text part is a ", text,
+             ": save that part alone (docs/troubleshooting.md says how)");
+}
+
+[[noreturn]] void refuse_family(const ModelConfig& config, std::string_view type) {
+  refuse_whole_of_known_part(config, type);
+  for (const auto& refused : kRefused)
+    EK_CHECK(refused.family != type, kCheckpoint, config.origin(), ": model_type is \"", type,
+             "\", which is not supported: ", refused.why, " (docs/decisions/0035-families-of-leaves.md)");
+  std::vector<std::string_view> close, known;
+  for (const auto& entry : table()) (are_close(type, entry.family) ? close : known).push_back(entry.family);
+  fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", which is not supported; ",
+       close.empty() ? "" : concat("families of that name: ", join(close), "; "), close.empty() ? "" : "other ",
+       "known families: ", join(known), ". docs/tutorial-new-family.md adds a family");
 }
 
 const ModelEntry& family_of(const ModelConfig& config) {
   const auto type = config.string_or("model_type", "");
-  std::vector<std::string_view> known;
-  for (const auto& entry : table()) {
+  for (const auto& entry : table())
     if (entry.family == type) return entry;
-    known.push_back(entry.family);
-  }
-  fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known: ", join(known));
+  refuse_family(config, type);
 }
 
 std::unique_ptr<CausalLm> shape_of(const ModelConfig& config, const BaseStorage& storage = {}) {

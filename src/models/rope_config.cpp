@@ -177,6 +177,67 @@ void require_known_keys(const JsonView& block, const RopeType& type) {
                    type.name, ", known: ", join(known));
 }
 
+constexpr int64_t kTrainedOfPhi3 = 4096;  // transformers' default of original_max_position_embeddings
+
+/// Returns the share of each head that is rotated: that of the object, or else of the top level, or 1.
+int64_t rotary_width_of(const ModelConfig& config, const std::optional<JsonView>& block, int64_t head_width) {
+  const bool inner = block && block->json().contains(kPartial);
+  if (!inner && !config.view().json().contains(kPartial)) return head_width;
+  const auto share = (inner ? *block : config.view()).at(kPartial);
+  const double width = static_cast<double>(head_width) * share.number();
+  share.require(share.number() > 0 && share.number() <= 1 && width >= 1 && static_cast<int64_t>(width) % 2 == 0, " is ",
+                shown(share.json()), " of heads of ", head_width,
+                ", allowed: a share of up to 1 that is an even number of elements");
+  return static_cast<int64_t>(width);
+}
+
+/// Returns the original length, which transformers reads at the top level alone.
+int64_t trained_length_of_phi3(const ModelConfig& config, const std::optional<JsonView>& block) {
+  const bool outer = config.view().json().contains(kTrained);
+  const int64_t length = outer ? config.view().at(kTrained).integer(1, kMostPositions) : kTrainedOfPhi3;
+  if (block && block->json().contains(kTrained))
+    block->at(kTrained).require(block->at(kTrained).integer(1, kMostPositions) == length, " is ",
+                                shown(block->at(kTrained).json()), ", allowed: ", length, ", as at the top level");
+  return length;
+}
+
+std::vector<double> rope_factors(const JsonView& block, std::string_view key, int64_t width) {
+  std::vector<double> factors;
+  const auto list = block.at(key);
+  for (const auto& item : list.items()) {
+    item.require(item.number() > 0 && std::isfinite(item.number()), " is ", shown(item.json()), ", allowed: above 0");
+    factors.push_back(item.number());
+  }
+  list.require(static_cast<int64_t>(factors.size()) == width / 2, " has ", factors.size(), " entries, expected ",
+               width / 2);
+  return factors;
+}
+
+/// Returns the factor of cosines and sines: the given one, or that of the paper.
+double long_attention(const JsonView& block, double ratio, int64_t trained_length) {
+  const auto positive = [&](std::string_view key) {
+    const auto value = block.at(key);
+    value.require(value.number() > 0 && std::isfinite(value.number()), " is ", shown(value.json()),
+                  ", allowed: above 0");
+    return value.number();
+  };
+  if (block.has("attention_factor")) return positive("attention_factor");
+  const double factor = block.has("factor") ? positive("factor") : ratio;
+  if (factor <= 1) return 1;
+  block.require(trained_length > 1, " is of type longrope with a ", kTrained, " of 1, allowed: 2 or more");
+  return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(trained_length)));
+}
+
+/// Returns whether the object is of type longrope.
+bool is_long(const JsonView& block) {
+  const std::string_view key = block.json().contains("rope_type") ? "rope_type" : "type";
+  if (!block.json().contains(key)) return false;
+  const auto& name = block.at(key).string();
+  block.at(key).require(name == "default" || name == "longrope" || name == "su" || name == "yarn", " is ",
+                        shown(block.at(key).json()), ", supported: default, longrope");
+  return name != "default";
+}
+
 constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
 
 /// Returns the object of one kind of layers in rope_parameters.
@@ -217,6 +278,24 @@ nn::RopeSpec rope_of_kind(const ModelConfig& config, const std::optional<JsonVie
 }
 
 }  // namespace
+
+LongPositions read_long_positions(const ModelConfig& config, const RopeSizes& sizes) {
+  const auto block = rope_block(config);
+  const bool scaled = block && is_long(*block);
+  const RopeType known{"longrope", {kTrained, "short_factor", "long_factor", "factor", "attention_factor"}, nullptr};
+  if (block) require_known_keys(*block, scaled ? known : rope_types().front());
+  LongPositions read{.rope = {.theta = read_theta(config, block, sizes.theta)},
+                     .rotary_width = rotary_width_of(config, block, sizes.head_width),
+                     .longest = sizes.max_positions};
+  if (!scaled) return read;
+  const int64_t trained = trained_length_of_phi3(config, block);
+  const auto ratio = static_cast<double>(sizes.max_positions) / static_cast<double>(trained);
+  rope_factors(*block, "long_factor", read.rotary_width);
+  read.rope.scaling = nn::LongRope{rope_factors(*block, "short_factor", read.rotary_width)};
+  read.rope.attention_factor = long_attention(*block, ratio, trained);
+  read.longest = std::min(trained, sizes.max_positions);
+  return read;
+}
 
 RopesByKind read_ropes_by_kind(const ModelConfig& config, const RopeSizes& sizes, double sliding_theta) {
   require_whole_heads(config.view());

@@ -23,6 +23,21 @@ struct RopeSizes {
 /// objects that differ
 nn::RopeSpec read_rope(const ModelConfig& config, const RopeSizes& sizes);
 
+/// The rotary positions of a family with type longrope, where a part of each head may be rotated.
+struct LongPositions {
+  nn::RopeSpec rope;
+  int64_t rotary_width = 0;  ///< how many elements of each head are rotated, from the first on
+  int64_t longest = 0;       ///< longest text in tokens for which `rope` holds
+};
+/// Returns the positions of Phi-3: plain, or of type longrope, whose older names are su and yarn. Of longrope the
+/// factors for texts of up to `original_max_position_embeddings` tokens are returned; transformers computes longer
+/// texts with other factors. Attention scores are multiplied by `attention_factor`, or else by what `factor`, or the
+/// ratio of the two lengths, gives.
+/// \throws kCheckpoint as read_rope(); for a part of a head that is no even number of elements; for lists of factors of
+/// another length; and for an original length in the object that differs from that at the top level, which alone
+/// transformers reads
+LongPositions read_long_positions(const ModelConfig& config, const RopeSizes& sizes);
+
 /// The rotary positions of a family whose layers are of two kinds.
 struct RopesByKind {
   nn::RopeSpec full;     ///< of layers that attend to all tokens

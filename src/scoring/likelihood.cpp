@@ -23,8 +23,7 @@ std::vector<double> target_logprobs_of(const models::CausalLm& model, const mode
                                        const data::PackedBatch& batch, const at::Tensor& hidden_TD) {
   if (batch.targets.numel() == 0) return {};
   const auto rows_ND = hidden_TD.index_select(0, batch.target_rows.to(model.device()));
-  const auto logprobs_N =
-      model.target_logprobs(rows_ND, batch.targets, forward).to(at::kCPU, at::kDouble);
+  const auto logprobs_N = model.target_logprobs(rows_ND, batch.targets, forward).to(at::kCPU, at::kDouble);
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 

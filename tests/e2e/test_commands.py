@@ -59,8 +59,19 @@ def test_init_rejects_invalid_settings(tmp_path):
     refused("init", "configs/tiny/model.json", "--out", tmp_path / "x", "--dtype", "int8", says=["allowed: checkpoint"])
     other = json.loads((ROOT / "configs/tiny/model.json").read_text()) | {"model_type": "bert"}
     (tmp_path / "bert.json").write_text(json.dumps(other))
-    refused("init", tmp_path / "bert.json", "--out", tmp_path / "x", says=['model_type is "bert"'])
+    refused("init", tmp_path / "bert.json", "--out", tmp_path / "x", says=['model_type is "bert"', "docs/tutorial-new-family.md"])
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("keys, says", [
+    ({"model_type": "qwen3_next"}, ["families of that name: qwen3_moe, qwen2, qwen3; other known families: olmo", "tutorial-new-family.md"]),
+    ({"model_type": "mamba"}, ["not supported; known families: olmo", "tutorial-new-family.md"]), ({"model_type": "gemma2"}, ["soft caps", "0035"]),
+    ({"model_type": "mistral3", "text_config": {"model_type": "mistral"}}, ["its text part is a mistral", "troubleshooting.md"]),
+    ({"model_type": "other", "text_config": {"model_type": "nothing"}}, ["known families"]), ({"model_type": ""}, ["known families"]),
+    ({"model_type": "other", "text_config": {"model_type": 4}}, ["text_config.model_type"])], ids=str)
+def test_a_family_that_is_not_known_is_refused_with_the_next_step(keys, says, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(json.loads((ROOT / "configs/tiny/model.json").read_text()) | keys))
+    refused("init", tmp_path / "config.json", "--out", tmp_path / "x", says=[f'model_type is "{keys["model_type"]}"'] * (says != ["text_config.model_type"]) + says)
 
 
 @pytest.mark.parametrize("what, holds", [("methods", "ub-smoe"), ("models", "builtin:tiny-olmoe"), ("tasks", "winogrande"),

@@ -41,12 +41,25 @@ OPTIONS = {
                     {"head_dim": 6, "attention_bias": True, "sliding_window": 300, "final_logit_softcapping": 3.0, "sliding_window_pattern": 3},
                     {"head_dim": 16, "hidden_activation": "gelu", "rope_local_base_freq": 40.0, "sliding_window": 1, "sliding_window_pattern": 2},
                     {"head_dim": 4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 2}],
+    "phi3": [{}, {"partial_rotary_factor": 0.67}, {"sliding_window": 7, "head_dim": 10}, {"longrope": 1.0, "rms_norm_eps": 0.02},
+             {"longrope": 0.75, "partial_rotary_factor": 0.75, "hidden_act": "gelu", "sliding_window": 100}],
 }
 FAMILIES = tuple(OPTIONS)
 
 
+def with_factors(own, width):
+    """Replaces "longrope", the share of a head that is rotated, by the settings of LongRoPE."""
+    if "longrope" not in own:
+        return own
+    count = int(width * own["longrope"]) // 2
+    factors = {"short_factor": [1 + 0.2 * i for i in range(count)], "long_factor": [1 + 3.0 * i for i in range(count)]}
+    return {key: value for key, value in own.items() if key != "longrope"} | {
+        "rope_scaling": {"type": "longrope"} | factors, "original_max_position_embeddings": 300, "max_position_embeddings": 900}
+
+
 def settings_of(family, own, shape):
     heads, kv_heads, width, inner, vocabulary, layers, tied, theta = shape
+    own = with_factors(own, width)
     return dict(family=family, num_attention_heads=heads, num_key_value_heads=kv_heads, hidden_size=heads * width, intermediate_size=inner,
                 vocab_size=vocabulary, num_hidden_layers=layers, tie_word_embeddings=tied, rope_theta=theta) | own
 
@@ -60,6 +73,8 @@ TRAINED = {family: SIZES | dict(family=family) for family in FAMILIES}
 TRAINED["llama"] |= dict(attention_bias=True, mlp_bias=True)
 TRAINED["mistral"] |= dict(sliding_window=None)
 TRAINED["qwen3"] |= dict(head_dim=12)
+TRAINED["phi3"] |= dict(partial_rotary_factor=0.5)
+TARGETS = {family: [*ATTENTION, *GATED] for family in FAMILIES} | {"phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]}
 TRAINED["gemma3_text"] |= dict(head_dim=12, query_pre_attn_scalar=10, sliding_window=9, sliding_window_pattern=2, final_logit_softcapping=20.0)
 TRAINED["granite"] |= dict(embedding_multiplier=0.5, logits_scaling=0.5, residual_multiplier=0.8, attention_multiplier=0.25)
 

@@ -34,12 +34,13 @@ CONFIGS = {
     "olmo2": SHARED | {"model_type": "olmo2", "num_key_value_heads": 8},
     "gemma3_text": SHARED | {"model_type": "gemma3_text", "num_hidden_layers": 7, "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 16,
                              "rope_theta": 1e6, "tie_word_embeddings": True},
+    "phi3": SHARED | {"model_type": "phi3", "sliding_window": None, "partial_rotary_factor": 0.5},
 }
 ARCHITECTURES = {"olmoe": gguf.MODEL_ARCH.OLMOE, "olmo": gguf.MODEL_ARCH.OLMO, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
                  "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "llama": gguf.MODEL_ARCH.LLAMA,
                  "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3,
                  "granite": gguf.MODEL_ARCH.GRANITE, "olmo2": gguf.MODEL_ARCH.OLMO2,
-                 "gemma3_text": gguf.MODEL_ARCH.GEMMA3}
+                 "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "phi3": gguf.MODEL_ARCH.PHI3}
 INTERLEAVED = ("olmo", "mixtral", "llama", "mistral", "granite")  # rotary embeddings of adjacent pairs
 
 
@@ -89,6 +90,10 @@ def add_sizes(writer, config, top_k):
     if "head_dim" in config:
         writer.add_value_length(config["head_dim"])
         writer.add_rope_dimension_count(config["head_dim"])
+    if config["model_type"] == "phi3":
+        width = config["hidden_size"] // config["num_attention_heads"]
+        writer.add_rope_dimension_count(int(width * config["partial_rotary_factor"]))
+        writer.add_rope_scaling_orig_ctx_len(config["max_position_embeddings"])
 
 
 def add_tokens(writer, size):

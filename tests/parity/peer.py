@@ -8,7 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+                          Olmo2Config, OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 from forked import forked
 
@@ -19,7 +19,8 @@ V5 = int(transformers.__version__.split(".")[0]) >= 5
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
 CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "olmo2": Olmo2Config, "llama": LlamaConfig, "mistral": MistralConfig,
            "mixtral": MixtralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "qwen2_moe": Qwen2MoeConfig,
-           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "gemma3_text": Gemma3TextConfig}
+           "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "gemma3_text": Gemma3TextConfig,
+           "phi3": Phi3Config}
 # Norms of these families multiply by 1 + weight.
 PLUS_ONE = ("gemma3_text",)
 # If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.

@@ -1,11 +1,13 @@
-"""Compares Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2 and Gemma 3 with the installed version of transformers and PEFT."""
+"""Compares Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2, Gemma 3 and Phi-3 with the installed version of transformers
+and PEFT.
+"""
 import json
 
 import pytest
 import torch
 from peft import PeftModel
 
-from dense_families import ALL, ATTENTION, FAMILIES, GATED, TRAINED, model_at
+from dense_families import ALL, FAMILIES, TARGETS, TRAINED, model_at
 from federated_run import federated_run
 from peer import assert_logits_close, assert_scores_equal, load_float32, random_model, run, score, texts_with_logits
 from training_peer import assert_twenty_steps_agree
@@ -41,13 +43,22 @@ def test_an_initialised_checkpoint_opens_in_transformers_with_our_logits(family,
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(family, tmp_path):
-    assert_twenty_steps_agree(random_model(seed=51, vocab_size=79, **TRAINED[family]), [*ATTENTION, *GATED], tmp_path, seed=53)
+    assert_twenty_steps_agree(random_model(seed=51, vocab_size=79, **TRAINED[family]), TARGETS[family], tmp_path, seed=53)
+
+
+def short_run(folder, family, *settings):
+    """Returns (model folder, run folder) of a short run of a rank method."""
+    return federated_run(folder, "flexlora", f"lora.targets={json.dumps(TARGETS[family])}", *settings, model=TRAINED[family])
+
+
+def losses_of(run_folder):
+    rounds = [json.loads(line) for line in (run_folder / "rounds.jsonl").read_text().splitlines()]
+    return torch.tensor([client["loss"] for record in rounds for client in record["clients"]])
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def trained(request, tmp_path_factory):
-    """Returns (model folder, run folder) of a short run of a rank method."""
-    return federated_run(tmp_path_factory.mktemp(request.param), "flexlora", model=TRAINED[request.param])
+    return short_run(tmp_path_factory.mktemp(request.param), request.param)
 
 
 def test_a_federated_run_gives_each_client_its_own_rank(trained):
@@ -55,6 +66,13 @@ def test_a_federated_run_gives_each_client_its_own_rank(trained):
     rounds = [json.loads(line) for line in (run_folder / "rounds.jsonl").read_text().splitlines()]
     assert [record["round"] for record in rounds] == [1, 2]
     assert len({client["rank"] for record in rounds for client in record["clients"]}) > 1
+
+
+@pytest.mark.parametrize("setting, apart", [('model.base_format="int8"', 1e-2), ('model.engine="aten"', 1e-3)])
+def test_an_int8_base_and_the_other_engine_have_nearly_the_same_losses(trained, setting, apart, request, tmp_path):
+    expected, given = losses_of(trained[1]), losses_of(short_run(tmp_path, request.node.callspec.params["trained"], setting)[1])
+    assert given.shape == expected.shape and ((given - expected).abs() < apart * expected).all()
+    assert not given.equal(expected)
 
 
 def test_an_exported_adapter_opens_in_peft_with_our_logits_and_returns(trained, tmp_path):

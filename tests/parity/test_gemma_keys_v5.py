@@ -7,9 +7,10 @@ import re
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, Gemma3TextConfig
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3TextConfig, SiglipVisionConfig
 
-from peer import assert_logits_close, random_model, texts_with_logits
+from own_keys import SavedModel, assert_defaults_alike, assert_size_read
+from peer import ROOT, assert_logits_close
 from test_config_keys_v5 import NO_EFFECT, forked_score, known_to_transformers, our_logits
 
 SMALL = dict(family="gemma3_text", num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=20, vocab_size=83,
@@ -53,32 +54,12 @@ def test_every_key_of_transformers_is_classified():
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Returns the model, its folder, config.json, texts and logits."""
-    folder, model = tmp_path_factory.mktemp("gemma"), random_model(seed=7, **SMALL)
-    model.save_pretrained(folder)
-    return model, folder, json.loads((folder / "config.json").read_text()), texts_with_logits(model, (1, 40, 9), seed=5)
-
-
-def change(saved, settings):
-    """Writes config.json with these keys, without the keys that they exclude. Returns transformers' model of it."""
-    model, folder, config, _ = saved
-    drop = {key for group in ALIKE if settings.keys() & set(group) for key in group}
-    (folder / "config.json").write_text(json.dumps({key: old for key, old in config.items() if key not in drop} | settings))
-    return model, folder
-
-
-def expected_of(saved, settings):
-    model, folder = change(saved, settings)
-    peer = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32).eval()
-    peer.load_state_dict(model.state_dict())
-    return folder, *texts_with_logits(peer, (1, 40, 9), seed=5)
+    return SavedModel.of(tmp_path_factory.mktemp("gemma"), SMALL, ALIKE)
 
 
 @pytest.mark.parametrize("key, value", [(key, value) for key, values in READ.items() for value in values])
 def test_supported_keys_change_logits_as_in_transformers(key, value, saved):
-    folder, texts, expected = expected_of(saved, {key: value})
-    assert_logits_close(our_logits(folder, texts), expected)
-    assert max((a - b).abs().max() for a, b in zip(saved[3][1], expected)) > 1e-3, "the value changes nothing"
+    saved.assert_read({key: value})
 
 
 @pytest.mark.parametrize("settings", [{"rope_theta": 90.0, "rope_scaling": LINEAR, "rope_local_base_freq": 20.0}, {"rope_parameters": {}, "rope_theta": 90.0},
@@ -88,45 +69,43 @@ def test_supported_keys_change_logits_as_in_transformers(key, value, saved):
                                       {"layer_types": [FULL, SLIDING, SLIDING], "sliding_window_pattern": 2}, {"rope_scaling": YARN, "original_max_position_embeddings": 12}],
                          ids=json.dumps)
 def test_keys_that_meet_are_read_as_in_transformers(settings, saved):
-    folder, texts, expected = expected_of(saved, settings)
-    assert_logits_close(our_logits(folder, texts), expected)
+    saved.assert_read(settings, changes=False)
 
 
 @pytest.mark.parametrize("key, value", SIZES.items())
 def test_sizes_equal_those_of_transformers(key, value, tmp_path):
-    model = random_model(seed=9, **SMALL | {key: value})
-    model.save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())[key] == value
-    texts, expected = texts_with_logits(model, (1, 30), seed=5)
-    assert_logits_close(our_logits(tmp_path, texts), expected)
+    assert_size_read(SMALL, key, value, tmp_path)
 
 
 @pytest.mark.parametrize("key, value", [(key, value) for key, values in REFUSED.items() for value in values])
 def test_unsupported_keys_are_rejected_by_name(key, value, saved):
-    _, folder = change(saved, {key: value})
-    done = forked_score(folder, saved[3][0])
-    assert done.returncode == 1 and key in done.stderr and "config.json" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    saved.assert_refused({key: value}, key)
 
 
 def test_both_spellings_of_positions_at_once_are_rejected(saved):
-    _, folder = change(saved, {"rope_scaling": LINEAR, "rope_parameters": {FULL: {"rope_theta": 40.0}}})
-    done = forked_score(folder, saved[3][0])
-    assert done.returncode == 1 and "rope_scaling" in done.stderr and "rope_parameters" in done.stderr, done.stderr
+    saved.assert_refused({"rope_scaling": LINEAR, "rope_parameters": {FULL: {"rope_theta": 40.0}}}, "rope_scaling", "rope_parameters")
 
 
 def test_keys_without_effect_do_not_change_logits(saved):
-    texts, expected = saved[3]
-    settings = {key: value for key, (value, _) in NO_EFFECT_HERE.items() if key != "dtype"}
-    folder, _, peers = expected_of(saved, settings)
-    assert_logits_close(our_logits(folder, texts), expected)
-    assert_logits_close(peers, expected)
+    saved.assert_without_effect({key: value for key, (value, _) in NO_EFFECT_HERE.items() if key != "dtype"})
 
 
 def test_missing_keys_have_the_defaults_of_transformers(tmp_path):
-    kept = {"model_type": "gemma3_text", "vocab_size": 83, "hidden_size": 32, "num_hidden_layers": 7, "num_attention_heads": 4, "intermediate_size": 20}
-    (tmp_path / "config.json").write_text(json.dumps(kept))
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path)).eval()
-    model.save_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(kept))
-    texts, expected = texts_with_logits(model, (30,), seed=5)
-    assert_logits_close(our_logits(tmp_path, texts), expected)
+    assert_defaults_alike({"model_type": "gemma3_text", "vocab_size": 83, "hidden_size": 32, "num_hidden_layers": 7, "num_attention_heads": 4,
+                           "intermediate_size": 20}, tmp_path)
+
+
+def test_a_model_for_images_too_is_refused_and_its_text_part_is_saved_as_documented(tmp_path, monkeypatch):
+    keys = ("vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "head_dim", "sliding_window")
+    text = Gemma3TextConfig(pad_token_id=1, intermediate_size=20, **{key: SMALL[key] for key in keys})
+    vision = SiglipVisionConfig(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+    whole = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text.to_dict(), vision_config=vision.to_dict(), mm_tokens_per_image=1)).eval()
+    whole.save_pretrained(tmp_path / "gemma-3-4b-it")
+    ids = [5, 60, 7, 31, 9]
+    done = forked_score(tmp_path / "gemma-3-4b-it", [ids])
+    assert done.returncode == 1 and '"gemma3"' in done.stderr and "its text part is a gemma3_text" in done.stderr, done.stderr
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    exec(re.search(r"```python not-run[^\n]*\n(.*?)```", page, re.DOTALL)[1], {})
+    expected = whole(input_ids=torch.tensor([ids])).logits[0].detach()
+    assert_logits_close(our_logits(tmp_path / "gemma-3-4b-it-text", [ids]), [expected])

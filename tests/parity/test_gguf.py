@@ -17,6 +17,8 @@ WITH_FAMILIES = PROGRAM.with_name("evenkeel_with_families")
 RANK, ALPHA = 20, 30.0
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 TOLERANCE = 1e-4
+# llama.cpp's GELU on processors is a table of 16-bit numbers.
+TOLERANCES = {"gemma3_text": 5e-3}
 TEXTS = [torch.randint(211, (length,), generator=torch.Generator().manual_seed(length)).tolist() for length in (1, 9, 24, 60)]
 
 
@@ -66,11 +68,11 @@ def ours(model, work, *flags, program=PROGRAM):
     return [text[-1].log_softmax(-1) for text in logits]
 
 
-def assert_alike(theirs, expected):
-    """Checks that the best token is equal and all log-probabilities are within TOLERANCE."""
+def assert_alike(theirs, expected, tolerance=TOLERANCE):
+    """Checks that the best token is equal and all log-probabilities are within the tolerance."""
     for given, wanted in zip(theirs, expected, strict=True):
         assert given.argmax() == wanted.argmax()
-        assert (given - wanted).abs().max() <= TOLERANCE
+        assert (given - wanted).abs().max() <= tolerance
 
 
 EXPERTS = ("gate_proj", "up_proj", "down_proj")
@@ -110,26 +112,28 @@ def test_an_olmo_adapter_has_equal_logits(models, targets, tmp_path):
 
 SPARSE = ("qwen2_moe", "qwen3_moe", "mixtral")
 EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
+FUSED = {"phi3": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")}
 
 
 @pytest.mark.parametrize("family", sorted(set(CONFIGS) - {"olmoe", "olmo"}))
 def test_an_adapter_of_another_family_has_equal_logits(models, family, tmp_path):
     model = models / family
-    targets = (*ATTENTION, *(("gate",) if family in SPARSE else ()), *EXPERT_NAMES.get(family, EXPERTS))
+    targets = FUSED.get(family) or (*ATTENTION, *(("gate",) if family in SPARSE else ()), *EXPERT_NAMES.get(family, EXPERTS))
     write_adapter(model, tmp_path / "peft", targets)
     adapter = converted(model, tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
     base = write_base(model, tmp_path / "base.gguf")
     expected = ours(model, tmp_path, "--adapter", tmp_path / "peft", program=WITH_FAMILIES)
-    assert_alike(next_logprobs(base, adapter, TEXTS), expected)
+    assert_alike(next_logprobs(base, adapter, TEXTS), expected, TOLERANCES.get(family, TOLERANCE))
+    assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path, program=WITH_FAMILIES), expected)) > 0.02, "the adapter does nothing"
 
 
 @pytest.mark.parametrize("family, change", [("qwen3_moe", {"decoder_sparse_step": 2}), ("olmoe", {"clip_qkv": 8.0}),
-                                            ("llama", {"hidden_act": "gelu"}), ("qwen3", {"attention_bias": True})])
+                                            ("llama", {"hidden_act": "gelu"}), ("gemma3_text", {"query_pre_attn_scalar": 64}), ("phi3", {"sliding_window": 64}), ("qwen3", {"attention_bias": True})])
 def test_sites_unknown_to_llama_cpp_are_rejected_by_name(models, family, change, tmp_path):
     config = json.loads((models / f"{family}.json").read_text()) | change
     (tmp_path / "config.json").write_text(json.dumps(config))
     run("init", tmp_path / "config.json", "--out", tmp_path / "model", program=WITH_FAMILIES)
-    write_adapter(tmp_path / "model", tmp_path / "peft", ("q_proj",))
+    write_adapter(tmp_path / "model", tmp_path / "peft", ("o_proj",))
     with pytest.raises(AssertionError, match=f"exited 1.*{family}"):
         converted(tmp_path / "model", tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
     assert not (tmp_path / "gguf").exists()

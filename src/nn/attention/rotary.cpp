@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/plain/error.h"
+
 namespace evenkeel::nn {
 namespace {
 
@@ -38,6 +40,12 @@ class ScaledFrequencies {
     const auto divided_F = (reciprocal_F_ * rope.factor).reciprocal();
     const auto kept_F = at::rsub(ramp(rope), 1);
     return divided_F * at::rsub(kept_F, 1) + reciprocal_F_.reciprocal() * kept_F;
+  }
+
+  at::Tensor operator()(const LongRope& rope) const {
+    EK_CHECK(static_cast<int64_t>(rope.factors.size()) == reciprocal_F_.size(0), kShape,
+             "rotary positions: ", rope.factors.size(), " factors for ", reciprocal_F_.size(0), " frequencies");
+    return (at::tensor(rope.factors, at::kDouble).to(reciprocal_F_.options()) * reciprocal_F_).reciprocal();
   }
 
  private:

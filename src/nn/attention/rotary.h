@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 namespace evenkeel::nn {
 
@@ -34,11 +35,16 @@ struct YarnRope {
   bool truncate = true;                  ///< true: the bounds are rounded to whole indices
 };
 
+/// Divides each frequency by a factor of its own. Source: LongRoPE, Ding et al. 2024.
+struct LongRope {
+  std::vector<double> factors{};  ///< [P / 2]
+};
+
 /// Describes the rotary positions of a model.
 struct RopeSpec {
-  double theta = 10000.0;                                                    ///< base of the frequencies
-  std::variant<std::monostate, LinearRope, Llama3Rope, YarnRope> scaling{};  ///< std::monostate: plain RoPE
-  double attention_factor = 1;                                               ///< factor of all cosines and sines
+  double theta = 10000.0;                                                              ///< base of the frequencies
+  std::variant<std::monostate, LinearRope, Llama3Rope, YarnRope, LongRope> scaling{};  ///< std::monostate: plain RoPE
+  double attention_factor = 1;  ///< factor of all cosines and sines
 };
 
 /// Returns the angle per position of each pair of elements, [P / 2] float32.

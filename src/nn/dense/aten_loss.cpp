@@ -49,7 +49,8 @@ Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& w_VD, const at::T
   std::vector<at::Tensor> logprobs, gradients;
   for (int64_t n = 0; n < rows; n += step) {
     const auto hidden = hidden_ND.slice(0, n, n + step), targets = targets_N.slice(0, n, n + step);
-    const auto logits_NV = soft_capped(wide_product(hidden, w_VD), soft_cap), logprobs_NV = at::log_softmax(logits_NV, 1);
+    const auto logits_NV = soft_capped(wide_product(hidden, w_VD), soft_cap),
+               logprobs_NV = at::log_softmax(logits_NV, 1);
     logprobs.push_back(logprobs_NV.gather(1, targets.unsqueeze(1)).squeeze(1));
     if (want_gradient)
       gradients.push_back(soft_cap > 0 ? hidden_gradient_of_capped(logprobs_NV, logits_NV, soft_cap, w_VD, targets)

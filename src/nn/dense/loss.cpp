@@ -71,9 +71,9 @@ void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, boo
     kernels::Scratch<T> slopes;
     for (int64_t n = begin; n < end; ++n) {
       T* row = logits + n * vocabulary;
-      logprobs[n] = soft_cap > 0 ? finish_capped_row(row, vocabulary, targets[n], to_gradient,
-                                                     static_cast<T>(soft_cap), slopes)
-                                 : finish_row(row, vocabulary, targets[n], to_gradient);
+      logprobs[n] = soft_cap > 0
+                        ? finish_capped_row(row, vocabulary, targets[n], to_gradient, static_cast<T>(soft_cap), slopes)
+                        : finish_row(row, vocabulary, targets[n], to_gradient);
     }
   });
 }
@@ -188,8 +188,9 @@ at::Tensor sums_by_kernels(const at::Tensor& hidden_ND, const FrozenWeight& head
   const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
   EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
            " sums");
-  return CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-                                 LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}, soft_cap});
+  return CrossEntropyNode::apply(
+      hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+      LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}, soft_cap});
 }
 
 }  // namespace

@@ -33,8 +33,7 @@ LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, con
 /// Computes one sum for each of several consecutive groups of targets in one pass. Group i has counts[i] targets. The
 /// sums may have different gradients. \throws kInternal if the head requires a gradient and there are several sums
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                                     std::span<const int64_t> counts, const Compute& compute = {},
-                                     double soft_cap = 0);
+                                     std::span<const int64_t> counts, const Compute& compute = {}, double soft_cap = 0);
 
 /// Computes h W^T, without a chunk limit. \return [N, V], float32 (float64 in tests)
 at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute = {},
