@@ -31,20 +31,20 @@ nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) 
 
 /// Stores the keys and values of the batch in the cache, then computes attention over the cache.
 at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer, int64_t window,
-                    const LayerPass& pass) {
+                    double soft_cap, const LayerPass& pass) {
   if (pass.window) {
     pass.window->put(layer, k, v);
-    return pass.window->attend(layer, q, pass.queries_N.defined(), window);
+    return pass.window->attend(layer, q, pass.queries_N.defined(), window, soft_cap);
   }
   const std::span<const int64_t> offsets = pass.batch.offsets;
   const auto& cache = *pass.options.cache;
   nn::store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
   if (!pass.queries_N.defined() && begins(cache, offsets))
-    return nn::packed_attention(q, k, v, offsets, {.window = window});
-  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer, window);
+    return nn::packed_attention(q, k, v, offsets, {.window = window, .soft_cap = soft_cap});
+  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer, window, soft_cap);
   std::vector<int64_t> one_each(offsets.size());
   std::iota(one_each.begin(), one_each.end(), 0);
-  return nn::cached_attention(q, one_each, cache, layer, window);
+  return nn::cached_attention(q, one_each, cache, layer, window, soft_cap);
 }
 
 /// Applies the steps of queries or keys whose heads are rotated in part.
@@ -100,7 +100,8 @@ nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
   return {.q = {.norm = factors(q_norm_), .norm_eps = norm_.eps, .clip = spec_.clip, .rotary = at_queries},
           .k = {.norm = factors(k_norm_), .norm_eps = norm_.eps, .clip = spec_.clip, .rotary = pass.rotary},
           .v = {.clip = spec_.clip},
-          .window = window_};
+          .window = window_,
+          .soft_cap = spec_.soft_cap};
 }
 
 /// Returns queries, keys and values.
@@ -133,7 +134,7 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
   if (!options.cache) return o_(nn::packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), pass);
   const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
   return o_(attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer),
-                     window_, pass),
+                     window_, spec_.soft_cap, pass),
             pass);
 }
 

@@ -34,6 +34,7 @@ struct AttentionSpec {
   bool qkv_bias = false, o_bias = false;
   std::optional<double> clip{};   ///< queries, keys and values are clamped to [-clip, clip]
   std::optional<double> scale{};  ///< factor of the scores; nullopt: 1 / sqrt(P)
+  double soft_cap = 0;            ///< soft cap of the scores (nn/attention/attention.h); 0: none
   /// How many tokens a token of each layer attends to, itself included; 0: all up to itself. Empty: 0 in every layer.
   std::vector<int64_t> windows{};
   AttentionNames names{};

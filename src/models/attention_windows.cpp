@@ -43,7 +43,7 @@ std::vector<bool> read_layer_types(const ModelConfig& config, const ModelSpec& m
 /// Returns which layers have a window where `layer_types` does not say it.
 std::function<bool(int64_t layer)> usual_layers(const ModelConfig& config, const WindowRule& rule) {
   if (rule.layers == WindowRule::kByPattern) {
-    const int64_t pattern = config.integer_or("sliding_window_pattern", kPattern);
+    const int64_t pattern = rule.pattern > 0 ? rule.pattern : config.integer_or("sliding_window_pattern", kPattern);
     EK_CHECK(pattern > 0, kCheckpoint, config.origin(), ": sliding_window_pattern is ", pattern,
              ", allowed: 1 or more");
     return [pattern](int64_t layer) { return (layer + 1) % pattern != 0; };

@@ -19,6 +19,7 @@ struct WindowRule {
   Layers layers = kNone;
   int64_t otherwise = 0;       ///< the window if config.json lacks `sliding_window`; 0: none
   bool needs_consent = false;  ///< there is no window unless `use_sliding_window` is true
+  int64_t pattern = 0;         ///< of kByPattern: the pattern, whatever the key says; 0: as the key says, or else 6
 };
 
 /// Returns which layers are of the sliding kind, whatever the window.

@@ -58,7 +58,8 @@ const std::vector<std::pair<std::string, Json>> kWindows{
     {"qwen2", {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}}},
     {"qwen3",
      {{"use_sliding_window", true}, {"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}},
-    {"gemma3_text", {{"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}}};
+    {"gemma3_text", {{"sliding_window", 3}, {"layer_types", {"full_attention", "sliding_attention"}}}},
+    {"gemma2", {{"sliding_window", 3}}}};
 
 TEST(SlidingWindow, HidesTokensThatAreOutOfReachOfAllLayers) {
   for (const auto& [family, keys] : kWindows) {
@@ -134,6 +135,18 @@ TEST(Gemma3, LayersWithAWindowHavePositionsOfTheirOwn) {
     EXPECT_GT(testing::max_difference(hidden(changed), hidden(types)), 1e-3) << key;
     EXPECT_EQ(testing::max_difference(hidden(unchanged), hidden(types)), 0) << other;
   }
+}
+
+TEST(Gemma2, CapsScoresAndLogits) {
+  const auto batch = data::pack_ids(testing::kSequences);
+  const auto of = [&](const Json& change) {
+    const auto model = testing::make_model("gemma2", BaseDtype::kFloat64, change);
+    return model->logits(model->hidden(batch, {}), {});
+  };
+  const auto both = of(Json::object()), free = of({{"final_logit_softcapping", nullptr}});
+  EXPECT_LT(testing::max_difference(both, 4 * at::tanh(free / 4)), 1e-12);
+  EXPECT_GT(testing::max_difference(free, both), 1e-3);
+  EXPECT_GT(testing::max_difference(of({{"attn_logit_softcapping", nullptr}}), both), 1e-4);
 }
 
 TEST(Gemma3, LlamaCppServesItWithItsOwnPatternAndScaleOnly) {

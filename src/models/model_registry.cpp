@@ -1,6 +1,5 @@
 // To add a family, write its file, then declare it here and add it to the table. Other programs call add_family().
 #include <algorithm>
-#include <array>
 
 #include "base/plain/data_path.h"
 #include "base/plain/error.h"
@@ -11,8 +10,8 @@
 
 namespace evenkeel::models {
 
-ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                                            // sparse
-ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma3_text(), phi3();  // dense
+ModelEntry olmoe(), qwen3_moe(), mixtral(), granitemoe();                                                      // sparse
+ModelEntry olmo(), olmo2(), llama(), mistral(), qwen2(), qwen3(), granite(), gemma2(), gemma3_text(), phi3();  // dense
 
 namespace {
 
@@ -20,8 +19,8 @@ constexpr std::string_view kBuiltinPrefix = "builtin:", kModelPath = "the model'
 constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::vector<ModelEntry>& table() {
-  static std::vector<ModelEntry> rows{olmo(),    olmoe(), qwen3_moe(), mixtral(), granitemoe(),  olmo2(), llama(),
-                                      mistral(), qwen2(), qwen3(),     granite(), gemma3_text(), phi3()};
+  static std::vector<ModelEntry> rows{olmo(),    olmoe(), qwen3_moe(), mixtral(), granitemoe(), olmo2(),       llama(),
+                                      mistral(), qwen2(), qwen3(),     granite(), gemma2(),     gemma3_text(), phi3()};
   return rows;
 }
 
@@ -32,12 +31,6 @@ bool are_close(std::string_view one, std::string_view other) {
   const auto name = one.substr(0, one.find_first_of(kEnds));
   return name.size() > 1 && name == other.substr(0, other.find_first_of(kEnds));
 }
-
-/// A family that is refused for a reason.
-struct Refused {
-  std::string_view family, why;
-};
-constexpr std::array kRefused = {Refused{"gemma2", "soft caps of attention scores are not computed here"}};
 
 /// Refuses a model for texts and other things whose text part is of a known family.
 void refuse_whole_of_known_part(const ModelConfig& config, std::string_view type) {
@@ -52,9 +45,6 @@ void refuse_whole_of_known_part(const ModelConfig& config, std::string_view type
 
 [[noreturn]] void refuse_family(const ModelConfig& config, std::string_view type) {
   refuse_whole_of_known_part(config, type);
-  for (const auto& refused : kRefused)
-    EK_CHECK(refused.family != type, kCheckpoint, config.origin(), ": model_type is \"", type,
-             "\", which is not supported: ", refused.why, " (docs/decisions/0035-families-of-leaves.md)");
   std::vector<std::string_view> close, known;
   for (const auto& entry : table()) (are_close(type, entry.family) ? close : known).push_back(entry.family);
   fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", which is not supported; ",

@@ -65,7 +65,7 @@ def test_init_rejects_invalid_settings(tmp_path):
 
 @pytest.mark.parametrize("keys, says", [
     ({"model_type": "qwen3_next"}, ["families of that name: qwen3_moe, qwen2, qwen3; other known families: olmo", "tutorial-new-family.md"]),
-    ({"model_type": "mamba"}, ["not supported; known families: olmo", "tutorial-new-family.md"]), ({"model_type": "gemma2"}, ["soft caps", "0035"]),
+    ({"model_type": "mamba"}, ["not supported; known families: olmo", "tutorial-new-family.md"]), ({"model_type": "gemma"}, ["families of that name: gemma2, gemma3_text"]),
     ({"model_type": "mistral3", "text_config": {"model_type": "mistral"}}, ["its text part is a mistral", "troubleshooting.md"]),
     ({"model_type": "other", "text_config": {"model_type": "nothing"}}, ["known families"]), ({"model_type": ""}, ["known families"]),
     ({"model_type": "other", "text_config": {"model_type": 4}}, ["text_config.model_type"])], ids=str)

@@ -19,7 +19,7 @@ MODELS = {
     "granitemoe": SMALL | dict(num_local_experts=5, num_experts_per_tok=2),
     "mistral": SMALL | dict(sliding_window=None), "qwen3": SMALL | dict(head_dim=8),
     "olmo2": SMALL, "llama": SMALL, "qwen2": SMALL, "granite": SMALL, "phi3": SMALL,
-    "gemma3_text": SMALL | dict(head_dim=8, sliding_window=16),
+    "gemma3_text": SMALL | dict(head_dim=8, sliding_window=16), "gemma2": SMALL | dict(head_dim=8, sliding_window=16),
 }
 # What a tokenizer puts around a text.
 AROUND = {"nothing": "$A", "begin": f"{BEGIN} $A", "begin and end": f"{BEGIN} $A {END}"}

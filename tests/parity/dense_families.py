@@ -41,6 +41,9 @@ OPTIONS = {
                     {"head_dim": 6, "attention_bias": True, "sliding_window": 300, "final_logit_softcapping": 3.0, "sliding_window_pattern": 3},
                     {"head_dim": 16, "hidden_activation": "gelu", "rope_local_base_freq": 40.0, "sliding_window": 1, "sliding_window_pattern": 2},
                     {"head_dim": 4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 2}],
+    "gemma2": [{"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16}, {"head_dim": 10, "query_pre_attn_scalar": 3, "sliding_window": 7, "attn_logit_softcapping": 2.0},
+               {"head_dim": 6, "attention_bias": True, "sliding_window": 300, "final_logit_softcapping": 3.0}, {"head_dim": 16, "hidden_activation": "gelu", "attn_logit_softcapping": None, "sliding_window": 1},
+               {"head_dim": 4, "query_pre_attn_scalar": 2, "final_logit_softcapping": None, "attn_logit_softcapping": 5.0}],
     "phi3": [{}, {"partial_rotary_factor": 0.67}, {"sliding_window": 7, "head_dim": 10}, {"longrope": 1.0, "rms_norm_eps": 0.02},
              {"longrope": 0.75, "partial_rotary_factor": 0.75, "hidden_act": "gelu", "sliding_window": 100}],
 }
@@ -75,6 +78,7 @@ TRAINED["mistral"] |= dict(sliding_window=None)
 TRAINED["qwen3"] |= dict(head_dim=12)
 TRAINED["phi3"] |= dict(partial_rotary_factor=0.5)
 TARGETS = {family: [*ATTENTION, *GATED] for family in FAMILIES} | {"phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]}
+TRAINED["gemma2"] |= dict(head_dim=12, query_pre_attn_scalar=4, sliding_window=9, final_logit_softcapping=60.0, attn_logit_softcapping=6.0)
 TRAINED["gemma3_text"] |= dict(head_dim=12, query_pre_attn_scalar=10, sliding_window=9, sliding_window_pattern=2, final_logit_softcapping=20.0)
 TRAINED["granite"] |= dict(embedding_multiplier=0.5, logits_scaling=0.5, residual_multiplier=0.8, attention_multiplier=0.25)
 

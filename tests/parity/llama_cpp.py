@@ -34,13 +34,16 @@ CONFIGS = {
     "olmo2": SHARED | {"model_type": "olmo2", "num_key_value_heads": 8},
     "gemma3_text": SHARED | {"model_type": "gemma3_text", "num_hidden_layers": 7, "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 16,
                              "rope_theta": 1e6, "tie_word_embeddings": True},
+    "gemma2": SHARED | {"model_type": "gemma2", "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 16, "tie_word_embeddings": True,
+                        "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
     "phi3": SHARED | {"model_type": "phi3", "sliding_window": None, "partial_rotary_factor": 0.5},
 }
 ARCHITECTURES = {"olmoe": gguf.MODEL_ARCH.OLMOE, "olmo": gguf.MODEL_ARCH.OLMO, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
                  "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "mixtral": gguf.MODEL_ARCH.LLAMA, "llama": gguf.MODEL_ARCH.LLAMA,
                  "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3,
                  "granite": gguf.MODEL_ARCH.GRANITE, "olmo2": gguf.MODEL_ARCH.OLMO2,
-                 "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "phi3": gguf.MODEL_ARCH.PHI3}
+                 "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "phi3": gguf.MODEL_ARCH.PHI3,
+                 "gemma2": gguf.MODEL_ARCH.GEMMA2}
 INTERLEAVED = ("olmo", "mixtral", "llama", "mistral", "granite")  # rotary embeddings of adjacent pairs
 
 
@@ -83,7 +86,8 @@ def add_sizes(writer, config, top_k):
                      "moe_intermediate_size": writer.add_expert_feed_forward_length,
                      "embedding_multiplier": writer.add_embedding_scale, "logits_scaling": writer.add_logit_scale,
                      "residual_multiplier": writer.add_residual_scale, "attention_multiplier": writer.add_attention_scale,
-                     "sliding_window": writer.add_sliding_window,
+                     "sliding_window": writer.add_sliding_window, "attn_logit_softcapping": writer.add_attn_logit_softcapping,
+                     "final_logit_softcapping": writer.add_final_logit_softcapping,
                      "shared_expert_intermediate_size": writer.add_expert_shared_feed_forward_length}.items():
         if config.get(key) is not None:
             add(config[key])
@@ -120,7 +124,7 @@ def stacked(tensors, config):
         elif config["model_type"] in INTERLEAVED and ("q_proj" in name or "k_proj" in name):
             heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
             result[name] = values.reshape(heads, 2, -1, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
-        elif config["model_type"] == "gemma3_text" and name.endswith("norm.weight"):
+        elif config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
             result[name] = values + 1  # llama.cpp stores what a norm multiplies by
         else:
             result[name] = values

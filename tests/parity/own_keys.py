@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from peer import assert_logits_close, random_model, texts_with_logits
+from peer import assert_logits_close, experts_of, random_model, texts_with_logits
 from test_config_keys_v5 import forked_score, our_logits
 
 
@@ -33,7 +33,8 @@ class SavedModel:
         (self.folder / "config.json").write_text(json.dumps(kept | settings))
 
     def peer_logits(self):
-        peer = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(self.folder), dtype=torch.float32).eval()
+        config = AutoConfig.from_pretrained(self.folder)
+        peer = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **experts_of(config)).eval()
         peer.load_state_dict(self.model.state_dict())
         return texts_with_logits(peer, (1, 40, 9), seed=5)[1]
 
@@ -68,7 +69,8 @@ def assert_size_read(settings, key, value, folder):
 def assert_defaults_alike(keys, folder):
     """Compares a model of a config.json with these keys alone."""
     (folder / "config.json").write_text(json.dumps(keys))
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).eval()
+    config = AutoConfig.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_config(config, **experts_of(config)).eval()
     model.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(keys))
     texts, expected = texts_with_logits(model, (30,), seed=5)

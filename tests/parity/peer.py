@@ -7,7 +7,7 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 from forked import forked
@@ -20,9 +20,9 @@ EXPERTS = {"experts_implementation": "eager"} if V5 else {}
 CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "olmo2": Olmo2Config, "llama": LlamaConfig, "mistral": MistralConfig,
            "mixtral": MixtralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "qwen2_moe": Qwen2MoeConfig,
            "qwen3_moe": Qwen3MoeConfig, "granite": GraniteConfig, "granitemoe": GraniteMoeConfig, "gemma3_text": Gemma3TextConfig,
-           "phi3": Phi3Config}
+           "phi3": Phi3Config, "gemma2": Gemma2Config}
 # Norms of these families multiply by 1 + weight.
-PLUS_ONE = ("gemma3_text",)
+PLUS_ONE = ("gemma2", "gemma3_text")
 # If the router logits of the k-th and the next expert are closer than this, rounding decides the routing.
 SMALLEST_GAP = 3e-5
 
@@ -70,7 +70,9 @@ def with_top_k(model, top_k, folder):
 
 
 def experts_of(config):
-    return EXPERTS if number_of_experts(config) else {}
+    """Returns how transformers is to compute. Its other attentions of version 4 leave out the soft cap of Gemma 2."""
+    eager = {"attn_implementation": "eager"} if config.model_type == "gemma2" else {}
+    return eager | (EXPERTS if number_of_experts(config) else {})
 
 
 def number_of_experts(config):

@@ -1,5 +1,5 @@
-"""Compares Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2, Gemma 3 and Phi-3 with the installed version of transformers
-and PEFT.
+"""Compares Llama, Mistral, Qwen2, Qwen3, Granite, OLMo 2, Gemma 2, Gemma 3 and Phi-3 with the installed version of
+transformers and PEFT.
 """
 import json
 
@@ -13,6 +13,7 @@ from peer import assert_logits_close, assert_scores_equal, load_float32, random_
 from training_peer import assert_twenty_steps_agree
 
 LENGTHS = (1, 2, 200, 17, 64)
+LEARNS = {"gemma2": 0.9}  # its caps slow a random model down
 
 
 @pytest.mark.parametrize("family, index", ALL)
@@ -43,7 +44,7 @@ def test_an_initialised_checkpoint_opens_in_transformers_with_our_logits(family,
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(family, tmp_path):
-    assert_twenty_steps_agree(random_model(seed=51, vocab_size=79, **TRAINED[family]), TARGETS[family], tmp_path, seed=53)
+    assert_twenty_steps_agree(random_model(seed=51, vocab_size=79, **TRAINED[family]), TARGETS[family], tmp_path, seed=53, learns=LEARNS.get(family, 0.8))
 
 
 def short_run(folder, family, *settings):
@@ -72,7 +73,7 @@ def test_a_federated_run_gives_each_client_its_own_rank(trained):
 def test_an_int8_base_and_the_other_engine_have_nearly_the_same_losses(trained, setting, apart, request, tmp_path):
     expected, given = losses_of(trained[1]), losses_of(short_run(tmp_path, request.node.callspec.params["trained"], setting)[1])
     assert given.shape == expected.shape and ((given - expected).abs() < apart * expected).all()
-    assert not given.equal(expected)
+    assert "aten" in setting or not given.equal(expected), "the base is not in int8"
 
 
 def test_an_exported_adapter_opens_in_peft_with_our_logits_and_returns(trained, tmp_path):

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/plain/error.h"
+#include "nn/dense/aten_loss.h"
 #include "nn/dense/aten_norm.h"
 
 namespace evenkeel::nn::aten {
@@ -75,25 +76,38 @@ at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& la
       .transpose(1, 2);
 }
 
+at::Tensor causal_mask(int64_t longest, const at::Tensor& like) {
+  return at::ones({longest, longest}, like.options().dtype(at::kBool)).tril();
+}
+
 // Returns which of L tokens each token attends to, [L, L]; nothing without a window, which the library computes itself.
 std::optional<at::Tensor> window_mask(int64_t longest, int64_t window, const at::Tensor& like) {
   if (window <= 0 || window >= longest) return std::nullopt;
-  const auto before = at::ones({longest, longest}, like.options().dtype(at::kBool)).tril();
-  return before.triu(1 - window);
+  return causal_mask(longest, like).triu(1 - window);
 }
 
 // Padding follows each sequence. Attention is causal, so no token attends to padding.
 at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            const Layout& layout, int64_t window) {
+                            const Layout& layout, int64_t window, double soft_cap) {
   const int64_t heads = q_THP.size(1);
   const auto mask_LL = window_mask(layout.longest, window, q_THP);
-  const auto out_BHLP = at::scaled_dot_product_attention(
-      padded_heads(q_THP, heads, layout), padded_heads(k_TGP, heads, layout), padded_heads(v_TGP, heads, layout),
-      mask_LL, 0.0, /*is_causal=*/!mask_LL, scale_of(q_THP));
+  const auto q = padded_heads(q_THP, heads, layout), k = padded_heads(k_TGP, heads, layout),
+             v = padded_heads(v_TGP, heads, layout);
+  const auto out_BHLP =
+      soft_cap > 0 ? capped_attention(q, k, v, mask_LL ? *mask_LL : causal_mask(layout.longest, q_THP), soft_cap)
+                   : at::scaled_dot_product_attention(q, k, v, mask_LL, 0.0, /*is_causal=*/!mask_LL, scale_of(q_THP));
   return gather_rows(out_BHLP.transpose(1, 2).reshape({-1, heads, q_THP.size(2)}), layout.unpadded);
 }
 
 }  // namespace
+
+at::Tensor capped_attention(const at::Tensor& q_BHLP, const at::Tensor& k_BHMP, const at::Tensor& v_BHMP,
+                            const at::Tensor& visible, double soft_cap) {
+  const auto type = q_BHLP.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto scores = at::matmul(q_BHLP * scale_of(q_BHLP), k_BHMP.transpose(2, 3)).to(type);
+  const auto seen = soft_capped(scores, soft_cap).masked_fill(visible.logical_not(), -INFINITY);
+  return at::matmul(at::softmax(seen, 3).to(v_BHMP.scalar_type()), v_BHMP);
+}
 
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
   return RotaryNode::apply(x_THP, table.cos, table.sin);
@@ -123,8 +137,9 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
     return layout.copies.defined() ? gather_rows(result, layout.copies) : result;
   };
   const auto q = of_tokens(q_RHP, steps.q), k = of_tokens(k_RGP, steps.k), v = of_tokens(v_RGP, steps.v);
-  auto out = has_flash(q) ? FlashNode::apply(q, k, v, layout.starts_B1, layout.longest, steps.window)
-                          : padded_attention(q, k, v, layout, steps.window);
+  auto out = has_flash(q) && steps.soft_cap == 0
+                 ? FlashNode::apply(q, k, v, layout.starts_B1, layout.longest, steps.window)
+                 : padded_attention(q, k, v, layout, steps.window, steps.soft_cap);
   if (layout.firsts.defined()) out = gather_rows(out, layout.firsts);
   return out.reshape({q_RHP.size(0), -1});
 }

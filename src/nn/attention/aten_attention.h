@@ -25,6 +25,12 @@ std::optional<int64_t> tokens_after(int64_t window);
 /// Returns true if flash attention supports the device, type and head width of `q`.
 bool has_flash(const at::Tensor& q);
 
+/// Computes softmax(c tanh(q k^T / (sqrt(P) c))) v for a soft cap c. Memory: the scores of all pairs. Differentiable.
+/// \param q_BHLP  [B, H, L, P] \param k_BHMP, v_BHMP  [B, H, M, P]
+/// \param visible  which of M tokens each of L attends to, of sizes that expand to [B, H, L, M]
+at::Tensor capped_attention(const at::Tensor& q_BHLP, const at::Tensor& k_BHMP, const at::Tensor& v_BHMP,
+                            const at::Tensor& visible, double soft_cap);
+
 /// Computes nn::apply_steps() (nn/attention/attention.h): norm and rotation of queries or keys. Differentiable.
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 

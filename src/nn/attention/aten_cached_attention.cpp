@@ -99,23 +99,24 @@ void CacheWindow::put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& 
   }
 }
 
-at::Tensor CacheWindow::attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window) const {
+at::Tensor CacheWindow::attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window,
+                               double soft_cap) const {
   const auto type = q_NHP.scalar_type();
   const auto k_MGP = all_[layer][0].transpose(0, 1).to(type), v_MGP = all_[layer][1].transpose(0, 1).to(type);
   const auto& queries = only_last ? last_ : every_;
   const auto out =
-      has_flash(q_NHP)
+      has_flash(q_NHP) && soft_cap == 0
           ? std::get<0>(at::_flash_attention_forward(
                 q_NHP, k_MGP, v_MGP, queries.starts_B1, key_starts_B1, queries.longest, longest_, 0.0,
                 /*is_causal=*/true, /*return_debug_mask=*/false, 1.0 / std::sqrt(static_cast<double>(q_NHP.size(2))),
                 tokens_before(window), tokens_after(window)))
-          : padded_attention(q_NHP, k_MGP, v_MGP, queries, window);
+          : padded_attention(q_NHP, k_MGP, v_MGP, queries, window, soft_cap);
   return out.reshape({q_NHP.size(0), -1});
 }
 
 // Query i of a sequence attends to the tokens before the first query and to i + 1 more.
 at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
-                                         const Queries& queries, int64_t window) const {
+                                         const Queries& queries, int64_t window, double soft_cap) const {
   const int64_t heads = q_NHP.size(1), group = heads / k_MGP.size(1);
   const auto heads_of = [&](const at::Tensor& x, const at::Tensor& index) {
     const auto padded = x.index_select(0, index).view({sequences_, -1, x.size(1), x.size(2)}).transpose(1, 2);
@@ -126,8 +127,9 @@ at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tens
   const auto itself = queries.before_B.view({-1, 1, 1, 1}) + at::arange(queries.longest, index).unsqueeze(1);
   auto visible = keys.le(itself);
   if (window > 0) visible.logical_and_(keys.gt(itself - window));
-  const auto out = at::scaled_dot_product_attention(heads_of(q_NHP, queries.padded), heads_of(k_MGP, padded_keys_),
-                                                    heads_of(v_MGP, padded_keys_), visible);
+  const auto q = heads_of(q_NHP, queries.padded), k = heads_of(k_MGP, padded_keys_), v = heads_of(v_MGP, padded_keys_);
+  const auto out =
+      soft_cap > 0 ? capped_attention(q, k, v, visible, soft_cap) : at::scaled_dot_product_attention(q, k, v, visible);
   return out.transpose(1, 2).reshape({-1, heads, q_NHP.size(2)}).index_select(0, queries.unpadded);
 }
 

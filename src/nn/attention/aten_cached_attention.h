@@ -27,8 +27,9 @@ class CacheWindow {
   /// Writes the keys and values of the new tokens of a layer. \param k_NGP, v_NGP  [N, G, P], sequence after sequence
   void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP);
   /// Computes nn::cached_attention(). \param only_last  true: q has the last token of each sequence (REQUIRES last_only
-  /// in the constructor); false: all new tokens \param window  as in nn::cached_attention() \return [N, H P]
-  at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window = 0) const;
+  /// in the constructor); false: all new tokens \param window, soft_cap  as in nn::cached_attention() \return [N, H P]
+  at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window = 0,
+                    double soft_cap = 0) const;
   /// Copies the new keys and values to the cache.
   void write_back() const;
 
@@ -41,7 +42,7 @@ class CacheWindow {
     int64_t longest = 0;
   };
   at::Tensor padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
-                              const Queries& queries, int64_t window) const;
+                              const Queries& queries, int64_t window, double soft_cap) const;
 
   at::Tensor all_;           // [L, 2, G, M, P]
   at::Tensor key_starts_B1;  // int32

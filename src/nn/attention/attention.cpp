@@ -64,6 +64,7 @@ struct RotaryNode : torch::autograd::Function<RotaryNode> {
 struct AttentionOperands {
   at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
   int64_t window = 0;
+  double soft_cap = 0;
 };
 
 // Computes attention for one sequence and one key/value head.
@@ -89,7 +90,8 @@ struct SequenceHeads {
             .out = of.out_THP.mutable_data_ptr<T>() + q_at(),
             .logsumexp = of.logsumexp_TH.mutable_data_ptr<T>() + start * of.q_THP.size(1) + kv_head * heads(),
             .logsumexp_stride = of.q_THP.size(1),
-            .window = of.window};
+            .window = of.window,
+            .soft_cap = static_cast<T>(of.soft_cap)};
   }
 };
 
@@ -136,11 +138,12 @@ variable_list attention_gradients(const AttentionOperands& of, std::span<const i
 // The settings of a call. The node keeps them for its backward pass.
 struct AttentionCall : torch::CustomClassHolder {
   AttentionCall(std::span<const int64_t> o, const AttentionSteps& s, const at::Tensor& rows_T)
-      : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v}, window(s.window) {}
+      : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v}, window(s.window), soft_cap(s.soft_cap) {}
   const std::vector<int64_t> offsets;
   const SharedRows rows;
   const std::array<HeadSteps, 3> steps;
   const int64_t window;
+  const double soft_cap;
 };
 using AttentionCallPointer = c10::intrusive_ptr<AttentionCall>;
 
@@ -179,7 +182,8 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
                                with_steps(inputs, 2, *call),
                                at::empty_like(q_THP),
                                at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options()),
-                               call->window};
+                               call->window,
+                               call->soft_cap};
     q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
     const auto out_RHP = call->rows.representatives(of.out_THP);
     ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.representatives(of.logsumexp_TH)});
@@ -194,7 +198,7 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     const auto& steps = call->steps;
     auto out =
         attention_gradients({with_steps(saved, 0, *call), with_steps(saved, 1, *call), with_steps(saved, 2, *call),
-                             rows.expand(saved[3]), rows.expand(saved[4]), call->window},
+                             rows.expand(saved[3]), rows.expand(saved[4]), call->window, call->soft_cap},
                             call->offsets, rows.scatter_to_representatives(grads[0].contiguous()));
     for (auto& gradient : out) gradient = rows.sum_by_row(gradient);
     out.resize(2 * steps.size() + 1);

@@ -25,7 +25,8 @@ struct HeadSteps {
 /// The steps of queries, keys and values, and how far queries see.
 struct AttentionSteps {
   HeadSteps q{}, k{}, v{};
-  int64_t window = 0;  ///< how many tokens a token attends to, itself included; 0: all up to itself
+  int64_t window = 0;   ///< how many tokens a token attends to, itself included; 0: all up to itself
+  double soft_cap = 0;  ///< c above 0: each score s is replaced by c tanh(s / c). Source: Gemma 2 (Gemma team 2024)
 };
 
 /// Applies the steps. \param x_THP  [T, H, P] \return [T, H, P] \throws kShape if the norm or the table has other sizes

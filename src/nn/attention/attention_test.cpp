@@ -21,12 +21,14 @@ using testing::max_difference;
 using testing::random_tensor;
 
 // Computes softmax(q K^T / sqrt(P)) V for one sequence with a materialised mask.
-at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Tensor& v_LGP, int64_t window = 0) {
+at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Tensor& v_LGP, int64_t window = 0,
+                 double soft_cap = 0) {
   const int64_t groups = q_LHP.size(1) / k_LGP.size(1), length = q_LHP.size(0);
   const auto q = q_LHP.transpose(0, 1);
   const auto k = k_LGP.repeat_interleave(groups, 1).transpose(0, 1),
              v = v_LGP.repeat_interleave(groups, 1).transpose(0, 1);
   auto scores = at::bmm(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(q_LHP.size(2)));
+  if (soft_cap > 0) scores = soft_cap * at::tanh(scores / soft_cap);
   auto mask = at::ones({length, length}, at::kBool).tril();
   if (window > 0) mask = mask.triu(1 - window);
   scores = scores.masked_fill(mask.logical_not(), -1e30);
@@ -81,6 +83,28 @@ TEST(Attention, AWindowHidesEarlierTokens) {
     }
     const auto whole = at::cat(wholes);
     EXPECT_LT(testing::max_difference(packed, whole), 1e-12) << window;
+    const auto ours = torch::autograd::grad({packed}, {q, k, v}, {flow});
+    const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(testing::max_difference(ours[i], theirs[i]), 1e-12) << window;
+  }
+}
+
+TEST(Attention, ASoftCapLimitsTheScores) {
+  const std::vector<int64_t> offsets{0, 70, 71, 140};
+  const auto leaf = [](int64_t heads, int64_t seed) {
+    return (testing::random_tensor({140, heads, 10}, seed) * 2).detach().requires_grad_(true);
+  };
+  const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), flow = testing::random_tensor({140, 40}, 4);
+  for (const int64_t window : {0, 5, 65}) {
+    const auto packed = packed_attention(q, k, v, offsets, {.window = window, .soft_cap = 1.5});
+    std::vector<at::Tensor> wholes;
+    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+      const auto rows = [&](const at::Tensor& x) { return x.slice(0, offsets[b], offsets[b + 1]); };
+      wholes.push_back(naive(rows(q), rows(k), rows(v), window, 1.5));
+    }
+    const auto whole = at::cat(wholes);
+    EXPECT_LT(testing::max_difference(packed, whole), 1e-12) << window;
+    EXPECT_GT(testing::max_difference(packed, packed_attention(q, k, v, offsets, {.window = window})), 1e-2) << window;
     const auto ours = torch::autograd::grad({packed}, {q, k, v}, {flow});
     const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
     for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(testing::max_difference(ours[i], theirs[i]), 1e-12) << window;

@@ -114,13 +114,14 @@ class HeadPass {
  public:
   /// \param q  queries of the piece and of this head; rows of q and `out` are `stride` elements apart
   HeadPass(const QueryPiece& piece, std::span<const RunQueries> parts, const KvShape& shape, int64_t layer,
-           int64_t kv_head, int64_t window, AttentionScratch<T>& scratch)
+           int64_t kv_head, int64_t window, T soft_cap, AttentionScratch<T>& scratch)
       : piece_(piece),
         parts_(parts),
         shape_(shape),
         layer_(layer),
         head_(kv_head),
         window_(window),
+        soft_cap_(soft_cap),
         scratch_(scratch),
         scores_(scratch.scores.at_least(piece.count * piece.longest)) {}
 
@@ -154,6 +155,8 @@ class HeadPass {
       T* scores = scores_ + (rows.first - piece_.first + i) * piece_.longest;
       const int64_t end = rows.visible + i, begin = window_ > 0 ? std::max<int64_t>(0, end - window_) : 0;
       T* seen = scores + begin;
+      if (soft_cap_ > 0)
+        for (T* score = seen; score < scores + end; ++score) *score = soft_cap_ * std::tanh(*score / soft_cap_);
       const T sum = kernels::exp_shifted(seen, kernels::max_of(seen, end - begin), end - begin);
       kernels::scaled_copy(T(1) / sum, seen, seen, end - begin);
       std::fill(scores, seen, T(0));
@@ -176,13 +179,14 @@ class HeadPass {
   std::span<const RunQueries> parts_;
   const KvShape& shape_;
   int64_t layer_, head_, window_;
+  T soft_cap_;
   AttentionScratch<T>& scratch_;
   T* scores_;
 };
 
 template <typename T>
 void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache, int64_t layer,
-            int64_t window, at::Tensor& out_NHP) {
+            int64_t window, double soft_cap, at::Tensor& out_NHP) {
   const int64_t heads = q_NHP.size(1), width = q_NHP.size(2), groups = heads / cache.shape().heads;
   const auto pieces = pieces_of(offsets, cache);
   std::vector<std::vector<RunQueries>> parts;
@@ -194,7 +198,8 @@ void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvC
     for (int64_t i = begin; i < end; ++i) {
       const auto& piece = pieces[static_cast<size_t>(i / heads)];
       const int64_t head = i % heads, at = (piece.first * heads + head) * width;
-      HeadPass<T>(piece, parts[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, window, scratch)
+      HeadPass<T>(piece, parts[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, window,
+                  static_cast<T>(soft_cap), scratch)
           .run(q + at, out + at, heads * width);
     }
   });
@@ -253,11 +258,11 @@ void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<cons
 }
 
 at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
-                            int64_t layer, int64_t window) {
+                            int64_t layer, int64_t window, double soft_cap) {
   check_type(q_NHP.scalar_type(), cache.shape());
   auto out_NHP = at::empty_like(q_NHP);
-  q_NHP.scalar_type() == at::kDouble ? attend<double>(q_NHP, offsets, cache, layer, window, out_NHP)
-                                     : attend<float>(q_NHP, offsets, cache, layer, window, out_NHP);
+  q_NHP.scalar_type() == at::kDouble ? attend<double>(q_NHP, offsets, cache, layer, window, soft_cap, out_NHP)
+                                     : attend<float>(q_NHP, offsets, cache, layer, window, soft_cap, out_NHP);
   return out_NHP.view({q_NHP.size(0), -1});
 }
 

@@ -20,9 +20,10 @@ void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<cons
 
 /// Computes softmax(q K^T / sqrt(P)) V for the last tokens of each sequence. A query attends to all cached tokens up to
 /// itself, or to the last `window` of them if that is above 0. H / G query heads share a key/value head.
+/// \param soft_cap  as AttentionSteps::soft_cap
 /// \param q_NHP  [N, H, P], contiguous; rows offsets[b] to offsets[b + 1] - 1 are the last positions of sequence b
 /// \return [N, H * P] \throws kShape if the types disagree
 at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
-                            int64_t layer, int64_t window = 0);
+                            int64_t layer, int64_t window = 0, double soft_cap = 0);
 
 }  // namespace evenkeel::nn

@@ -52,6 +52,16 @@ T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
   return scores;
 }
 
+// Replaces scores s by cap tanh(s / cap), and multiplies `dscores`, if not null, by the derivative, 1 - tanh^2.
+template <typename T>
+void cap_scores(T* scores, T cap, T* dscores, int64_t count) {
+  for (int64_t j = 0; j < count; ++j) {
+    const T squashed = std::tanh(scores[j] / cap);
+    scores[j] = cap * squashed;
+    if (dscores) dscores[j] *= T(1) - squashed * squashed;
+  }
+}
+
 // Replaces scores by their softmax. Keys that the query does not attend to get 0.
 template <typename T>
 void softmax_rows(const Queries<T>& queries, T* scores) {
@@ -59,6 +69,7 @@ void softmax_rows(const Queries<T>& queries, T* scores) {
   for (int64_t i = 0; i < queries.count; ++i, scores += keys) {
     T* seen = scores + queries.begin(i);
     const int64_t count = queries.end(i) - queries.begin(i);
+    if (queries.of.soft_cap > 0) cap_scores<T>(seen, queries.of.soft_cap, nullptr, count);
     const T top = max_of(seen, count), sum = exp_shifted(seen, top, count);
     scaled_copy(T(1) / sum, seen, seen, count);
     std::fill(scores, seen, T(0));
@@ -74,10 +85,11 @@ void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, 
   const int64_t keys = queries.keys();
   for (int64_t i = 0; i < queries.count; ++i, scores += keys, dscores += keys) {
     const int64_t begin = queries.begin(i), end = queries.end(i), row = queries.at() + i * of.q_stride;
-    exp_shifted(scores + begin, *queries.logsumexp(i), end - begin);
     // The gradient of a softmax is p * (dp - sum p dp), and the sum over keys equals dO . O.
     const T sum_p_dp = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
     for (int64_t j = begin; j < end; ++j) dscores[j] -= sum_p_dp;
+    if (of.soft_cap > 0) cap_scores(scores + begin, of.soft_cap, dscores + begin, end - begin);
+    exp_shifted(scores + begin, *queries.logsumexp(i), end - begin);
     scaled_product(queries.scale(), scores + begin, dscores + begin, dscores + begin, end - begin);
     for (T* all : {scores, dscores}) {
       std::fill(all, all + begin, T(0));

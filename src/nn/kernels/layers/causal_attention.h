@@ -28,6 +28,7 @@ struct CausalAttention {
   T* logsumexp = nullptr;  ///< [L, M], tokens `logsumexp_stride` elements apart; for the backward pass
   int64_t logsumexp_stride = 0;
   int64_t window = 0;  ///< how many tokens a token attends to, itself included; 0: all up to itself
+  T soft_cap = 0;      ///< c above 0: each score s is replaced by c tanh(s / c)
 };
 
 /// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp, the logarithm of the softmax's denominator. Each token
