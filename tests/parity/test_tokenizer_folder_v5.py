@@ -171,7 +171,7 @@ LLAMA_CONFIGS = [{}, {"legacy": True}, {"legacy": False}, {"add_prefix_space": F
                  {"additional_special_tokens": ["[INST]"]}, {"added_tokens_decoder": {"0": token("<unk>"), "1": token("<s>"), "2": token("</s>")}, "pad_token": "</s>"}]
 
 
-@pytest.mark.parametrize("model_type", [None, "llama", "mixtral", "olmoe", "gemma", "granitemoe"])
+@pytest.mark.parametrize("model_type", [None, "llama", "mixtral", "olmoe", "gemma", "granitemoe", "glm4_moe"])
 @pytest.mark.parametrize("kind", ["LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast", None])
 def test_text_tokenizer_classes_are_read_as_by_transformers(tmp_path, model_type, kind):
     KINDS["tinyllama"]().save(str(tmp_path / "tokenizer.json"))
