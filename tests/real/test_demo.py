@@ -14,4 +14,4 @@ def test_the_model_learns_what_four_organisations_know(smollm2, tmp_path, monkey
     done = started("demo", "--real", "--model", smollm2, cwd=tmp_path, timeout=1800)
     assert done.returncode == 0, done.stderr
     before, after = map(int, re.search(r"^all four +(\d+) of 48 +(\d+) of 48$", done.stdout, re.M).groups())
-    assert before <= 2 and after >= 30, done.stdout
+    assert before <= 2 and after >= 36, done.stdout
