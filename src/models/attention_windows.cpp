@@ -72,7 +72,9 @@ std::vector<int64_t> read_windows(const ModelConfig& config, const ModelSpec& mo
   const auto slides = read_sliding_layers(config, model, rule);
   const bool needs_one = rule.layers == WindowRule::kByPattern || (reads_types(rule) && config.has("layer_types"));
   EK_CHECK(window > 0 || !needs_one || std::none_of(slides.begin(), slides.end(), [](bool one) { return one; }),
-           kCheckpoint, config.origin(), ": there are layers of type \"sliding_attention\", but no sliding_window");
+           kCheckpoint, config.origin(), ": ",
+           config.has("layer_types") ? "layer_types holds \"sliding_attention\"" : "there are layers with a window",
+           ", but there is no sliding_window");
   if (window == 0 || window >= model.max_positions) return {};
   EK_CHECK(rule.layers != WindowRule::kNone, kCheckpoint, config.origin(), ": sliding_window is ", window,
            ", supported for model_type \"", model.family, "\": null, or at least the ", model.max_positions,

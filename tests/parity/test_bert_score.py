@@ -318,6 +318,6 @@ def test_bad_input_is_reported_in_one_line(encoder):
     fails(good, model="nowhere", says="nowhere is not a folder")
     fails(good, model=ROOT / "assets/tiny-olmoe", says='model_type is "olmoe", known encoders: bert, roberta, xlm-roberta')
     tokenizer = json.loads((pathlib.Path(folder) / "tokenizer.json").read_text())
-    tokenizer["model"] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]}
+    tokenizer["model"] = {"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0}}
     (pathlib.Path(folder) / "tokenizer.json").write_text(json.dumps(tokenizer))
-    fails(good, says='model.type is "Unigram", allowed: BPE, WordPiece')
+    fails(good, says='model.type is "WordLevel", allowed: BPE, WordPiece')

@@ -46,6 +46,7 @@ OTHERS = ("flex_olmo", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe")
 FAMILIES |= {family: TRAINED[family] for family in OTHERS} | dense_families.TRAINED
 CASES += [(family, targets) for family in OTHERS for targets in ("attention", "router", "attention, router", "gate, up", "down", "experts", "all")]
 CASES += [(family, targets) for family in dense_families.FAMILIES for targets in ("attention", "gate, up", "attention, up, down")]
+FUSED_OF_PHI3 = dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj") | dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj")
 CONFIG = """
 seed = 11
 threads = 1
@@ -60,6 +61,7 @@ router_lora = {router}
 [data]
 task = "builtin"
 limit = 12
+cutoff = 1000
 [clients]
 count = 2
 budgets = [0.5, 1.0]
@@ -100,7 +102,9 @@ def base(tmp_path_factory):
 
 
 def named(family, targets):
-    """Returns the targets, with the family's own names of the attention's linears."""
+    """Returns the targets, with the family's own names of its linears."""
+    if family == "phi3":
+        return list(dict.fromkeys(FUSED_OF_PHI3.get(name, name) for name in targets))
     own = attention_of(family) if family in OTHERS else ATTENTION
     return [*(own if set(ATTENTION) & set(targets) and own != ATTENTION else [name for name in targets if name in ATTENTION]),
             *(name for name in targets if name not in ATTENTION)]
