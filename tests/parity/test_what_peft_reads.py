@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import dense_families
 from federated_run import OLMOE, save_tokenizer
 from forked import forked
-from peer import V5, load_float32, random_model, score, texts_with_logits
+from peer import V5, divided, load_float32, random_model, score, texts_with_logits
 from sparse_families import ATTENTION, GATED, TRAINED, attention_of
 
 PROGRAM = "transformers 5 + PEFT 0.21" if V5 else "transformers 4.57 + PEFT 0.17"
@@ -173,7 +173,7 @@ def assert_as_said(said, ours, theirs, where):
     assert "leaves out" in said or "something else" in said, f"{where}: {said}"
 
 
-@pytest.mark.parametrize("family, targets", CASES)
+@pytest.mark.parametrize("family, targets", divided(CASES))
 def test_peft_gives_our_logits_where_the_program_says_so(family, targets, base, tmp_path):
     base_folder, model, texts, bare = base(family)
     warned = train(tmp_path, base_folder, named(family, TARGETS[targets]))
