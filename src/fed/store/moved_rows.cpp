@@ -26,7 +26,8 @@ std::string place_now(const fs::path& folder, const std::string& path) {
 void find_moved_rows(ExperimentConfig& config, const fs::path& folder) {
   for (const auto& key : path_keys(config)) {
     if (key.path) *key.path = place_now(folder, *key.path);
-    for (auto& path : key.paths ? *key.paths : std::vector<std::string>()) path = place_now(folder, path);
+    if (key.paths)
+      for (auto& path : *key.paths) path = place_now(folder, path);
   }
 }
 
