@@ -117,6 +117,10 @@ class FolderSource final : public TensorSource {
   }
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
+    auto tensor = take_stored(name, sizes);
+    return dtype_ ? tensor.to(*dtype_) : tensor;
+  }
+  at::Tensor take_stored(const std::string& name, at::IntArrayRef sizes) override {
     const auto found = tensors_.find(name);
     EK_CHECK(found != tensors_.end(), kCheckpoint, folder_, ": tensor ", name, " is missing, expected ",
              sizes_text(sizes));
@@ -128,7 +132,7 @@ class FolderSource final : public TensorSource {
              c10::toString(tensor.scalar_type()), ", expected BFloat16, Half, Float or Double");
     EK_CHECK(scan_.known() || all_finite(tensor), kCheckpoint, folder_, ": tensor ", name,
              " holds a value that is not finite");
-    return dtype_ ? tensor.to(*dtype_) : tensor;
+    return tensor;
   }
   bool has(const std::string& name) const override { return tensors_.contains(name); }
   void leave(std::string_view prefix) override {
@@ -161,6 +165,9 @@ class PlacedSource final : public TensorSource {
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
     return from_->take(name, sizes).to(device_);
+  }
+  at::Tensor take_stored(const std::string& name, at::IntArrayRef sizes) override {
+    return from_->take_stored(name, sizes).to(device_);
   }
   bool has(const std::string& name) const override { return from_->has(name); }
   void leave(std::string_view prefix) override { from_->leave(prefix); }

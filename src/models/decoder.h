@@ -31,6 +31,13 @@ struct DecoderNames {
   std::string input_norm = "input_layernorm", attention = "self_attn";
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp";
   std::string attention_output_norm{}, feed_forward_output_norm{};  ///< norms of what the blocks return
+
+  /// Sets the names of the norms of families after OLMo 2, which have them behind the blocks only.
+  void put_norms_behind_blocks() {
+    input_norm = feed_forward_norm = "";
+    attention_output_norm = "post_attention_layernorm";
+    feed_forward_output_norm = "post_feedforward_layernorm";
+  }
 };
 
 /// Describes a feed-forward block, dense or sparse.

@@ -11,9 +11,7 @@ DecoderSpec flex_olmo_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config, {.rope_theta = 500000});
   spec.model.peft = lora::PeftFamily::kConverted;
   spec.norm.eps = config.number_or("rms_norm_eps", 1e-6);
-  spec.names.input_norm = spec.names.feed_forward_norm = "";
-  spec.names.attention_output_norm = "post_attention_layernorm";
-  spec.names.feed_forward_output_norm = "post_feedforward_layernorm";
+  spec.names.put_norms_behind_blocks();
   spec.attention.qk_norm = QkNorm::kFullWidth;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
   auto mixture = read_mixture(config);

@@ -24,6 +24,13 @@ at::Tensor ModelBuilder::take(const std::string& name, at::IntArrayRef sizes) {
   return tensor;
 }
 
+at::Tensor ModelBuilder::take_float32(const std::string& name, at::IntArrayRef sizes) {
+  const auto stored = source_.take_stored(name, sizes);
+  const auto tensor = stored.scalar_type() == at::kDouble ? stored : stored.to(at::kFloat);
+  list(name, tensor);
+  return tensor;
+}
+
 at::Tensor ModelBuilder::take_wide(const std::string& name, at::IntArrayRef sizes) {
   const auto tensor = take(name, sizes);
   return engine() == nn::Engine::kAten && tensor.scalar_type() != at::kDouble ? tensor.to(at::kFloat) : tensor;

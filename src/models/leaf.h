@@ -30,6 +30,8 @@ class ModelBuilder {
   /// when a name is taken twice.
   /// \throws kCheckpoint as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
+  /// Takes a tensor that is float32 or wider whatever type the others get, as transformers keeps it.
+  at::Tensor take_float32(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight and copies it into rows [first, first + sizes[0]) of matrix `index` of a stack [experts, rows, I].

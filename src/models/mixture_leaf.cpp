@@ -77,7 +77,7 @@ void MixtureLeaf::take_router(ModelBuilder& model) {
   spec_.router.score = spec_.gate.score;
   spec_.router.renormalise = spec_.gate.renormalise;
   if (!spec_.correction_bias) return;
-  spec_.router.bias_E = model.take_wide(concat(module_, ".", spec_.names.correction_bias), {spec_.experts});
+  spec_.router.bias_E = model.take_float32(concat(module_, ".", spec_.names.correction_bias), {spec_.experts});
 }
 
 void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {

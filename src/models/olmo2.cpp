@@ -9,9 +9,7 @@ DecoderSpec olmo2_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config, {.max_positions = 2048});
   spec.model.peft = lora::PeftFamily::kDense;
   spec.norm.eps = config.number_or("rms_norm_eps", 1e-5);
-  spec.names.input_norm = spec.names.feed_forward_norm = "";
-  spec.names.attention_output_norm = "post_attention_layernorm";
-  spec.names.feed_forward_output_norm = "post_feedforward_layernorm";
+  spec.names.put_norms_behind_blocks();
   spec.attention.qk_norm = QkNorm::kFullWidth;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
   const auto activation = read_activation(config);

@@ -62,7 +62,9 @@ DecoderSpec qwen3_moe_decoder(const ModelConfig& config) {
   auto spec = with_mixtures(read_decoder(config, defaults), config, {}, {});
   spec.attention.qk_norm = QkNorm::kPerHead;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
-  if (has_mixtures_of_llama_cpp(spec, config) && !spec.attention.o_bias) spec.model.gguf = {.architecture = "qwen3moe"};
+  const bool renormalises = config.flag_or("norm_topk_prob", false);  // llama.cpp does, whatever the key says
+  if (has_mixtures_of_llama_cpp(spec, config) && !spec.attention.o_bias && renormalises)
+    spec.model.gguf = {.architecture = "qwen3moe"};
   return spec;
 }
 

@@ -126,8 +126,22 @@ def test_an_adapter_of_another_family_has_equal_logits(models, family, tmp_path)
     assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path), expected)) > 0.02, "the adapter does nothing"
 
 
+@pytest.mark.parametrize("family, renormalised, gates", [
+    ("olmoe", True, "softmax_all"), ("olmoe", False, "softmax_all"), ("qwen2_moe", True, "softmax_all"), ("qwen2_moe", False, "softmax_all"),
+    ("qwen3_moe", True, "renorm_selected"), ("qwen3_moe", False, "renorm_selected"), ("glm4_moe", False, "olmoe_native")])
+def test_llama_cpp_has_the_gates_that_the_family_says(models, family, renormalised, gates, tmp_path):
+    """Of scores as served (docs/serving.md): which key llama.cpp reads, and which it ignores."""
+    config = json.loads((models / f"{family}.json").read_text()) | {"norm_topk_prob": renormalised, "initializer_range": 0.1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    run("init", tmp_path / "config.json", "--out", tmp_path / "model")
+    expected = ours(tmp_path / "model", tmp_path, "--gate-norm", gates)
+    assert_alike(next_logprobs(write_base(tmp_path / "model", tmp_path / "base.gguf"), None, TEXTS), expected)
+    other = ours(tmp_path / "model", tmp_path, "--gate-norm", "softmax_all" if gates == "renorm_selected" else "renorm_selected")
+    assert max((a - b).abs().max() for a, b in zip(expected, other)) > 100 * TOLERANCE, "other gates give the same"
+
+
 @pytest.mark.parametrize("family, change", [
-    ("qwen3_moe", {"decoder_sparse_step": 2}), ("qwen2_moe", {"mlp_only_layers": [1]}), ("glm4_moe", {"n_group": 4, "topk_group": 3}),
+    ("qwen3_moe", {"decoder_sparse_step": 2}), ("qwen3_moe", {"norm_topk_prob": False}), ("qwen2_moe", {"mlp_only_layers": [1]}), ("glm4_moe", {"n_group": 4, "topk_group": 3}),
     ("olmoe", {"clip_qkv": 8.0}), ("llama", {"hidden_act": "gelu"}), ("gemma3_text", {"query_pre_attn_scalar": 64}),
     ("phi3", {"sliding_window": 64}), ("qwen3", {"attention_bias": True})])
 def test_sites_unknown_to_llama_cpp_are_rejected_by_name(models, family, change, tmp_path):

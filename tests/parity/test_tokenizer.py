@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from forked import EVENKEEL, forked_bytes
-from tokenizer_peer import BOTH, CODE_POINTS, DATA, ENGLISH, compare, fails, need, random_texts, run
+from tokenizer_peer import BOTH, CODE_POINTS, DATA, ENGLISH, compare, fails, need, random_texts, run, saver_of
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 OLMO = DATA / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
@@ -93,15 +93,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
-    folder, made = tmp_path_factory.mktemp("kinds"), {}
-
-    def path(kind):
-        if kind not in made:
-            made[kind] = folder / kind / "tokenizer.json"
-            made[kind].parent.mkdir()
-            KINDS[kind]().save(str(made[kind]))
-        return made[kind]
-    return path
+    return saver_of(KINDS, tmp_path_factory.mktemp("kinds"))
 
 
 def test_reference_encodings_are_reproduced_and_decoded():

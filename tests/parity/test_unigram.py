@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tokenizer_peer import BOTH, CODE_POINTS, DATA, ENGLISH, compare, fails, need, random_texts, run
+from tokenizer_peer import BOTH, CODE_POINTS, DATA, ENGLISH, compare, fails, need, random_texts, run, saver_of
 from unigram_models import BYTES, HARD, KINDS, SPACE, charsmap, unigram, with_pieces
 
 from tokenizers import Tokenizer, normalizers
@@ -16,15 +16,7 @@ MEGABYTE = 1 << 20
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
-    folder, made = tmp_path_factory.mktemp("kinds"), {}
-
-    def path(kind):
-        if kind not in made:
-            made[kind] = folder / kind / "tokenizer.json"
-            made[kind].parent.mkdir()
-            KINDS[kind]().save(str(made[kind]))
-        return made[kind]
-    return path
+    return saver_of(KINDS, tmp_path_factory.mktemp("kinds"))
 
 
 def saved(content, folder):

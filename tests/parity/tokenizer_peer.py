@@ -125,3 +125,19 @@ def fails(*arguments, text=b""):
     error = done.stderr.decode()
     assert done.returncode == 1 and error.count("\n") == 1, error
     return error
+
+
+def saver_of(kinds, folder):
+    """Returns a function from the name of a kind to its tokenizer.json, which is written when it is first asked for.
+
+    kinds: name -> a function that makes a tokenizer.
+    """
+    made = {}
+
+    def path(kind):
+        if kind not in made:
+            made[kind] = folder / kind / "tokenizer.json"
+            made[kind].parent.mkdir()
+            kinds[kind]().save(str(made[kind]))
+        return made[kind]
+    return path
