@@ -75,6 +75,23 @@ TEST(DeepseekV3, IsDenseInItsFirstLayersAndLeavesThoseOfPredictionUnread) {
   }
 }
 
+TEST(SigmoidRouter, KeepsItsBiasInFloat32WhateverTheTypeOfTheOthers) {
+  const std::string name = "model.layers.1.mlp.gate.e_score_correction_bias";
+  for (const auto* family : {"deepseek_v3", "glm4_moe"}) {
+    const auto model = testing::make_model(family, BaseDtype::kFloat32);
+    model->parameters().at(name).fill_(1.001);  // not a bfloat16
+    const testing::TemporaryFolder folder;
+    save_model(*model, folder.path() / "model");
+    BaseStorage halves = BaseDtype::kBFloat16, eighths = halves;
+    eighths.format = BaseFormat::kInt8;
+    for (const auto& storage : {halves, eighths}) {
+      const auto loaded = load_model(folder.path() / "model", storage)->parameters();
+      EXPECT_EQ(loaded.at("model.layers.1.mlp.gate.weight").scalar_type(), at::kBFloat16);
+      EXPECT_TRUE(at::equal(loaded.at(name), model->parameters().at(name))) << family;
+    }
+  }
+}
+
 TEST(Deepseek, NamesTheLinearsOfLatentAttention) {
   const auto sites = testing::make_model("deepseek_v3", BaseDtype::kFloat32)->all_sites();
   const auto narrow = testing::make_model("deepseek_v2", BaseDtype::kFloat32)->all_sites();

@@ -23,6 +23,9 @@ class QuantizingSource : public TensorSource {
   explicit QuantizingSource(std::unique_ptr<TensorSource> stored) : stored_(std::move(stored)) {}
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override { return stored_->take(name, sizes); }
+  at::Tensor take_stored(const std::string& name, at::IntArrayRef sizes) override {
+    return stored_->take_stored(name, sizes);
+  }
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
     return nn::quantized(stored_->take(name, sizes));
   }
