@@ -8,7 +8,7 @@ namespace evenkeel {
 /// While an object exists, MKL uses one thread for calls of this thread. LibTorch calls MKL for LAPACK. Does nothing in
 /// a LibTorch without MKL.
 /// Reason: LibTorch switches off MKL's own look at parallel regions. A QR factorisation inside of one then counts on
-/// threads that a nested region does not get, and waits for ever. Matrices of 576 x 40 and threads = 2 show it.
+/// threads that a nested region does not get, and waits for ever. Matrices of 192 x 40 on two threads show it.
 class OneMklThread {
  public:
   OneMklThread();
