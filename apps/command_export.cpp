@@ -124,7 +124,8 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
     weight = merged_weight(name, weight, factors, models::scalar_type(dtype).value_or(weight.scalar_type()));
   }
   models::write_checkpoint(
-      out, merged_config(*model, trained.router), std::move(weights), dtype, models::kShardBytes,
+      out, merged_config(*model, trained.router), std::move(weights), dtype, model->spec().float32_tensors,
+      models::kShardBytes,
       models::fused_tensors(model->all_sites(), parse_enum<models::ExpertLayout>("--experts", flags.experts)));
   copy_tokenizer(trained.base, out);
 }

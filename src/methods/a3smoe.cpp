@@ -130,6 +130,8 @@ class A3Smoe : public FederatedMethod {
 
   ServerState initialize(const ServerView& server) const override {
     EK_CHECK(server.num_experts > 0, kConfig, "method a3smoe weighs experts, but the model is dense");
+    EK_CHECK(config_.rescaler == Rescaler::kOff || !server.norm_behind_experts, kConfig,
+             "method.a3smoe.rescaler scales the output of experts, but this model normalises it: set rescaler to off");
     auto state = FederatedMethod::initialize(server);
     state.memory[kMaxTopK] = at::scalar_tensor(static_cast<double>(server.max_top_k), at::kDouble);
     return state;

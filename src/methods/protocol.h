@@ -54,6 +54,7 @@ struct ServerView {
   int64_t num_experts = 0;                                ///< experts of each mixture layer; 0: dense model
   int64_t max_top_k = 0;                                  ///< K_max, the top-k of the checkpoint
   nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;  ///< of the checkpoint's routers
+  bool norm_behind_experts = false;                       ///< true: a norm takes out the scale of mixtures
   int64_t rank = 0;                                       ///< the largest r_c of any client
   lora::LoraScale scale{};
   double lr = 0;  ///< learning rate eta of the clients

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,7 +67,9 @@ struct ModelSpec {
   std::vector<int64_t> eos{};  ///< token ids that end a generated text (models/end_tokens.h)
   /// Token ids of the end of a training text and of padding; -1: the checkpoint names none.
   int64_t end_of_text = -1, pad = -1;
-  std::vector<std::string> moe_layers{};  ///< routing keys in depth order, as in "model.layers.0.mlp"
+  std::vector<std::string> moe_layers{};    ///< routing keys in depth order, as in "model.layers.0.mlp"
+  bool norm_behind_experts = false;         ///< true: a norm takes out the scale of what a mixture returns
+  std::set<std::string> float32_tensors{};  ///< tensors that are never of a narrower type
   GateRule gates{};
   GgufRule gguf{};
   lora::PeftFamily peft = lora::PeftFamily::kUntried;

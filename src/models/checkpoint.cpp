@@ -463,11 +463,13 @@ void write_checkpoint(const fs::path& folder, const std::string& config_json, co
 }
 
 void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& tensors, BaseDtype dtype,
-                      int64_t shard_bytes, const FusedTensors& fused) {
+                      const std::set<std::string>& float32, int64_t shard_bytes, const FusedTensors& fused) {
   TensorMap shapes;
-  for (const auto& [name, tensor] : tensors)
-    shapes[name] =
-        at::empty(tensor.sizes(), at::device(at::kMeta).dtype(scalar_type(dtype).value_or(tensor.scalar_type())));
+  for (const auto& [name, tensor] : tensors) {
+    const auto own = tensor.scalar_type();
+    const auto type = float32.contains(name) ? own : scalar_type(dtype).value_or(own);
+    shapes[name] = at::empty(tensor.sizes(), at::device(at::kMeta).dtype(type));
+  }
   const auto make = [&](const std::string& name) {
     return stored_as(shapes.at(name).scalar_type(), tensors.at(name).detach(), name);
   };

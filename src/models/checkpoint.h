@@ -92,8 +92,11 @@ at::Tensor stored_as(at::ScalarType type, const at::Tensor& values, const std::s
 /// kNumeric naming a tensor with a value that is not finite
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& shapes,
                       const TensorMaker& make, int64_t shard_bytes, const FusedTensors& fused = {});
-/// Writes tensors that are in memory, each converted to `dtype` when it is written. \throws kNumeric as stored_as()
+/// Writes tensors that are in memory, each converted to `dtype` when it is written.
+/// \param float32  names of tensors that keep their own type (ModelSpec::float32_tensors)
+/// \throws kNumeric as stored_as()
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& tensors,
-                      BaseDtype dtype, int64_t shard_bytes, const FusedTensors& fused = {});
+                      BaseDtype dtype, const std::set<std::string>& float32, int64_t shard_bytes,
+                      const FusedTensors& fused = {});
 
 }  // namespace evenkeel::models

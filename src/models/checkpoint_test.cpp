@@ -181,7 +181,7 @@ TEST_F(Checkpoint, AWeightThatIsNotFiniteIsNamedInEveryType) {
 TEST_F(Checkpoint, AValueBeyondTheTypeThatIsWrittenIsRefusedWithTheTypesThatHoldIt) {
   const auto written = [&](double value, at::ScalarType type, BaseDtype dtype) {
     const TensorMap tensors{{"first", at::ones({2, 3})}, {"second", at::full({3, 2}, value, type)}};
-    return testing::refusal([&] { write_checkpoint(root_ / "new", "{}", tensors, dtype, 1 << 20); });
+    return testing::refusal([&] { write_checkpoint(root_ / "new", "{}", tensors, dtype, {}, 1 << 20); });
   };
   EXPECT_NE(
       written(1e39, at::kDouble, BaseDtype::kFloat32)

@@ -127,6 +127,7 @@ Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSourc
   ModelBuilder model(spec.model, source);
   model.spec.num_kv_heads = spec.latent_attention ? spec.latent_attention->heads : spec.attention.kv_heads;
   model.spec.head_width = spec.latent_attention ? spec.latent_attention->head_width() : spec.attention.head_width;
+  model.spec.norm_behind_experts = !spec.names.feed_forward_output_norm.empty();
   embedding_ = model.take(spec.names.embedding + ".weight", {model.spec.vocab_size, model.spec.hidden_size});
   if (scales_.rounds_embedding) scales_.embedding = rounded(scales_.embedding, embedding_.scalar_type());
   for (int64_t layer = 0; layer < model.spec.num_layers; ++layer) add_layer(layer, spec, model);

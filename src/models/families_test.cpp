@@ -75,6 +75,12 @@ TEST(DeepseekV3, IsDenseInItsFirstLayersAndLeavesThoseOfPredictionUnread) {
   }
 }
 
+TEST(FlexOlmo, HasANormBehindItsExperts) {
+  EXPECT_TRUE(testing::make_model("flex_olmo", BaseDtype::kFloat32)->spec().norm_behind_experts);
+  for (const auto* family : {"olmoe", "qwen3_moe", "glm4_moe"})
+    EXPECT_FALSE(testing::make_model(family, BaseDtype::kFloat32)->spec().norm_behind_experts) << family;
+}
+
 TEST(SigmoidRouter, KeepsItsBiasInFloat32WhateverTheTypeOfTheOthers) {
   const std::string name = "model.layers.1.mlp.gate.e_score_correction_bias";
   for (const auto* family : {"deepseek_v3", "glm4_moe"}) {
@@ -82,6 +88,10 @@ TEST(SigmoidRouter, KeepsItsBiasInFloat32WhateverTheTypeOfTheOthers) {
     model->parameters().at(name).fill_(1.001);  // not a bfloat16
     const testing::TemporaryFolder folder;
     save_model(*model, folder.path() / "model");
+    save_model(*model, folder.path() / "halves", BaseDtype::kBFloat16);
+    const auto written = load_model(folder.path() / "halves")->parameters();
+    EXPECT_EQ(written.at("model.layers.1.mlp.gate.weight").scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(at::equal(written.at(name), model->parameters().at(name))) << family;
     BaseStorage halves = BaseDtype::kBFloat16, eighths = halves;
     eighths.format = BaseFormat::kInt8;
     for (const auto& storage : {halves, eighths}) {

@@ -1,6 +1,6 @@
 // FlexOlmo: OLMo 2's norms behind attention and feed-forward blocks and QK-norm over all heads together, with OLMoE's
 // sparse mixtures. Each expert was trained on data of its own. The norm behind a mixture takes out the scale of its
-// output, so renormalised gates and a rescaler change nothing but rounding.
+// output, so renormalised gates change nothing but rounding, and A3SMoE's rescaler is refused.
 // Source: FlexOlmo (Shi et al. 2025); layout and order of operations of transformers' FlexOlmoForCausalLM.
 #include "models/decoder.h"
 

@@ -28,6 +28,7 @@ at::Tensor ModelBuilder::take_float32(const std::string& name, at::IntArrayRef s
   const auto stored = source_.take_stored(name, sizes);
   const auto tensor = stored.scalar_type() == at::kDouble ? stored : stored.to(at::kFloat);
   list(name, tensor);
+  spec.float32_tensors.insert(name);
   return tensor;
 }
 

@@ -154,12 +154,14 @@ void write_random_model(const fs::path& config_json, const fs::path& folder, Bas
   const auto model = shape_of(config, dtype);
   const auto shapes = model->parameters();
   const auto draws = draws_of(config, dtype, seed);
-  const auto make = [&](const std::string& name) { return draws->take(name, shapes.at(name).sizes()); };
+  const auto make = [&](const std::string& name) {
+    return draws->take(name, shapes.at(name).sizes()).to(shapes.at(name).scalar_type());
+  };
   write_checkpoint(folder, config.text(), shapes, make, shard_bytes, fused_tensors(model->all_sites(), layout));
 }
 
 void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, int64_t shard_bytes) {
-  write_checkpoint(folder, model.config_json(), model.parameters(), dtype, shard_bytes,
+  write_checkpoint(folder, model.config_json(), model.parameters(), dtype, model.spec().float32_tensors, shard_bytes,
                    fused_tensors(model.all_sites(), ExpertLayout::kOriginal));
 }
 

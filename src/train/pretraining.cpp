@@ -299,7 +299,8 @@ class Pretraining {
     record_validation();
     for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
     folder_.finish([&](const fs::path& staging) {
-      models::write_checkpoint(staging, model_->config_json(), named_, config_.model.dtype, models::kShardBytes,
+      models::write_checkpoint(staging, model_->config_json(), named_, config_.model.dtype,
+                               model_->spec().float32_tensors, models::kShardBytes,
                                models::fused_tensors(model_->all_sites(), experts_));
     });
   }

@@ -121,6 +121,30 @@ TEST(A3SmoeRescaler, InitialValuesFollowTheMode) {
   }
 }
 
+/// Returns what the method says about a model like the tiny one but with sigmoid scores and a norm behind its experts.
+std::string refusal_of(const std::string& name, const std::string& toml) {
+  const TinyFederation world;
+  auto server = world.server();
+  server.score = nn::ScoreFunction::kSigmoid;
+  server.norm_behind_experts = true;
+  return testing::refusal([&] { make_method(name, toml)->initialize(server); });
+}
+
+TEST(MethodOptions, ThatHaveNoMeaningForAModelAreRefused) {
+  for (const std::string mode : {"learn", "fixed"})
+    EXPECT_NE(refusal_of("a3smoe", "rescaler = \"" + mode + "\"").find("method.a3smoe.rescaler"), std::string::npos);
+  EXPECT_NE(refusal_of("smoe-llb", "").find("sigmoid scores"), std::string::npos);
+}
+
+TEST(MethodOptions, ThatHaveAMeaningForThatModelAreTaken) {
+  const TinyFederation world;
+  auto server = world.server();
+  server.score = nn::ScoreFunction::kSigmoid;
+  server.norm_behind_experts = true;
+  for (const auto* name : {"a3smoe", "ub-smoe", "fedit"})
+    EXPECT_NO_THROW(make_method(name)->initialize(server)) << name;
+}
+
 TEST(A3SmoeRescaler, LearnedValuesStayWithClientsAndTheServerKeepsMeansByK) {
   TinyFederation world;
   const auto method = make_method("a3smoe", "rescaler = \"learn\"");

@@ -199,8 +199,10 @@ def test_a_key_identifies_its_client_and_unknown_keys_are_rejected(tiny_model, t
     assert key.stat().st_mode & 0o777 == 0o600
     one_line(evenkeel("keygen", key), "stranger.pem")
     with Processes() as processes:
-        _, _, _, serve = federation(processes, tmp_path, tiny_model, "fedit")
-        address = serve[serve.index("--listen") + 1]
+        keygen(tmp_path)
+        address = f"127.0.0.1:{free_port()}"
+        processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "fedit"), "--out", tmp_path / "run", "--listen", address,
+                        "--allow", tmp_path / "keys.txt", "--insecure", log=tmp_path / "serve.log")  # waits for nodes
         refused = evenkeel(*node_arguments(key, tiny_model, address), timeout=600)
         assert re.search(r"127\.0\.0\.1.*its key SHA256:\S+ is not known there", one_line(refused)), refused.stderr
 

@@ -405,6 +405,20 @@ def test_a_study_trains_all_arms_on_rows(tiny_model, tmp_path):
     assert len(ek.Study.open(study.path).run().runs()) == 4
 
 
+def test_a_study_finds_its_rows_after_it_was_moved(tiny_model, tmp_path):
+    (tmp_path / "base.toml").write_text(CONFIG.read_text())
+    (tmp_path / "study.toml").write_text('[study]\nbase = "base.toml"\nseeds = [1, 2]\nreference = "fedit"\nendpoint = "nll"\n'
+                                         '[[study.arm]]\nname = "fedit"\nset = ["method.name=fedit"]\n')
+    chosen = {key: value for key, value in own(tiny_model, train__rounds=1, evaluate__limit=2).items() if key != "method.name"}
+    study = ek.Study(tmp_path / "study.toml", out=tmp_path / "study", data=frame_of(asked()), columns=RENAMED)
+    study.run(set=chosen, only=["fedit:1"])
+    moved = study.path.rename(tmp_path / "moved")
+    assert len(ek.Study.open(moved).run().runs()) == 2
+    again = ek.Study(tmp_path / "study.toml", out=moved, data=frame_of(asked()), columns=RENAMED)
+    assert len(again.run(set=chosen).runs()) == 2 and len(ek.Study.open(moved).report()["values"]) > 0
+    assert len(list((moved / "rows").iterdir())) == 1
+
+
 # --- the command ---
 
 def rows_command(*words, cwd):

@@ -234,8 +234,9 @@ void merge(toml::table& table, const std::string& key, const toml::node& value, 
   auto* known = table.get(key);
   if (known == nullptr) return assign_copy(table, key, value);
   const bool is_mixed = (known->is_table() && is_scalar(value)) || (is_scalar(*known) && value.is_table());
+  const bool is_name = value.is_string() && known->is_table() && known->as_table()->contains("name");
   EK_CHECK(!is_mixed, kConfig, "--set ", shown(assignment), ": ", name, " is ", text_of(*known), ", not ",
-           text_of(value));
+           text_of(value), is_name ? concat("; its name is ", name, ".name") : "");
   if (!known->is_table() || !value.is_table()) return assign_copy(table, key, value);
   for (const auto& [inner, node] : *value.as_table())
     merge(*known->as_table(), std::string(inner.str()), node, concat(name, '.', inner.str()), assignment);

@@ -332,6 +332,8 @@ TEST(Config, ASettingReplacesListsAndNoTableByAScalar) {
   const auto refused = [&](std::string_view setting) { return testing::refusal([&] { table.set(setting); }); };
   EXPECT_NE(refused("a={b=1}").find("--set a={b=1}: a is 1, not a table"), std::string::npos);
   EXPECT_NE(refused("b=5").find("--set b=5: b is a table, not 5"), std::string::npos);
+  table.set("b.name=x");
+  EXPECT_NE(refused("b=y").find("b is a table, not \"y\"; its name is b.name"), std::string::npos);
   EXPECT_NE(refused("b={c={d=1}}").find("b.c is 2, not a table"), std::string::npos);
   EXPECT_EQ(table.table("b").integer("c"), 2);
 }

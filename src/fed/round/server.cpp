@@ -146,6 +146,7 @@ methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_su
           .num_experts = model.num_experts,
           .max_top_k = model.top_k,
           .score = model.gates.score,
+          .norm_behind_experts = model.norm_behind_experts,
           .rank = max_rank(),
           .scale = scale(),
           .lr = config->train.learning_rate(round),

@@ -19,8 +19,12 @@ void move_all(const fs::path& folder, Json& paths) {
 std::string place_now(const fs::path& folder, const std::string& path) {
   const fs::path then = path;
   if (then.parent_path().filename() != kRows || path_exists(then)) return path;
-  const auto now = folder / kRows / then.filename();
-  return path_exists(now) ? absolute_path(now) : path;
+  const auto of_study = folder.parent_path().parent_path();  // a run of a study is in STUDY/ARM/seed-N
+  for (const auto& home : {folder, of_study}) {
+    const auto now = home / kRows / then.filename();
+    if (path_exists(now)) return absolute_path(now);
+  }
+  return path;
 }
 
 void find_moved_rows(ExperimentConfig& config, const fs::path& folder) {

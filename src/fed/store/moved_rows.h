@@ -10,8 +10,9 @@
 
 namespace evenkeel::fed {
 
-/// Returns where an input file of a run is now: the file of this name in rows/ of `folder`, if the recorded path was in
-/// a folder rows/ and is not there any more; otherwise the path as it is.
+/// Returns where an input file of a run is now: the file of this name in rows/ of `folder`, or of the folder of the
+/// study that the run is in, if the recorded path was in a folder rows/ and is not there any more. Otherwise returns
+/// the path as it is.
 std::string place_now(const std::filesystem::path& folder, const std::string& path);
 
 /// Replaces the paths of these files in a run's config by place_now().

@@ -39,6 +39,11 @@ TEST_F(MovedRows, AFileThatIsGoneIsFoundInTheFolder) {
             (Json{{"files", {here()}}, {"client_files", {{here()}, {"/other/a.jsonl"}}}, {"held_out", {1, 2}}}));
 }
 
+TEST_F(MovedRows, RowsOfAStudyAreFoundFromItsRuns) {
+  EXPECT_EQ(place_now(folder_ / "fedit/seed-7", "/gone/rows/train-1a.jsonl"), here());
+  EXPECT_EQ(place_now(folder_ / "fedit", "/gone/rows/train-1a.jsonl"), "/gone/rows/train-1a.jsonl");
+}
+
 TEST_F(MovedRows, PathsThatAreThereOrLeadElsewhereStay) {
   for (const auto& path : {here(), std::string("/gone/rows/train-2b.jsonl"), std::string("/gone/train-1a.jsonl")}) {
     EXPECT_EQ(place_now(folder_, path), path);

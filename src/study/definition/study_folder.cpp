@@ -10,6 +10,7 @@
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
+#include "fed/store/moved_rows.h"
 #include "fed/store/run_checkpoint.h"
 #include "fed/store/run_files.h"
 #include "study/definition/run_claims.h"
@@ -113,6 +114,7 @@ PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& 
            " is not the config that the arm was made with: its sha256 was ", arm.config);
   auto found = fed::ExperimentConfig::read(config::Table::parse(text, file.string()));
   if (!moved_base.empty()) found.model.path = moved_base;
+  fed::find_moved_rows(found, folder);
   return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(found), std::move(text)};
 }
 

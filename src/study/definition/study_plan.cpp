@@ -13,6 +13,7 @@
 #include "fed/config/arithmetic.h"
 #include "fed/config/config_paths.h"
 #include "fed/store/changed_keys.h"
+#include "fed/store/moved_rows.h"
 #include "records/run_settings.h"
 #include "study/definition/job_slots.h"
 
@@ -164,7 +165,9 @@ std::vector<std::string> StudyRequest::of_all_arms() const { return joined(file.
 fed::ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
   auto table = config::Table::load(base);
   for (const auto& setting : settings) table.set(setting);
-  return fed::ExperimentConfig::read(table);
+  auto config = fed::ExperimentConfig::read(table);
+  fed::find_moved_rows(config, base.parent_path());  // the base of a study lies beside its rows
+  return config;
 }
 
 const PlannedArm* find_arm(std::span<const PlannedArm> arms, std::string_view name) {

@@ -10,6 +10,7 @@
 #include "base/plain/log.h"
 #include "fed/round/progress.h"
 #include "fed/run/run_folder.h"
+#include "fed/store/changed_keys.h"
 
 namespace evenkeel::study {
 namespace {
@@ -26,6 +27,15 @@ constexpr size_t kTimeOfLine = 9;  // "12:34:56 "
 std::string_view warning_in(std::string_view line) {
   if (line.size() <= kTimeOfLine || !line.substr(kTimeOfLine).starts_with(kWarning)) return {};
   return line.substr(kTimeOfLine + kWarning.size() + 1);
+}
+
+/// Returns the settings for files that are no longer where the text of the arm's config says.
+std::vector<std::string> moved_files(const PlannedArm& arm) {
+  const auto then = fed::ExperimentConfig::read(config::Table::parse(arm.text, arm.name));
+  std::vector<std::string> settings;
+  for (const auto& change : fed::changed_keys(arm.found, then))
+    settings.push_back(concat(change.key, "=", change.asked.value_or("\"\"")));
+  return settings;
 }
 
 }  // namespace
@@ -47,7 +57,7 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
     if (!base.empty()) words.insert(words.end(), {"--base", base});
   } else {
     words.insert(words.end(), {"--set", concat("seed=", seed)});
-    if (!base.empty()) words.insert(words.end(), {"--set", concat("model.path=", Json(base).dump())});
+    for (const auto& setting : moved_files(*find_arm(study_.arms, arm))) words.insert(words.end(), {"--set", setting});
   }
   return words;
 }
