@@ -65,6 +65,7 @@ files = {{ score = "choice", options = ["cardiology", "surgery", "neurology"] }}
 name = "fedit"
 [train]
 rounds = {rounds}
+local_epochs = 10.0
 batch_size = 2
 accumulation = 1
 [evaluate]
@@ -143,6 +144,7 @@ def test_a_node_that_no_client_names_is_refused_on_both_sides_until_the_list_is_
     assert "no node can be client 0 (north): the list of keys has no line that ends in north" in said
     assert not site.members()
     site.allow(*site.lines.values())
+    site.until("was read again: 2 keys may join")
     site.node("hill")
     site.until("is client 1")
     again, _ = site.node("north")

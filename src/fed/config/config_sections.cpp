@@ -71,8 +71,8 @@ void check_those_left(const config::Table& table, const ClientsSection& clients)
     });
     const int64_t left = clients.count - gone;
     EK_CHECK(left > 0 && drawn_clients(left, clients.participation) >= clients.quorum, kConfig,
-             table.full_key("client"), ": until = ", *one.until, " leaves ", left, " clients in round ",
-             *one.until + 1, ", of whom ", left > 0 ? drawn_clients(left, clients.participation) : 0,
+             table.full_key("client"), ": until = ", *one.until, " leaves ", left, " clients in round ", *one.until + 1,
+             ", of whom ", left > 0 ? drawn_clients(left, clients.participation) : 0,
              " are drawn; allowed: as many as clients.quorum = ", clients.quorum, " or more", table.place_of("client"));
   }
 }
@@ -184,9 +184,10 @@ void ClientSection::resolve(const config::Table& table) const {
   const std::string of = name.empty() ? "" : concat(" of ", in_quotes(name));
   EK_CHECK(is_plain(name), kConfig, table.full_key("name"), " is ", in_quotes(shown(name)),
            ", allowed: up to 64 bytes of printable text", table.place_of("name"));
-  EK_CHECK(key.empty() || is_key_fingerprint(key), kConfig, table.full_key("key"), of, " is ", in_quotes(shown(key)),
-           ", allowed: the SHA-256 fingerprint of a key, SHA256: and 43 letters and digits, as evenkeel keygen prints it",
-           table.place_of("key"));
+  EK_CHECK(
+      key.empty() || is_key_fingerprint(key), kConfig, table.full_key("key"), of, " is ", in_quotes(shown(key)),
+      ", allowed: the SHA-256 fingerprint of a key, SHA256: and 43 letters and digits, as evenkeel keygen prints it",
+      table.place_of("key"));
   if (until) table.check_integer("until", *until, 0, limits::kSteps);
   if (budget) limits::check_share(concat(table.full_key("budget"), of), *budget, table.place_of("budget"));
   EK_CHECK(held_out.value_or(0) >= 0 && held_out.value_or(0) < 1, kConfig, table.full_key("held_out"), of, " is ",

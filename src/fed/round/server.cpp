@@ -94,8 +94,8 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
                        }});
   const auto left = static_cast<int64_t>(present.size() - lost.size());
   EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config->clients.quorum, kData, left,
-           " of ", present.size(), " clients are left to make the gradients that method ",
-           server.config->method.name, " begins with, clients.quorum is ", server.config->clients.quorum);
+           " of ", present.size(), " clients are left to make the gradients that method ", server.config->method.name,
+           " begins with, clients.quorum is ", server.config->clients.quorum);
   return std::move(sums.sums());
 }
 

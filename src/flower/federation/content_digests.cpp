@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <span>
 
 #include "base/format/fingerprint.h"
 #include "base/format/record.h"
@@ -33,16 +34,20 @@ std::string new_salt() {
 /// Appends a text with its length, so that different lists of texts never give the same bytes.
 void append(std::string& to, std::string_view text) { to += concat(text.size(), ':', text, '\n'); }
 
-/// Returns the SHA-256 over the tokens and targets of the examples.
+void append(std::string& to, std::span<const int64_t> numbers) {
+  to.append(reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes());
+}
+
+/// Returns the SHA-256 over the tokens and targets of the examples, as a chain.
 std::string digest_of(const std::vector<data::Example>& examples) {
-  std::string text;
+  std::string digest;
   for (const auto& example : examples) {
-    text += concat(example.ids.size(), ' ', example.first_target, ' ', example.between.size());
-    for (const auto& span : example.between) text += concat(' ', span.begin, '-', span.end);
-    for (const int64_t id : example.ids) text += concat(' ', id);
-    text += '\n';
+    std::string text = concat(digest, ' ', example.ids.size(), ' ', example.first_target, ' ');
+    append(text, example.ids);
+    for (const auto& [begin, end] : example.between) append(text, std::array{begin, end});
+    digest = sha256(text);
   }
-  return sha256(text);
+  return digest;
 }
 
 std::string digest_of(const scoring::PreparedTask& tested) {

@@ -9,8 +9,7 @@ namespace evenkeel::flower {
 class CoordinatorGrid : public Grid {
  public:
   /// Starts listening. \throws as the constructor of Coordinator
-  explicit CoordinatorGrid(CoordinatorOptions options)
-      : lists_all_(!options.open), coordinator_(std::move(options)) {}
+  explicit CoordinatorGrid(CoordinatorOptions options) : lists_all_(!options.open), coordinator_(std::move(options)) {}
   /// Ends the run for the nodes, then stops listening.
   ~CoordinatorGrid() override { coordinator_.end_run(); }
 

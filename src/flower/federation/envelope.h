@@ -27,8 +27,8 @@ struct Envelope {
   at::Tensor payload_N{};  ///< [N] uint8: the payload; undefined if there is none
 };
 
-/// Kinds that the server sends. kOfferEnvelope holds an Offer, kRefusalEnvelope a JoinRefusal, kUpdateEnvelope a StateUpdate, kTaskEnvelope a Task.
-/// kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that the run is over; the node answers
+/// Kinds that the server sends. kOfferEnvelope holds an Offer, kRefusalEnvelope a JoinRefusal, kUpdateEnvelope a
+/// StateUpdate, kTaskEnvelope a Task. kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that the run is over; the node answers
 /// with the same kind.
 inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news", *kTaskEnvelope = "task",
                             *kAdapterEnvelope = "adapter", *kShutdownEnvelope = "farewell",

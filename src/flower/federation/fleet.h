@@ -43,9 +43,9 @@ struct Joining {
   /// Throws kConfig for a budget with which a client uses no expert of the model and, while the run is under way, for
   /// one that is not the client's in the run's config.
   std::function<void(int64_t client, double budget)> check_budget{};
-  std::function<void(const Member& member)> on_join{};  ///< called when a node has become a client
-  int64_t clients = 0;                                  ///< number of clients of the run
-  fed::OnChange on_change = fed::OnChange::kRefuse;     ///< clients.on_change
+  std::function<void(const Member& member)> on_join{};                     ///< called when a node has become a client
+  int64_t clients = 0;                                                     ///< number of clients of the run
+  fed::OnChange on_change = fed::OnChange::kRefuse;                        ///< clients.on_change
   std::function<const methods::ClientProfile&(int64_t client)> profile{};  ///< empty before the run begins
   std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
@@ -88,8 +88,8 @@ struct Fleet {
   std::set<int64_t> informed{};   ///< clients that have the shared state
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::function<void(const SessionReport& report)> on_report{};
-  std::optional<int64_t> rounds{};     ///< rounds that are committed; nothing: the run has not begun
-  std::function<void()> attend{};      ///< called several times a second during exchanges: nodes join and keys change
+  std::optional<int64_t> rounds{};  ///< rounds that are committed; nothing: the run has not begun
+  std::function<void()> attend{};   ///< called several times a second during exchanges: nodes join and keys change
   /// Called with the result of a message that is not of the exchange.
   std::function<void(const Arrival& arrival)> on_other{};
 };

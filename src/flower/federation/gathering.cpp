@@ -22,6 +22,8 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
 }
 
+std::string asked_as(const NodeInfo& node) { return concat(node.id, ' ', node.replaces, ' ', node.name); }
+
 }  // namespace
 
 Gathering::~Gathering() {
@@ -46,7 +48,8 @@ void Gathering::attend() {
   hand_over(nodes);
   if (std::ssize(fleet_.roster.members()) >= fleet_.joining.clients) return;
   for (const auto& node : nodes) {
-    const bool waits = ask_again_.contains(node.id) && Clock::now() < ask_again_.at(node.id);
+    const auto again = ask_again_.find(asked_as(node));
+    const bool waits = again != ask_again_.end() && Clock::now() < again->second;
     if (!node.online || waits || fleet_.roster.member(node) || is_asked(node.id)) continue;
     const auto place = fleet_.joining.place_of(node, nodes, taken());
     if (place.client)
@@ -61,8 +64,8 @@ void Gathering::hand_over(std::span<const NodeInfo> nodes) {
     const auto& member = fleet_.roster.members().at(client);
     fleet_.agreed.erase(client);
     fleet_.informed.erase(client);
-    log::info("[serve] client ", client, " has another key: ", shown(member.name), ", ", member.key, " in the place of ",
-              member.changes.back().was);
+    log::info("[serve] client ", client, " has another key: ", shown(member.name), ", ", member.key,
+              " in the place of ", member.changes.back().was);
   }
 }
 
@@ -108,7 +111,7 @@ void Gathering::on_reply(const Arrival& arrival) {
 
 void Gathering::pass_over(const NodeInfo& node, std::string_view why) {
   log::warning("[serve] ", shown(node.name), " does not join: ", shown(why, kMostReason));
-  ask_again_[node.id] = Clock::now() + kAskAgain;
+  ask_again_[asked_as(node)] = Clock::now() + kAskAgain;
 }
 
 void Gathering::add(const Asked& asked) {

@@ -22,8 +22,9 @@ class Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  /// Hands over clients whose key was replaced. Then, if clients are without a node, sends an offer or a refusal to each
-  /// node that is online and no member. A node that was refused or declined is asked again half a minute later.
+  /// Hands over clients whose key was replaced. Then, if clients are without a node, sends an offer or a refusal to
+  /// each node that is online and no member. A node that was refused or declined is asked again half a minute
+  /// later, or as soon as the list of keys says something else of it.
   void attend();
   /// Takes the result of a message; those of others are ignored. \throws the error of this machine that it reports
   void on_reply(const Arrival& arrival);
@@ -49,9 +50,11 @@ class Gathering {
   void pass_over(const NodeInfo& node, std::string_view why);
 
   Fleet& fleet_;
-  std::map<std::string, Asked> asked_;                // by message
-  std::map<std::string, uint64_t> refused_;           // nodes, by message
-  std::map<uint64_t, Clock::time_point> ask_again_;  // by node
+  std::map<std::string, Asked> asked_;       // by message
+  std::map<std::string, uint64_t> refused_;  // nodes, by message
+  /// When nodes are asked again, by id, name and replaced key: a node that the list of keys names anew is asked at
+  /// once.
+  std::map<std::string, Clock::time_point> ask_again_;
 };
 
 }  // namespace evenkeel::flower

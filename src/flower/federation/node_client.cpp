@@ -200,8 +200,8 @@ void require_same_base(const Offer& offer, const fed::Experiment& e) {
       "on one side");
 }
 
-/// Checks that a node which comes back has the budget and the number of rows that the run agreed on with its client, and
-/// that one which joins a run under way has the budget of the run's config.
+/// Checks that a node which comes back has the budget and the number of rows that the run agreed on with its client,
+/// and that one which joins a run under way has the budget of the run's config.
 void require_as_joined(const Offer& offer, const methods::ClientProfile& self) {
   const auto examples = static_cast<int64_t>(self.examples);
   const bool is_late = offer.budget != 0 && offer.examples == 0;
@@ -297,8 +297,8 @@ struct NodeClient::Agreement {
 void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
-  const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope ||
-                    envelope.kind == kRefusalEnvelope;
+  const bool bare =
+      envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope || envelope.kind == kRefusalEnvelope;
   EK_CHECK(laden || bare, kData, "an envelope of unknown kind \"", shown(envelope.kind), "\"");
   const bool known = agreement_ && agreement_->offer.run == envelope.run;
   const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;

@@ -84,10 +84,11 @@ Place place_of(const NodeInfo& node, std::span<const NodeInfo> nodes, const fed:
   }
   if (const auto id = question.free(false)) return {.client = id, .how = "arrival"};
   if (const auto id = clients.assign == fed::Placement::kArrival ? question.free(true) : std::nullopt)
-    return {.client = id,
-            .how = "arrival",
-            .warning = concat(shown(node.name), " becomes ", clients.who(*id),
-                              " because it is the next to come (clients.assign = \"arrival\"): nothing says that it is")};
+    return {
+        .client = id,
+        .how = "arrival",
+        .warning = concat(shown(node.name), " becomes ", clients.who(*id),
+                          " because it is the next to come (clients.assign = \"arrival\"): nothing says that it is")};
   if (!question.identifies_clients()) return {};
   return {.refusal = question.what_to_write()};
 }

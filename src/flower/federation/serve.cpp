@@ -232,11 +232,9 @@ class Serving {
                   own.content = known->second.content;
                   return own;
                 },
-            .place_of =
-                [this, clients = config->clients](const NodeInfo& node, std::span<const NodeInfo> nodes,
-                                                  const std::set<int64_t>& taken) {
-                  return place_of(node, nodes, clients, roster_, taken);
-                },
+            .place_of = [this, clients = config->clients](
+                            const NodeInfo& node, std::span<const NodeInfo> nodes,
+                            const std::set<int64_t>& taken) { return place_of(node, nodes, clients, roster_, taken); },
             .check_budget =
                 [this, config, model = server.model, &entry = config->method.entry()](int64_t client, double budget) {
                   EK_CHECK(!plays_ || budget == config.plan(client).budget, kConfig, "its budget is ", budget,

@@ -238,8 +238,8 @@ void Sessions::on_reply(Session& session, const Envelope& envelope, const Arriva
   }
 }
 
-/// Checks that a returning client has the budget, the examples and the content that it joined with. With clients.on_change
-/// = "record" other content is recorded; another program always is.
+/// Checks that a returning client has the budget, the examples and the content that it joined with. If
+/// clients.on_change is "record", other content is recorded. Another program always is.
 void Sessions::accept(const Session& session, const Envelope& envelope) {
   const auto& member = fleet_.roster.members().at(session.client.id);
   const auto acceptance = fitting([&] { return acceptance_in(envelope); });

@@ -258,7 +258,8 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Removes the last word of a comment if it begins with kReplaces. \return the fingerprint in it; empty if there is none
+/// Removes the last word of a comment if it begins with kReplaces. \return the fingerprint in it; empty if there is
+/// none
 std::string take_replaced(std::string_view& comment, const std::string& place) {
   const size_t space = comment.find_last_of(" \t");
   const auto last = comment.substr(space == std::string_view::npos ? 0 : space + 1);

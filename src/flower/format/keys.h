@@ -104,8 +104,8 @@ struct SignedHeaders {
 };
 /// The header with which evenkeel's nodes tell processes with one key apart. Flower's SuperLink ignores it.
 inline constexpr std::string_view kInstanceHeader = "evenkeel-instance";
-/// Signs calls. A signature is reused for one minute, because it covers only the time. Each object is an instance of its
-/// own. Any thread may call.
+/// Signs calls. A signature is reused for one minute, because it covers only the time. Each object is an instance of
+/// its own. Any thread may call.
 class Signer {
  public:
   explicit Signer(Key key);

@@ -37,8 +37,8 @@ constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 struct Remembered {
   uint64_t node = 0;
   bool registered = false;  ///< the node registered itself
-  /// True: it was stored beside this very key file. A copy of both files on another machine is no proof that the process
-  /// that stored it has ended.
+  /// True: it was stored beside this very key file. A copy of both files on another machine does not prove that the
+  /// process that stored it has ended.
   bool is_own = true;
 };
 
@@ -128,7 +128,7 @@ struct NodeLink::Parts {
     const auto before = remembered(options);
     state = before.value_or(Remembered{});
     if (before && before->is_own)
-      // The lock says that the previous process has ended. Otherwise the previous process would count as online for another minute.
+      // The lock says that the previous process has ended. It would count as online for another minute.
       calls.call(path::kDeactivate, encode(NodeId{before->node}));
     const std::string pem = calls.public_key().pem();
     const Answer registered = calls.call(path::kRegister, encode(RegisterRequest{pem}));
@@ -153,7 +153,8 @@ struct NodeLink::Parts {
       }
       if (answer.code != kActivationFailed) calls.give_up(answer, path::kActivate);
       if (!std::exchange(warned, true) && patient)
-        log::warning("[node] ", options.server.text(), " has a node with this key online: a process on another machine, ",
+        log::warning("[node] ", options.server.text(),
+                     " has a node with this key online: a process on another machine, ",
                      "or one that has ended; trying for ", 2 * options.heartbeat_s + 5, " s");
       EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
                calls.public_key().fingerprint(),

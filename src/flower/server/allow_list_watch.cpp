@@ -28,7 +28,8 @@ std::optional<std::vector<AllowedKey>> AllowListWatch::look() {
 }
 
 void AllowListWatch::warn(const std::string& why) {
-  if (std::exchange(warned_, why) != why) log::warning("[serve] ", why, ": the list that was read before stays in force");
+  if (std::exchange(warned_, why) != why)
+    log::warning("[serve] ", why, ": the list that was read before stays in force");
 }
 
 }  // namespace evenkeel::flower

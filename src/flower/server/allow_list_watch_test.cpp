@@ -10,9 +10,9 @@ namespace evenkeel::flower {
 namespace {
 
 /// A list in a file, and a watch that has taken it.
-class AllowList : public ::testing::Test {
+class WatchedList : public ::testing::Test {
  protected:
-  AllowList() {
+  WatchedList() {
     write(2);
     EXPECT_FALSE(watch_.look());
     EXPECT_EQ(watch_.look()->size(), 2u);
@@ -29,7 +29,7 @@ class AllowList : public ::testing::Test {
   AllowListWatch watch_{file_};
 };
 
-TEST_F(AllowList, IsReadAgainWhenItsContentHasChangedAndStaysSo) {
+TEST_F(WatchedList, IsReadAgainWhenItsContentHasChangedAndStaysSo) {
   EXPECT_FALSE(watch_.look());
   write(3);
   EXPECT_FALSE(watch_.look()) << "it may still be being written";
@@ -42,7 +42,7 @@ TEST_F(AllowList, IsReadAgainWhenItsContentHasChangedAndStaysSo) {
   EXPECT_EQ(watch_.look()->size(), 2u);
 }
 
-TEST_F(AllowList, ThatIsDamagedOrGoneChangesNothing) {
+TEST_F(WatchedList, ThatIsDamagedOrGoneChangesNothing) {
   for (const std::string& damage : {std::string("ecdsa-sha2-nistp384 AAAA x\n"), std::string("\xff\n"),
                                     openssh_line(keys_.allowed[0].key, "twice") + "\n"}) {
     write(2, damage);
@@ -77,7 +77,8 @@ TEST(Registry, ANewListAdmitsAndRemovesKeysAtOnce) {
   EXPECT_TRUE(registry.allow(list).empty()) << "its key was removed before";
   registry.allow(keys.allowed);
   EXPECT_EQ(registry.id_of(keys.allowed[0].key), first) << "a key that comes back keeps its id";
-  EXPECT_EQ(Registry(options).id_of(keys.allowed[2].key), registry.id_of(keys.allowed[2].key)) << "also after a restart";
+  EXPECT_EQ(Registry(options).id_of(keys.allowed[2].key), registry.id_of(keys.allowed[2].key))
+      << "also after a restart";
 }
 
 TEST(Coordinator, AKeyThatIsRemovedFromTheListLosesItsOpenMessagesAndItsNodeIsRefused) {

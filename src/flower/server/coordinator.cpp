@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <thread>
+#include <utility>
 
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
@@ -62,22 +63,24 @@ struct Coordinator::Parts {
                                                         .threads = options.threads,
                                                         .limits = options.node_limits},
                                           [this](const HttpRequest& request) { return answer(request); });
-    if (!options.allow_file.empty())
-      watching = std::jthread([this](const std::stop_token& stop) { watch_list(stop); });
+    if (!options.allow_file.empty()) watching = std::jthread([this](const std::stop_token& stop) { watch_list(stop); });
   }
 
   // ---- the list of allowed keys
 
   void watch_list(const std::stop_token& stop) {
     AllowListWatch watch(options.allow_file);
+    bool was_read = false;  // the first list is mostly the one that the server began with
     std::unique_lock lock(watch_mutex);
     while (!watch_stopped.wait_for(lock, stop, kBetweenLooks, [] { return false; }) && !stop.stop_requested())
-      if (const auto keys = watch.look()) allow(*keys);
+      if (const auto keys = watch.look()) allow(*keys, std::exchange(was_read, true));
   }
 
   /// Ends the open messages of nodes whose keys are not in the new list.
-  void allow(const std::vector<AllowedKey>& keys) {
-    for (const uint64_t node : registry.allow(keys)) {
+  void allow(const std::vector<AllowedKey>& keys, bool again) {
+    const auto removed = registry.allow(keys);
+    if (again) log::info("[serve] ", options.allow_file.string(), " was read again: ", keys.size(), " keys may join");
+    for (const uint64_t node : removed) {
       log::warning("[serve] node ", shown(registry.name(node)), ": its key was removed from ",
                    options.allow_file.string());
       mailbox.lose(node, "its key was removed from the list of keys");

@@ -25,7 +25,7 @@ struct CoordinatorOptions {
   bool insecure = false;  ///< must be true without `tls`: signatures do not protect message bodies
   std::vector<AllowedKey> allowed{};
   std::filesystem::path allow_file{};  ///< file of `allowed`, which is read again when it changes; empty: it is not
-  bool open = false;  ///< true: any key may register; false: only keys in `allowed`
+  bool open = false;                   ///< true: any key may register; false: only keys in `allowed`
   /// Folder for nodes.json (run id, node ids by key) and for spooled data. Made if absent.
   std::filesystem::path folder;
   /// An app bundle from `flwr build` for stock SuperNodes. Without one they get 403.

@@ -89,9 +89,9 @@ class Registry {
     std::string last_refusal{};
   };
   bool online(const Node& node) const;
-  uint64_t insert(const PublicKey& key);  // REQUIRES mutex_
-  Node& registered(uint64_t node);        // REQUIRES mutex_
-  std::string name_of(const PublicKey& key) const;  // REQUIRES mutex_
+  uint64_t insert(const PublicKey& key);                // REQUIRES mutex_
+  Node& registered(uint64_t node);                      // REQUIRES mutex_
+  std::string name_of(const PublicKey& key) const;      // REQUIRES mutex_
   void take_list(const std::vector<AllowedKey>& keys);  // REQUIRES mutex_
   void load();
   void save() const;  // REQUIRES mutex_
