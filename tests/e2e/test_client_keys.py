@@ -228,6 +228,10 @@ def test_a_key_that_is_replaced_while_the_server_runs_keeps_its_client(site):
     site.until("round 1/3")
     old = site.prints["hill"]
     with frozen(north):
+        site.allow(site.lines["north"], succeed("keygen", site.folder / "hill-3.pem", "--comment", "hill").stdout)
+        site.until("hill: its key was removed")
+        unknown, said = site.node("hill-3", data=site.folder / "hill.jsonl")
+        assert wait_for(unknown, said, 120) == 1 and f"write replaces={old} after hill" in said.read_text()
         line = succeed("keygen", site.folder / "hill-2.pem", "--comment", "hill", "--replaces", old).stdout
         assert line.endswith(f" hill replaces={old}\n")
         site.allow(site.lines["north"], line)

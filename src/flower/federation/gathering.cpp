@@ -46,7 +46,6 @@ bool Gathering::is_asked(uint64_t node) const {
 void Gathering::attend() {
   const auto nodes = fleet_.grid.nodes();
   hand_over(nodes);
-  if (std::ssize(fleet_.roster.members()) >= fleet_.joining.clients) return;
   for (const auto& node : nodes) {
     const auto again = ask_again_.find(asked_as(node));
     const bool waits = again != ask_again_.end() && Clock::now() < again->second;

@@ -246,7 +246,6 @@ class Serving {
                   if (std::exchange(status_.members, members) != members) tell();
                   if (options_.stop && options_.stop()) throw Interrupted("stopped while waiting for clients");
                 },
-            .clients = config->clients.count,
             .on_change = config->clients.on_change};
   }
 
