@@ -69,7 +69,7 @@ TEST(ClientKeys, TheRunMayBeginWithFewerClientsThanItHas) {
 TEST(ClientKeys, AClientIsLeftOutAfterItsLastRound) {
   const auto asked = config_of(three("", "until = 2", "until = 0"));
   const auto config = settle(asked, {});
-  const auto clients = make_clients(config, {.num_experts = 0}, {});
+  const auto clients = make_clients(config, models::ModelSpec{}, {});
   EXPECT_TRUE(clients[0].takes_part(1'000'000));
   EXPECT_TRUE(clients[1].takes_part(1) && !clients[1].takes_part(2));
   EXPECT_TRUE(clients[1].is_scored_after(2) && !clients[1].is_scored_after(3));

@@ -37,7 +37,7 @@ class Placement : public ::testing::Test {
     all.push_back(one);
     return place_of(one, all, of, roster_, taken);
   }
-  void join(int64_t client, const std::string& with) { roster_.add({.client = client, .key = with, .name = "x"}); }
+  void join(int64_t client, const std::string& with) { roster_.add({.client = client, .key = with, .name = "x", .program = {}}); }
 
   testing::TemporaryFolder folder_;
   Roster roster_{folder_.path() / "members.json"};

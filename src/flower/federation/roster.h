@@ -40,7 +40,7 @@ struct Member {
   int64_t test_rows = 0;
   std::string program;  ///< version of the node's program, as the node reports it
   /// How the node became this client: by its "key", by its "name", or by "arrival" as the next node that came.
-  std::string assigned;
+  std::string assigned{};
   int64_t first_round = 0;  ///< the first round in which the client may be drawn, 0 = the first
   ContentDigests content{};
   std::vector<MemberChange> changes{};  ///< in the order in which they happened

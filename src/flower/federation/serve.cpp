@@ -241,12 +241,12 @@ class Serving {
                            ", but the run is under way with ", config.plan(client).budget);
                   if (entry.top_k(budget, model.top_k) == 0) fed::active_experts(model, budget, "its budget");
                 },
+            .on_change = config->clients.on_change,
             .tick =
                 [this](int64_t members) {
                   if (std::exchange(status_.members, members) != members) tell();
                   if (options_.stop && options_.stop()) throw Interrupted("stopped while waiting for clients");
-                },
-            .on_change = config->clients.on_change};
+                }};
   }
 
   /// Makes a client take part that joined while the run was under way.
