@@ -3,6 +3,7 @@
 
 #include "apps/commands.h"
 #include "apps/output_paths.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/key_fingerprint.h"
 #include "base/plain/text.h"
