@@ -3,7 +3,9 @@
 
 #include "apps/commands.h"
 #include "apps/output_paths.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/key_fingerprint.h"
 #include "base/plain/text.h"
 #include "flower/format/keys.h"
 
@@ -11,19 +13,28 @@ namespace evenkeel::apps {
 namespace {
 
 struct KeygenFlags {
-  std::string file, comment;
+  std::string file, comment, replaces;
 };
+
+/// Returns the text after the key in a line of the list: the node's name, and the key that this one replaces.
+std::string comment_of(const KeygenFlags& flags) {
+  const auto name = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
+  flower::check_key_name(name);
+  if (flags.replaces.empty()) return name;
+  EK_CHECK(is_key_fingerprint(flags.replaces), kConfig, "--replaces is ", shown(flags.replaces),
+           ", allowed: the fingerprint of a key, SHA256:..., as federation/members.json and ssh-keygen -l have it");
+  return concat(name, ' ', flower::kReplaces, flags.replaces);
+}
 
 void run_keygen(const KeygenFlags& flags) {
   check_path_text(flags.file, "FILE");
   check_not_kept("FILE", flags.file);
-  const auto comment = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
-  flower::check_key_name(comment);
-  const auto line = flower::openssh_line(flower::make_key(flags.file).public_key(), comment);
-  std::cout << line << "\n" << std::flush;
+  const auto comment = comment_of(flags);
+  const auto key = flower::make_key(flags.file).public_key();
+  std::cout << flower::openssh_line(key, comment) << "\n" << std::flush;
   std::cerr << "the private key is in " << flags.file
             << ", for `evenkeel node --key`; the line above is what a server's "
-            << "--allow file, or `flwr supernode register`, wants\n";
+            << "--allow file, or `flwr supernode register`, wants; its fingerprint is " << key.fingerprint() << "\n";
 }
 
 }  // namespace
@@ -37,6 +48,8 @@ void add_keygen_command(CLI::App& program) {
       "OpenSSH's form.");
   command->add_option("FILE", flags->file, "of the private key, which must not exist yet")->required();
   command->add_option("--comment", flags->comment, "name of the node in allow-lists (default: the file's name)");
+  command->add_option("--replaces", flags->replaces,
+                      "fingerprint of the key whose client the new key takes over: SHA256:...");
   command->callback([flags] { run_keygen(*flags); });
 }
 

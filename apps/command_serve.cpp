@@ -64,6 +64,7 @@ flower::CoordinatorOptions network_of(const ServeFlags& flags) {
       .host = endpoint.host, .port = endpoint.port, .insecure = flags.insecure, .folder = {}};
   if (!flags.certificate.empty()) network.tls = flower::TlsFiles{flags.certificate, flags.key};
   if (!flags.open) network.allowed = flower::read_allow_list(flags.allow);
+  network.allow_file = flags.allow;
   network.open = flags.open;
   if (!flags.fab.empty()) network.fab = flags.fab;
   return network;
@@ -137,7 +138,6 @@ void run_serve(const ServeFlags& flags) {
       .evaluate = !flags.no_evaluation,
       .stop = alive_or_interrupted,
       .on_status = [&page](const flower::FleetStatus& status) { show(status, page); }};
-  for (const auto& allowed : network.allowed) options.names.push_back(allowed.name);
   const auto listen = [&](const fs::path& folder) -> std::unique_ptr<flower::Grid> {
     if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;

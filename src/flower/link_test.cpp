@@ -146,9 +146,60 @@ TEST(Link, ASecondNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
   Coordinator coordinator(testing::options_for(keys));
   NodeLink first(testing::node_options(coordinator, keys, 0));
   first.join();
-  fs::remove(keys.file(0).string() + ".node");  // as on another machine with a copy of the key
-  NodeLink second(testing::node_options(coordinator, keys, 0));
+  const testing::TemporaryFolder machine;  // another one, with a copy of the key
+  auto options = testing::node_options(coordinator, keys, 0);
+  options.key_file = machine.path() / "copy.pem";
+  fs::copy_file(keys.file(0), options.key_file);
+  NodeLink second(options);
   EXPECT_NE(testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
+  const auto nodes = coordinator.nodes();
+  EXPECT_NE(nodes.at(0).last_refusal.find("another process has its key"), std::string::npos) << nodes[0].last_refusal;
+}
+
+TEST(Link, ASecondProcessOfThisMachineWithTheSameKeyIsRefusedAtOnce) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink first(testing::node_options(coordinator, keys, 0));
+  first.join();
+  NodeLink second(testing::node_options(coordinator, keys, 0));
+  EXPECT_NE(testing::refusal([&] { second.join(); }).find("node-0.pem"), std::string::npos);
+  coordinator.send(first.id(), Content(), {});
+  testing::next_instruction(first);
+}
+
+TEST(Link, ACopyOfTheStateOfALivingNodeDoesNotSignItOff) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink first(testing::node_options(coordinator, keys, 0));
+  first.join();
+  const testing::TemporaryFolder machine;
+  auto options = testing::node_options(coordinator, keys, 0);
+  options.key_file = machine.path() / "copy.pem";
+  fs::copy_file(keys.file(0), options.key_file);
+  fs::copy_file(keys.file(0).string() + ".node", options.key_file.string() + ".node");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  options.stop = [end] { return std::chrono::steady_clock::now() > end; };
+  NodeLink second(options);
+  EXPECT_THROW(second.join(), Stopped) << "it waits for a while, because the other may have ended";
+  coordinator.send(first.id(), Content(), {});
+  testing::next_instruction(first);
+}
+
+TEST(Link, AProcessIsRefusedWhenAnotherOneHasTakenItsPlace) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink first(testing::node_options(coordinator, keys, 0));
+  first.join();
+  testing::RawCaller(coordinator, keys.file(0)).post(path::kDeactivate, encode(NodeId{first.id()}));
+  const testing::TemporaryFolder machine;  // a clone of the first one
+  auto options = testing::node_options(coordinator, keys, 0);
+  options.key_file = machine.path() / "clone.pem";
+  fs::copy_file(keys.file(0), options.key_file);
+  NodeLink second(options);
+  second.join();
+  EXPECT_NE(testing::refusal([&] { first.poll(); }).find("another process has joined"), std::string::npos);
+  coordinator.send(second.id(), Content(), {});
+  testing::next_instruction(second);
 }
 
 TEST(Link, AKilledNodeIsReplacedAtOnceAndItsMessageIsLost) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace evenkeel::methods {
 
@@ -13,7 +14,12 @@ struct ClientProfile {
   int64_t rank = 0;     ///< r_c
   double examples = 0;  ///< |D_c|, its number of training rows
   bool trains = true;   ///< false: an evaluation client
+  /// Rounds in which the client takes part, 0 = the first: from first_round to before end_round. Not part of messages.
+  int64_t first_round = 0, end_round = std::numeric_limits<int64_t>::max();
 
+  bool takes_part(int64_t round) const { return first_round <= round && round < end_round; }
+  /// Returns true if the client's own scores count in an evaluation after so many rounds.
+  bool is_scored_after(int64_t rounds) const { return first_round <= rounds && rounds <= end_round; }
   void visit(auto& field) {  // base/format/record.h
     field("id", id, -2);     // evaluation clients have negative ids (fed/exchange/fabric.h)
     field("budget", budget);

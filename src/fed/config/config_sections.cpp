@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "base/plain/key_fingerprint.h"
 #include "base/plain/text.h"
 #include "fed/config/experiment_config.h"
 #include "fed/config/sampling.h"
@@ -46,6 +47,33 @@ void check_names(const config::Table& table, std::span<const ClientSection> clie
     const auto [first, is_new] = seen.emplace(name, i);
     EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] is named ", in_quotes(name), ", as is [",
              first->second, "]: names tell clients apart", table.tables("client")[i].place_of("name"));
+  }
+}
+
+/// Checks that no two clients have the same key: a node acts as one client.
+void check_keys(const config::Table& table, std::span<const ClientSection> clients) {
+  std::map<std::string_view, size_t> seen;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const auto& key = clients[i].key;
+    if (key.empty()) continue;
+    const auto [first, is_new] = seen.emplace(key, i);
+    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] has the key ", key, ", as has [", first->second,
+             "]: a key is one client", table.tables("client")[i].place_of("key"));
+  }
+}
+
+/// Checks that the quorum is reached by those who take part, also after clients are left out.
+void check_those_left(const config::Table& table, const ClientsSection& clients) {
+  for (const auto& one : clients.client) {
+    if (!one.until) continue;
+    const auto gone = std::count_if(clients.client.begin(), clients.client.end(), [&](const ClientSection& other) {
+      return other.until && *other.until <= *one.until;
+    });
+    const int64_t left = clients.count - gone;
+    EK_CHECK(left > 0 && drawn_clients(left, clients.participation) >= clients.quorum, kConfig,
+             table.full_key("client"), ": until = ", *one.until, " leaves ", left, " clients in round ", *one.until + 1,
+             ", of whom ", left > 0 ? drawn_clients(left, clients.participation) : 0,
+             " are drawn; allowed: as many as clients.quorum = ", clients.quorum, " or more", table.place_of("client"));
   }
 }
 
@@ -156,6 +184,11 @@ void ClientSection::resolve(const config::Table& table) const {
   const std::string of = name.empty() ? "" : concat(" of ", in_quotes(name));
   EK_CHECK(is_plain(name), kConfig, table.full_key("name"), " is ", in_quotes(shown(name)),
            ", allowed: up to 64 bytes of printable text", table.place_of("name"));
+  EK_CHECK(
+      key.empty() || is_key_fingerprint(key), kConfig, table.full_key("key"), of, " is ", in_quotes(shown(key)),
+      ", allowed: the SHA-256 fingerprint of a key, SHA256: and 43 letters and digits, as evenkeel keygen prints it",
+      table.place_of("key"));
+  if (until) table.check_integer("until", *until, 0, limits::kSteps);
   if (budget) limits::check_share(concat(table.full_key("budget"), of), *budget, table.place_of("budget"));
   EK_CHECK(held_out.value_or(0) >= 0 && held_out.value_or(0) < 1, kConfig, table.full_key("held_out"), of, " is ",
            *held_out, ", allowed: 0 or more, less than 1", table.place_of("held_out"));
@@ -184,8 +217,13 @@ void ClientsSection::resolve(const config::Table& table) {
   const int64_t drawn = drawn_clients(count, participation);
   table.check(quorum >= 1 && quorum <= drawn, "quorum", quorum,
               concat("1 .. ", drawn, ", the clients drawn per round"));
+  const int64_t at_first = start > 0 ? drawn_clients(std::min(start, count), participation) : drawn;
+  table.check(start >= 0 && start <= count && at_first >= quorum, "start", start,
+              concat("0, or up to clients.count = ", count, " and enough to draw clients.quorum = ", quorum));
   check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
   check_names(table, client);
+  check_keys(table, client);
+  check_those_left(table, *this);
   check_all_or_none(table, *this);
 }
 
@@ -201,6 +239,16 @@ std::optional<std::string> ClientsSection::name(int64_t id) const {
   const auto i = static_cast<size_t>(id);
   if (id < 0 || i >= client.size() || client[i].name.empty()) return std::nullopt;
   return client[i].name;
+}
+
+std::string ClientsSection::key(int64_t id) const {
+  const auto i = static_cast<size_t>(id);
+  return id >= 0 && i < client.size() ? client[i].key : std::string();
+}
+
+std::optional<int64_t> ClientsSection::until(int64_t id) const {
+  const auto i = static_cast<size_t>(id);
+  return id >= 0 && i < client.size() ? client[i].until : std::nullopt;
 }
 
 std::string ClientsSection::who(int64_t id) const {

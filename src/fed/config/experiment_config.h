@@ -25,6 +25,7 @@
 #include "data/prompt.h"
 #include "fed/config/early_stopping.h"
 #include "fed/config/machine_profiles.h"
+#include "fed/config/node_rules.h"
 #include "fed/config/per_client.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
@@ -199,13 +200,17 @@ struct DataSection : data::TokenizeOptions {
 
 /// `[[clients.client]]`: values of one client. Keys that it omits have the values of all clients.
 struct ClientSection {
-  std::string name;
+  std::string name, key;
   std::vector<std::string> data, test;
   std::optional<double> held_out, budget;
   std::optional<int64_t> rank;
   std::optional<std::string> profile;
+  std::optional<int64_t> until;
   void visit(auto& field) {
     field("name", name, "name in logs, records and reports; empty: the client's number");
+    field("key", key,
+          "nodes only: SHA-256 fingerprint of the key of the client's node, \"SHA256:...\" as evenkeel keygen prints "
+          "it; no node with another key may be this client");
     field("data", data, "files or globs of the client's own training rows, with format and score as in data.files");
     field("test", test, "files or globs of the client's own test rows; empty: the share held_out of its training rows");
     field("held_out", held_out,
@@ -213,6 +218,9 @@ struct ClientSection {
     field("budget", budget, "beta_c, in (0, 1]; overrides clients.budgets");
     field("rank", rank, "r_c, 1 .. lora.rank; overrides clients.ranks");
     field("profile", profile, "name of a machine in [client_profiles]; overrides clients.profiles");
+    field("until", until,
+          "last round that the client takes part in, 0 or more; in later rounds it is neither drawn nor asked for "
+          "scores; absent: it takes part to the end");
   }
   void resolve(const config::Table& table) const;
 };
@@ -232,6 +240,9 @@ struct ClientsSection {
   int64_t quorum = 1;
   int64_t most_examples = 0;
   double update_norm = 0;
+  int64_t start = 0;
+  Placement assign = Placement::kNamed;
+  OnChange on_change = OnChange::kRefuse;
   std::vector<ClientSection> client;  ///< one entry per client, or empty
   void visit(auto& field) {
     field("count", count, "number of clients, 1 or more");
@@ -257,6 +268,15 @@ struct ClientsSection {
     field("update_norm", update_norm,
           "nodes only: largest Frobenius norm of a client's update over all factors, beyond which the client is lost "
           "in the round; 0: no limit");
+    field("start", start,
+          "nodes only: number of clients with which the run begins; the others join later and may be drawn from the "
+          "round after that; 0: all");
+    field("assign", assign,
+          "nodes only: who becomes a client that has a name and no key: named (the node with this name in the list of "
+          "keys; other nodes are refused) or arrival (also the next node that comes, which is warned of and recorded)");
+    field("on_change", on_change,
+          "nodes only: a node that returns with other rows, another base or another tokenizer than it joined with is "
+          "refused (refuse), or goes on with a warning and a record (record)");
     field("client", client, "");
   }
   void resolve(const config::Table& table);
@@ -269,6 +289,10 @@ struct ClientsSection {
   std::string who(int64_t id) const;
   /// Returns the client's name, if it has one.
   std::optional<std::string> name(int64_t id) const;
+  /// Returns the fingerprint of the key that the client must have; empty: none is given.
+  std::string key(int64_t id) const;
+  /// Returns the number of rounds after which the client is left out; nothing: it takes part to the end.
+  std::optional<int64_t> until(int64_t id) const;
 };
 
 /// `[train]`: rounds, local training and the learning-rate schedule.

@@ -35,8 +35,12 @@ void weigh(methods::RoundView& round) {
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round) {
   methods::RoundView view{.round = round, .participants = {}, .weights = {}};
-  for (int64_t id : sample_participants(static_cast<int64_t>(clients.size()), participation, seed, round))
-    view.participants.push_back(clients[static_cast<size_t>(id)]);
+  std::vector<const methods::ClientProfile*> present;
+  for (const auto& client : clients)
+    if (client.takes_part(round)) present.push_back(&client);
+  if (present.empty()) return view;
+  for (const int64_t i : sample_participants(static_cast<int64_t>(present.size()), participation, seed, round))
+    view.participants.push_back(*present[static_cast<size_t>(i)]);
   weigh(view);
   return view;
 }

@@ -17,7 +17,8 @@ int64_t drawn_clients(int64_t count, double participation);
 /// Source: FedAvg (McMahan et al. 2017).
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
 
-/// Draws the participants of `round` (0 = the first) and gives them weights p_c = |D_c| / sum |D_c'|.
+/// Draws the participants of `round` (0 = the first) among the clients that take part in it, as sample_participants(),
+/// and gives them weights p_c = |D_c| / sum |D_c'|. The result is empty if no client takes part.
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round);
 

@@ -57,5 +57,26 @@ TEST(Sampling, WeightsAreSharesOfTheParticipantsExamples) {
   EXPECT_EQ(round.round, 4);
 }
 
+TEST(Sampling, ClientsAreDrawnInTheRoundsInWhichTheyTakePart) {
+  auto all = clients({10, 30, 60, 100, 200});
+  all[1].end_round = 2;
+  all[4].first_round = 3;
+  const auto drawn = [&](int64_t round) {
+    std::vector<int64_t> ids;
+    for (const auto& client : draw_round(all, 1.0, 7, round).participants) ids.push_back(client.id);
+    return ids;
+  };
+  EXPECT_EQ(drawn(1), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(drawn(2), (std::vector<int64_t>{0, 2, 3}));
+  EXPECT_EQ(drawn(3), (std::vector<int64_t>{0, 2, 3, 4}));
+  EXPECT_EQ(draw_round(all, 0.5, 7, 2).participants.size(), 2u) << "a share of those who take part";
+}
+
+TEST(Sampling, ARoundWithoutClientsIsEmpty) {
+  auto all = clients({10, 30, 60});
+  for (auto& client : all) client.end_round = 1;
+  EXPECT_TRUE(draw_round(all, 1.0, 7, 1).participants.empty());
+}
+
 }  // namespace
 }  // namespace evenkeel::fed

@@ -56,8 +56,9 @@ struct Round {
     const auto news = server.change_update(now.state);
     if (news.payload.size() == 0) return;
     std::vector<methods::ClientProfile> idle;
-    std::copy_if(server.clients.begin(), server.clients.end(), std::back_inserter(idle),
-                 [&](const methods::ClientProfile& client) { return !participant(client.id); });
+    std::copy_if(
+        server.clients.begin(), server.clients.end(), std::back_inserter(idle),
+        [&](const methods::ClientProfile& client) { return client.takes_part(view.round) && !participant(client.id); });
     fabric.announce(idle, news);
     other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();
   }

@@ -51,6 +51,8 @@ ClientOfRound client_of(const Server& server, const methods::ClientProfile& prof
   ClientOfRound client;
   client.id = profile.id;
   client.name = server.config->clients.name(profile.id);
+  if (const auto dealt = server.nodes_by_arrival.find(profile.id); dealt != server.nodes_by_arrival.end())
+    client.node = dealt->second;
   client.budget = profile.budget;
   client.top_k = profile.top_k;
   client.rank = profile.rank;

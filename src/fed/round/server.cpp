@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "base/plain/log.h"
@@ -65,7 +66,10 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
                             int64_t& bytes_up) {
   std::vector<methods::ClientProfile> asked;
   if (ask.sample.from == methods::SampleFrom::kPooled) asked.push_back({.id = kPooledData});
+  std::vector<methods::ClientProfile> present;
   for (const auto& client : server.clients)
+    if (client.takes_part(0)) present.push_back(client);
+  for (const auto& client : present)
     if (ask.sample.from == methods::SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
   OrderedSums sums(asked);
   fabric.exchange(asked,
@@ -88,10 +92,10 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
                                       " is lost, the method begins without its gradients: ", why);
                          lost.insert(client);
                        }});
-  const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
+  const auto left = static_cast<int64_t>(present.size() - lost.size());
   EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config->clients.quorum, kData, left,
-           " of ", server.clients.size(), " clients are left to make the gradients that method ",
-           server.config->method.name, " begins with, clients.quorum is ", server.config->clients.quorum);
+           " of ", present.size(), " clients are left to make the gradients that method ", server.config->method.name,
+           " begins with, clients.quorum is ", server.config->clients.quorum);
   return std::move(sums.sums());
 }
 
@@ -187,7 +191,12 @@ std::optional<double> Server::scheduled_rate(int64_t round) const {
 }
 
 methods::RoundView Server::draw(const methods::ServerState& state) const {
-  return draw_round(clients, config->clients.participation, seed(), state.round);
+  auto view = draw_round(clients, config->clients.participation, seed(), state.round);
+  const auto drawn = static_cast<int64_t>(view.participants.size());
+  EK_CHECK(drawn >= config->clients.quorum, kData, "round ", state.round + 1, ": ", drawn,
+           " clients are drawn among those that have joined and are not left out, clients.quorum is ",
+           config->clients.quorum);
+  return view;
 }
 
 Task Server::training_task(const methods::ServerState& state, const methods::ClientProfile& client,
@@ -297,7 +306,8 @@ std::vector<methods::ClientProfile> make_clients(const RunConfig& config, const 
                        .top_k = top_k,
                        .rank = plan.rank,
                        .examples = examples.empty() ? 0 : static_cast<double>(examples[clients.size()]),
-                       .trains = true});
+                       .trains = true,
+                       .end_round = config->clients.until(id).value_or(std::numeric_limits<int64_t>::max())});
   }
   check_machines(config, clients);
   return clients;

@@ -49,6 +49,8 @@ struct Server {
   /// If the clients are nodes: the ids of the clients that reported test rows of their own. Otherwise empty, and the
   /// config says which clients have test rows.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
+  /// Names of nodes, by client, where a client with a name took the next node that came. Round records state them.
+  std::map<int64_t, std::string> nodes_by_arrival{};
 
   /// Returns true if the client has test rows of its own.
   bool has_test_rows(int64_t client) const {
@@ -72,7 +74,7 @@ struct Server {
   /// Returns the learning rate of a round, or nothing if the rate is constant.
   /// \param round  rounds that are done before it
   std::optional<double> scheduled_rate(int64_t round) const;
-  /// Draws the participants of the round that follows `state`.
+  /// Draws the participants of the round that follows `state`. \throws kData for fewer than clients.quorum
   methods::RoundView draw(const methods::ServerState& state) const;
   /// Makes the training task of a participant.
   /// \param sent  cache of the round's encoded broadcasts; null: nothing is reused

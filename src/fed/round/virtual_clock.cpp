@@ -52,11 +52,10 @@ void check_speeds(const RunConfig& config, std::span<const methods::ClientProfil
 }
 
 /// Returns the number of a round's clients that do not drop out.
-int64_t staying(const RunConfig& config, int64_t round) {
-  const auto drawn = sample_participants(config->clients.count, config->clients.participation,
-                                         static_cast<uint64_t>(config->seed), round);
-  return std::count_if(drawn.begin(), drawn.end(),
-                       [&](int64_t id) { return !machine_of(config, id).drops_out(round); });
+int64_t staying(const RunConfig& config, const std::vector<methods::ClientProfile>& drawn, int64_t round) {
+  return std::count_if(drawn.begin(), drawn.end(), [&](const methods::ClientProfile& client) {
+    return !machine_of(config, client.id).drops_out(round);
+  });
 }
 
 }  // namespace
@@ -70,9 +69,10 @@ void check_machines(const RunConfig& config, std::span<const methods::ClientProf
   const int64_t foreseen =
       all_stay ? 0 : std::min(config->train.rounds, kMostSimulatedDropouts / config->clients.count);
   for (int64_t round = 0; round < foreseen; ++round) {
-    const int64_t left = staying(config, round);
-    EK_CHECK(left >= config->clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ",
-             drawn_clients(config->clients.count, config->clients.participation),
+    const auto drawn =
+        draw_round(clients, config->clients.participation, static_cast<uint64_t>(config->seed), round).participants;
+    const int64_t left = staying(config, drawn, round);
+    EK_CHECK(left >= config->clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ", drawn.size(),
              " clients would not drop out, clients.quorum is ", config->clients.quorum,
              ": another seed, more clients per round, or a lower quorum or dropout");
   }

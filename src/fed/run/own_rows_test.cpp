@@ -106,7 +106,7 @@ TEST_F(OwnRows, ReadingAOfARankMethodCutsToTheClientsRank) {
   auto e = experiment("flexlora", Purpose::kTrain, "evaluate.per_client=true",
                       {"clients.budgets=[]", "clients.ranks=[1, 2, 3]", "data.task=files", "data.limit=0",
                        "data.files={ score = \"nll\" }", clients()});
-  const auto points = client_points(e.server);
+  const auto points = client_points(e.server, 0);
   ASSERT_EQ(points.size(), 10u);  // two readings; the third client has no test rows
   const auto cut = e.server.evaluator(points[0]), whole = e.server.evaluator(points[2]);
   EXPECT_EQ(points[0].rank_eval_mode, "a");

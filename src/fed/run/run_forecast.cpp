@@ -103,7 +103,7 @@ std::map<std::string, double> test_row_counts(const RunConfig& config) {
 
 RunWork work_of(const Experiment& e, const methods::ServerState& state) {
   const auto& config = e.server.config;
-  const auto points = evaluation_points(e.server, state).size() + client_points(e.server).size();
+  const auto points = evaluation_points(e.server, state).size() + client_points(e.server, 0).size();
   return {.tokens = trained_tokens(e),
           .scored_rows = test_row_count(config) * static_cast<double>(points) * evaluations(config)};
 }

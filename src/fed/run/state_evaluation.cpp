@@ -129,13 +129,14 @@ std::vector<std::string> client_tasks(const Server& server) {
   return tasks;
 }
 
-std::vector<EvaluationPoint> client_points(const Server& server) {
+std::vector<EvaluationPoint> client_points(const Server& server, int64_t rounds) {
   std::vector<EvaluationPoint> points;
   if (!server.config->evaluate.per_client) return points;
   const auto& evaluate = server.config->evaluate;
   const auto modes =
       server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
-  for (const auto& client : server.clients)
+  for (const auto& client : server.clients) {
+    if (!client.is_scored_after(rounds)) continue;
     for (const auto& mode : modes)
       for (const auto rows : {scoring::RowsOf::kOwn, scoring::RowsOf::kAll}) {
         if (rows == scoring::RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
@@ -143,6 +144,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
                           .rank_eval_mode = mode,
                           .client = scoring::ClientOfScore{client.id, server.config->clients.name(client.id), rows}});
       }
+  }
   return points;
 }
 
@@ -199,7 +201,7 @@ std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fab
   for (const auto& point : evaluation_points(server, state))
     for (const auto& task : server.tasks) evaluation.add(point, task);
   const auto of_clients = client_tasks(server);
-  for (const auto& point : client_points(server))
+  for (const auto& point : client_points(server, state.round))
     for (const auto& task : of_clients) evaluation.add(point, task);
   return std::move(evaluation.scores);
 }

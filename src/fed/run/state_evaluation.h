@@ -31,7 +31,8 @@ std::vector<EvaluationPoint> evaluation_points(const Server& server, const metho
 
 /// Lists the points of `evaluate.per_client`: for every client's budget and rank evaluation mode, its own test rows (if
 /// it has any) and the rows of all clients. Empty if per_client is false.
-std::vector<EvaluationPoint> client_points(const Server& server);
+/// \param rounds  rounds that are done; clients that do not take part then have no points
+std::vector<EvaluationPoint> client_points(const Server& server, int64_t rounds);
 
 /// Returns the tasks of server.tasks with rows that belong to clients.
 std::vector<std::string> client_tasks(const Server& server);

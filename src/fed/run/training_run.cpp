@@ -214,7 +214,16 @@ RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& prog
     }
 }
 
+/// Logs which clients do not take part in the round after `rounds` and in later ones.
+void log_left_out(const Server& server, int64_t rounds) {
+  for (const auto& client : server.clients)
+    if (client.end_round == rounds)
+      log::info("[train] ", server.config->clients.who(client.id), " is left out from round ", rounds + 1,
+                " on (until)");
+}
+
 Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) {
+  log_left_out(run.server, now.state.round);
   auto result = play_round(run, now, progress);
   run.folder.commit(result.next, result.record, run.server);
   run.fabric.remember(result.next.memories);

@@ -77,10 +77,13 @@ struct ClientOfRound : RoundMeasures {
   double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
   double seconds = 0;                         ///< wall time of the local training
   std::optional<SimulatedClient> simulated;   ///< set if clients have machine profiles
+  /// Name of the client's node, set if the client has a name and took the next node that came (Placement::kArrival).
+  std::optional<std::string> node;
 
   void visit(auto& field) {
     field("id", id);
     field("name", name);
+    field("node", node);
     field("budget", budget);
     field("top_k", top_k);
     field("rank", rank);

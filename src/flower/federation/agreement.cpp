@@ -91,6 +91,7 @@ fed::RunConfig with_budget(const fed::RunConfig& config, int64_t client, double 
 
 std::string offered_text(const fed::RunConfig& config) {
   auto offered = without_rows(*config);
+  for (auto& client : offered.clients.client) client.key.clear();  // the server checks keys
   offered.output.dir.clear();
   offered.model.path = kModelAtServer;
   offered.model.base_cache.clear();

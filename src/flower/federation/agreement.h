@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fed/round/server.h"
+#include "flower/federation/content_digests.h"
 
 namespace evenkeel::flower {
 
@@ -24,6 +25,9 @@ struct Offer {
   /// The budget and the number of rows with which the client has joined this run; 0 if it has not joined yet.
   double budget = 0;
   int64_t examples = 0;
+  /// What the client's node had when it joined; empty if it has not joined yet. A node that joins a run under way has
+  /// `budget` and neither examples nor content.
+  ContentDigests content{};
 
   void visit(auto& field) {  // see base/format/record.h; so are the other visit() here
     field("run", run);
@@ -35,6 +39,7 @@ struct Offer {
     field.optional("named_tokens", named_tokens);
     field.optional("budget", budget);
     field.optional("examples", examples);
+    field.optional("content", content);
   }
 };
 
@@ -46,6 +51,7 @@ struct Acceptance {
   int64_t examples = 0;   ///< number of training rows |D_c|
   int64_t test_rows = 0;  ///< number of the node's own test rows
   std::string program;    ///< version of the node's program, for information
+  ContentDigests content{};
 
   void visit(auto& field) {
     field("client", client, 0);
@@ -53,7 +59,14 @@ struct Acceptance {
     field("examples", examples, 0);
     field.optional("test_rows", test_rows);
     field("program", program);
+    field.optional("content", content);
   }
+};
+
+/// Tells a node that it becomes no client of a run.
+struct JoinRefusal {
+  std::string reason;
+  void visit(auto& field) { field("reason", reason); }
 };
 
 /// Returns the SHA-256 over name, number of experts, input and output size of all sites. Equal digests mean that

@@ -9,11 +9,13 @@ namespace evenkeel::flower {
 class CoordinatorGrid : public Grid {
  public:
   /// Starts listening. \throws as the constructor of Coordinator
-  explicit CoordinatorGrid(CoordinatorOptions options) : coordinator_(std::move(options)) {}
+  explicit CoordinatorGrid(CoordinatorOptions options) : lists_all_(!options.open), coordinator_(std::move(options)) {}
   /// Ends the run for the nodes, then stops listening.
   ~CoordinatorGrid() override { coordinator_.end_run(); }
 
   std::vector<NodeInfo> nodes() override { return coordinator_.nodes(); }
+  bool lists_all() const override { return lists_all_; }
+  bool admits(const std::string& fingerprint) const override { return coordinator_.admits(fingerprint); }
   std::string send(uint64_t node, const Content& content, SendOptions options) override {
     return coordinator_.send(node, content, std::move(options));
   }
@@ -26,6 +28,7 @@ class CoordinatorGrid : public Grid {
   int port() const { return coordinator_.port(); }
 
  private:
+  bool lists_all_;
   Coordinator coordinator_;
 };
 

@@ -27,11 +27,12 @@ struct Envelope {
   at::Tensor payload_N{};  ///< [N] uint8: the payload; undefined if there is none
 };
 
-/// Kinds that the server sends. kOfferEnvelope holds an Offer, kUpdateEnvelope a StateUpdate, kTaskEnvelope a Task.
-/// kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that the run is over; the node answers
-/// with the same kind.
+/// Kinds that the server sends. kOfferEnvelope holds an Offer, kRefusalEnvelope a JoinRefusal, kUpdateEnvelope a
+/// StateUpdate, kTaskEnvelope a Task. kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that the
+/// run is over; the node answers with the same kind.
 inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news", *kTaskEnvelope = "task",
-                            *kAdapterEnvelope = "adapter", *kShutdownEnvelope = "farewell";
+                            *kAdapterEnvelope = "adapter", *kShutdownEnvelope = "farewell",
+                            *kRefusalEnvelope = "refusal";
 /// Kinds that a node sends. kAcceptanceEnvelope accepts an offer, kReplyEnvelope answers a task. kAcknowledgedEnvelope
 /// confirms an update or the final adapter. kUnknownRunEnvelope answers any message about a run that the node has not
 /// agreed to.

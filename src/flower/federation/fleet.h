@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,27 @@ struct FleetTerms {
   int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
 };
 
+/// What a node becomes in a run (place_of()).
+struct Place {
+  std::optional<int64_t> client{};  ///< the client; nothing: none
+  std::string how{};                ///< Member::assigned
+  std::string refusal{};            ///< why the node becomes no client; empty: it may become one later
+  std::string warning{};            ///< for the log, when the node becomes the client; empty: none
+};
+
 /// Functions and settings with which a run gets its clients.
 struct Joining {
   /// Makes the offer for a client: the run's config and what the server will send (flower/federation/agreement.h).
   std::function<Offer(int64_t client)> offer;
-  /// Returns the client that a new node becomes, not one of `taken`; nothing if the node gets no client.
-  std::function<std::optional<int64_t>(const NodeInfo& node, const std::set<int64_t>& taken)> client_of;
-  /// Throws kConfig for a budget with which a client uses no expert of the model.
-  std::function<void(double budget)> check_budget{};
+  /// Returns what a new node becomes: not one of the clients in `taken`.
+  std::function<Place(const NodeInfo& node, std::span<const NodeInfo> nodes, const std::set<int64_t>& taken)> place_of;
+  /// Throws kConfig for a budget with which a client uses no expert of the model and, while the run is under way, for
+  /// one that is not the client's in the run's config.
+  std::function<void(int64_t client, double budget)> check_budget{};
+  std::function<void(const Member& member)> on_join{};                     ///< called when a node has become a client
+  int64_t clients = 0;                                                     ///< number of clients of the run
+  fed::OnChange on_change = fed::OnChange::kRefuse;                        ///< clients.on_change
+  std::function<const methods::ClientProfile&(int64_t client)> profile{};  ///< empty before the run begins
   std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
   std::map<std::string, scoring::AnswerKind> client_tasks{};
@@ -74,6 +88,10 @@ struct Fleet {
   std::set<int64_t> informed{};   ///< clients that have the shared state
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::function<void(const SessionReport& report)> on_report{};
+  std::optional<int64_t> rounds{};  ///< rounds that are committed; nothing: the run has not begun
+  std::function<void()> attend{};   ///< called several times a second during exchanges: nodes join and keys change
+  /// Called with the result of a message that is not of the exchange.
+  std::function<void(const Arrival& arrival)> on_other{};
 };
 
 }  // namespace evenkeel::flower

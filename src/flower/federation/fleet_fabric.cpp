@@ -17,102 +17,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::seconds(1);
 constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave now are heard
 constexpr auto kLook = std::chrono::milliseconds(100);
-constexpr int64_t kMostTestRows = int64_t{1} << 24;   // the server draws among the rows of all
-constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
-
-void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
-  EK_CHECK(acceptance.client == client, kData, "it accepts to be client ", acceptance.client, ", offered: ", client);
-  EK_CHECK(acceptance.budget > 0 && acceptance.budget <= 1, kData, "its budget is ", acceptance.budget,
-           ", allowed: above 0, up to 1");
-  EK_CHECK(acceptance.examples >= 1 && acceptance.examples <= terms.most_examples, kData, "it says to have ",
-           acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
-  EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
-           acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
-}
-
-/// Sends offers to nodes that are not members yet, and receives their answers.
-class Gathering {
- public:
-  Gathering(Grid& grid, Roster& roster, const FleetTerms& terms, const Joining& joining)
-      : grid_(grid), roster_(roster), terms_(terms), joining_(joining) {}
-  ~Gathering() {
-    for (const auto& [message, asked] : asked_) grid_.forget(message);
-  }
-
-  void ask_newcomers() {
-    for (const auto& node : grid_.nodes()) {
-      const bool waits = ask_again_.contains(node.id) && Clock::now() < ask_again_.at(node.id);
-      if (!node.online || waits || roster_.member(node) || is_asked(node)) continue;
-      if (const auto client = joining_.client_of(node, taken())) ask(node, *client);
-    }
-  }
-
-  void on_reply(const Arrival& arrival) {
-    auto found = asked_.extract(arrival.message_id);
-    if (found.empty()) return;
-    const auto& asked = found.mapped();
-    if (arrival.failure) throw *arrival.failure;
-    if (arrival.kind != Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
-    try {
-      add(asked, asked.incoming.envelope());
-    } catch (const Error& error) {
-      pass_over(asked.node, error.what());
-    }
-  }
-
- private:
-  struct Asked {
-    NodeInfo node;
-    int64_t client;
-    IncomingEnvelope incoming;
-  };
-
-  void pass_over(const NodeInfo& node, std::string_view why) {
-    log::warning("[serve] ", node.name, " does not join: ", shown(why, kMostReason));
-    ask_again_[node.id] = Clock::now() + kAskAgain;
-  }
-
-  bool is_asked(const NodeInfo& node) const {
-    return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node.id; });
-  }
-  /// Returns the clients that have a node or for which an offer is pending.
-  std::set<int64_t> taken() const {
-    std::set<int64_t> clients;
-    for (const auto& [client, member] : roster_.members()) clients.insert(client);
-    for (const auto& [message, asked] : asked_) clients.insert(asked.client);
-    return clients;
-  }
-
-  void ask(const NodeInfo& node, int64_t client) {
-    IncomingEnvelope incoming(node.name, check_no_payload);
-    const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
-    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
-    asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
-  }
-
-  void add(const Asked& asked, const Envelope& envelope) {
-    const auto acceptance = acceptance_in(envelope);
-    check(acceptance, asked.client, terms_);
-    if (joining_.check_budget) joining_.check_budget(acceptance.budget);
-    roster_.add({.client = asked.client,
-                 .key = roster_key(asked.node),
-                 .name = asked.node.name,
-                 .budget = acceptance.budget,
-                 .examples = acceptance.examples,
-                 .test_rows = acceptance.test_rows,
-                 .program = acceptance.program});
-    log::info("[serve] ", asked.node.name, " is client ", asked.client, ": budget ", acceptance.budget, ", ",
-              acceptance.examples, " examples");
-  }
-
-  Grid& grid_;
-  Roster& roster_;
-  const FleetTerms& terms_;
-  const Joining& joining_;
-  std::map<std::string, Asked> asked_;  // by message
-  std::map<uint64_t, Clock::time_point> ask_again_;
-};
-
 }  // namespace
 
 void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
@@ -121,19 +25,33 @@ void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evalua
   evaluator_ = evaluator;
 }
 
+FleetFabric::FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
+    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)}, gathering_(fleet_) {
+  fleet_.attend = [this] { gathering_.attend(); };
+  fleet_.on_other = [this](const Arrival& arrival) { gathering_.on_reply(arrival); };
+}
+
 void FleetFabric::gather(int64_t clients) {
-  Gathering gathering(fleet_.grid, fleet_.roster, fleet_.terms, fleet_.joining);
   const auto members = [this] { return static_cast<int64_t>(fleet_.roster.members().size()); };
   while (members() < clients) {
-    gathering.ask_newcomers();
-    if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) gathering.on_reply(*arrival);
+    gathering_.attend();
+    if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) gathering_.on_reply(*arrival);
+    gathering_.drop_barred();
     fleet_.joining.tick(members());
   }
 }
 
+void FleetFabric::begin_rounds() { fleet_.rounds = 0; }
+
+bool FleetFabric::is_left_out(int64_t client) const {
+  const auto& profile = fleet_.joining.profile;
+  return profile && fleet_.rounds.value_or(0) > profile(client).end_round;
+}
+
 void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
   std::set<int64_t> without;
-  for (const auto& [client, member] : fleet_.roster.members()) without.insert(client);
+  for (const auto& [client, member] : fleet_.roster.members())
+    if (!is_left_out(client)) without.insert(client);
   fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
@@ -146,6 +64,7 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
 }
 
 bool FleetFabric::share(const methods::ServerState& state) {
+  fleet_.rounds = state.round;
   if (on_round_) on_round_(state.round);
   return false;
 }
@@ -254,8 +173,11 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
 
 std::map<int64_t, fed::Task> FleetFabric::shares_of(const fed::Task& task) const {
   std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
-  for (const auto& [id, member] : fleet_.roster.members())
-    for (int64_t row = 0; row < member.test_rows; ++row) rows.emplace_back(id, row);
+  for (const auto& [id, member] : fleet_.roster.members()) {
+    const auto& profile = fleet_.joining.profile;
+    const bool is_scored = !profile || profile(id).is_scored_after(task.round);
+    for (int64_t row = 0; is_scored && row < member.test_rows; ++row) rows.emplace_back(id, row);
+  }
   EK_CHECK(!rows.empty(), kData,
            "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
            "--test, or the config held_out");

@@ -11,6 +11,7 @@
 #include "fed/exchange/fabric.h"
 #include "flower/federation/envelope.h"
 #include "flower/federation/fleet.h"
+#include "flower/federation/gathering.h"
 
 namespace evenkeel::flower {
 
@@ -18,8 +19,9 @@ namespace evenkeel::flower {
 class FleetFabric : public fed::Fabric {
  public:
   /// Grid and roster are borrowed. \param folder  holds arriving payloads; its files are deleted when the process ends
-  FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
-      : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {}
+  FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder);
+  FleetFabric(const FleetFabric&) = delete;
+  FleetFabric& operator=(const FleetFabric&) = delete;
 
   /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes.
   /// \param evaluator  answers tasks for kEvaluator, borrowed; null: such tasks fail with kConfig
@@ -27,6 +29,8 @@ class FleetFabric : public fed::Fabric {
 
   /// Sends offers to new nodes and returns when `clients` clients have a node.
   void gather(int64_t clients);
+  /// Reports that the rounds begin. Clients that join from now on may be drawn from the round after the present one.
+  void begin_rounds();
 
   void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
   void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
@@ -59,8 +63,10 @@ class FleetFabric : public fed::Fabric {
   /// Splits a scoring task over the clients that have test rows. Returns the task of each, by client. \throws kData
   /// when no client has test rows
   std::map<int64_t, fed::Task> shares_of(const fed::Task& task) const;
+  bool is_left_out(int64_t client) const;  // true: it took part in none of the last rounds (until)
 
   Fleet fleet_;
+  Gathering gathering_;
   fed::Fabric* evaluator_ = nullptr;
   std::function<void(int64_t rounds)> on_round_{};
 };

@@ -19,6 +19,10 @@ class Grid {
   virtual ~Grid() = default;
   /// Returns the nodes that may be addressed.
   virtual std::vector<NodeInfo> nodes() = 0;
+  /// Returns true if nodes() names every node that may join, online or not: the grid has a list of keys.
+  virtual bool lists_all() const { return false; }
+  /// Returns false if the key with this fingerprint may not join any more.
+  virtual bool admits(const std::string& /*fingerprint*/) const { return true; }
   /// Sends `content` to a node and returns the message's id. send(), wait() and forget() have the contract of the
   /// functions of Coordinator with these names.
   virtual std::string send(uint64_t node, const Content& content, SendOptions options) = 0;

@@ -58,7 +58,7 @@ class Node {
       return client_.answer(envelope);
     } catch (const Error& error) {
       link_.refuse(instruction, ErrorCode::kRaised, reason_for_server(error));
-      const bool offered = envelope.kind == kOfferEnvelope;
+      const bool offered = envelope.kind == kOfferEnvelope || envelope.kind == kRefusalEnvelope;
       if (once_ && (offered || envelope.kind == kAdapterEnvelope)) refusal_ = std::current_exception();
       over_ = offered && once_;
       if (over_) return std::nullopt;

@@ -17,6 +17,7 @@
 #include "fed/run/make_experiment.h"
 #include "fed/store/run_request.h"
 #include "flower/federation/rows_error.h"
+#include "flower/format/flwr_message.h"
 #include "lora/peft.h"
 
 namespace evenkeel::flower {
@@ -179,14 +180,15 @@ void require_same(const fs::path& agreed, const fed::RunConfig& offered) {
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
-/// Checks the client's own test rows and returns their number. \throws kData for rows that cannot be read or scored
-int64_t own_test_rows(const fed::Experiment& e, int64_t client) {
+/// Checks the client's own test rows and returns them; null if it has none. \throws kData for rows that cannot be read
+/// or scored
+std::shared_ptr<const scoring::PreparedTask> own_test_rows(const fed::Experiment& e, int64_t client) {
   const auto& context = e.fabric.context;
   const auto& config = context.config;
-  if (!scores_clients_rows(config) || !config.plan(client).tests()) return 0;
-  const auto rows = context.test_rows({.task = "files", .own_of = client});
+  if (!scores_clients_rows(config) || !config.plan(client).tests()) return nullptr;
+  auto rows = context.test_rows({.task = "files", .own_of = client});
   scoring::check_task(*context.model, *rows, context.evaluation());
-  return static_cast<int64_t>(rows->rows().size());
+  return rows;
 }
 
 void require_same_base(const Offer& offer, const fed::Experiment& e) {
@@ -199,12 +201,26 @@ void require_same_base(const Offer& offer, const fed::Experiment& e) {
       "on one side");
 }
 
-/// Checks that a node which comes back has the budget and the rows that the run agreed on with its client.
+/// Checks that a node which comes back has the budget and the number of rows that the run agreed on with its client,
+/// and that one which joins a run under way has the budget of the run's config.
 void require_as_joined(const Offer& offer, const methods::ClientProfile& self) {
   const auto examples = static_cast<int64_t>(self.examples);
-  EK_CHECK(offer.budget == 0 || (offer.budget == self.budget && offer.examples == examples), kConfig,
+  const bool is_late = offer.budget != 0 && offer.examples == 0;
+  EK_CHECK(!is_late || offer.budget == self.budget, kConfig, "this node would join a run under way with budget ",
+           self.budget, ", the run's config says ", offer.budget);
+  EK_CHECK(is_late || offer.budget == 0 || (offer.budget == self.budget && offer.examples == examples), kConfig,
            "this node comes back with budget ", self.budget, " and ", examples, " examples, agreed on: ", offer.budget,
            " and ", offer.examples);
+}
+
+/// Checks that a node which comes back has the content that it joined with, unless the run's config lets others go on.
+/// Another number of rows is refused by require_as_joined().
+/// \param rows  the number of its training rows
+void require_content(const Offer& offer, const fed::RunConfig& config, const ContentDigests& own, size_t rows) {
+  const auto parts = changed_parts(offer.content, own);
+  if (parts.empty() || offer.examples != static_cast<int64_t>(rows)) return;
+  EK_CHECK(config->clients.on_change == fed::OnChange::kRecord, kConfig, "this node ", change_text(parts));
+  log::warning("[node] this node ", change_text(parts), "; the server records it");
 }
 
 /// Calls `write`. If it throws, those of `folders` that it made and left empty are removed.
@@ -221,18 +237,24 @@ void without_empty_folders(std::vector<fs::path> folders, const std::function<vo
 
 struct OwnExperiment {
   fed::Experiment experiment;
-  int64_t test_rows;
+  int64_t test_rows = 0;
+  ContentDigests content{};
 };
 
 /// Builds the experiment of an offer. Base and rows are checked before the weights are loaded.
-OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config) {
+/// \param folder  of the client's state, where the run's salt is kept
+OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config, const fs::path& folder) {
   int64_t rows = 0;
+  ContentDigests content;
   auto experiment = fed::make_experiment(config, fed::Purpose::kTrain, [&](const fed::Experiment& e) {
     require_same_base(offer, e);
-    rows = own_test_rows(e, offer.client);
+    const auto tested = own_test_rows(e, offer.client);
+    rows = tested ? static_cast<int64_t>(tested->rows().size()) : 0;
+    content = content_digests(e, offer.client, tested.get(), salt_of_run(folder, offer.run));
+    require_content(offer, config, content, e.fabric.shards.examples.at(static_cast<size_t>(offer.client)).size());
     if (e.server.config->clients.own_rows()) fed::warn_of_contamination(e);
   });
-  return {std::move(experiment), rows};
+  return {std::move(experiment), rows, std::move(content)};
 }
 
 }  // namespace
@@ -276,7 +298,8 @@ struct NodeClient::Agreement {
 void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
-  const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope;
+  const bool bare =
+      envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope || envelope.kind == kRefusalEnvelope;
   EK_CHECK(laden || bare, kData, "an envelope of unknown kind \"", shown(envelope.kind), "\"");
   const bool known = agreement_ && agreement_->offer.run == envelope.run;
   const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;
@@ -291,6 +314,9 @@ Envelope NodeClient::answer(const Envelope& envelope) {
   EK_CHECK(is_name(envelope.run), kData, "a run is named by letters and digits, not \"", shown(envelope.run), "\"");
   if (envelope.kind == kOfferEnvelope) return consider(envelope);
   if (envelope.kind == kShutdownEnvelope) return part(envelope);
+  if (envelope.kind == kRefusalEnvelope)
+    fail(kConfig, "the server does not take this node: ",
+         shown(read_header<JoinRefusal>(envelope.header, "a refusal").reason, kMostReason));
   if (!agreement_ || agreement_->offer.run != envelope.run)
     return {.run = envelope.run, .kind = kUnknownRunEnvelope, .header = "{}"};
   if (envelope.kind == kAdapterEnvelope) return keep(envelope);
@@ -331,7 +357,8 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   require_same(options_.agreed, config);
   config = config.with([&](fed::ExperimentConfig& values) { fed::compute_on(values.model, options_.device); });
   agreement_.reset();  // its base goes before another comes
-  auto [experiment, test_rows] = on_own_rows(options_, [&] { return experiment_for(offer, config); });
+  auto [experiment, test_rows, content] =
+      on_own_rows(options_, [&] { return experiment_for(offer, config, options_.folder); });
   const bool joined_before = offer.budget > 0;
   if (options_.measure_s > 0 && !joined_before) propose_budget(experiment, offer.client, options_.measure_s);
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
@@ -344,7 +371,8 @@ Envelope NodeClient::consider(const Envelope& envelope) {
                               .budget = self.budget,
                               .examples = static_cast<int64_t>(self.examples),
                               .test_rows = test_rows,
-                              .program = std::string(version())};
+                              .program = std::string(version()),
+                              .content = content};
   return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
 

@@ -65,6 +65,42 @@ void Roster::add(Member member) {
   save();
 }
 
+void Roster::drop(int64_t client) {
+  members_.erase(client);
+  save();
+}
+
+std::vector<int64_t> Roster::hand_over(std::span<const NodeInfo> nodes, int64_t rounds) {
+  std::vector<int64_t> changed;
+  for (const auto& node : nodes) {
+    if (node.replaces.empty() || member(node)) continue;
+    for (auto& [client, member] : members_) {
+      if (member.key != node.replaces) continue;
+      member.changes.push_back({.after_round = rounds, .what = "key", .was = member.key});
+      member.key = roster_key(node);
+      member.name = node.name;
+      member.content = {};  // another node has another salt
+      changed.push_back(client);
+    }
+  }
+  if (!changed.empty()) save();
+  return changed;
+}
+
+void Roster::note_return(int64_t client, const ContentDigests& content, const std::string& program,
+                         std::span<const std::string> parts, int64_t rounds) {
+  auto& member = members_.at(client);
+  const auto note = [&](const std::string& what, const std::string& was) {
+    member.changes.push_back({.after_round = rounds, .what = what, .was = was});
+  };
+  for (const auto& part : parts)
+    note(part, part == "rows" ? member.content.rows : part == "base" ? member.content.base : member.content.tokenizer);
+  if (program != member.program) note("program", member.program);
+  member.content = content;
+  member.program = program;
+  save();
+}
+
 void Roster::save() const {
   Page page{.run = run_, .members = {}};
   for (const auto& [client, member] : members_) page.members.push_back(member);

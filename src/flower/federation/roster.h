@@ -5,11 +5,27 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "flower/federation/content_digests.h"
 #include "flower/server/coordinator.h"
 
 namespace evenkeel::flower {
+
+/// A change of a client's node after it had joined.
+struct MemberChange {
+  int64_t after_round = 0;  ///< rounds that were committed
+  std::string what;         ///< "key", "rows", "base", "tokenizer" or "program"
+  std::string was;          ///< the earlier value: a fingerprint, a salted digest or a version
+
+  void visit(auto& field) {
+    field("after_round", after_round);
+    field("what", what);
+    field("was", was);
+  }
+};
 
 /// One client of a run and its node.
 struct Member {
@@ -23,6 +39,11 @@ struct Member {
   /// The number of the client's own test rows.
   int64_t test_rows = 0;
   std::string program;  ///< version of the node's program, as the node reports it
+  /// How the node became this client: by its "key", by its "name", or by "arrival" as the next node that came.
+  std::string assigned{};
+  int64_t first_round = 0;  ///< the first round in which the client may be drawn, 0 = the first
+  ContentDigests content{};
+  std::vector<MemberChange> changes{};  ///< in the order in which they happened
 
   void visit(auto& field) {  // base/format/record.h
     field("client", client, 0);
@@ -32,6 +53,10 @@ struct Member {
     field("examples", examples, 0);
     field.optional("test_rows", test_rows);
     field("program", program);
+    field("assigned", assigned);
+    field("first_round", first_round);
+    field("content", content);
+    field("changes", changes);
   }
 };
 
@@ -54,6 +79,16 @@ class Roster {
   /// Adds or replaces a member and saves the file before it returns. \throws kInternal when the client has another
   /// node.
   void add(Member member);
+  /// Removes a member whose key may not join any more, before the first round.
+  void drop(int64_t client);
+  /// Makes the clients of replaced keys those of the nodes that replace them (NodeInfo::replaces), and records it.
+  /// \param rounds  rounds that are committed
+  /// \return the clients that have another node now
+  std::vector<int64_t> hand_over(std::span<const NodeInfo> nodes, int64_t rounds);
+  /// Records what a returning node has and runs, and which of it has changed.
+  /// \param parts  names of the changed parts of its content (changed_parts())
+  void note_return(int64_t client, const ContentDigests& content, const std::string& program,
+                   std::span<const std::string> parts, int64_t rounds);
 
  private:
   void load();

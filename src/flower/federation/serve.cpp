@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "fed/run/training_run.h"
 #include "fed/store/manifest.h"
 #include "fed/store/run_files.h"
+#include "flower/federation/placement.h"
 #include "models/cost.h"
 
 namespace evenkeel::flower {
@@ -107,6 +109,7 @@ class Serving {
  public:
   Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
       : options_(options),
+        grid_(grid),
         roster_(folder / kMembers),
         sessions_(sessions_file(folder)),
         fabric_(grid, roster_, folder / "arriving") {
@@ -135,7 +138,9 @@ class Serving {
   }
 
   std::vector<scoring::TaskScore> play(Served& run) {
-    const auto& server = run.experiment.server;
+    auto& server = run.experiment.server;
+    plays_ = true;
+    fabric_.begin_rounds();
     run.experiment.fabric.context.answers = run.folder.answers();
     status_.rounds = server.config->train.rounds;
     status_.clients = server.config->clients.count;
@@ -144,6 +149,10 @@ class Serving {
       joins.client_tasks.emplace(task, scoring::kind_of(data::find_task(task, server.config.rows()).scoring));
     joins.test_limit = server.config->evaluate.limit;
     joins.seed = server.seed();
+    joins.on_join = [this, &server](const Member& member) { admit(server, member); };
+    joins.profile = [&server](int64_t client) -> const methods::ClientProfile& {
+      return server.clients.at(static_cast<size_t>(client));
+    };
     fabric_.serve(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     hand_out(run);
@@ -165,16 +174,20 @@ class Serving {
     status_.rounds = config->train.rounds;
     status_.clients = config->clients.count;
     fabric_.serve(joining(server), terms(server), nullptr);
-    fabric_.gather(config->clients.count);
+    if (grid_.lists_all()) warn_of_absent(grid_, config->clients);
+    fabric_.gather(config->clients.start > 0 ? config->clients.start : config->clients.count);
   }
 
   /// Completes the experiment with the budgets and row counts of the nodes, and loads the weights.
   void complete(fed::Experiment& e) {
     e.use(with_budgets(e.server.config, roster_));
-    std::vector<size_t> examples;
-    for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
+    std::vector<size_t> examples(static_cast<size_t>(e.server.config->clients.count));
+    for (const auto& [id, member] : roster_.members())
+      examples.at(static_cast<size_t>(id)) = static_cast<size_t>(member.examples);
     e.server.clients = fed::make_clients(e.server.config, e.server.model, examples);
-    e.server.clients_with_test_rows = tested();
+    e.server.clients_with_test_rows.emplace();
+    for (auto& client : e.server.clients) client.first_round = std::numeric_limits<int64_t>::max();  // until it joins
+    for (const auto& [id, member] : roster_.members()) admit(e.server, member);
     leave_out_what_nobody_brings(e.server);
     if (options_.evaluate) fed::load_weights(e);
   }
@@ -186,14 +199,6 @@ class Serving {
     const auto state = last.commit.round > 0 ? last.snapshot.state : fed::initial_state(server, fabric_);
     fabric_.hand_out(
         lora::encode({.adapters = methods::whole_adapter(state)}, lora::TransportDtype::kFloat32, server.sites));
-  }
-
-  /// Returns the clients whose nodes have test rows.
-  std::set<int64_t> tested() const {
-    std::set<int64_t> clients;
-    for (const auto& [id, member] : roster_.members())
-      if (member.test_rows > 0) clients.insert(id);
-    return clients;
   }
 
   /// Returns the terms of the run. With simulated time the deadline is applied by the round, not by the fleet.
@@ -214,21 +219,29 @@ class Serving {
     offer.chat_template = prompts_.chat_template;
     offer.named_tokens = prompts_.named_tokens;
     return {.offer =
-                [this, offer = std::move(offer)](int64_t client) {
+                [this, config, offer = std::move(offer)](int64_t client) {
                   auto own = offer;
                   own.client = client;
                   const auto known = roster_.members().find(client);
-                  if (known == roster_.members().end()) return own;
+                  if (known == roster_.members().end()) {
+                    if (plays_) own.budget = config.plan(client).budget;
+                    return own;
+                  }
                   own.budget = known->second.budget;
                   own.examples = known->second.examples;
+                  own.content = known->second.content;
                   return own;
                 },
-            .client_of = [this, clients = config->clients](
-                             const NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
+            .place_of = [this, clients = config->clients](
+                            const NodeInfo& node, std::span<const NodeInfo> nodes,
+                            const std::set<int64_t>& taken) { return place_of(node, nodes, clients, roster_, taken); },
             .check_budget =
-                [model = server.model, &entry = config->method.entry()](double budget) {
+                [this, config, model = server.model, &entry = config->method.entry()](int64_t client, double budget) {
+                  EK_CHECK(!plays_ || budget == config.plan(client).budget, kConfig, "its budget is ", budget,
+                           ", but the run is under way with ", config.plan(client).budget);
                   if (entry.top_k(budget, model.top_k) == 0) fed::active_experts(model, budget, "its budget");
                 },
+            .on_change = config->clients.on_change,
             .tick =
                 [this](int64_t members) {
                   if (std::exchange(status_.members, members) != members) tell();
@@ -236,20 +249,20 @@ class Serving {
                 }};
   }
 
-  /// Returns the client of a new node: the client with the node's name in the config, otherwise the next client without
-  /// a node whose name, if it has one, is not on the allow-list.
-  std::optional<int64_t> place_for(const NodeInfo& node, const fed::ClientsSection& clients,
-                                   const std::set<int64_t>& taken) const {
-    std::optional<int64_t> free;
-    for (int64_t id = 0; id < clients.count; ++id) {
-      if (taken.contains(id)) continue;
-      const auto name = clients.name(id);
-      if (name && *name == node.name) return id;
-      const bool is_named =
-          name && std::find(options_.names.begin(), options_.names.end(), *name) != options_.names.end();
-      if (!free && !is_named) free = id;
-    }
-    return free;
+  /// Makes a client take part that joined while the run was under way.
+  void admit(fed::Server& server, const Member& member) {
+    auto& client = server.clients.at(static_cast<size_t>(member.client));
+    client.examples = static_cast<double>(member.examples);
+    client.first_round = member.first_round;
+    if (member.test_rows > 0) server.clients_with_test_rows->insert(member.client);
+    note_arrival(server, member);
+    status_.members = std::ssize(roster_.members());
+    tell();
+  }
+
+  static void note_arrival(fed::Server& server, const Member& member) {
+    if (member.assigned == "arrival" && server.config->clients.name(member.client))
+      server.nodes_by_arrival[member.client] = member.name;
   }
 
   void on_reply(const SessionReport& report) {
@@ -280,11 +293,13 @@ class Serving {
   }
 
   const ServeOptions& options_;
+  Grid& grid_;
   Roster roster_;
   fs::path sessions_;
   FleetFabric fabric_;
   FleetStatus status_;
   std::optional<std::chrono::steady_clock::time_point> worked_since_;
+  bool plays_ = false;  // true: the run is under way, with the budgets of its config
   std::string base_;
   struct {
     std::string chat_template, named_tokens;

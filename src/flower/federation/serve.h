@@ -31,8 +31,6 @@ struct ServeOptions {
   std::optional<int64_t> from_round{};  ///< round to resume from, instead of the last committed one
   double patience_s = 300;              ///< seconds for which an offline node is awaited, if clients.deadline is 0
   bool evaluate = true;  ///< false: the server scores nothing and needs no weights, only shapes and tokenizer
-  /// Names of allowed keys. A node named as a client in the config becomes this client.
-  std::vector<std::string> names{};
   StopRequest stop{};
   std::function<void(const FleetStatus& status)> on_status{};  ///< called after each change, by the thread of serve()
 };

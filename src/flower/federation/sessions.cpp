@@ -13,6 +13,7 @@
 
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
+#include "base/plain/log.h"
 #include "base/plain/os_error.h"
 #include "base/plain/text.h"
 
@@ -127,6 +128,7 @@ void Sessions::tell(const methods::ClientProfile& client, Envelope envelope) {
 
 void Sessions::run() {
   while (any_open()) {
+    if (fleet_.attend) fleet_.attend();
     advance();
     if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) on_reply(*arrival);
     give_up_the_late();
@@ -198,7 +200,10 @@ void Sessions::make_task(Session& session) {
 void Sessions::on_reply(const Arrival& arrival) {
   const auto session = std::find_if(sessions_.begin(), sessions_.end(),
                                     [&](const Session& one) { return one.open && one.waiting == arrival.message_id; });
-  if (session == sessions_.end()) return;
+  if (session == sessions_.end()) {
+    if (fleet_.on_other) fleet_.on_other(arrival);
+    return;
+  }
   session->waiting.clear();
   using Kind = Arrival::Kind;
   if (arrival.failure) throw *arrival.failure;  // no client is at fault
@@ -233,7 +238,8 @@ void Sessions::on_reply(Session& session, const Envelope& envelope, const Arriva
   }
 }
 
-/// Checks that a returning client has the budget and the examples that it joined with.
+/// Checks that a returning client has the budget, the examples and the content that it joined with. If
+/// clients.on_change is "record", other content is recorded. Another program always is.
 void Sessions::accept(const Session& session, const Envelope& envelope) {
   const auto& member = fleet_.roster.members().at(session.client.id);
   const auto acceptance = fitting([&] { return acceptance_in(envelope); });
@@ -241,6 +247,14 @@ void Sessions::accept(const Session& session, const Envelope& envelope) {
                   acceptance.examples == member.examples,
               concat("it comes back with budget ", acceptance.budget, " and ", acceptance.examples,
                      " examples, agreed on: ", member.budget, " and ", member.examples));
+  const auto parts = changed_parts(member.content, acceptance.content);
+  require_fit(parts.empty() || fleet_.joining.on_change == fed::OnChange::kRecord, concat("it ", change_text(parts)));
+  if (!parts.empty()) log::warning("[serve] ", session.name, " ", change_text(parts), "; recorded");
+  if (acceptance.program != member.program)
+    log::warning("[serve] ", session.name, " comes back with evenkeel ", shown(acceptance.program), ", it joined with ",
+                 shown(member.program), "; recorded");
+  if (acceptance.content != member.content || acceptance.program != member.program)
+    fleet_.roster.note_return(member.client, acceptance.content, acceptance.program, parts, fleet_.rounds.value_or(0));
   fleet_.agreed.insert(session.client.id);
 }
 
@@ -296,11 +310,18 @@ std::string Sessions::lateness_of_message(const Session& session) const {
 /// has replied. Without a deadline, and for other clients, the node is late when it has been offline for `patience_s`.
 std::string Sessions::lateness(const Session& session, bool is_past_deadline) const {
   const auto& terms = fleet_.terms;
+  if (is_barred(session)) return "its key was removed from the list of keys";
   const bool has_deadline = terms.deadline_s > 0 && session.client.trains && !session.is_told;
   if (has_deadline) return is_past_deadline ? concat("no reply within ", terms.deadline_s, " s") : "";
   if (seconds_since(session.last_online) > terms.patience_s)
     return concat("its node was offline for ", terms.patience_s, " s");
   return session.is_told ? lateness_of_message(session) : "";
+}
+
+bool Sessions::is_barred(const Session& session) const {
+  const auto& members = fleet_.roster.members();
+  const auto member = members.find(session.client.id);
+  return member != members.end() && !fleet_.grid.admits(member->second.key);
 }
 
 void Sessions::give_up_the_late() {

@@ -32,7 +32,8 @@ class Sessions {
   Sessions& operator=(const Sessions&) = delete;
 
   /// Adds a client that gets a task. The task is made when its node is online. The client is lost if its node sends
-  /// invalid data, an error or 16 envelopes without the reply, or if it misses the deadline after `quorum` clients have
+  /// invalid data, an error or 16 envelopes without the reply, if its key may not join any more, or if it misses the
+  /// deadline after `quorum` clients have
   /// replied. Without a deadline, or for a scoring task, it is lost when its node has been offline for `patience_s`.
   void begin(const methods::ClientProfile& client);
   /// Adds a client that gets an update. The client is dropped, without on_loss, if its node has not confirmed the
@@ -78,6 +79,7 @@ class Sessions {
   void report(const Session& session, const std::string& outcome, const Arrival* arrival) const;
   std::string lateness(const Session& session, bool is_past_deadline) const;
   std::string lateness_of_message(const Session& session) const;
+  bool is_barred(const Session& session) const;  // true: the key of the client's node may not join any more
   void give_up_the_late();
   void tick();
   bool any_open() const;

@@ -19,6 +19,7 @@
 #include "base/plain/base64.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/key_fingerprint.h"
 #include "base/plain/os_error.h"
 #include "base/plain/text.h"
 
@@ -257,6 +258,19 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
+/// Removes the last word of a comment if it begins with kReplaces. \return the fingerprint in it; empty if there is
+/// none
+std::string take_replaced(std::string_view& comment, const std::string& place) {
+  const size_t space = comment.find_last_of(" \t");
+  const auto last = comment.substr(space == std::string_view::npos ? 0 : space + 1);
+  if (!last.starts_with(kReplaces)) return {};
+  const auto fingerprint = last.substr(kReplaces.size());
+  EK_CHECK(is_key_fingerprint(fingerprint), kConfig, place, ": replaces is \"", shown(fingerprint),
+           "\", allowed: the SHA-256 fingerprint of a key, SHA256: and 43 letters and digits");
+  comment = trimmed(comment.substr(0, comment.size() - last.size()));
+  return std::string(fingerprint);
+}
+
 AllowedKey parse_line(std::string_view line, const std::string& place) {
   const auto kind = take_word(line);
   const auto blob = from_base64(take_word(line));
@@ -265,10 +279,23 @@ AllowedKey parse_line(std::string_view line, const std::string& place) {
   EK_CHECK(is_line(line), kConfig, place, ": the name is no line of text");
   try {
     auto key = PublicKey::from_openssh(*blob, place);
+    auto replaces = take_replaced(line, place);
     std::string name = line.empty() ? key.fingerprint() : std::string(line);
-    return {.key = std::move(key), .name = std::move(name)};
+    return {.key = std::move(key), .name = std::move(name), .replaces = std::move(replaces)};
   } catch (const Error& error) {
     fail(kConfig, std::string_view(error.what()).substr(std::string_view("[data] ").size()));
+  }
+}
+
+/// Checks that each replaced key is replaced once, and is not allowed any more.
+void check_replaced(const std::vector<AllowedKey>& keys, std::string_view place) {
+  std::set<std::string> allowed, replaced;
+  for (const auto& key : keys) allowed.insert(key.key.fingerprint());
+  for (const auto& key : keys) {
+    if (key.replaces.empty()) continue;
+    EK_CHECK(!allowed.contains(key.replaces), kConfig, place, ": the key of ", shown(key.name), " replaces ",
+             key.replaces, ", which is in the list too: remove the line of the replaced key");
+    EK_CHECK(replaced.insert(key.replaces).second, kConfig, place, ": two keys replace ", key.replaces);
   }
 }
 
@@ -300,6 +327,7 @@ std::vector<AllowedKey> parse_allow_list(std::string_view text, std::string_view
     keys.push_back(std::move(key));
   }
   EK_CHECK(!keys.empty(), kConfig, place, " allows no key");
+  check_replaced(keys, place);
   return keys;
 }
 

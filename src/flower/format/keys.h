@@ -74,14 +74,20 @@ void check_key_name(std::string_view comment);
 /// register`. \throws kConfig as check_key_name()
 std::string openssh_line(const PublicKey& key, std::string_view comment);
 
+/// The last word of a line in a list of keys, if the key takes the place of another one: this text and the fingerprint
+/// of the key that it replaces.
+inline constexpr std::string_view kReplaces = "replaces=";
+
 /// A key that may join, and the name of its node.
 struct AllowedKey {
   PublicKey key;
   std::string name;
+  std::string replaces{};  ///< fingerprint of the key whose client this key takes over; empty: of none
 };
-/// Reads a list of OpenSSH public keys, one per line. The comment of a line is the node's name; without a comment, the
-/// name is the fingerprint. Blank lines and lines that begin with # are ignored. \throws kConfig naming file and line
-/// for an invalid line, an unsupported key or a repeated key or name, and for an empty list
+/// Reads a list of OpenSSH public keys, one per line. The comment of a line is the node's name, without kReplaces;
+/// without a comment, the name is the fingerprint. Blank lines and lines that begin with # are ignored. \throws kConfig
+/// naming file and line for an invalid line, an unsupported key, a repeated key or name, a replaced key that is in the
+/// list or that two lines replace, and for an empty list
 std::vector<AllowedKey> read_allow_list(const std::filesystem::path& file);
 std::vector<AllowedKey> parse_allow_list(std::string_view text, std::string_view place);
 
@@ -93,8 +99,13 @@ struct SignedHeaders {
   std::string public_key;  ///< flwr-public-key: base64 of the PEM
   std::string timestamp;   ///< flwr-timestamp: ISO 8601 with microseconds and offset
   std::string signature;   ///< flwr-signature: base64 of the signature over the timestamp
+  /// kInstanceHeader: a random name of the calling process, not signed; empty: the caller sends none.
+  std::string instance{};
 };
-/// Signs calls. A signature is reused for one minute, because it covers only the time. Any thread may call.
+/// The header with which evenkeel's nodes tell processes with one key apart. Flower's SuperLink ignores it.
+inline constexpr std::string_view kInstanceHeader = "evenkeel-instance";
+/// Signs calls. A signature is reused for one minute, because it covers only the time. Each object is an instance of
+/// its own. Any thread may call.
 class Signer {
  public:
   explicit Signer(Key key);
@@ -103,7 +114,7 @@ class Signer {
 
  private:
   Key key_;
-  std::string public_key_;
+  std::string public_key_, instance_;
   std::mutex mutex_;
   SignedHeaders last_{};
   double signed_at_ = -1e18;

@@ -100,6 +100,32 @@ TEST(AllowList, ErrorsNameFileAndLine) {
   EXPECT_NE(read(off_curve).find("not on its curve"), std::string::npos);
 }
 
+TEST(AllowList, ALineMaySayWhichKeyItReplaces) {
+  const auto old = Key::make().public_key().fingerprint();
+  const auto line = [](const std::string& comment) { return openssh_line(Key::make().public_key(), comment) + "\n"; };
+  const auto list = parse_allow_list(line(concat("north site replaces=", old)) + line("hill"), "keys.txt");
+  EXPECT_EQ(list.at(0).name, "north site");
+  EXPECT_EQ(list.at(0).replaces, old);
+  EXPECT_EQ(list.at(1).replaces, "");
+  const auto bare = parse_allow_list(line(concat("replaces=", old)), "keys.txt");
+  EXPECT_EQ(bare.at(0).name, bare.at(0).key.fingerprint());
+  EXPECT_EQ(bare.at(0).replaces, old);
+}
+
+TEST(AllowList, AReplacedKeyIsNamedRightlyAndOnce) {
+  const auto key = Key::make().public_key();
+  const auto line = [](const std::string& comment) { return openssh_line(Key::make().public_key(), comment) + "\n"; };
+  const auto refused = [](const std::string& text) {
+    return testing::refusal([&] { parse_allow_list(text, "keys.txt"); });
+  };
+  const auto by = concat("replaces=", key.fingerprint());
+  EXPECT_NE(refused(line("a replaces=SHA256:short")).find("keys.txt, line 1: replaces is \"SHA256:short\""),
+            std::string::npos);
+  EXPECT_NE(refused(line("a " + by) + line("b " + by)).find("two keys replace"), std::string::npos);
+  EXPECT_NE(refused(line("a " + by) + openssh_line(key, "b")).find("remove the line of the replaced key"),
+            std::string::npos);
+}
+
 TEST(Signature, IsValidFromFiveSecondsAheadTo305SecondsBehind) {
   Signer signer(Key::make());
   Verifier verifier;

@@ -1,3 +1,4 @@
+#include <openssl/rand.h>
 #include <time.h>
 
 #include <array>
@@ -93,13 +94,27 @@ std::string format_timestamp(double seconds) {
   return text.data();
 }
 
-Signer::Signer(Key key) : key_(std::move(key)), public_key_(to_base64(key_.public_key().pem())) {}
+namespace {
+
+std::string random_name() {
+  std::array<unsigned char, 12> bytes{};
+  EK_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, kInternal, "no random bytes");
+  return to_base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace
+
+Signer::Signer(Key key)
+    : key_(std::move(key)), public_key_(to_base64(key_.public_key().pem())), instance_(random_name()) {}
 
 SignedHeaders Signer::headers(double now) {
   const std::lock_guard lock(mutex_);
   if (std::abs(now - signed_at_) >= kSignatureLife) {
     const std::string timestamp = format_timestamp(now);
-    last_ = {.public_key = public_key_, .timestamp = timestamp, .signature = to_base64(key_.sign(timestamp))};
+    last_ = {.public_key = public_key_,
+             .timestamp = timestamp,
+             .signature = to_base64(key_.sign(timestamp)),
+             .instance = instance_};
     signed_at_ = now;
   }
   return last_;

@@ -141,6 +141,7 @@ Answer HttpClient::post(std::string_view path, const SignedHeaders& signature, s
                      {"flwr-public-key", signature.public_key},       {"flwr-timestamp", signature.timestamp},
                      {"flwr-signature", signature.signature},         {"flwr-package-name", "evenkeel"},
                      {"flwr-package-version", std::string(version())}};
+  if (!signature.instance.empty()) request.headers.emplace(kInstanceHeader, signature.instance);
   request.content_length_ = head.size();
   for (const auto piece : pieces) request.content_length_ += piece.size();
   request.content_provider_ = [=](size_t offset, size_t, httplib::DataSink& sink) {

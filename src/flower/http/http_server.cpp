@@ -239,7 +239,8 @@ struct HttpServer::Parts : httplib::Server {
                         .content_encoding = from.get_header_value("Content-Encoding"),
                         .signature = {.public_key = from.get_header_value("flwr-public-key"),
                                       .timestamp = from.get_header_value("flwr-timestamp"),
-                                      .signature = from.get_header_value("flwr-signature")},
+                                      .signature = from.get_header_value("flwr-signature"),
+                                      .instance = from.get_header_value(std::string(kInstanceHeader))},
                         .program = concat(from.get_header_value("flwr-package-name"), " ",
                                           from.get_header_value("flwr-package-version")),
                         .body = {}};

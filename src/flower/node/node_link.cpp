@@ -7,7 +7,9 @@
 #include <condition_variable>
 #include <set>
 #include <thread>
+#include <utility>
 
+#include "base/plain/file_lock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
@@ -35,7 +37,16 @@ constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 struct Remembered {
   uint64_t node = 0;
   bool registered = false;  ///< the node registered itself
+  /// True: it was stored beside this very key file. A copy of both files on another machine does not prove that the
+  /// process that stored it has ended.
+  bool is_own = true;
 };
+
+/// Returns what tells a key file from its copies: inode and time of the last change of its metadata.
+std::string mark_of(const NodeOptions& options) {
+  const auto file = FileIdentity::of(options.key_file);
+  return concat(file.inode, '-', file.changed_ns);
+}
 
 fs::path memory_file(const NodeOptions& options) { return options.key_file.string() + ".node"; }
 
@@ -48,7 +59,9 @@ std::optional<Remembered> remembered(const NodeOptions& options) {
     if (view.at("server").string() != options.server.text()) return {};
     const auto node = parse_number<uint64_t>(view.at("node").string());
     view.at("node").require(node.has_value(), " is \"", shown(view.at("node").string()), "\", expected a number");
-    return Remembered{.node = *node, .registered = view.at("registered").flag()};
+    return Remembered{.node = *node,
+                      .registered = view.at("registered").flag(),
+                      .is_own = view.at("key_file").string() == mark_of(options)};
   } catch (const std::exception& error) {
     log::warning("[node] ", file.string(), " is passed over: ", error.what());
     return {};
@@ -56,9 +69,10 @@ std::optional<Remembered> remembered(const NodeOptions& options) {
 }
 
 void remember(const NodeOptions& options, const Remembered& state) {
-  write_sealed(
-      memory_file(options),
-      {{"server", options.server.text()}, {"node", std::to_string(state.node)}, {"registered", state.registered}});
+  write_sealed(memory_file(options), {{"server", options.server.text()},
+                                      {"node", std::to_string(state.node)},
+                                      {"registered", state.registered},
+                                      {"key_file", mark_of(options)}});
 }
 
 std::string_view as_text(std::span<const std::byte> bytes) {
@@ -110,10 +124,11 @@ struct NodeLink::Parts {
   // ---- join
 
   void join() {
+    if (!lock) lock.emplace(options.key_file.string() + ".lock", concat("the key ", options.key_file.string()));
     const auto before = remembered(options);
     state = before.value_or(Remembered{});
-    if (before)
-      // Otherwise the previous process would count as online for another minute.
+    if (before && before->is_own)
+      // The lock says that the previous process has ended. It would count as online for another minute.
       calls.call(path::kDeactivate, encode(NodeId{before->node}));
     const std::string pem = calls.public_key().pem();
     const Answer registered = calls.call(path::kRegister, encode(RegisterRequest{pem}));
@@ -128,6 +143,7 @@ struct NodeLink::Parts {
   }
 
   void activate(const std::string& pem, bool patient) {
+    bool warned = false;
     const auto patience = SteadyClock::now() + std::chrono::duration<double>(patient ? 2 * options.heartbeat_s + 5 : 0);
     while (true) {
       const Answer answer = calls.call(path::kActivate, encode(ActivateRequest{pem, options.heartbeat_s}));
@@ -136,6 +152,10 @@ struct NodeLink::Parts {
         return;
       }
       if (answer.code != kActivationFailed) calls.give_up(answer, path::kActivate);
+      if (!std::exchange(warned, true) && patient)
+        log::warning("[node] ", options.server.text(),
+                     " has a node with this key online: a process on another machine, ",
+                     "or one that has ended; trying for ", 2 * options.heartbeat_s + 5, " s");
       EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
                calls.public_key().fingerprint(),
                ", or has a node with it online already (one that died counts as online for up to ",
@@ -358,6 +378,7 @@ struct NodeLink::Parts {
 
   const NodeOptions options;
   NodeCalls calls;
+  std::optional<FileLock> lock{};  // of the key: one process of this machine uses it at a time
   Remembered state{};
   std::optional<std::string> last_root{};
   SteadyClock::time_point found_at = SteadyClock::now();  // when the last instruction arrived

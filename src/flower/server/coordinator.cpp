@@ -2,18 +2,24 @@
 
 #include <sys/resource.h>
 
+#include <condition_variable>
+#include <thread>
+#include <utility>
+
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "flower/format/calls.h"
 #include "flower/http/http_server.h"
+#include "flower/server/allow_list_watch.h"
 #include "flower/server/mailbox.h"
 #include "flower/server/node_registry.h"
 
 namespace evenkeel::flower {
 namespace {
 
+constexpr auto kBetweenLooks = std::chrono::milliseconds(500);  // at the list of allowed keys
 constexpr size_t kSmallBody = size_t{64} << 10, kBytesPerTreeNode = 72;
 
 HttpReply protobuf(std::string body) { return {.body = std::move(body)}; }
@@ -57,6 +63,28 @@ struct Coordinator::Parts {
                                                         .threads = options.threads,
                                                         .limits = options.node_limits},
                                           [this](const HttpRequest& request) { return answer(request); });
+    if (!options.allow_file.empty()) watching = std::jthread([this](const std::stop_token& stop) { watch_list(stop); });
+  }
+
+  // ---- the list of allowed keys
+
+  void watch_list(const std::stop_token& stop) {
+    AllowListWatch watch(options.allow_file);
+    bool was_read = false;  // the first list is mostly the one that the server began with
+    std::unique_lock lock(watch_mutex);
+    while (!watch_stopped.wait_for(lock, stop, kBetweenLooks, [] { return false; }) && !stop.stop_requested())
+      if (const auto keys = watch.look()) allow(*keys, std::exchange(was_read, true));
+  }
+
+  /// Ends the open messages of nodes whose keys are not in the new list.
+  void allow(const std::vector<AllowedKey>& keys, bool again) {
+    const auto removed = registry.allow(keys);
+    if (again) log::info("[serve] ", options.allow_file.string(), " was read again: ", keys.size(), " keys may join");
+    for (const uint64_t node : removed) {
+      log::warning("[serve] node ", shown(registry.name(node)), ": its key was removed from ",
+                   options.allow_file.string());
+      mailbox.lose(node, "its key was removed from the list of keys");
+    }
   }
 
   HttpReply answer(const HttpRequest& request) {
@@ -129,7 +157,7 @@ struct Coordinator::Parts {
     const auto request = decoded<ActivateRequest>(call.request.body(kSmallBody));
     check_key(call, request.public_key);
     if (!call.node) throw Refusal{.status = 412, .code = 2004, .detail = "the key is not registered"};
-    registry.activate(*call.node, request.heartbeat_s);
+    recorded(call, [&] { registry.activate(*call.node, request.heartbeat_s, call.request.signature.instance); });
     mailbox.lose(*call.node, "the node began anew");
     log::info("[serve] node ", shown(registry.name(*call.node)), " has joined");
     return protobuf(encode(NodeId{*call.node}));
@@ -149,9 +177,20 @@ struct Coordinator::Parts {
     return claimed;
   }
 
+  /// Does `work`. If it refuses the call, that is recorded for the node, with the address of the caller.
+  template <typename Work>
+  void recorded(const Call& call, const Work& work) {
+    try {
+      work();
+    } catch (const Refusal& refusal) {
+      registry.record_refusal(*call.node, concat(refusal.detail, "; the call was from ", call.request.peer));
+      throw;
+    }
+  }
+
   uint64_t present(const Call& call, uint64_t claimed) {
     const uint64_t node = caller(call, claimed);
-    registry.record_call(node, call.request.program);
+    recorded(call, [&] { registry.record_call(node, call.request.program, call.request.signature.instance); });
     return node;
   }
 
@@ -325,6 +364,9 @@ struct Coordinator::Parts {
   std::mutex told_mutex{};
   std::chrono::steady_clock::time_point told{};
   std::unique_ptr<HttpServer> server{};  // ends before what it uses
+  std::mutex watch_mutex{};
+  std::condition_variable_any watch_stopped{};
+  std::jthread watching{};
 };
 
 Coordinator::Coordinator(CoordinatorOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
@@ -332,6 +374,10 @@ Coordinator::~Coordinator() = default;
 int Coordinator::port() const { return parts_->server->port(); }
 uint64_t Coordinator::run_id() const { return parts_->registry.run_id(); }
 std::vector<NodeInfo> Coordinator::nodes() const { return parts_->registry.nodes(); }
+
+bool Coordinator::admits(const std::string& fingerprint) const {
+  return parts_->registry.accepts_fingerprint(fingerprint);
+}
 
 std::string Coordinator::send(uint64_t node, const Content& content, SendOptions options) {
   EK_CHECK(parts_->registry.knows(node), kData, "no node ", node, " is known");

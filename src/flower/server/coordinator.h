@@ -37,6 +37,9 @@ class Coordinator {
   /// Returns all nodes that are allowed or have registered, by id, whether online or not.
   std::vector<NodeInfo> nodes() const;
 
+  /// Returns true if the key with this fingerprint may call.
+  bool admits(const std::string& fingerprint) const;
+
   /// Puts a message into a node's mailbox, from which the node fetches it. Arrays are borrowed until the node has
   /// received all of them or the message is done. Pack arrays once to send them to many nodes. \returns the message's
   /// id

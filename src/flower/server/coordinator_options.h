@@ -24,7 +24,8 @@ struct CoordinatorOptions {
   std::optional<TlsFiles> tls{};
   bool insecure = false;  ///< must be true without `tls`: signatures do not protect message bodies
   std::vector<AllowedKey> allowed{};
-  bool open = false;  ///< true: any key may register; false: only keys in `allowed`
+  std::filesystem::path allow_file{};  ///< file of `allowed`, which is read again when it changes; empty: it is not
+  bool open = false;                   ///< true: any key may register; false: only keys in `allowed`
   /// Folder for nodes.json (run id, node ids by key) and for spooled data. Made if absent.
   std::filesystem::path folder;
   /// An app bundle from `flwr build` for stock SuperNodes. Without one they get 403.
@@ -45,6 +46,7 @@ struct NodeInfo {
   uint64_t id = 0;
   std::string name;         ///< name in the allow-list, otherwise the key's fingerprint
   std::string fingerprint;  ///< fingerprint of its key
+  std::string replaces{};   ///< AllowedKey::replaces
   bool online = false;      ///< true after a call within twice its heartbeat interval
   double last_beat = 0;     ///< time of its last call, seconds since 1970; 0 before the first
   std::string program;      ///< package and version, as the node reports them

@@ -38,14 +38,44 @@ Registry::Registry(const CoordinatorOptions& options)
       limits_(options.node_limits),
       open_(options.open),
       most_(options.registered) {
-  for (const auto& [key, name] : options.allowed) allowed_.emplace(key.openssh_blob(), name);
   make_folders(options.folder);
-  load();
   const std::lock_guard lock(mutex_);
+  take_list(options.allowed);
+  load();
   if (run_id_ == 0) run_id_ = random_id();
-  for (const auto& [key, name] : options.allowed)
-    if (!ids_.contains(key.openssh_blob())) insert(key);
+  for (const auto& allowed : options.allowed)
+    if (!ids_.contains(allowed.key.openssh_blob())) insert(allowed.key);
   save();
+}
+
+void Registry::take_list(const std::vector<AllowedKey>& keys) {
+  allowed_.clear();
+  fingerprints_.clear();
+  for (const auto& [key, name, replaces] : keys) {
+    allowed_.emplace(key.openssh_blob(), Permit{name, replaces});
+    fingerprints_.insert(key.fingerprint());
+  }
+}
+
+std::vector<uint64_t> Registry::allow(const std::vector<AllowedKey>& keys) {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> before;
+  for (const auto& [key, permit] : allowed_) before.insert(key);
+  take_list(keys);
+  for (const auto& allowed : keys)
+    if (!ids_.contains(allowed.key.openssh_blob())) insert(allowed.key);
+  std::vector<uint64_t> removed;
+  for (auto& [id, node] : nodes_) {
+    const auto& blob = node.key.openssh_blob();
+    if (allowed_.contains(blob)) {
+      node.name = name_of(node.key);
+    } else if (before.contains(blob)) {
+      node.active = false;
+      removed.push_back(id);
+    }
+  }
+  save();
+  return removed;
 }
 
 void Registry::load() {
@@ -72,7 +102,7 @@ void Registry::save() const {
 
 std::string Registry::name_of(const PublicKey& key) const {
   const auto allowed = allowed_.find(key.openssh_blob());
-  return allowed == allowed_.end() ? key.fingerprint() : allowed->second;
+  return allowed == allowed_.end() ? key.fingerprint() : allowed->second.name;
 }
 
 Registry::Node& Registry::registered(uint64_t node) {
@@ -88,7 +118,15 @@ uint64_t Registry::insert(const PublicKey& key) {
   return id;
 }
 
-bool Registry::accepts(const PublicKey& key) const { return open_ || allowed_.contains(key.openssh_blob()); }
+bool Registry::accepts(const PublicKey& key) const {
+  const std::lock_guard lock(mutex_);
+  return open_ || allowed_.contains(key.openssh_blob());
+}
+
+bool Registry::accepts_fingerprint(const std::string& fingerprint) const {
+  const std::lock_guard lock(mutex_);
+  return open_ || fingerprints_.contains(fingerprint);
+}
 
 std::optional<uint64_t> Registry::id_of(const PublicKey& key) const {
   const std::lock_guard lock(mutex_);
@@ -107,7 +145,7 @@ uint64_t Registry::add(const PublicKey& key) {
   return id;
 }
 
-void Registry::activate(uint64_t node, double heartbeat_s) {
+void Registry::activate(uint64_t node, double heartbeat_s, const std::string& instance) {
   const std::lock_guard lock(mutex_);
   Node& found = registered(node);
   if (online(found))
@@ -121,6 +159,7 @@ void Registry::activate(uint64_t node, double heartbeat_s) {
                   .code = 2003,
                   .detail = concat("a heartbeat interval of ", heartbeat_s, " s, allowed: 10 to 1800")};
   found.heartbeat_s = heartbeat_s;
+  found.instance = instance;
   found.active = true;
   found.called_at = Clock::now();
   found.last_call = now_seconds();
@@ -144,9 +183,12 @@ void Registry::set_heartbeat_interval(uint64_t node, double heartbeat_s) {
   if (heartbeat_s >= 10 && heartbeat_s <= 1800) registered(node).heartbeat_s = heartbeat_s;
 }
 
-void Registry::record_call(uint64_t node, const std::string& program) {
+void Registry::record_call(uint64_t node, const std::string& program, const std::string& instance) {
   const std::lock_guard lock(mutex_);
   Node& found = registered(node);
+  if (found.instance.empty()) found.instance = instance;
+  if (!instance.empty() && instance != found.instance)
+    throw Refusal{.status = 409, .detail = "another process has joined with this node's key: a key is for one machine"};
   found.active = true;
   found.called_at = Clock::now();
   found.last_call = now_seconds();
@@ -207,10 +249,12 @@ std::vector<NodeInfo> Registry::nodes() const {
   const std::lock_guard lock(mutex_);
   std::vector<NodeInfo> infos;
   for (const auto& [id, node] : nodes_) {
-    if (!open_ && !allowed_.contains(node.key.openssh_blob())) continue;
+    const auto permit = allowed_.find(node.key.openssh_blob());
+    if (!open_ && permit == allowed_.end()) continue;
     infos.push_back({.id = id,
                      .name = node.name,
                      .fingerprint = node.key.fingerprint(),
+                     .replaces = permit == allowed_.end() ? "" : permit->second.replaces,
                      .online = online(node),
                      .last_beat = node.last_call,
                      .program = node.program,

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ class Registry {
   uint64_t run_id() const { return run_id_; }
   /// Returns true if the key may call: it is on the allow-list, or CoordinatorOptions::open is set.
   bool accepts(const PublicKey& key) const;
+  /// As accepts(), by the key's fingerprint.
+  bool accepts_fingerprint(const std::string& fingerprint) const;
+  /// Replaces the list of allowed keys. New keys are registered; removed ones keep their id and may not call any more.
+  /// \return the nodes whose keys were removed
+  std::vector<uint64_t> allow(const std::vector<AllowedKey>& keys);
   std::optional<uint64_t> id_of(const PublicKey& key) const;
 
   /// Registers a key and returns its node id; a registered key keeps its id.
@@ -34,9 +40,10 @@ class Registry {
   ///         key, which is registered from the start; 412 when too many nodes are registered
   uint64_t add(const PublicKey& key);
   /// Marks a node as online. \param heartbeat_s  interval of its heartbeats in seconds
+  /// \param instance  the process that acts as the node from now on (SignedHeaders::instance); empty: not known
   /// \throws Refusal 412/2004 (activation failed) when it is online already; 400/2003 (invalid interval) for an
   ///         interval that is not in 10 to 1800
-  void activate(uint64_t node, double heartbeat_s);
+  void activate(uint64_t node, double heartbeat_s, const std::string& instance);
   /// Marks a node as offline.
   void sign_off(uint64_t node);
   /// Removes a node's registration. \throws Refusal 412/2002 (unregistration is disabled) unless
@@ -45,8 +52,10 @@ class Registry {
   /// Sets the interval of a node's heartbeats in seconds. A value that is not in 10 to 1800 is ignored.
   void set_heartbeat_interval(uint64_t node, double heartbeat_s);
   /// Records the time of a call. The node counts as online until two intervals have passed without another call.
-  /// \param program  package and version of the caller; the first one that is not empty is kept
-  void record_call(uint64_t node, const std::string& program);
+  /// \param program   package and version of the caller; the first one that is not empty is kept
+  /// \param instance  as activate() has it
+  /// \throws Refusal 409 when another process has joined with the node's key since
+  void record_call(uint64_t node, const std::string& program, const std::string& instance);
 
   /// Counts a call against the node's rate limit; returns false if the limit is exceeded.
   bool charge(uint64_t node);
@@ -75,14 +84,15 @@ class Registry {
         warned_at{},                ///< when a refusal was last logged
         charged_at{};               ///< when `calls` was last brought up to date
     double calls = 0;               ///< calls left before the rate limit
-    std::string program{};
+    std::string program{}, instance{};
     uint64_t refused = 0;
     std::string last_refusal{};
   };
   bool online(const Node& node) const;
-  uint64_t insert(const PublicKey& key);  // REQUIRES mutex_
-  Node& registered(uint64_t node);        // REQUIRES mutex_
-  std::string name_of(const PublicKey& key) const;
+  uint64_t insert(const PublicKey& key);                // REQUIRES mutex_
+  Node& registered(uint64_t node);                      // REQUIRES mutex_
+  std::string name_of(const PublicKey& key) const;      // REQUIRES mutex_
+  void take_list(const std::vector<AllowedKey>& keys);  // REQUIRES mutex_
   void load();
   void save() const;  // REQUIRES mutex_
 
@@ -90,9 +100,13 @@ class Registry {
   const NodeLimits limits_;
   const bool open_;
   const size_t most_;
-  std::map<std::string, std::string> allowed_{};  // names, by key
   uint64_t run_id_ = 0;
   mutable std::mutex mutex_;
+  struct Permit {
+    std::string name, replaces;
+  };
+  std::map<std::string, Permit> allowed_{};  // by key
+  std::set<std::string> fingerprints_{};     // of the allowed keys
   std::map<uint64_t, Node> nodes_{};
   std::map<std::string, uint64_t> ids_{};  // by key
 };

@@ -69,11 +69,11 @@ TEST(Registry, AnIdThatIsNotRegisteredIsRefused) {
   Registry registry(options);
   const uint64_t node = registry.id_of(keys.allowed[0].key).value();
   registry.remove(node);
-  EXPECT_EQ(status_of([&] { registry.activate(node, 30); }), 401);
+  EXPECT_EQ(status_of([&] { registry.activate(node, 30, ""); }), 401);
   EXPECT_EQ(status_of([&] { registry.sign_off(node); }), 401);
   EXPECT_EQ(status_of([&] { registry.remove(node); }), 401);
   EXPECT_EQ(status_of([&] { registry.set_heartbeat_interval(node, 30); }), 401);
-  EXPECT_EQ(status_of([&] { registry.record_call(node, "evenkeel 1.0"); }), 401);
+  EXPECT_EQ(status_of([&] { registry.record_call(node, "evenkeel 1.0", ""); }), 401);
   EXPECT_EQ(status_of([&] { registry.charge(node); }), 401);
   registry.uncharge(node);
   registry.record_refusal(node, "a call too many");

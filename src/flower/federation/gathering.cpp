@@ -1,0 +1,142 @@
+#include "flower/federation/gathering.h"
+
+#include <algorithm>
+
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "flower/federation/sessions.h"
+
+namespace evenkeel::flower {
+namespace {
+
+constexpr int64_t kMostTestRows = int64_t{1} << 24;   // the server draws among the rows of all
+constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
+
+void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
+  EK_CHECK(acceptance.client == client, kData, "it accepts to be client ", acceptance.client, ", offered: ", client);
+  EK_CHECK(acceptance.budget > 0 && acceptance.budget <= 1, kData, "its budget is ", acceptance.budget,
+           ", allowed: above 0, up to 1");
+  EK_CHECK(acceptance.examples >= 1 && acceptance.examples <= terms.most_examples, kData, "it says to have ",
+           acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
+  EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
+           acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
+}
+
+std::string asked_as(const NodeInfo& node) { return concat(node.id, ' ', node.replaces, ' ', node.name); }
+
+}  // namespace
+
+Gathering::~Gathering() {
+  for (const auto& [message, asked] : asked_) fleet_.grid.forget(message);
+  for (const auto& [message, node] : refused_) fleet_.grid.forget(message);
+}
+
+std::set<int64_t> Gathering::taken() const {
+  std::set<int64_t> clients;
+  for (const auto& [client, member] : fleet_.roster.members()) clients.insert(client);
+  for (const auto& [message, asked] : asked_) clients.insert(asked.client);
+  return clients;
+}
+
+bool Gathering::is_asked(uint64_t node) const {
+  return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node; }) ||
+         std::any_of(refused_.begin(), refused_.end(), [&](const auto& one) { return one.second == node; });
+}
+
+void Gathering::attend() {
+  const auto nodes = fleet_.grid.nodes();
+  hand_over(nodes);
+  for (const auto& node : nodes) {
+    const auto again = ask_again_.find(asked_as(node));
+    const bool waits = again != ask_again_.end() && Clock::now() < again->second;
+    if (!node.online || waits || fleet_.roster.member(node) || is_asked(node.id)) continue;
+    const auto place = fleet_.joining.place_of(node, nodes, taken());
+    if (place.client)
+      ask(node, place);
+    else if (!place.refusal.empty())
+      refuse(node, place.refusal);
+  }
+}
+
+void Gathering::hand_over(std::span<const NodeInfo> nodes) {
+  for (const int64_t client : fleet_.roster.hand_over(nodes, fleet_.rounds.value_or(0))) {
+    const auto& member = fleet_.roster.members().at(client);
+    fleet_.agreed.erase(client);
+    fleet_.informed.erase(client);
+    log::info("[serve] client ", client, " has another key: ", shown(member.name), ", ", member.key,
+              " in the place of ", member.changes.back().was);
+  }
+}
+
+void Gathering::drop_barred() {
+  std::vector<int64_t> barred;
+  for (const auto& [client, member] : fleet_.roster.members())
+    if (!fleet_.grid.admits(member.key)) barred.push_back(client);
+  for (const int64_t client : barred) {
+    log::warning("[serve] ", shown(fleet_.roster.members().at(client).name), " is client ", client,
+                 " no more: its key was removed from the list of keys");
+    fleet_.roster.drop(client);
+  }
+}
+
+void Gathering::ask(const NodeInfo& node, const Place& place) {
+  IncomingEnvelope incoming(node.name, check_no_payload);
+  const auto content = EnvelopePacker().content(offer_envelope(fleet_.joining.offer(*place.client)));
+  auto message = fleet_.grid.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
+  asked_.emplace(std::move(message), Asked{node, *place.client, place, std::move(incoming), fleet_.rounds.has_value()});
+}
+
+void Gathering::refuse(const NodeInfo& node, const std::string& why) {
+  pass_over(node, why);
+  const Envelope envelope{
+      .run = fleet_.roster.run(), .kind = kRefusalEnvelope, .header = record::write(JoinRefusal{why}).dump()};
+  refused_.emplace(fleet_.grid.send(node.id, EnvelopePacker().content(envelope), {.type = "query", .group = "0"}),
+                   node.id);
+}
+
+void Gathering::on_reply(const Arrival& arrival) {
+  refused_.erase(arrival.message_id);
+  auto found = asked_.extract(arrival.message_id);
+  if (found.empty()) return;
+  const auto& asked = found.mapped();
+  if (arrival.failure) throw *arrival.failure;
+  if (arrival.kind != Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
+  try {
+    add(asked);
+  } catch (const Error& error) {
+    pass_over(asked.node, error.what());
+  }
+}
+
+void Gathering::pass_over(const NodeInfo& node, std::string_view why) {
+  log::warning("[serve] ", shown(node.name), " does not join: ", shown(why, kMostReason));
+  ask_again_[asked_as(node)] = Clock::now() + kAskAgain;
+}
+
+void Gathering::add(const Asked& asked) {
+  const auto acceptance = acceptance_in(asked.incoming.envelope());
+  check(acceptance, asked.client, fleet_.terms);
+  if (fleet_.joining.check_budget) fleet_.joining.check_budget(asked.client, acceptance.budget);
+  const Member member{.client = asked.client,
+                      .key = roster_key(asked.node),
+                      .name = asked.node.name,
+                      .budget = acceptance.budget,
+                      .examples = acceptance.examples,
+                      .test_rows = acceptance.test_rows,
+                      .program = acceptance.program,
+                      .assigned = asked.place.how,
+                      .first_round = fleet_.rounds ? *fleet_.rounds + 1 : 0,
+                      .content = acceptance.content};
+  fleet_.roster.add(member);
+  if (asked.under_way) fleet_.agreed.insert(member.client);
+  if (!asked.place.warning.empty()) log::warning("[serve] ", asked.place.warning);
+  log::info("[serve] ", shown(member.name), " is client ", member.client, ": budget ", member.budget, ", ",
+            member.examples, " examples", member.first_round > 0 ? ", from round " : "",
+            member.first_round > 0 ? std::to_string(member.first_round + 1) : "");
+  if (member.program != version())
+    log::warning("[serve] ", shown(member.name), " runs evenkeel ", shown(member.program), ", this server ", version(),
+                 ": equal bits need equal programs");
+  if (fleet_.joining.on_join) fleet_.joining.on_join(member);
+}
+
+}  // namespace evenkeel::flower

@@ -1,0 +1,60 @@
+/// \file  Lets nodes join a run: sends offers to nodes that are no members yet and takes their answers, before the run
+/// begins and while it runs. It also follows changes of the list of keys: clients whose key is replaced get the node
+/// with the new key. Private to FleetFabric.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+
+#include "flower/federation/envelope.h"
+#include "flower/federation/fleet.h"
+
+namespace evenkeel::flower {
+
+/// The nodes that are asked to join. Threads: one.
+class Gathering {
+ public:
+  /// Borrows the fleet. Fleet::joining and Fleet::terms are used as they are at each call.
+  explicit Gathering(Fleet& fleet) : fleet_(fleet) {}
+  ~Gathering();  ///< forgets all open messages
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+  /// Hands over clients whose key was replaced. Then sends an offer or a refusal to each node that is online
+  /// and no member, unless it has to wait because no client is free. A node that was refused or declined is asked again half a minute
+  /// later, or as soon as the list of keys says something else of it.
+  void attend();
+  /// Takes the result of a message; those of others are ignored. \throws the error of this machine that it reports
+  void on_reply(const Arrival& arrival);
+  /// Removes members whose key may not join any more. Call it before the run begins only.
+  void drop_barred();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Asked {
+    NodeInfo node;
+    int64_t client;
+    Place place;
+    IncomingEnvelope incoming;
+    bool under_way;  // the offer had the final config of the run
+  };
+
+  std::set<int64_t> taken() const;
+  bool is_asked(uint64_t node) const;
+  void hand_over(std::span<const NodeInfo> nodes);
+  void ask(const NodeInfo& node, const Place& place);
+  void refuse(const NodeInfo& node, const std::string& why);
+  void add(const Asked& asked);
+  void pass_over(const NodeInfo& node, std::string_view why);
+
+  Fleet& fleet_;
+  std::map<std::string, Asked> asked_;       // by message
+  std::map<std::string, uint64_t> refused_;  // nodes, by message
+  /// When nodes are asked again, by id, name and replaced key: a node that the list of keys names anew is asked at
+  /// once.
+  std::map<std::string, Clock::time_point> ask_again_;
+};
+
+}  // namespace evenkeel::flower
