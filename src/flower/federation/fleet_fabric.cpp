@@ -115,6 +115,11 @@ class Gathering {
 
 }  // namespace
 
+FleetFabric::FleetFabric(Grid& grid, Roster& roster, fs::path folder)
+    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {
+  remove_arrivals(fleet_.folder);
+}
+
 void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
   fleet_.joining = std::move(joining);
   fleet_.terms = terms;
@@ -188,7 +193,10 @@ void FleetFabric::exchange(std::span<const methods::ClientProfile> clients, cons
       return std::nullopt;
     };
   }
-  Sessions sessions(fleet_, checked);
+  const auto trains = [](const methods::ClientProfile& client) { return client.trains; };
+  const bool training = std::any_of(clients.begin(), clients.end(), trains);
+  if (training) fleet_.late.clear();
+  Sessions sessions(fleet_, checked, !training);
   for (const auto& client : clients) {
     EK_CHECK(client.id != fed::kPooledData, kConfig,
              "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
@@ -241,7 +249,7 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
       missing.insert(client);
       exchange.on_loss(client, why);
     };
-  Sessions sessions(fleet_, asked);
+  Sessions sessions(fleet_, asked, true);
   for (const auto& [id, share] : shares) sessions.begin(share.client);
   sessions.run();
   if (replies.empty()) return;

@@ -18,8 +18,7 @@ namespace evenkeel::flower {
 class FleetFabric : public fed::Fabric {
  public:
   /// Grid and roster are borrowed. \param folder  holds arriving payloads; its files are deleted when the process ends
-  FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
-      : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {}
+  FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder);
 
   /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes.
   /// \param evaluator  answers tasks for kEvaluator, borrowed; null: such tasks fail with kConfig

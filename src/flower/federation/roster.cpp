@@ -19,11 +19,12 @@ std::string new_name() {
 }
 
 struct Page {
-  std::string run;
+  std::string run, offer{};
   std::vector<Member> members;
   void visit(auto& field) {
     field("run", run);
     field("members", members);
+    field.optional("offer", offer);
   }
 };
 
@@ -32,6 +33,8 @@ struct Page {
 std::string roster_key(const NodeInfo& node) {
   return node.fingerprint.empty() ? concat("node ", node.id) : node.fingerprint;
 }
+
+bool is_fingerprint(std::string_view key) { return !key.starts_with("node "); }
 
 Roster::Roster(fs::path file) : file_(std::move(file)) {
   make_folders(file_.parent_path());
@@ -47,6 +50,7 @@ void Roster::load() {
   const Json json = read_sealed(file_);
   auto page = record::read<Page>({json, file_.string(), kCheckpoint});
   run_ = std::move(page.run);
+  offer_ = std::move(page.offer);
   for (auto& member : page.members) members_[member.client] = std::move(member);
 }
 
@@ -65,8 +69,28 @@ void Roster::add(Member member) {
   save();
 }
 
+size_t Roster::offer(const std::string& offer) {
+  const auto digest = sha256(offer);
+  if (digest == offer_) return 0;
+  const size_t removed = members_.size();
+  if (removed > 0) run_ = new_name();
+  members_.clear();
+  offer_ = digest;
+  save();
+  return removed;
+}
+
+std::vector<Member> Roster::remove(const std::function<bool(const Member& member)>& leaves) {
+  std::vector<Member> removed;
+  for (const auto& [client, member] : members_)
+    if (leaves(member)) removed.push_back(member);
+  for (const auto& member : removed) members_.erase(member.client);
+  if (!removed.empty()) save();
+  return removed;
+}
+
 void Roster::save() const {
-  Page page{.run = run_, .members = {}};
+  Page page{.run = run_, .offer = offer_, .members = {}};
   for (const auto& [client, member] : members_) page.members.push_back(member);
   write_sealed(file_, record::write(page), 2);
 }

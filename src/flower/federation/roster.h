@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "flower/server/coordinator.h"
 
@@ -39,6 +42,9 @@ struct Member {
 /// grid knows no key.
 std::string roster_key(const NodeInfo& node);
 
+/// Returns true if a name of roster_key() is the fingerprint of a key.
+bool is_fingerprint(std::string_view key);
+
 /// Maps clients to nodes and stores the mapping in a file. Threads: one.
 class Roster {
  public:
@@ -54,13 +60,21 @@ class Roster {
   /// Adds or replaces a member and saves the file before it returns. \throws kInternal when the client has another
   /// node.
   void add(Member member);
+  /// States what the members accept, and saves the file. If members have accepted something else, they are removed and
+  /// the run gets a new name, so that their nodes are asked again. Call it before the first round only.
+  /// \param offer  text of the offer (flower/federation/agreement.h) without the name of the run
+  /// \return the number of removed members
+  size_t offer(const std::string& offer);
+  /// Removes the members for which `leaves` returns true, and saves the file. Call it before the first round only.
+  /// \return the removed members
+  std::vector<Member> remove(const std::function<bool(const Member& member)>& leaves);
 
  private:
   void load();
   void save() const;
 
   std::filesystem::path file_;
-  std::string run_;
+  std::string run_, offer_;  // name of the run; SHA-256 of its offer, empty before offer()
   std::map<int64_t, Member> members_;  // by client
 };
 
