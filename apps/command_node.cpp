@@ -146,7 +146,8 @@ void add_node_command(CLI::App& program) {
       "rows/\n\n"
       "Joins a server of ours (evenkeel serve) or a Flower SuperLink, trains on its own rows when it is asked to, and "
       "sends what the method uploads, which it says before it agrees to anything.");
-  command->add_option("--superlink", flags->server, "HOST:PORT of the server, or its address as it prints it")->capture_default_str();
+  command->add_option("--superlink", flags->server, "HOST:PORT of the server, or its address as it prints it")
+      ->capture_default_str();
   command->add_option("--ca", flags->ca, "PEM file of the authority that signed the server's certificate");
   command->add_flag("--insecure", flags->insecure, "without TLS: for a network of one's own");
   command->add_option("--key", flags->key, "this node's private key (evenkeel keygen)");

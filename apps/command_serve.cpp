@@ -187,7 +187,8 @@ void add_serve_command(CLI::App& program) {
   command->add_option("CONFIG", flags->config, "TOML file")->required();
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
-  command->add_option("--listen", flags->listen, "HOST:PORT to listen at, [::1]:8000 for IPv6; port 0: any free one")->capture_default_str();
+  command->add_option("--listen", flags->listen, "HOST:PORT to listen at, [::1]:8000 for IPv6; port 0: any free one")
+      ->capture_default_str();
   command->add_option("--allow", flags->allow, "OpenSSH public key lines of the nodes that may join");
   command->add_flag("--open", flags->open, "let any key join");
   command->add_option("--certificate", flags->certificate, "PEM file of the server's certificate chain");

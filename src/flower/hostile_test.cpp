@@ -127,11 +127,10 @@ TEST_F(Hostile, WithoutTlsABodyThatWasDamagedOnTheWayIsToBeSentAgain) {
   const auto body = encode(PullMessagesRequest{id_});
   const auto said = [&](const std::string& digest) {
     const auto signature = caller.signer.headers();
-    return said_to(concat("POST ", path::kPullMessages,
-                          " HTTP/1.1\r\nhost: x\r\ncontent-type: application/protobuf\r\nflwr-public-key: ",
-                          signature.public_key, "\r\nflwr-timestamp: ", signature.timestamp, "\r\nflwr-signature: ",
-                          signature.signature, "\r\n", kDigestHeader, ": ", digest, "\r\ncontent-length: ", body.size(),
-                          "\r\n\r\n", body));
+    return said_to(concat(
+        "POST ", path::kPullMessages, " HTTP/1.1\r\nhost: x\r\ncontent-type: application/protobuf\r\nflwr-public-key: ",
+        signature.public_key, "\r\nflwr-timestamp: ", signature.timestamp, "\r\nflwr-signature: ", signature.signature,
+        "\r\n", kDigestHeader, ": ", digest, "\r\ncontent-length: ", body.size(), "\r\n\r\n", body));
   };
   EXPECT_TRUE(said(sha256(body)).starts_with("HTTP/1.1 200 "));
   const auto damaged = said(sha256("another"));

@@ -162,4 +162,4 @@ def test_admitted_keys_are_recorded_with_their_round(tiny_model, tmp_path):  # n
     (change,) = changes_of(fed.run)
     assert change["after_round"] == 1
     assert [entry.split()[0][:7] for entry in change["allow"]["added"] + change["allow"]["removed"]] == ["SHA256:"] * 2
-    assert change["allow"]["removed"][0].endswith(" site-1")
+    assert change["allow"]["removed"][0].endswith(" harbour")

@@ -16,7 +16,7 @@ import urllib.request
 
 import pytest
 
-from test_federation import Processes, free_port, keygen, node_arguments, wait_for, wait_until
+from test_federation import Processes, free_port, node_arguments, wait_for, wait_until
 from tiny import evenkeel, lines, one_line, succeed, tiny_model, without_seconds  # noqa: F401
 
 NAMES = ["north", "harbour"]
@@ -63,7 +63,8 @@ class Federation:
     def __init__(self, processes, folder, model, **changes):
         self.processes, self.folder, self.model = processes, folder, model
         self.config, self.run, self.log = config_of(folder, model, **changes), folder / "run", folder / "serve.log"
-        self.keys = keygen(folder, 2)
+        self.keys = [folder / f"{name}.pem" for name in NAMES]
+        (folder / "keys.txt").write_text("".join(succeed("keygen", key).stdout for key in self.keys))
         self.address = f"127.0.0.1:{free_port()}"
         self.words = ["serve", self.config, "--out", self.run, "--listen", self.address, "--allow", folder / "keys.txt", "--insecure"]
 
@@ -179,7 +180,7 @@ def test_a_node_for_one_run_says_why_it_ends_when_the_server_has_given_it_up(tin
         fed = Federation(processes, tmp_path, tiny_model, rounds=500)
         server = fed.serve()
         nodes = [fed.node(0), fed.node(1)]
-        fed.wait_until_said("round 1/500")
+        fed.wait_until_said("round 1/500: loss")
         server.kill()
         server.wait()
         shutil.rmtree(fed.run)
@@ -194,13 +195,13 @@ def test_a_node_for_one_run_says_why_it_ends_when_the_server_has_given_it_up(tin
 # --- deadlines of scores ---
 
 def test_a_frozen_node_costs_one_deadline_in_a_round_not_one_for_each_score(tiny_model, tmp_path):  # noqa: F811
-    """After each of three rounds there are ten scores that the frozen node does not give."""
+    """After each round there are four scores that the frozen node does not give."""
     deadline = 4
     with Processes() as processes:
         fed = Federation(processes, tmp_path, tiny_model, rounds=3, deadline=deadline, every=1, budgets="[0.25, 0.5, 1.0]", per_client="true")
         server = fed.serve()
         nodes = [fed.node(0), fed.node(1)]
-        fed.wait_until_said("round 1/3")
+        fed.wait_until_said("round 1/3: loss")
         nodes[1].send_signal(signal.SIGSTOP)
         frozen = time.monotonic()
         assert wait_for(server, fed.log, 150) == 0, fed.log.read_text()
@@ -209,7 +210,7 @@ def test_a_frozen_node_costs_one_deadline_in_a_round_not_one_for_each_score(tiny
     # Three deadlines, then ten seconds each for the final adapter and the end of the run.
     assert took < 3 * deadline + 20 + 30, fed.log.read_text()
     missing = lines(fed.run / "missing_scores.jsonl")
-    assert {one["client"] for one in missing} == {1} and {one["round"] for one in missing} == {1, 2, 3} or {one["round"] for one in missing} == {2, 3}
+    assert {one["client"] for one in missing} == {1} and {2, 3} <= {one["round"] for one in missing}
     assert all("too late before in this round" in one["reason"] or f"within {deadline} s" in one["reason"] for one in missing), missing
     rounds = lines(fed.run / "rounds.jsonl")
     assert [[lost["id"] for lost in one.get("lost", [])] for one in rounds[1:]] == [[1], [1]]
@@ -222,7 +223,7 @@ def test_a_frozen_node_that_goes_on_takes_part_in_the_next_round(tiny_model, tmp
         fed = Federation(processes, tmp_path, tiny_model, rounds=12, deadline=3, every=1)
         server = fed.serve()
         nodes = [fed.node(0), fed.node(1)]
-        fed.wait_until_said("round 1/12")
+        fed.wait_until_said("round 1/12: loss")
         nodes[1].send_signal(signal.SIGSTOP)
         fed.wait_until_said("is lost: ")
         nodes[1].send_signal(signal.SIGCONT)
@@ -277,7 +278,7 @@ def test_what_is_damaged_without_tls_is_asked_again_at_once(seed, tiny_model, tm
         fed = Federation(processes, tmp_path, tiny_model, every=1)
         server = fed.serve()
         host, port = fed.address.split(":")
-        proxy = BitFlips((host, int(port)), 0.03, seed)
+        proxy = BitFlips((host, int(port)), 0.05, seed)
         nodes = [fed.node(0, address=proxy.address), fed.node(1)]
         begun = time.monotonic()
         assert wait_for(server, fed.log, 170) == 0, fed.log.read_text() + fed.node_log(0).read_text()
@@ -300,13 +301,13 @@ def test_a_server_and_a_node_remove_leftovers_of_killed_processes_and_nothing_el
         assert [wait_for(node, fed.node_log(i)) for i, node in enumerate(nodes)] == [0, 0]
         (fed.run / "items").mkdir()
         (fed.run / "federation/arriving").mkdir(exist_ok=True)
-        memory = tmp_path / "site-0.pem.memory"
+        memory = tmp_path / "north.pem.memory"
         dead = [fed.run / name for name in ("federation/nodes.json.part-7-0", "federation/members.json.part-1-12", "items/round-1.jsonl.part-99-3",
                                             "evaluations.jsonl.part-12-0", "adapter/adapter_model.safetensors.part-3-3", "manifest.json.part-4-1",
                                             "report.html.part-4-1", "federation/arriving/arriving-7-0")]
-        dead += [tmp_path / "site-0.pem.node.part-8-1", memory / "0123456789abcdef-1.json.part-5-0"]
+        dead += [tmp_path / "north.pem.node.part-8-1", memory / "0123456789abcdef-1.json.part-5-0"]
         foreign = [fed.run / "notes.txt.part-7-0", fed.run / "federation/nodes.json.part-x", fed.run / "items/mine.part-1-1",
-                   tmp_path / "site-0.pem.part-8-1", memory / "notes.part-1-1"]
+                   tmp_path / "north.pem.part-8-1", memory / "notes.part-1-1"]
         for file in dead + foreign:
             file.write_text("half")
         server = fed.serve("--resume", "--set", "train.rounds=2")
@@ -328,7 +329,7 @@ def test_a_stopped_node_does_not_count_as_online(at_work, tiny_model, tmp_path):
         fed.wait_until_said("is client 0")
         if at_work:
             fed.node(1)
-            fed.wait_until_said("round 1/500")
+            fed.wait_until_said("round 1/500: loss")
         online = fed.metric("evenkeel_nodes_online")
         node.send_signal(signal.SIGTERM)
         begun = time.monotonic()

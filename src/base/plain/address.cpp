@@ -26,8 +26,8 @@ bool is_ipv6(std::string_view text) {
   const auto host = without_zone(text);
   in6_addr address{};
   const bool has_zone = host.size() < text.size();
-  return (!has_zone || is_interface(text.substr(host.size() + 1))) &&
-         host.find('\0') == std::string_view::npos && ::inet_pton(AF_INET6, std::string(host).c_str(), &address) == 1;
+  return (!has_zone || is_interface(text.substr(host.size() + 1))) && host.find('\0') == std::string_view::npos &&
+         ::inet_pton(AF_INET6, std::string(host).c_str(), &address) == 1;
 }
 
 /// Returns true for text that can be a name or an IPv4 address.

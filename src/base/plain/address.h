@@ -14,8 +14,8 @@ enum class Scheme { kNone, kHttp, kHttps };
 
 /// A host and a port.
 struct Address {
-  std::string host;   ///< a name, an IPv4 address, or an IPv6 address without brackets
-  uint16_t port = 0;  ///< 0: any free port
+  std::string host;               ///< a name, an IPv4 address, or an IPv6 address without brackets
+  uint16_t port = 0;              ///< 0: any free port
   Scheme scheme = Scheme::kNone;  ///< of parse_server_address()
 
   /// Returns "host:8000", for an IPv6 address "[::1]:8000". The scheme is left out.

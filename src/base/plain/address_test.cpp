@@ -90,7 +90,8 @@ TEST(Address, OfAServerMayHaveTheSchemeThatTheServerPrints) {
   expect("https://[fe80::1%eth0]:443", "[fe80::1%eth0]:443", Scheme::kHttps);
   for (const std::string text : {"ftp://server:80", "https://server", "https://server:80//", "https://", "https:///",
                                  "http://https://server:80", "server:80/", "https://me@server:80", "https://:80"})
-    EXPECT_NE(testing::refusal([&] { parse_server_address(text, "--server"); }).find("--server is " + text), std::string::npos)
+    EXPECT_NE(testing::refusal([&] { parse_server_address(text, "--server"); }).find("--server is " + text),
+              std::string::npos)
         << text;
 }
 

@@ -62,7 +62,8 @@ void remove_leftover_parts(const fs::path& folder) {
   const auto is_json = [](std::string_view name) { return name.ends_with(".json"); };
   remove_dead_parts(folder / kFederation, is_json);
   remove_dead_parts(folder / kItems, [](std::string_view name) { return name.starts_with("round-"); });
-  remove_dead_parts(folder / run_file("tensorboard"), [](std::string_view name) { return name.starts_with("events."); });
+  remove_dead_parts(folder / run_file("tensorboard"),
+                    [](std::string_view name) { return name.starts_with("events."); });
   for (const auto adapter : {kAdapter, run_file("best")})
     remove_parts(folder / adapter, {"adapter_model.safetensors", "adapter_config.json"});
 }
@@ -416,8 +417,8 @@ std::vector<EvaluationRecord> RunFolder::kept_scores() const {
   return kept;
 }
 
-/// Moves scores to superseded.jsonl that a run with the new number of rounds would not have computed: those of the round
-/// that was the last one.
+/// Moves scores to superseded.jsonl that a run with the new number of rounds would not have computed: those of the
+/// round that was the last one.
 void RunFolder::set_aside_scores() const {
   const auto file = folder_ / kEvaluations;
   if (!path_exists(file)) return;

@@ -23,18 +23,21 @@ struct Changeable {
 };
 
 constexpr std::array kChangeable{
-    Changeable{"clients.deadline", May::kAlways, [](auto& from, auto& to) { to.clients.deadline = from.clients.deadline; }},
+    Changeable{"clients.deadline", May::kAlways,
+               [](auto& from, auto& to) { to.clients.deadline = from.clients.deadline; }},
     Changeable{"clients.quorum", May::kAlways, [](auto& from, auto& to) { to.clients.quorum = from.clients.quorum; }},
     Changeable{"clients.most_examples", May::kAlways,
                [](auto& from, auto& to) { to.clients.most_examples = from.clients.most_examples; }},
     Changeable{"clients.update_norm", May::kAlways,
                [](auto& from, auto& to) { to.clients.update_norm = from.clients.update_norm; }},
-    Changeable{"evaluate.every", May::kUnlessCompared, [](auto& from, auto& to) { to.evaluate.every = from.evaluate.every; }},
+    Changeable{"evaluate.every", May::kUnlessCompared,
+               [](auto& from, auto& to) { to.evaluate.every = from.evaluate.every; }},
     Changeable{"evaluate.budgets", May::kUnlessCompared,
                [](auto& from, auto& to) { to.evaluate.budgets = from.evaluate.budgets; }},
     Changeable{"evaluate.per_client", May::kUnlessCompared,
                [](auto& from, auto& to) { to.evaluate.per_client = from.evaluate.per_client; }},
-    Changeable{"evaluate.limit", May::kBeforeScores, [](auto& from, auto& to) { to.evaluate.limit = from.evaluate.limit; }}};
+    Changeable{"evaluate.limit", May::kBeforeScores,
+               [](auto& from, auto& to) { to.evaluate.limit = from.evaluate.limit; }}};
 
 const Changeable* find(std::string_view key) {
   const auto found = std::ranges::find(kChangeable, key, &Changeable::key);

@@ -17,8 +17,9 @@ ExperimentConfig config_of(const std::vector<std::string>& settings) {
 RunConfig settled(const std::vector<std::string>& settings) { return settle(config_of(settings), {}); }
 
 TEST(ChangeableKeys, AreKeysOfTheConfigAndTakeTheirValues) {
-  const auto from = config_of({"clients.deadline=7.5", "clients.quorum=3", "clients.most_examples=90", "clients.update_norm=2.5",
-                               "evaluate.every=4", "evaluate.budgets=[0.25]", "evaluate.limit=11"});
+  const auto from =
+      config_of({"clients.deadline=7.5", "clients.quorum=3", "clients.most_examples=90", "clients.update_norm=2.5",
+                 "evaluate.every=4", "evaluate.budgets=[0.25]", "evaluate.limit=11"});
   for (const auto key : changeable_keys()) {
     auto to = config_of({});
     const auto known = to.values();
@@ -26,7 +27,8 @@ TEST(ChangeableKeys, AreKeysOfTheConfigAndTakeTheirValues) {
     const ChangedKey change{.key = std::string(key), .asked = {}, .run = {}};
     take_values(std::span(&change, 1), from, to);
     for (const auto& [other, value] : to.values())
-      EXPECT_EQ(value, other == key ? from.values().at(other) : known.at(other)) << other << " when " << key << " changes";
+      EXPECT_EQ(value, other == key ? from.values().at(other) : known.at(other))
+          << other << " when " << key << " changes";
   }
 }
 
@@ -47,7 +49,8 @@ TEST(ChangeableKeys, ScoresThatAreComparedStayComparable) {
 }
 
 TEST(ChangeableKeys, OthersMustNotChange) {
-  for (const auto* key : {"seed", "train.optimizer.lr", "evaluate.max_new_tokens", "clients.participation", "no.such.key"})
+  for (const auto* key :
+       {"seed", "train.optimizer.lr", "evaluate.max_new_tokens", "clients.participation", "no.such.key"})
     EXPECT_NE(why_not_changeable(key, settled({}), 0), "") << key;
 }
 

@@ -74,7 +74,7 @@ class Roster {
   void save() const;
 
   std::filesystem::path file_;
-  std::string run_, offer_;  // name of the run; SHA-256 of its offer, empty before offer()
+  std::string run_, offer_;            // name of the run; SHA-256 of its offer, empty before offer()
   std::map<int64_t, Member> members_;  // by client
 };
 

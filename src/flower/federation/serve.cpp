@@ -164,10 +164,13 @@ class Serving {
   /// another config, model or template, or whose key may not join any more, are not taken over.
   void keep_waiting(const fed::Server& server, Grid& grid) {
     if (const size_t removed = roster_.offer(record::write(offer_of(server)).dump()); removed > 0)
-      log::warning("[serve] ", removed, " clients had joined with another config or model: their nodes are asked again");
+      log::warning("[serve] ", removed,
+                   " clients had joined with another config or model: their nodes are asked again");
     std::set<std::string> allowed;
     for (const auto& node : grid.nodes()) allowed.insert(node.fingerprint);
-    const auto leaves = [&](const Member& member) { return is_fingerprint(member.key) && !allowed.contains(member.key); };
+    const auto leaves = [&](const Member& member) {
+      return is_fingerprint(member.key) && !allowed.contains(member.key);
+    };
     for (const auto& member : roster_.remove(leaves))
       log::warning("[serve] ", member.name, ", which had joined as client ", member.client, ", may not join any more");
     if (!roster_.members().empty())
@@ -225,8 +228,7 @@ class Serving {
   /// Returns the offer of the run, without the run's name and without a client.
   Offer offer_of(const fed::Server& server) {
     if (base_.empty() && options_.evaluate) base_ = model_digest(server.model_folder);
-    Offer offer{
-        .run = {}, .config = offered_text(server.config), .base = base_, .sites = sites_digest(server.sites)};
+    Offer offer{.run = {}, .config = offered_text(server.config), .base = base_, .sites = sites_digest(server.sites)};
     offer.chat_template = prompts_.chat_template;
     offer.named_tokens = prompts_.named_tokens;
     return offer;

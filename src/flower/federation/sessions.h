@@ -42,8 +42,8 @@ class Sessions {
   /// replied. Of a score that only some clients give, an equal share of the quorum must have arrived, rounded down.
   /// Without a deadline, or for a score, a client is also lost when its node has been offline for `patience_s`.
   ///
-  /// A client that was too late before in this round (Fleet::late) costs no second wait: its score is awaited only while
-  /// those of other clients are. A node that was too late in training and has called since has the whole time.
+  /// A client that was too late before in this round (Fleet::late) costs no second wait: its score is awaited only
+  /// while those of other clients are. A node that was too late in training and has called since has the whole time.
   void begin(const methods::ClientProfile& client);
   /// Adds a client that gets an update. The client is dropped, without on_loss, if its node has not confirmed the
   /// update 10 s after this object was made.
@@ -70,8 +70,8 @@ class Sessions {
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
     double heard_at = 0;  // time of its node's last call, seconds since 1970; 0: not known
-    double moved = 0;  // norm of the client's update (Exchange::check); 0: the reply has none
-    int received = 0;  // number of envelopes received from its node
+    double moved = 0;     // norm of the client's update (Exchange::check); 0: the reply has none
+    int received = 0;     // number of envelopes received from its node
     bool open = true;
     std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it
   };

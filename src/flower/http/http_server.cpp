@@ -272,7 +272,7 @@ struct HttpServer::Parts : httplib::Server {
     return length;
   }
 
-  /// Returns the body. \throws Refusal 503, so that the caller repeats the call, when the body is not the one that it sent
+  /// Returns the body. \throws Refusal 503, so that the caller repeats the call, when it is not the one that was sent
   static std::string undamaged(const httplib::Request& from, std::string body) {
     const auto digest = from.get_header_value(std::string(kDigestHeader));
     if (digest.empty() || digest == sha256(body)) return body;

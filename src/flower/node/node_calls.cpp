@@ -66,6 +66,7 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
     EK_CHECK(joined_ || !answer.needs_tls, kConfig, server_.text(), ": ", answer.detail);
     const bool refused_time = joined_ && is_of_clock(answer);
+    if (stop_() && !answer.ok()) throw Stopped();  // another try may take as long as the time-out
     if (!server_.ca_file && count < kPlainTries && may_be_damage(answer)) continue;
     if (!answer.passing() && !refused_time) {
       if (last_warning > 0) log::info("[node] ", server_.text(), " answers again");

@@ -29,7 +29,7 @@ constexpr size_t kMostAnswer = size_t{64} << 10;  // limit of an answer to a hea
 // Codes of Flower's API (ApiErrorCode of flwr 1.41): nodes are registered by a list of keys only; the key is registered
 // already; the node cannot be activated, because its key is unknown or it is online.
 constexpr int kRegistrationDisabled = 2001, kKeyInUse = 23, kActivationFailed = 2004;
-constexpr int kMostDamaged = 3;           // times that an object may be damaged on the way
+constexpr int kMostDamaged = 3;  // times that an object may be damaged on the way
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
 /// The state that a node stores next to its key.
@@ -347,8 +347,9 @@ struct NodeLink::Parts {
   /// Returns true unless the server still has the last reply, which leaving could lose.
   bool is_fetched(HttpClient& client) {
     if (!last_root) return true;
-    const Answer answer = client.post(path::kPullObject, calls.headers(),
-                                      encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
+    const Answer answer =
+        client.post(path::kPullObject, calls.headers(),
+                    encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
     return answer.ok() && !decode<PullObjectResponse>(answer.body).found;
   }
 
