@@ -251,10 +251,13 @@ class BitFlips:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            with contextlib.suppress(OSError):
+            try:
                 server = socket.create_connection(self.server)
-                for pair in ((client, server), (server, client)):
-                    threading.Thread(target=self.forward, args=pair, daemon=True).start()
+            except OSError:
+                client.close()
+                continue
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=self.forward, args=pair, daemon=True).start()
 
     def forward(self, source, target):
         with contextlib.suppress(OSError):
