@@ -289,6 +289,22 @@ TEST(Link, ANodeThatSignsOffIsOfflineAtOnceAndMayComeBack) {
   EXPECT_EQ(next.id(), id);
 }
 
+TEST(Link, ATaskThatANodeHasGivenUpIsLostWhenItAsksForWork) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  EXPECT_FALSE(coordinator.wait(in(0.2)));
+  link.receive(instruction, {});
+  EXPECT_FALSE(coordinator.wait(in(0.2))) << "it works";
+  EXPECT_FALSE(link.poll());
+  const auto lost = coordinator.wait(testing::patience()).value();
+  EXPECT_EQ(lost.kind, Kind::kLost);
+  EXPECT_EQ(lost.reason, "the node asks for work without a reply");
+}
+
 TEST(Link, WithoutTlsARefusalCountsWhenItIsRepeated) {
   const testing::Keys keys(1);
   std::map<std::string, int> calls;

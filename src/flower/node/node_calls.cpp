@@ -61,13 +61,14 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
                        size_t connection, int* tries) {
   const auto start = NodeClock::now();
   double pause = 0.1, last_warning = 0;
+  int refusals = 0;
   for (int count = 1;; ++count) {
     if (tries) *tries = count;
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
     EK_CHECK(joined_ || !answer.needs_tls, kConfig, server_.text(), ": ", answer.detail);
     const bool refused_time = joined_ && is_of_clock(answer);
     if (stop_() && !answer.ok()) throw Stopped();  // another try may take as long as the time-out
-    if (!server_.ca_file && count < kPlainTries && may_be_damage(answer)) continue;
+    if (!server_.ca_file && may_be_damage(answer) && ++refusals < kPlainTries) continue;
     if (!answer.passing() && !refused_time) {
       if (last_warning > 0) log::info("[node] ", server_.text(), " answers again");
       return answer;
