@@ -93,11 +93,9 @@ void check_brought(const NodeFlags& flags) {
 }
 
 flower::NodeOptions link_of(const NodeFlags& flags) {
-  flower::NodeOptions link{.server = endpoint_of(flags.server, "--superlink"), .key_file = flags.key};
-  if (!flags.ca.empty()) link.server.ca_file = flags.ca;
-  link.server.insecure = flags.insecure;
-  EK_CHECK(flags.insecure != link.server.ca_file.has_value(), kConfig,
-           "--superlink goes with one of --ca FILE (TLS) and --insecure (a network of one's own)");
+  flower::NodeOptions link{
+      .server = server_of({.server = flags.server, .ca = flags.ca, .insecure = flags.insecure}, "--superlink"),
+      .key_file = flags.key};
   link.poll_s = flags.poll;
   link.stop = alive_or_interrupted;
   return link;
@@ -148,7 +146,8 @@ void add_node_command(CLI::App& program) {
       "rows/\n\n"
       "Joins a server of ours (evenkeel serve) or a Flower SuperLink, trains on its own rows when it is asked to, and "
       "sends what the method uploads, which it says before it agrees to anything.");
-  command->add_option("--superlink", flags->server, "HOST:PORT of the server")->capture_default_str();
+  command->add_option("--superlink", flags->server, "HOST:PORT of the server, or its address as it prints it")
+      ->capture_default_str();
   command->add_option("--ca", flags->ca, "PEM file of the authority that signed the server's certificate");
   command->add_flag("--insecure", flags->insecure, "without TLS: for a network of one's own");
   command->add_option("--key", flags->key, "this node's private key (evenkeel keygen)");

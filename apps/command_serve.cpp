@@ -1,4 +1,5 @@
 // `evenkeel serve`: runs the server of a federation whose clients are nodes.
+#include <algorithm>
 #include <iostream>
 #include <mutex>
 
@@ -55,19 +56,29 @@ void show(const flower::FleetStatus& status, StatusPage& page) {
 }
 
 flower::CoordinatorOptions network_of(const ServeFlags& flags) {
-  const auto endpoint = endpoint_of(flags.listen, "--listen", 0);
+  const auto address = parse_server_address(flags.listen, "--listen", 0);
   EK_CHECK(flags.open == flags.allow.empty(), kConfig, "who may join is said by one of --allow FILE and --open");
   EK_CHECK(flags.certificate.empty() == flags.key.empty(), kConfig, "TLS needs both --certificate and --key");
   EK_CHECK(flags.insecure || !flags.certificate.empty(), kConfig,
            "a server needs TLS (--certificate and --key), or --insecure for a network of one's own");
+  check_scheme(address, flags.listen, "--listen", !flags.certificate.empty(), "--certificate FILE and --key FILE");
   flower::CoordinatorOptions network{
-      .host = endpoint.host, .port = endpoint.port, .insecure = flags.insecure, .folder = {}};
+      .host = address.host, .port = address.port, .insecure = flags.insecure, .folder = {}};
   if (!flags.certificate.empty()) network.tls = flower::TlsFiles{flags.certificate, flags.key};
   if (!flags.open) network.allowed = flower::read_allow_list(flags.allow);
   network.allow_file = flags.allow;
   network.open = flags.open;
   if (!flags.fab.empty()) network.fab = flags.fab;
   return network;
+}
+
+/// Returns the nodes that may join, as RunRequest::allowed has them.
+std::optional<std::vector<std::string>> admitted(const flower::CoordinatorOptions& network) {
+  if (network.allowed.empty()) return std::nullopt;
+  std::vector<std::string> nodes;
+  for (const auto& [key, name] : network.allowed) nodes.push_back(concat(key.fingerprint(), " ", name));
+  std::sort(nodes.begin(), nodes.end());
+  return nodes;
 }
 
 std::string folder_of(const ServeFlags& flags) {
@@ -88,22 +99,32 @@ std::vector<std::string> network_words(const ServeFlags& flags) {
   add("--certificate", flags.certificate);
   add("--key", flags.key);
   add("--fab", flags.fab);
+  if (flags.patience != ServeFlags().patience) add("--patience", concat(flags.patience));
   if (flags.open) words.emplace_back("--open");
   if (flags.insecure) words.emplace_back("--insecure");
   return words;
 }
 
-/// Returns the command that resumes the run, or starts it again if none has begun.
+/// Returns the command that resumes the run or its wait for clients, or starts it again if neither has begun.
 std::string next_serve_command(const ServeFlags& flags) {
   const bool began = fed::RunFolder::holds_run(folder_of(flags));
+  const bool waits = fed::RunFolder::awaits_clients(folder_of(flags));
   std::vector<std::string> words{"serve", flags.config, "--out", folder_of(flags)};
   for (const auto& setting : flags.settings)
     if (!began) words.insert(words.end(), {"--set", setting});
   const auto network = network_words(flags);
   words.insert(words.end(), network.begin(), network.end());
   if (flags.no_evaluation) words.emplace_back("--no-evaluation");
-  if (began) words.emplace_back("--resume");
+  if (began || waits) words.emplace_back("--resume");
   return command_line(words);
+}
+
+/// Returns the end of the message of an interrupted server: the command that goes on.
+std::string what_next(const ServeFlags& flags) {
+  const fs::path folder = folder_of(flags);
+  const bool saved = fed::RunFolder::holds_run(folder) || fed::RunFolder::awaits_clients(folder);
+  return concat(saved ? ", the state is saved; resume with: " : ", before there was anything to save; begin with: ",
+                next_serve_command(flags));
 }
 
 /// Serves the run. If it is interrupted or the disk is full, the next command is added to the message.
@@ -112,7 +133,7 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
   try {
     return flower::serve(options, listen);
   } catch (const Interrupted& interrupted) {
-    throw Interrupted(concat(interrupted.what(), ", the state is saved; resume with: ", next_serve_command(flags)));
+    throw Interrupted(concat(interrupted.what(), what_next(flags)));
   } catch (const Error& error) {
     if (!is_full_disk(error)) throw;
     throw error.with_advice(concat("what is committed stays; make room, then: ", next_serve_command(flags)));
@@ -138,6 +159,7 @@ void run_serve(const ServeFlags& flags) {
       .evaluate = !flags.no_evaluation,
       .stop = alive_or_interrupted,
       .on_status = [&page](const flower::FleetStatus& status) { show(status, page); }};
+  options.request.allowed = admitted(network);
   const auto listen = [&](const fs::path& folder) -> std::unique_ptr<flower::Grid> {
     if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;
@@ -165,7 +187,8 @@ void add_serve_command(CLI::App& program) {
   command->add_option("CONFIG", flags->config, "TOML file")->required();
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
-  command->add_option("--listen", flags->listen, "HOST:PORT to listen at; port 0: any free one")->capture_default_str();
+  command->add_option("--listen", flags->listen, "HOST:PORT to listen at, [::1]:8000 for IPv6; port 0: any free one")
+      ->capture_default_str();
   command->add_option("--allow", flags->allow, "OpenSSH public key lines of the nodes that may join");
   command->add_flag("--open", flags->open, "let any key join");
   command->add_option("--certificate", flags->certificate, "PEM file of the server's certificate chain");

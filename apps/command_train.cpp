@@ -119,7 +119,11 @@ void train_and_conclude(const TrainFlags& flags, const cluster::Launch& launch,
     done = true;
     conclude(run, scores);
   };
-  const auto resume = [&] { return concat(", the state is saved; resume with: ", next_command(flags)); };
+  const auto resume = [&] {
+    const bool saved = fed::RunFolder::holds_run(folder_of(flags));
+    return concat(saved ? ", the state is saved; resume with: " : ", before there was anything to save; begin with: ",
+                  next_command(flags));
+  };
   try {
     if (launch.size > 1)
       return cluster::lead(

@@ -47,11 +47,8 @@ std::string clients_status(const fs::path& run) {
 }
 
 std::string server_status(const ServerAddress& address) {
-  auto endpoint = endpoint_of(address.server, "--server");
-  if (!address.ca.empty()) endpoint.ca_file = address.ca;
-  endpoint.insecure = address.insecure;
-  EK_CHECK(address.insecure != endpoint.ca_file.has_value(), kConfig,
-           "--server goes with one of --ca FILE and --insecure");
+  const auto endpoint =
+      server_of({.server = address.server, .ca = address.ca, .insecure = address.insecure}, "--server");
   const auto answer = flower::HttpClient(endpoint, 10, size_t{16} << 20).get("/metrics");
   EK_CHECK(answer.ok(), kIo, endpoint.text(),
            ": no figures: ", answer.status ? concat(answer.status, " ", answer.detail) : answer.detail);

@@ -8,7 +8,7 @@ namespace evenkeel::apps {
 
 /// Address of a server whose metrics are fetched.
 struct ServerAddress {
-  std::string server, ca;  ///< HOST:PORT; PEM file of the certificate authority, empty: none
+  std::string server, ca;  ///< as ServerFlags has it (apps/endpoints.h); PEM file of the authority, empty: none
   bool insecure = false;   ///< true: without TLS
 };
 

@@ -122,6 +122,24 @@ class Hostile : public ::testing::Test {
   uint64_t id_ = 0;
 };
 
+TEST_F(Hostile, WithoutTlsABodyThatWasDamagedOnTheWayIsToBeSentAgain) {
+  auto& caller = bad();
+  const auto body = encode(PullMessagesRequest{id_});
+  const auto said = [&](const std::string& digest) {
+    const auto signature = caller.signer.headers();
+    return said_to(concat(
+        "POST ", path::kPullMessages, " HTTP/1.1\r\nhost: x\r\ncontent-type: application/protobuf\r\nflwr-public-key: ",
+        signature.public_key, "\r\nflwr-timestamp: ", signature.timestamp, "\r\nflwr-signature: ", signature.signature,
+        "\r\n", kDigestHeader, ": ", digest, "\r\ncontent-length: ", body.size(), "\r\n\r\n", body));
+  };
+  EXPECT_TRUE(said(sha256(body)).starts_with("HTTP/1.1 200 "));
+  const auto damaged = said(sha256("another"));
+  EXPECT_TRUE(damaged.starts_with("HTTP/1.1 503 ")) << damaged;
+  EXPECT_NE(damaged.find("damaged on the way"), std::string::npos);
+  EXPECT_NE(said(sha256(body)).find(concat(kDigestHeader, ": ", sha256(""))), std::string::npos) << "of the answer";
+  expect_others_go_on();
+}
+
 TEST_F(Hostile, ClocksThatAreOffAreRefusedBothWays) {
   auto& caller = bad();
   const std::string body = encode(PullMessagesRequest{id_});

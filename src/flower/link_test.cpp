@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 
+#include "base/plain/files.h"
 #include "flower/format/calls.h"
 #include "flower/format/objects.h"
 #include "flower/http/http_server.h"
@@ -286,6 +289,93 @@ TEST(Link, NodesContinueWithARestartedCoordinator) {
   testing::next_instruction(link);
 }
 
+TEST(Link, ANodeJoinsAgainAServerWhoseFolderWasMadeAnew) {
+  const testing::Keys keys(1);
+  auto options = testing::options_for(keys);
+  auto coordinator = std::make_unique<Coordinator>(options);
+  options.port = coordinator->port();
+  NodeLink link(testing::node_options(*coordinator, keys, 0));
+  link.join();
+  const uint64_t id = link.id();
+  coordinator->send(id, Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  coordinator.reset();
+  remove_path(options.folder);
+  coordinator = std::make_unique<Coordinator>(options);
+  EXPECT_THROW(link.reply(instruction, Content()), RunOver) << "nobody waits for it";
+  EXPECT_FALSE(link.poll());
+  EXPECT_NE(link.id(), id);
+  EXPECT_TRUE(testing::is_online(*coordinator, link.id()));
+  coordinator->send(link.id(), Content(), {});
+  testing::next_instruction(link);
+}
+
+TEST(Link, ANodeWhoseKeyIsNotOnTheListAnyMoreEnds) {
+  const testing::Keys keys(2);
+  auto options = testing::options_for(keys);
+  auto coordinator = std::make_unique<Coordinator>(options);
+  options.port = coordinator->port();
+  NodeLink link(testing::node_options(*coordinator, keys, 0));
+  link.join();
+  coordinator.reset();
+  options.allowed.erase(options.allowed.begin());
+  coordinator = std::make_unique<Coordinator>(options);
+  EXPECT_NE(testing::refusal([&] { link.poll(); }).find("does not accept this node"), std::string::npos);
+}
+
+TEST(Link, ANodeThatSignsOffIsOfflineAtOnceAndMayComeBack) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
+  link.join();
+  const uint64_t id = link.id();
+  coordinator.send(id, Content(), {});
+  testing::next_instruction(link);
+  EXPECT_TRUE(testing::is_online(coordinator, id));
+  link.sign_off();
+  EXPECT_FALSE(testing::is_online(coordinator, id));
+  EXPECT_EQ(coordinator.wait(testing::patience()).value().kind, Kind::kLost);
+  NodeLink next(testing::node_options(coordinator, keys, 0));
+  next.join();
+  EXPECT_EQ(next.id(), id);
+}
+
+TEST(Link, ATaskThatANodeHasGivenUpIsLostWhenItAsksForWork) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  EXPECT_FALSE(coordinator.wait(in(0.2)));
+  link.receive(instruction, {});
+  EXPECT_FALSE(coordinator.wait(in(0.2))) << "it works";
+  EXPECT_FALSE(link.poll());
+  const auto lost = coordinator.wait(testing::patience()).value();
+  EXPECT_EQ(lost.kind, Kind::kLost);
+  EXPECT_EQ(lost.reason, "the node asks for work without a reply");
+}
+
+TEST(Link, WithoutTlsARefusalCountsWhenItIsRepeated) {
+  const testing::Keys keys(1);
+  std::map<std::string, int> calls;
+  std::mutex mutex;
+  const HttpServer server({.host = "127.0.0.1", .threads = 4}, [&](const HttpRequest& request) -> HttpReply {
+    request.body(1 << 20);
+    const std::lock_guard lock(mutex);
+    const int call = ++calls[request.path];
+    if (call == 1) throw Refusal{.status = 400, .code = 1003, .detail = "a flipped bit"};
+    if (call == 2) throw Refusal{.status = 401, .detail = "the signature is not valid"};
+    if (request.path == path::kRegister || request.path == path::kActivate) return {.body = encode(NodeId{7})};
+    return {};
+  });
+  NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
+  link.join();
+  EXPECT_EQ(link.id(), 7u);
+  EXPECT_FALSE(link.poll());
+  EXPECT_EQ(calls[std::string(path::kPullMessages)], 3);
+}
+
 /// Answers a node's calls. The first `refusals` of the calls of `path` are refused because of their time stamp.
 Answering wrong_clock(std::string_view path, int refusals) {
   return [path, left = std::make_shared<std::atomic<int>>(refusals)](const HttpRequest& request) -> HttpReply {
@@ -307,7 +397,7 @@ TEST(Link, AServersClockThatIsSetRightAgainIsWaitedForAfterJoining) {
 
 TEST(Link, ANodeWhoseClockIsWrongDoesNotJoin) {
   const testing::Keys keys(1);
-  const HttpServer server({.host = "127.0.0.1", .threads = 4}, wrong_clock(path::kRegister, 1));
+  const HttpServer server({.host = "127.0.0.1", .threads = 4}, wrong_clock(path::kRegister, 3));
   NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
   EXPECT_NE(testing::refusal([&] { link.join(); }).find("the clocks differ by more than 5 s"), std::string::npos);
 }

@@ -17,8 +17,9 @@ from test_tls import Authority
 from tiny import CONFIG, PROGRAM, ROOT, evenkeel, one_line, settings, succeed
 
 NEEDS_TLS = "the server speaks TLS: give --ca FILE"
-WRONG = ["http://127.0.0.1:8000", "https://server:8000", "tcp://server:8000", "http://server", "server", "server:", ":8000", "server:65536", "server:-1",
-         "server:80/", "server:80/v1", "me@server:80", "me:word@server:80", "server:port", "::1", "::1:8000", "[::1]", "[::1", "[server]:80", "a b:80"]
+WRONG = ["tcp://server:8000", "HTTP://server:80", "http://server", "https://[::1]", "https://server:443/v1", "http://", "https://me@server:80", "", "server",
+         "server:", ":8000", "server:65536", "server:-1", "server:80/", "server:80/v1", "me@server:80", "me:word@server:80", "server:port", "::1", "::1:8000",
+         "[::1]", "[::1", "[server]:80", "[fe80::1%]:80", "[fe80::1%a b]:80", "fe80::1%eth0:80", "a b:80"]
 
 
 def has_ipv6():
@@ -40,6 +41,41 @@ def test_a_wrong_address_is_refused_at_once(wrong, tmp_path, tiny_model):
     if wrong != "server:0":  # a server may listen at any free port
         refused("serve", CONFIG, "--out", tmp_path / "run", "--open", "--insecure", "--listen", wrong, says=["--listen is", wrong, "expected HOST:PORT"],
                 untouched=tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["http://127.0.0.1:8000", "https://server:8000"])
+def test_a_store_of_a_cluster_has_no_scheme(scheme, tmp_path):
+    refused("train", CONFIG, "--out", tmp_path / "run", *settings(cluster__size=2, cluster__rank=1, cluster__store=f'"{scheme}"'),
+            says=["cluster.store is", scheme, "expected HOST:PORT", "without a scheme"], untouched=tmp_path)
+
+
+def test_a_scheme_has_to_agree_with_the_other_flags(tmp_path, tiny_model):
+    (key,), authority = keygen(tmp_path, 1), Authority(tmp_path)
+    certificate, secret = authority.server("localhost", ["DNS:localhost"])
+    node, status = ["node", "--key", key, "--model", tiny_model, "--once", "--superlink"], ["status", "--server"]
+    for words, flag in ((node, "--superlink"), (status, "--server")):
+        refused(*words, "http://localhost:80", "--ca", authority.pem, says=[f"{flag} is http://localhost:80, which is without TLS, allowed with --insecure"])
+        refused(*words, "https://localhost:80", "--insecure", says=[f"{flag} is https://localhost:80, which is with TLS, allowed with --ca FILE"])
+        refused(*words, "https://localhost:80", says=[f"{flag} goes with one of --ca FILE (TLS) and --insecure"])
+        refused(*words, "localhost:80", "--insecure", "--ca", authority.pem, says=[f"{flag} goes with one of"])
+    serve = ["serve", CONFIG, "--out", tmp_path / "run", "--open", "--listen"]
+    refused(*serve, "https://127.0.0.1:0", "--insecure", says=["--listen is https://127.0.0.1:0, which is with TLS", "--certificate FILE and --key FILE"])
+    refused(*serve, "http://127.0.0.1:0", "--certificate", certificate, "--key", secret, says=["--listen is http://127.0.0.1:0, which is without TLS"])
+    assert not (tmp_path / "run").exists()
+
+
+ODD = ["[::1]:1", "[fe80::1%lo]:1", "[fe80::1%nosuch0]:1", "[::ffff:127.0.0.1]:1", "[::]:1", "no.such.host.invalid:1", "münchen.invalid:1", "0.0.0.0:1",
+       "256.1.1.1:1", "127.1:1", "[2001:db8::1%25eth0]:1", "-:1", "x" * 253 + ":1"]
+
+
+@pytest.mark.parametrize("address", ODD)
+@pytest.mark.parametrize("tls", [False, True], ids=["without TLS", "with TLS"])
+def test_no_address_ends_the_program_by_a_signal(tls, address, tmp_path):
+    security = ["--ca", Authority(tmp_path).pem] if tls else ["--insecure"]
+    scheme = "https" if tls else "http"
+    for text in (address, f"{scheme}://{address}", f"{scheme}://{address}/"):
+        done = evenkeel("status", "--server", text, *security)
+        assert done.returncode == 1 and done.stderr.startswith("evenkeel: ") and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
 
 
 @pytest.mark.parametrize("variable, value", [("MASTER_ADDR", "http://node07"), ("MASTER_ADDR", "node07:29500"), ("MASTER_PORT", "0"), ("MASTER_PORT", "65536"),
@@ -69,12 +105,14 @@ def test_a_federation_at_an_ipv6_address_is_a_local_run(tls, tiny_model, tmp_pat
     with Processes() as processes:
         server = processes.start(*serve, log=log)
         wait_until(lambda: re.search(rf"listening at {scheme}://\[::1\]:\d+\n", log.read_text()), log)
-        address = re.search(r"//(\[::1\]:\d+)", log.read_text())[1]
-        assert "evenkeel_nodes 1" in succeed("status", "--server", address, *security).stdout
+        printed = re.search(r"https?://(\[::1\]:\d+)", log.read_text())
+        address = printed[1]
+        for text in (address, printed[0], printed[0] + "/"):
+            assert "evenkeel_nodes 1" in succeed("status", "--server", text, *security).stdout
         if not tls:
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
                 assert b"evenkeel_nodes 1" in answer.read()
-        node = processes.start("node", "--superlink", address, *security, "--key", key, "--model", tiny_model, "--poll", 0.05, "--once", log=said)
+        node = processes.start("node", "--superlink", printed[0], *security, "--key", key, "--model", tiny_model, "--poll", 0.05, "--once", log=said)
         assert wait_for(server, log) == 0, log.read_text()
         assert wait_for(node, said) == 0, said.read_text()
     assert "://::1" not in log.read_text() + said.read_text()

@@ -89,6 +89,14 @@ def test_a_unit_is_accepted_by_systemd(unit, tmp_path):
     assert done.returncode == 0 and done.stderr == "", done.stderr
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_starts_again_after_every_end_but_a_stop(unit):
+    """A key that is not listed yet, a full disk and a port in use end with exit code 1, as a wrong config does."""
+    keys = dict(line.split("=", 1) for line in unit.read_text().splitlines() if re.match(r"\w+=", line))
+    assert keys["Restart"] == "on-failure" and keys["SuccessExitStatus"] == "130" and keys["StartLimitIntervalSec"] == "0"
+    assert "RestartPreventExitStatus" not in keys
+
+
 SLURM = ROOT / "packaging/slurm/one-gpu.sbatch"
 SBATCH = {"job-name": r"\w+", "nodes": r"1", "ntasks": r"1", "gpus-per-node": r"1", "cpus-per-task": r"\d+", "mem": r"\d+G", "time": r"\d+:\d\d:\d\d",
           "signal": r"TERM@\d+", "requeue": None, "open-mode": r"append", "output": r"%x-%j\.log"}

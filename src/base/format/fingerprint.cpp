@@ -16,6 +16,7 @@
 
 #include "base/format/record.h"
 #include "base/format/sha256_streams.h"
+#include "base/plain/dead_parts.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
@@ -116,6 +117,8 @@ class FactsCache {
     if (path.empty() || warned_) return;
     try {
       make_folders(path.parent_path());
+      if (!std::exchange(cleared_, true))
+        remove_dead_parts(path.parent_path(), [](std::string_view name) { return name.ends_with(".json"); });
       write_sealed(path, record::write(facts));
     } catch (const Error& error) {
       log::warning("[cache] nothing is remembered of model files: ", error.what());
@@ -125,7 +128,7 @@ class FactsCache {
 
   std::mutex mutex_;
   std::map<std::string, FileFacts> known_;
-  bool warned_ = false;
+  bool warned_ = false, cleared_ = false;
 };
 
 FactsCache& facts_cache() {

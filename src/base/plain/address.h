@@ -1,6 +1,6 @@
 /// \file  Parses and prints network addresses: HOST:PORT. Every address of the project goes through it. Does not depend
 /// on LibTorch.
-/// Example:  const Address address = parse_address("[::1]:8000", "--listen");  address.host == "::1"
+/// Example:  const Address address = parse_address("[::1]:8000", "cluster.store");  address.host == "::1"
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,16 @@
 
 namespace evenkeel {
 
+/// The scheme before an address.
+enum class Scheme { kNone, kHttp, kHttps };
+
 /// A host and a port.
 struct Address {
-  std::string host;   ///< a name, an IPv4 address, or an IPv6 address without brackets
-  uint16_t port = 0;  ///< 0: any free port
+  std::string host;               ///< a name, an IPv4 address, or an IPv6 address without brackets
+  uint16_t port = 0;              ///< 0: any free port
+  Scheme scheme = Scheme::kNone;  ///< of parse_server_address()
 
-  /// Returns "host:8000", for an IPv6 address "[::1]:8000".
+  /// Returns "host:8000", for an IPv6 address "[::1]:8000". The scheme is left out.
   std::string text() const;
 };
 
@@ -27,6 +31,13 @@ std::string address_text(std::string_view host, int port);
 /// \throws kConfig naming `who` for everything else: a scheme ("http://"), a user ("me@"), a path, an IPv6 address
 /// without brackets, and a port that is missing or not a number from `least` to 65535
 Address parse_address(std::string_view text, std::string_view who, int least = 1);
+
+/// Parses the address of an HTTP server: as parse_address(), or as a server prints it, "https://host:8000" and
+/// "http://[::1]:8000", also with a slash at the end. \throws kConfig naming `who` for everything else
+Address parse_server_address(std::string_view text, std::string_view who, int least = 1);
+
+/// Returns an IPv6 address without the interface that it may name: "fe80::1" for "fe80::1%eth0".
+std::string_view without_zone(std::string_view host);
 
 /// Parses a host that stands alone: a name, an IPv4 address, or an IPv6 address with or without brackets. Returns it
 /// without brackets. \throws kConfig naming `who`

@@ -78,6 +78,30 @@ TEST(Address, EverythingElseIsRefusedWithWhatIsExpected) {
             std::string::npos);
 }
 
+TEST(Address, OfAServerMayHaveTheSchemeThatTheServerPrints) {
+  const auto expect = [](std::string_view text, std::string_view address, Scheme scheme) {
+    const auto parsed = parse_server_address(text, "--server");
+    EXPECT_EQ(parsed.text(), address) << text;
+    EXPECT_EQ(parsed.scheme, scheme) << text;
+  };
+  expect("server:8000", "server:8000", Scheme::kNone);
+  expect("http://server:8000", "server:8000", Scheme::kHttp);
+  expect("https://10.0.0.1:8000/", "10.0.0.1:8000", Scheme::kHttps);
+  expect("https://[fe80::1%eth0]:443", "[fe80::1%eth0]:443", Scheme::kHttps);
+  for (const std::string text : {"ftp://server:80", "https://server", "https://server:80//", "https://", "https:///",
+                                 "http://https://server:80", "server:80/", "https://me@server:80", "https://:80"})
+    EXPECT_NE(testing::refusal([&] { parse_server_address(text, "--server"); }).find("--server is " + text),
+              std::string::npos)
+        << text;
+}
+
+TEST(Address, OfIpv6MayNameAnInterface) {
+  EXPECT_EQ(without_zone("fe80::1%eth0"), "fe80::1");
+  EXPECT_EQ(without_zone("::1"), "::1");
+  for (const std::string text : {"[fe80::1%]:80", "[fe80::1%a b]:80", "[fe80::1%a%b]:80", "[fe80::1%a/b]:80"})
+    EXPECT_NE(testing::refusal([&] { parse_address(text, "--server"); }), "") << text;
+}
+
 TEST(Address, AHostAndAPortMayStandAlone) {
   EXPECT_EQ(parse_host("::1", "MASTER_ADDR"), "::1");
   EXPECT_EQ(parse_host("[fd00::2]", "MASTER_ADDR"), "fd00::2");

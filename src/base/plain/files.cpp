@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "base/plain/dead_parts.h"
 #include "base/plain/error.h"
 #include "base/plain/folders.h"
 #include "base/plain/os_error.h"
@@ -136,11 +137,13 @@ std::string read_file(const fs::path& file, size_t most) {
 }
 
 AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)) {
-  do {
+  while (true) {
     temporary_ = temporary_path_for(file_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
+    EK_CHECK(descriptor_ >= 0 || errno == EEXIST, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
+    if (descriptor_ >= 0 && lock_part(temporary_, descriptor_)) return;
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -182,6 +185,7 @@ void write_file_atomic(const fs::path& file, std::string_view bytes) {
 }
 
 void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces) {
+  remove_dead_parts_of(file);
   AtomicFile out(file);
   for (const auto piece : pieces) out.write(piece);
   out.commit();

@@ -7,9 +7,11 @@
 
 #include "base/format/command_line.h"
 #include "base/plain/data_path.h"
+#include "base/plain/dead_parts.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
+#include "fed/store/changeable_keys.h"
 #include "fed/store/manifest.h"
 #include "fed/store/moved_rows.h"
 #include "lora/peft.h"
@@ -40,11 +42,13 @@ bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_temporary_of(file, name);
 }
 
-/// Returns true if the folder holds only a lock, temporary files of the marker, and rows that were written for the run.
-bool only_locked(const fs::path& folder) {
+/// Returns true if the folder holds only a lock, temporary files of the marker, rows that were written for the run, and
+/// with `federation` the folder of a server that waits for its clients.
+bool only_locked(const fs::path& folder, bool federation = false) {
   const auto entries = entries_of(folder);
-  return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
-    return FolderLock::is_lock(entry) || names_exactly(entry, kUnfinished) || entry.filename() == kRows;
+  return std::all_of(entries.begin(), entries.end(), [&](const fs::path& entry) {
+    return FolderLock::is_lock(entry) || names_exactly(entry, kUnfinished) || entry.filename() == kRows ||
+           (federation && entry.filename() == kFederation);
   });
 }
 
@@ -52,16 +56,28 @@ bool only_began(const fs::path& folder) {
   return is_folder(folder) && (path_exists(folder / kUnfinished) || only_locked(folder));
 }
 
-/// Removes everything that an unfinished create() made.
+/// Removes temporary files that killed processes have left of the files that a run writes.
+void remove_leftover_parts(const fs::path& folder) {
+  remove_dead_parts(folder, [](std::string_view name) { return is_run_file(name) || name == "report.html"; });
+  const auto is_json = [](std::string_view name) { return name.ends_with(".json"); };
+  remove_dead_parts(folder / kFederation, is_json);
+  remove_dead_parts(folder / kItems, [](std::string_view name) { return name.starts_with("round-"); });
+  remove_dead_parts(folder / run_file("tensorboard"),
+                    [](std::string_view name) { return name.starts_with("events."); });
+  for (const auto adapter : {kAdapter, run_file("best")})
+    remove_parts(folder / adapter, {"adapter_model.safetensors", "adapter_config.json"});
+}
+
+/// Removes everything that an unfinished create() made. The marker stays: without it the rest would belong to nobody.
 void remove_leftovers(const fs::path& folder) {
-  for (const auto& name : kFirstFiles) remove_path(folder / name);
-  remove_parts(folder, kFirstFiles);
+  for (const auto& name : kFirstFiles)
+    if (name != kUnfinished) remove_path(folder / name);
+  remove_leftover_parts(folder);
   const auto checkpoint = folder / run_file("checkpoint");
   remove_path(checkpoint / "commit.json");
   remove_parts(checkpoint, {"commit.json"});
   std::error_code not_empty;  // then it is somebody else's, and the folder not empty
   fs::remove(checkpoint, not_empty);
-  fs::remove_all(folder / kFederation, not_empty);  // of nodes that a server waited for
 }
 
 /// Checks that no other process works in the folder. \throws kIo with advice
@@ -70,9 +86,18 @@ void check_unused(const fs::path& folder) {
                                         command_line({"status", folder.string()})));
 }
 
-/// Checks that the folder holds only the lock. \throws kIo
-void check_empty(const fs::path& folder) {
-  EK_CHECK(only_locked(folder), kIo, folder.string(), ": exists already and is not empty; choose another --out");
+/// Checks that the folder holds only what only_locked() allows. \throws kIo
+void check_empty(const fs::path& folder, bool federation) {
+  EK_CHECK(only_locked(folder, federation), kIo, folder.string(),
+           ": exists already and is not empty; choose another --out");
+}
+
+/// Checks that no server waited in the folder for the clients of a run. \throws kIo with advice
+void check_nobody_awaited(const fs::path& folder) {
+  EK_CHECK(!RunFolder::awaits_clients(folder), kIo, folder.string(),
+           ": a server has waited here for its clients: go on by the same command with --resume, or choose another "
+           "--out; see who has joined by: ",
+           command_line({"status", folder.string()}));
 }
 
 OrderedJson numbers_of(const std::vector<FileRow>& rows) {
@@ -225,23 +250,26 @@ bool is_small(const methods::ServerState& state) {
 
 }  // namespace
 
-FolderLock RunFolder::prepare(const fs::path& folder) {
+FolderLock RunFolder::prepare(const fs::path& folder, bool goes_on) {
   check_unused(folder);
   EK_CHECK(!holds_run(folder), kIo, folder.string(),
            " holds a run already: choose another --out, or resume it with: ", resume_command(folder));
+  if (!goes_on) check_nobody_awaited(folder);
   if (!only_began(folder)) make_new_folder(folder);
   FolderLock lock(folder);
   EK_CHECK(!holds_run(folder), kIo, folder.string(),
            " holds a run by now, another process began it: choose another --out, or see it by: ",
            command_line({"status", folder.string()}));
   if (only_began(folder)) remove_leftovers(folder);
-  check_empty(folder);
+  check_empty(folder, goes_on);
   write_file_atomic(folder / kUnfinished, "");
   return lock;
 }
 
 void RunFolder::abandon(const fs::path& folder, FolderLock lock) {
   remove_leftovers(folder);
+  remove_path(folder / kFederation);
+  remove_path(folder / kUnfinished);
   { const FolderLock last = std::move(lock); }
   std::error_code not_empty;  // then somebody else has put something there
   fs::remove(folder, not_empty);
@@ -251,6 +279,11 @@ bool RunFolder::holds_run(const fs::path& folder) { return holds_manifest(folder
 
 bool RunFolder::nothing_began(const fs::path& folder) {
   return !holds_run(folder) && (!path_exists(folder) || only_began(folder));
+}
+
+bool RunFolder::awaits_clients(const fs::path& folder) {
+  const auto federation = folder / kFederation;
+  return !holds_run(folder) && only_began(folder) && is_folder(federation) && !entries_of(federation).empty();
 }
 
 RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Server& server, const Shards* shards,
@@ -341,6 +374,33 @@ void RunFolder::extend(int64_t rounds) {
   changes_.rounds = rounds;
 }
 
+std::string RunFolder::why_fixed_key(const std::string& key) const {
+  return why_not_changeable(key, config_, kept_scores().size());
+}
+
+void RunFolder::change_keys(const std::vector<ChangedKey>& keys, const RunRequest& request) {
+  if (keys.empty()) return;
+  const auto begun = begun_request(folder_);
+  const auto asked = request.config(begun.settings);
+  auto then = begun.config;
+  take_values(keys, asked, then);
+  changes_.keys = {.keys = keys, .asked = then.text()};
+  for (const auto& [key, now, before] : keys) {
+    log::warning("[train] ", key, " is ", now.value_or("not there"), " after round ", opened_.commit.round, ", it was ",
+                 before.value_or("not there"));
+    if (now && request.says(key)) changes_.keys.settings.push_back(concat(key, "=", *now));
+  }
+  config_ = config_.with([&](ExperimentConfig& values) { take_values(keys, asked, values); });
+}
+
+void RunFolder::admit(const std::optional<std::vector<std::string>>& allowed) {
+  if (!allowed) return;
+  changes_.admission = admission_change(read_manifest(folder_), *allowed);
+  if (!changes_.admission) return;
+  for (const auto& key : changes_.admission->added) log::warning("[serve] ", key, " may join from now on");
+  for (const auto& key : changes_.admission->removed) log::warning("[serve] ", key, " may not join any more");
+}
+
 void RunFolder::use_base(const std::string& base) {
   if (base.empty()) return;
   const auto folder = moved_base(base);
@@ -357,16 +417,22 @@ std::vector<EvaluationRecord> RunFolder::kept_scores() const {
   return kept;
 }
 
-/// Moves scores to superseded.jsonl that a run with the new number of rounds would not have computed.
+/// Moves scores to superseded.jsonl that a run with the new number of rounds would not have computed: those of the
+/// round that was the last one.
 void RunFolder::set_aside_scores() const {
   const auto file = folder_ / kEvaluations;
   if (!path_exists(file)) return;
+  const auto before = run_config(folder_);
+  const auto is_kept = [&](int64_t round) {
+    const bool was_due = before->evaluate.every > 0 && round % before->evaluate.every == 0;
+    return round != before->train.rounds || was_due || config_->evaluates_after(round);
+  };
   const std::string text = read_file(file);
   std::string kept;
   int64_t begin = 0;
   for (const auto& line : read_evaluations(folder_).lines) {
     const auto own = text.substr(static_cast<size_t>(begin), static_cast<size_t>(line.end - begin));
-    if (config_->evaluates_after(line.view().at("round").integer()))
+    if (is_kept(line.view().at("round").integer()))
       kept += own;
     else
       append_line(folder_ / kSuperseded, std::string_view(own).substr(0, own.size() - 1));
@@ -391,10 +457,7 @@ void RunFolder::write_changes() const {
 void RunFolder::settle() const {
   checkpoint_.settle(opened_.commit);
   remove_path(folder_ / kUnfinished);
-  remove_parts(folder_, kFirstFiles);
-  remove_parts(folder_, {"report.html", std::string(run_file("best.json"))});
-  for (const auto adapter : {kAdapter, run_file("best")})
-    remove_parts(folder_ / adapter, {"adapter_model.safetensors", "adapter_config.json"});
+  remove_leftover_parts(folder_);
   shorten_file(folder_ / kEvaluations, evaluation_bytes_);
   shorten_file(folder_ / kRounds, round_bytes_);
   if (record_missing_) append_line(folder_ / kRounds, opened_.commit.record);

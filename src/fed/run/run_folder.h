@@ -46,16 +46,20 @@ class RunFolder {
  public:
   /// Creates or takes over a folder for a new run and locks it. The folder may exist if it is empty but for rows/, or
   /// if a run was stopped there before it began.
-  /// \throws kIo when the folder holds anything else, is not writable, or is in use by another process; the message
-  /// says what the user can do
-  static FolderLock prepare(const std::filesystem::path& folder);
+  /// \param goes_on  true: federation/ of a server that waited here for its clients (awaits_clients()) is kept
+  /// \throws kIo when the folder holds anything else, also such a federation without `goes_on`, is not writable, or is
+  /// in use by another process; the message says what the user can do
+  static FolderLock prepare(const std::filesystem::path& folder, bool goes_on = false);
   /// Removes what prepare() and create() made in a new folder, when no run begins there.
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
   /// Returns true if the folder holds a run.
   static bool holds_run(const std::filesystem::path& folder);
   /// Returns true if the folder does not exist, is empty but for rows/, or holds only what an interrupted
-  /// create() left.
+  /// create() or a server that waited for its clients left.
   static bool nothing_began(const std::filesystem::path& folder);
+  /// Returns true if no run began in the folder yet, but a server waited there for the clients of one: federation/ has
+  /// the nodes that it knows and the clients that have joined.
+  static bool awaits_clients(const std::filesystem::path& folder);
 
   /// Writes config, partition, the checkpoint's marker and, last, the manifest.
   /// \param lock    the result of prepare()
@@ -82,6 +86,16 @@ class RunFolder {
   /// Sets the number of rounds of the run; settle() records it.
   /// \throws kConfig when the run cannot have that number, see check_extension()
   void extend(int64_t rounds);
+  /// Gives the run other values of keys that a resumed run may change (fed/store/changeable_keys.h); settle() records
+  /// them.
+  /// \param keys     as changes_of() finds them (fed/store/run_request.h); why_fixed_key() is empty for all of them
+  /// \param request  the request that changes them
+  void change_keys(const std::vector<ChangedKey>& keys, const RunRequest& request);
+  /// Returns why the run must not change the value of a key; empty if it may.
+  std::string why_fixed_key(const std::string& key) const;
+  /// Compares the nodes' keys that may join with those that could before; settle() records a change.
+  /// \param allowed  as RunRequest has it
+  void admit(const std::optional<std::vector<std::string>>& allowed);
   /// Writes the changes into config.toml and manifest.json, brings all files back to the opened round, and removes
   /// temporary files of killed processes. Call it after all checks.
   void settle() const;

@@ -19,6 +19,7 @@
 #include "fed/run/event_log.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/store/changeable_keys.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel::fed {
@@ -331,7 +332,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
       if (other_arithmetic) take_arithmetic(folder.config()->model, values.model);
     });
   };
-  refuse_changes(request, folder, as_run);
+  take_changes(request, folder, as_run);
   folder.use_base(request.base);
   folder.check_files();
   const auto config =
@@ -345,12 +346,17 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   return {std::move(experiment), std::move(folder)};
 }
 
-void refuse_changes(const RunRequest& request, const RunFolder& folder, const SettledChange& as_run) {
+void take_changes(const RunRequest& request, RunFolder& folder, const SettledChange& as_run) {
   const auto begun = begun_request(folder.path());
   const auto changes = changes_of(request.config(begun.settings), begun.config, folder.config(), as_run);
-  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(lines_of(changes), "; "),
-           "; rounds alone: by --set train.rounds=N, and a base model that was moved by --base FOLDER");
+  std::vector<std::string> refused;
+  for (const auto& change : changes)
+    if (const auto why = folder.why_fixed_key(change.key); !why.empty())
+      refused.push_back(concat(lines_of(std::span(&change, 1))[0], " (", why, ")"));
+  EK_CHECK(refused.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(), ": ",
+           join(refused, "; "), "; a resumed run may change train.rounds by --set, ", join(changeable_keys()),
+           ", and by --base FOLDER a base model that was moved");
+  folder.change_keys(changes, request);
 }
 
 std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,

@@ -32,18 +32,19 @@ struct RunHooks {
 /// \throws Error; the folder then holds no run
 Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
-/// Checks that a request does not change the config of an existing run (changes_of() in fed/store/run_request.h).
-/// Settings with which the run began need not be repeated.
-/// \throws kConfig naming the keys that differ
-void refuse_changes(const RunRequest& request, const RunFolder& folder, const SettledChange& as_run = {});
+/// Takes the changes that a request makes in the config of an existing run (changes_of() in fed/store/run_request.h),
+/// if a resumed run may make them (fed/store/changeable_keys.h). Settings with which the run began need not be
+/// repeated.
+/// \throws kConfig naming the keys that must not change, with both values
+void take_changes(const RunRequest& request, RunFolder& folder, const SettledChange& as_run = {});
 
 /// Resumes a run with the config in its folder. If no run began there (no folder, an empty one, or a run stopped before
 /// its manifest was written), it begins one. The folder is changed only after all inputs are read and checked.
 ///
-/// A request may change two things. `train.rounds=N` sets the number of rounds (fed/store/run_changes.h). Settings of
-/// model.compute_dtype (auto: measured now), model.products, model.device and model.engine hold for this process only.
-/// The run goes on with the paths and revisions that it was settled with; request.base names a base model that was
-/// moved.
+/// A request may change three things. `train.rounds=N` sets the number of rounds (fed/store/run_changes.h). The keys of
+/// fed/store/changeable_keys.h get new values, which hold from the next round on. Settings of model.compute_dtype
+/// (auto: measured now), model.products, model.device and model.engine hold for this process only. The run goes on with
+/// the paths and revisions that it was settled with; request.base names a base model that was moved.
 /// \param from_round  continue from this round instead of the last committed one
 /// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or is damaged, or when an input file
 /// is missing or has changed; kConfig naming each key that `request` would change

@@ -190,6 +190,7 @@ OrderedJson make_manifest(const RunConfig& config, const RunRequest& request, co
       {"files", inputs},
       {"request", {{"file", absolute_path(request.file)}, {"settings", request.settings}, {"config", asked.text()}}},
       {"config", config->text()}};
+  if (request.allowed) manifest["allowed"] = *request.allowed;
   record_model(manifest, kBase, config->model.path, models::find_model_folder(config->model.path));
   if (const auto& encoder = config->evaluate.bert_score.encoder; !encoder.empty())
     record_model(manifest, kEncoder, encoder, encoder);

@@ -1,6 +1,7 @@
 #include "fed/store/run_changes.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
@@ -58,6 +59,16 @@ void add_rounds(OrderedJson& settings, int64_t rounds) {
   settings.push_back(concat(kRounds, rounds));
 }
 
+/// Records the changed keys in `entry`, and makes them part of the request that began the run, so that later commands
+/// are compared with them.
+void change_keys(OrderedJson& manifest, OrderedJson& entry, const KeyChanges& changes) {
+  auto& request = manifest.at("request");
+  for (const auto& setting : changes.settings) request.at("settings").push_back(setting);
+  request["config"] = changes.asked;
+  for (const auto& [key, now, before] : changes.keys)
+    entry["keys"][key] = {{"from", before.value_or("")}, {"to", now.value_or("")}};
+}
+
 /// Replaces the folder of the base model and the paths of its files.
 void move_base(OrderedJson& manifest, const fs::path& folder) {
   auto& base = manifest.at("models").at("base");
@@ -109,6 +120,16 @@ void check_extension(const RunConfig& config, int64_t done, int64_t rounds) {
            " had other learning rates from the first round on; allowed: with \"constant\"");
 }
 
+std::optional<AdmissionChange> admission_change(const Json& manifest, const std::vector<std::string>& allowed) {
+  const auto before = JsonView(manifest, std::string(kManifestFile), kCheckpoint).find("allowed");
+  const auto known = before ? before->strings() : std::vector<std::string>();
+  AdmissionChange change{.allowed = allowed};
+  std::set_difference(allowed.begin(), allowed.end(), known.begin(), known.end(), std::back_inserter(change.added));
+  std::set_difference(known.begin(), known.end(), allowed.begin(), allowed.end(), std::back_inserter(change.removed));
+  if (change.added.empty() && change.removed.empty()) return std::nullopt;
+  return change;
+}
+
 OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const RunConfig& config,
                              int64_t done) {
   auto changed = manifest;
@@ -126,7 +147,12 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
     move_base(changed, changes.base);
     entry["model.path"] = changes.base.string();
   }
-  if (changes.rounds || !changes.base.empty()) {
+  if (!changes.keys.keys.empty()) change_keys(changed, entry, changes.keys);
+  if (changes.admission) {
+    changed["allowed"] = changes.admission->allowed;
+    entry["allow"] = {{"added", changes.admission->added}, {"removed", changes.admission->removed}};
+  }
+  if (changes.rounds || !changes.base.empty() || !changes.keys.keys.empty()) {
     entry[kConfigBefore] = sha256(changed.at("config").get<std::string>());
     changed["config"] = config->text();
   }

@@ -1,6 +1,7 @@
 /// \file  Applies the changes that are allowed when a run is resumed: test files from which no score was computed yet,
-/// the number of rounds, and the folder of a base model that was moved. Each change is recorded under "changes" in the
-/// run's manifest.
+/// the number of rounds, the folder of a base model that was moved, the keys of fed/store/changeable_keys.h, and the
+/// list of keys of nodes that may join. Each change is recorded under "changes" in the run's manifest, with the number
+/// of rounds after which it holds.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,32 @@
 
 #include "base/plain/sealed.h"
 #include "fed/config/run_config.h"
+#include "fed/store/changed_keys.h"
 #include "fed/store/round_records.h"
 
 namespace evenkeel::fed {
+
+/// Keys of the config with new values.
+struct KeyChanges {
+  std::vector<ChangedKey> keys{};       ///< new and earlier values
+  std::vector<std::string> settings{};  ///< those of `keys` that the command line gave, as --set takes them
+  std::string asked{};                  ///< the config that began the run with the new values, before it was settled
+};
+
+/// The nodes' keys that may join, as the manifest's "allowed" has them: fingerprint and name.
+struct AdmissionChange {
+  std::vector<std::string> allowed{};           ///< all of them now
+  std::vector<std::string> added{}, removed{};  ///< compared with the list before
+};
 
 /// The changes of one resumed run.
 struct RunChanges {
   std::vector<std::filesystem::path> files{};  ///< files with other contents than in the manifest
   std::optional<int64_t> rounds{};             ///< the new train.rounds
   std::filesystem::path base{};                ///< folder that the base model was moved to; empty: it was not moved
-  bool any() const { return !files.empty() || rounds || !base.empty(); }
+  KeyChanges keys{};
+  std::optional<AdmissionChange> admission{};
+  bool any() const { return !files.empty() || rounds || !base.empty() || !keys.keys.empty() || admission; }
 };
 
 /// Returns why the run must not go on with the new content of `file`, or an empty string if it may. A file may change
@@ -37,6 +54,10 @@ std::string why_fixed(const std::filesystem::path& file, const RunConfig& config
 /// \throws kConfig when `rounds` is below `done`; when train.stop or evaluate.keep_best is used and `rounds` is not
 /// above evaluate.every; when the learning-rate schedule depends on the number of rounds and a round is done
 void check_extension(const RunConfig& config, int64_t done, int64_t rounds);
+
+/// Compares the nodes' keys that may join now with those of a manifest.
+/// \return nothing if they are the same \throws kCheckpoint when the manifest is damaged
+std::optional<AdmissionChange> admission_change(const Json& manifest, const std::vector<std::string>& allowed);
 
 /// Makes the manifest of a run after `changes`.
 /// \param config  the config with the changes

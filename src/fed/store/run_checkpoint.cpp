@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/plain/dead_parts.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/text.h"
@@ -129,6 +130,7 @@ void Checkpoint::settle(const Commit& commit) const {
   if (!standing) write_sealed(folder_ / kMarker, record::write(commit));
   remove_parts(folder_, {std::string(kMarker)});
   for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), files_of_round());
+  remove_dead_parts(uploads(commit.round + 1), [](std::string_view) { return true; });
   clear(commit.round, commit.round + 1);
 }
 
@@ -159,10 +161,7 @@ fs::path Checkpoint::uploads(int64_t round) const { return folder_ / concat(kUpl
 fs::path Checkpoint::round_folder(int64_t round) const { return folder_ / concat(kRound, round); }
 
 void remove_parts(const fs::path& folder, const std::vector<std::string>& names) {
-  if (!is_folder(folder)) return;
-  for (const auto& entry : entries_of(folder))
-    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_temporary_of(entry, name); }))
-      remove_path(entry);
+  remove_dead_parts(folder, [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); });
 }
 
 }  // namespace evenkeel::fed

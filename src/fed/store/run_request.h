@@ -21,6 +21,8 @@ struct RunRequest {
   std::vector<std::string> settings{};
   std::string out{};   ///< the run folder; empty: output.dir of the config
   std::string base{};  ///< to resume: folder that the base model was moved to; empty: it was not moved
+  /// Nodes that may join, sorted: fingerprint and name of each key. Nothing where there is no list of keys.
+  std::optional<std::vector<std::string>> allowed{};
 
   /// Loads the config. \param before  settings of an earlier request, applied first
   ExperimentConfig config(std::span<const std::string> before = {}) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -20,7 +21,8 @@ namespace evenkeel::flower {
 struct FleetTerms {
   double deadline_s = 0;  ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
   int64_t quorum = 1;     ///< replies needed before the deadline has an effect
-  /// Seconds to wait for an offline node: in exchanges without a deadline, and in evaluations.
+  int64_t clients = 1;    ///< clients of the run; of a score that fewer give, an equal share of the quorum is needed
+  /// Seconds to wait for an offline node: in exchanges without a deadline, and for scores.
   double patience_s = 300;
   int64_t most_examples = int64_t{1} << 40;  ///< largest number of training rows that a node may report
   int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
@@ -77,6 +79,12 @@ struct SessionReport {
   }
 };
 
+/// A client that was lost in this round because its node was too late.
+struct LateClient {
+  double lost_at = 0;  ///< when it was lost, seconds since 1970
+  bool slow = false;   ///< true: it missed the deadline of a score; false: of its training, or its node was offline
+};
+
 /// The nodes of a run. Threads: one.
 struct Fleet {
   Grid& grid;                    ///< borrowed
@@ -87,6 +95,7 @@ struct Fleet {
   std::set<int64_t> agreed{};     ///< clients whose node has accepted since the server and the node started
   std::set<int64_t> informed{};   ///< clients that have the shared state
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
+  std::map<int64_t, LateClient> late{};  ///< by client; emptied when the training of a round begins
   std::function<void(const SessionReport& report)> on_report{};
   std::optional<int64_t> rounds{};  ///< rounds that are committed; nothing: the run has not begun
   std::function<void()> attend{};   ///< called several times a second during exchanges: nodes join and keys change

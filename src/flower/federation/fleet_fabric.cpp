@@ -19,6 +19,11 @@ constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave
 constexpr auto kLook = std::chrono::milliseconds(100);
 }  // namespace
 
+FleetFabric::FleetFabric(Grid& grid, Roster& roster, fs::path folder)
+    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {
+  remove_arrivals(fleet_.folder);
+}
+
 void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
   fleet_.joining = std::move(joining);
   fleet_.terms = terms;
@@ -33,6 +38,8 @@ FleetFabric::FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folde
 
 void FleetFabric::gather(int64_t clients) {
   const auto members = [this] { return static_cast<int64_t>(fleet_.roster.members().size()); };
+  gathering_.attend();  // keys may have changed since an earlier process of this server
+  gathering_.drop_barred();
   while (members() < clients) {
     gathering_.attend();
     if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) gathering_.on_reply(*arrival);
@@ -107,7 +114,10 @@ void FleetFabric::exchange(std::span<const methods::ClientProfile> clients, cons
       return std::nullopt;
     };
   }
-  Sessions sessions(fleet_, checked);
+  const auto trains = [](const methods::ClientProfile& client) { return client.trains; };
+  const bool training = std::any_of(clients.begin(), clients.end(), trains);
+  if (training) fleet_.late.clear();
+  Sessions sessions(fleet_, checked, !training);
   for (const auto& client : clients) {
     EK_CHECK(client.id != fed::kPooledData, kConfig,
              "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
@@ -160,7 +170,7 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
       missing.insert(client);
       exchange.on_loss(client, why);
     };
-  Sessions sessions(fleet_, asked);
+  Sessions sessions(fleet_, asked, true);
   for (const auto& [id, share] : shares) sessions.begin(share.client);
   sessions.run();
   if (replies.empty()) return;

@@ -17,7 +17,7 @@ class Node {
  public:
   explicit Node(const NodeProgram& program) : link_(program.link), client_(program.client), once_(program.once) {}
 
-  void run() {
+  void run() try {
     link_.join();
     log::info("[node] joined as node ", link_.id());
     while (!over_) {
@@ -28,6 +28,12 @@ class Node {
     }
     link_.leave(kPatience_s);
     if (refusal_) std::rethrow_exception(refusal_);
+  } catch (const Stopped&) {
+    link_.sign_off();
+    throw;
+  } catch (const Interrupted&) {  // in the middle of a task
+    link_.sign_off();
+    throw;
   }
 
  private:
@@ -49,12 +55,14 @@ class Node {
     if (!answer) return;
     link_.reply(instruction, EnvelopePacker().content(*answer));
     client_.delivered();
+    if (answer->kind == kReplyEnvelope) worked_in_ = answer->run;
     over_ = once_ && answer->kind == kShutdownEnvelope;
   }
 
   /// Returns nothing if the client refuses; the server was told the reason then.
   std::optional<Envelope> answer_of(const Instruction& instruction, const Envelope& envelope) {
     try {
+      if (envelope.kind == kOfferEnvelope) require_the_one_run(envelope.run);
       return client_.answer(envelope);
     } catch (const Error& error) {
       link_.refuse(instruction, ErrorCode::kRaised, reason_for_server(error));
@@ -67,8 +75,15 @@ class Node {
     }
   }
 
+  /// Checks that a node that leaves after its run is not offered a second one. \throws kConfig
+  void require_the_one_run(const std::string& run) const {
+    EK_CHECK(!once_ || worked_in_.empty() || worked_in_ == run, kConfig, "the server offers run ", run,
+             " and has given up run ", worked_in_, ", in which this node took part: with --once it takes part in one");
+  }
+
   NodeLink link_;
   NodeClient client_;
+  std::string worked_in_;  // the last run for which a task was done
   bool once_, over_ = false;
   // With `once`, the node ends with the error for which it refused a run or could not store the final adapter.
   std::exception_ptr refusal_;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/format/record.h"
+#include "base/plain/dead_parts.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
@@ -21,6 +22,12 @@ struct Seals {
   }
 };
 
+/// Returns true for a name that begins with the name of a run, 16 hexadecimal digits, and a hyphen.
+bool is_of_a_run(std::string_view name) {
+  constexpr size_t kDigits = 16;
+  return name.find_first_not_of("0123456789abcdef") == kDigits && name[kDigits] == '-';
+}
+
 fs::path seal_of(fs::path file) { return file.replace_extension(".json"); }
 
 }  // namespace
@@ -28,6 +35,7 @@ fs::path seal_of(fs::path file) { return file.replace_extension(".json"); }
 NodeMemory::NodeMemory(fs::path folder, std::string run) : folder_(std::move(folder)), run_(std::move(run)) {
   if (folder_.empty()) return;
   make_folders(folder_);
+  remove_dead_parts(folder_, is_of_a_run);
   load();
 }
 

@@ -19,11 +19,12 @@ std::string new_name() {
 }
 
 struct Page {
-  std::string run;
+  std::string run, offer{};
   std::vector<Member> members;
   void visit(auto& field) {
     field("run", run);
     field("members", members);
+    field.optional("offer", offer);
   }
 };
 
@@ -47,6 +48,7 @@ void Roster::load() {
   const Json json = read_sealed(file_);
   auto page = record::read<Page>({json, file_.string(), kCheckpoint});
   run_ = std::move(page.run);
+  offer_ = std::move(page.offer);
   for (auto& member : page.members) members_[member.client] = std::move(member);
 }
 
@@ -99,10 +101,19 @@ void Roster::note_return(int64_t client, const ContentDigests& content, const st
   member.content = content;
   member.program = program;
   save();
+size_t Roster::offer(const std::string& offer) {
+  const auto digest = sha256(offer);
+  if (digest == offer_) return 0;
+  const size_t removed = members_.size();
+  if (removed > 0) run_ = new_name();
+  members_.clear();
+  offer_ = digest;
+  save();
+  return removed;
 }
 
 void Roster::save() const {
-  Page page{.run = run_, .members = {}};
+  Page page{.run = run_, .offer = offer_, .members = {}};
   for (const auto& [client, member] : members_) page.members.push_back(member);
   write_sealed(file_, record::write(page), 2);
 }

@@ -89,13 +89,18 @@ class Roster {
   /// \param parts  names of the changed parts of its content (changed_parts())
   void note_return(int64_t client, const ContentDigests& content, const std::string& program,
                    std::span<const std::string> parts, int64_t rounds);
+  /// States what the members accept, and saves the file. If members have accepted something else, they are removed and
+  /// the run gets a new name, so that their nodes are asked again. Call it before the first round only.
+  /// \param offer  text of the offer (flower/federation/agreement.h) without the name of the run
+  /// \return the number of removed members
+  size_t offer(const std::string& offer);
 
  private:
   void load();
   void save() const;
 
   std::filesystem::path file_;
-  std::string run_;
+  std::string run_, offer_;            // name of the run; SHA-256 of its offer, empty before offer()
   std::map<int64_t, Member> members_;  // by client
 };
 

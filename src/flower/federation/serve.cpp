@@ -120,6 +120,7 @@ class Serving {
   /// Begins a new run after its clients have joined, because the config depends on them.
   Served begin(fed::Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
     learn_prompts(experiment.fabric.context);
+    keep_waiting(experiment.server);
     gather(experiment.server);
     complete(experiment);
     auto folder = fed::RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request,
@@ -167,6 +168,16 @@ class Serving {
     prompts_ = {context.tokenizer.chat_templates().source(), named_tokens_digest(context.tokenizer)};
   }
 
+  /// Takes over the clients that joined an earlier process, which ended before the first round. Those that joined with
+  /// another config, model or template are not taken over.
+  void keep_waiting(const fed::Server& server) {
+    if (const size_t removed = roster_.offer(record::write(offer_of(server)).dump()); removed > 0)
+      log::warning("[serve] ", removed,
+                   " clients had joined with another config or model: their nodes are asked again");
+    if (!roster_.members().empty())
+      log::info("[serve] ", roster_.members().size(), " clients have joined an earlier process of this server");
+  }
+
   void gather(const fed::Server& server) {
     const auto& config = server.config;
     status_.run = config->name;
@@ -204,23 +215,28 @@ class Serving {
   /// Returns the terms of the run. With simulated time the deadline is applied by the round, not by the fleet.
   FleetTerms terms(const fed::Server& server) const {
     const auto& clients = server.config->clients;
-    FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
+    FleetTerms terms{.quorum = clients.quorum, .clients = clients.count, .patience_s = options_.patience_s};
     terms.most_upload = std::min(terms.most_upload, most_upload(server));
     if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
     if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
     return terms;
   }
 
-  Joining joining(const fed::Server& server) {
-    const auto& config = server.config;
+  /// Returns the offer of the run, without the run's name and without a client.
+  Offer offer_of(const fed::Server& server) {
     if (base_.empty() && options_.evaluate) base_ = model_digest(server.model_folder);
-    Offer offer{
-        .run = roster_.run(), .config = offered_text(config), .base = base_, .sites = sites_digest(server.sites)};
+    Offer offer{.run = {}, .config = offered_text(server.config), .base = base_, .sites = sites_digest(server.sites)};
     offer.chat_template = prompts_.chat_template;
     offer.named_tokens = prompts_.named_tokens;
+    return offer;
+  }
+
+  Joining joining(const fed::Server& server) {
+    const auto& config = server.config;
     return {.offer =
-                [this, config, offer = std::move(offer)](int64_t client) {
+                [this, config, offer = offer_of(server)](int64_t client) {
                   auto own = offer;
+                  own.run = roster_.run();
                   own.client = client;
                   const auto known = roster_.members().find(client);
                   if (known == roster_.members().end()) {
@@ -338,8 +354,9 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   auto log = std::make_unique<log::File>();
   auto folder = fed::RunFolder::open(path, options.from_round);
   if (const auto rounds = options.request.rounds(fed::begun_request(path).settings)) folder.extend(*rounds);
-  fed::refuse_changes(options.request, folder,
-                      [&](const fed::RunConfig& config) { return as_served(config, federation); });
+  fed::take_changes(options.request, folder,
+                    [&](const fed::RunConfig& config) { return as_served(config, federation); });
+  folder.admit(options.request.allowed);
   folder.use_base(options.request.base);
   folder.check_files();
   auto experiment = prepared(options, folder.config());
@@ -352,24 +369,28 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   });
 }
 
+/// Begins a run. When the process ends before the first round, but after nodes could call, the folder keeps the nodes
+/// and the clients that have joined, so that `--resume` waits for the rest.
 std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
   auto log = std::make_unique<log::File>();
   const auto config = served_config(options.request);
   const bool was_there = path_exists(path);
-  auto lock = fed::RunFolder::prepare(path);
+  auto lock = fed::RunFolder::prepare(path, options.resume);
+  const auto federation = path / kFolder;
+  std::unique_ptr<Grid> grid;
+  std::optional<fed::Experiment> experiment;
   try {
-    auto experiment = prepared(options, config);
-    const auto federation = path / kFolder;
-    const auto grid = grid_in(federation);
-    return played(*grid, path, [&] {
-      Serving serving(options, federation, *grid);
-      auto run = serving.begin(std::move(experiment), std::move(lock), path, std::move(log));
-      return serving.play(run);
-    });
+    experiment = prepared(options, config);
+    grid = grid_in(federation);
   } catch (...) {
-    if (!was_there && fed::RunFolder::nothing_began(path)) fed::RunFolder::abandon(path, std::move(lock));
+    if (!was_there) fed::RunFolder::abandon(path, std::move(lock));
     throw;
   }
+  return played(*grid, path, [&] {
+    Serving serving(options, federation, *grid);
+    auto run = serving.begin(std::move(*experiment), std::move(lock), path, std::move(log));
+    return serving.play(run);
+  });
 }
 
 }  // namespace

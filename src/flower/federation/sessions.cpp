@@ -21,6 +21,7 @@ namespace evenkeel::flower {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
+constexpr std::string_view kArriving = "arriving-";
 constexpr double kHearing_s = 10;   // how long a message without a needed answer is waited for
 constexpr int kMostEnvelopes = 16;  // limit of a node's envelopes in one exchange, enough for five restarts of the node
 
@@ -42,7 +43,7 @@ void make_whole_file(const fs::path& file, int64_t bytes) {
 at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
   static std::atomic<int64_t> next = 0;
   make_folders(folder);
-  const auto file = folder / concat("arriving-", ::getpid(), "-", next++);
+  const auto file = folder / concat(kArriving, ::getpid(), "-", next++);
   make_whole_file(file, bytes);
   try {
     auto buffer_N = at::from_file(file.string(), true, bytes, at::kByte);
@@ -78,6 +79,12 @@ auto fitting(const Work& work) {
 }
 
 }  // namespace
+
+void remove_arrivals(const fs::path& folder) {
+  if (!is_folder(folder)) return;
+  for (const auto& entry : entries_of(folder))
+    if (entry.filename().string().starts_with(kArriving)) remove_path(entry);
+}
 
 Envelope offer_envelope(const Offer& offer) {
   return {.run = offer.run, .kind = kOfferEnvelope, .header = record::write(offer).dump()};
@@ -157,6 +164,7 @@ void Sessions::advance() {
     for (auto& session : sessions_) {
       if (!session.open || session.client.id != member->client) continue;
       session.last_online = Clock::now();
+      session.heard_at = node.last_beat;
       if (session.waiting.empty()) send(session, node);
     }
   }
@@ -298,24 +306,61 @@ void Sessions::report(const Session& session, const std::string& outcome, const 
                     .client_s = arrival ? arrival->client_s : 0});
 }
 
+/// Returns true if the client was too late before in this round and may not cost another wait.
+bool Sessions::was_late(const Session& session) const {
+  const auto late = fleet_.late.find(session.client.id);
+  if (late == fleet_.late.end()) return false;
+  return late->second.slow || session.heard_at <= late->second.lost_at;
+}
+
+/// Returns true if a client that was in time so far owes a reply.
+bool Sessions::any_in_time() const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const Session& session) { return session.open && !was_late(session); });
+}
+
+/// Returns true if the deadline is over and enough clients have replied.
+bool Sessions::is_past_deadline() const {
+  const auto& terms = fleet_.terms;
+  const int64_t asked = std::ssize(sessions_);
+  const int64_t share = terms.quorum * asked / std::max<int64_t>(1, std::max(terms.clients, asked));
+  return terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
+         replies_ >= std::min(scores_ ? share : terms.quorum, asked);
+}
+
+/// Returns that the node has been offline for too long; empty if it has not.
+std::string Sessions::absence(const Session& session) const {
+  const double patience = fleet_.terms.patience_s;
+  return seconds_since(session.last_online) > patience ? concat("its node was offline for ", patience, " s") : "";
+}
+
 /// Returns why a client with a message, not a task, is too late: its node has not confirmed the message kHearing_s
 /// after this object was made or, for the final adapter, has been offline for so long. \return empty if it is not late
 std::string Sessions::lateness_of_message(const Session& session) const {
-  if (session.taken)
+  if (session.taken && !was_late(session))
     return seconds_since(session.last_online) > kHearing_s ? concat("its node was offline for ", kHearing_s, " s") : "";
   return seconds_since(begun_) > kHearing_s ? concat("its node did not confirm within ", kHearing_s, " s") : "";
 }
 
-/// Returns why a client is too late; empty if it is not. A training client is late after the deadline, once the quorum
-/// has replied. Without a deadline, and for other clients, the node is late when it has been offline for `patience_s`.
+/// Returns why the client of a score is too late; empty if it is not.
+std::string Sessions::lateness_of_score(const Session& session, bool is_past_deadline) const {
+  if (is_past_deadline) return concat("no score within ", fleet_.terms.deadline_s, " s");
+  if (was_late(session) && !any_in_time()) return "no score: its node was too late before in this round";
+  return absence(session);
+}
+
+/// Returns why a client is too late; empty if it is not.
 std::string Sessions::lateness(const Session& session, bool is_past_deadline) const {
   const auto& terms = fleet_.terms;
   if (is_barred(session)) return "its key was removed from the list of keys";
-  const bool has_deadline = terms.deadline_s > 0 && session.client.trains && !session.is_told;
-  if (has_deadline) return is_past_deadline ? concat("no reply within ", terms.deadline_s, " s") : "";
-  if (seconds_since(session.last_online) > terms.patience_s)
-    return concat("its node was offline for ", terms.patience_s, " s");
-  return session.is_told ? lateness_of_message(session) : "";
+  if (session.is_told) {
+    const auto absent = absence(session);
+    return absent.empty() ? lateness_of_message(session) : absent;
+  }
+  if (scores_) return lateness_of_score(session, is_past_deadline);
+  if (terms.deadline_s > 0 && session.client.trains)
+    return is_past_deadline ? concat("no reply within ", terms.deadline_s, " s") : "";
+  return absence(session);
 }
 
 bool Sessions::is_barred(const Session& session) const {
@@ -325,12 +370,12 @@ bool Sessions::is_barred(const Session& session) const {
 }
 
 void Sessions::give_up_the_late() {
-  const auto& terms = fleet_.terms;
-  const bool is_past_deadline = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
-                                replies_ >= std::min<int64_t>(terms.quorum, std::ssize(sessions_));
+  const bool past = is_past_deadline();
   for (auto& session : sessions_) {
-    const auto why = session.open ? lateness(session, is_past_deadline) : "";
-    if (!why.empty()) lose(session, why);
+    const auto why = session.open ? lateness(session, past) : "";
+    if (why.empty()) continue;
+    if (!session.is_told) fleet_.late.insert_or_assign(session.client.id, LateClient{now_seconds(), scores_ && past});
+    lose(session, why);
   }
 }
 

@@ -22,19 +22,28 @@ Acceptance acceptance_in(const Envelope& envelope);
 /// Checks that an envelope has no payload. \throws kData naming the kind of `envelope` when `payload_bytes` is not 0
 void check_no_payload(const Envelope& envelope, int64_t payload_bytes);
 
+/// Removes payloads from the folder of arriving ones that a killed process has left. REQUIRES that no other process
+/// receives payloads in it.
+void remove_arrivals(const std::filesystem::path& folder);
+
 /// Runs one exchange with all its clients. Threads: one.
 class Sessions {
  public:
   /// Borrows fleet and exchange. The deadline of FleetTerms counts from here.
-  Sessions(Fleet& fleet, const fed::Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
+  /// \param scores  true: the tasks are scores, see begin()
+  Sessions(Fleet& fleet, const fed::Exchange& exchange, bool scores = false)
+      : fleet_(fleet), exchange_(exchange), scores_(scores) {}
   ~Sessions();  ///< forgets all open messages
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
   /// Adds a client that gets a task. The task is made when its node is online. The client is lost if its node sends
   /// invalid data, an error or 16 envelopes without the reply, if its key may not join any more, or if it misses the
-  /// deadline after `quorum` clients have
-  /// replied. Without a deadline, or for a scoring task, it is lost when its node has been offline for `patience_s`.
+  /// deadline after `quorum` clients have replied. Of a score that only some clients give, an equal share of the quorum must have arrived, rounded down.
+  /// Without a deadline, or for a score, a client is also lost when its node has been offline for `patience_s`.
+  ///
+  /// A client that was too late before in this round (Fleet::late) costs no second wait: its score is awaited only
+  /// while those of other clients are. A node that was too late in training and has called since has the whole time.
   void begin(const methods::ClientProfile& client);
   /// Adds a client that gets an update. The client is dropped, without on_loss, if its node has not confirmed the
   /// update 10 s after this object was made.
@@ -60,8 +69,9 @@ class Sessions {
     std::string waiting{};  // id of the message that awaits an answer; empty: none
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
-    double moved = 0;  // norm of the client's update (Exchange::check); 0: the reply has none
-    int received = 0;  // number of envelopes received from its node
+    double heard_at = 0;  // time of its node's last call, seconds since 1970; 0: not known
+    double moved = 0;     // norm of the client's update (Exchange::check); 0: the reply has none
+    int received = 0;     // number of envelopes received from its node
     bool open = true;
     std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it
   };
@@ -78,14 +88,20 @@ class Sessions {
   void lose(Session& session, const std::string& why);
   void report(const Session& session, const std::string& outcome, const Arrival* arrival) const;
   std::string lateness(const Session& session, bool is_past_deadline) const;
+  std::string lateness_of_score(const Session& session, bool is_past_deadline) const;
   std::string lateness_of_message(const Session& session) const;
   bool is_barred(const Session& session) const;  // true: the key of the client's node may not join any more
+  std::string absence(const Session& session) const;
+  bool was_late(const Session& session) const;
+  bool is_past_deadline() const;
+  bool any_in_time() const;
   void give_up_the_late();
   void tick();
   bool any_open() const;
 
   Fleet& fleet_;
   const fed::Exchange& exchange_;
+  bool scores_ = false;  // the tasks are scores
   EnvelopePacker packer_;
   std::vector<Session> sessions_;
   Envelope offer_{}, whole_{};  // the latest offer; the whole shared state, made at first use

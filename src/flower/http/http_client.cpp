@@ -61,11 +61,13 @@ bool has_ended(httplib::Error error) {
 std::string Endpoint::text() const { return concat(ca_file ? "https://" : "http://", address_text(host, port)); }
 
 struct HttpClient::Parts {
-  Parts(const Endpoint& server, double timeout_s, size_t most_bytes) : most(most_bytes) {
+  Parts(const Endpoint& server, double timeout_s, size_t most_bytes) : most(most_bytes), is_plain(!server.ca_file) {
+    const std::string host(without_zone(server.host));  // a certificate is for the address, whatever the interface
     if (server.ca_file)
-      client = std::make_unique<httplib::SSLClient>(server.host, server.port);
+      client = std::make_unique<httplib::SSLClient>(host, server.port);
     else
-      client = std::make_unique<PlainClient>(server.host, server.port);
+      client = std::make_unique<PlainClient>(host, server.port);
+    if (host != server.host) client->set_hostname_addr_map({{host, server.host}});
     std::signal(SIGPIPE, SIG_IGN);  // otherwise a connection closed by the server would end the process
     const auto whole = static_cast<time_t>(std::ceil(timeout_s));
     client->set_keep_alive(true);
@@ -82,7 +84,7 @@ struct HttpClient::Parts {
   void verify(const Endpoint& server) {
     check_authority(*server.ca_file);
     client->set_ca_cert_path(server.ca_file->string());
-    require_host(dynamic_cast<httplib::SSLClient&>(*client).ssl_context(), server.host);
+    require_host(dynamic_cast<httplib::SSLClient&>(*client).ssl_context(), std::string(without_zone(server.host)));
   }
 
   Answer send(httplib::Request& request) {
@@ -99,6 +101,7 @@ struct HttpClient::Parts {
     httplib::Error error = httplib::Error::Success;
     errno = 0;
     if (!client->send(request, response, error)) return unanswered(error, errno, too_large);
+    if (is_damaged(response, answer.body)) return {.detail = "an answer that was damaged on the way"};
     answer.status = response.status;
     answer.date = parse_date(response.get_header_value("Date"));
     if (answer.ok())
@@ -106,6 +109,11 @@ struct HttpClient::Parts {
     else
       read_error(answer);
     return answer;
+  }
+
+  static bool is_damaged(const httplib::Response& response, std::string_view body) {
+    const auto digest = response.get_header_value(std::string(kDigestHeader));
+    return !digest.empty() && digest != sha256(body);
   }
 
   /// Returns why no answer arrived. \param reason  errno after the call
@@ -125,6 +133,7 @@ struct HttpClient::Parts {
 
   std::unique_ptr<httplib::ClientImpl> client;
   size_t most;
+  bool is_plain;  // without TLS
 };
 
 HttpClient::HttpClient(const Endpoint& server, double timeout_s, size_t most)
@@ -142,6 +151,7 @@ Answer HttpClient::post(std::string_view path, const SignedHeaders& signature, s
                      {"flwr-signature", signature.signature},         {"flwr-package-name", "evenkeel"},
                      {"flwr-package-version", std::string(version())}};
   if (!signature.instance.empty()) request.headers.emplace(kInstanceHeader, signature.instance);
+  if (parts_->is_plain && pieces.empty()) request.headers.emplace(kDigestHeader, sha256(head));
   request.content_length_ = head.size();
   for (const auto piece : pieces) request.content_length_ += piece.size();
   request.content_provider_ = [=](size_t offset, size_t, httplib::DataSink& sink) {

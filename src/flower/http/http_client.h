@@ -19,6 +19,11 @@ namespace evenkeel::flower {
 /// is that of Flower's protocol.
 inline constexpr std::string_view kReasonHeader = "evenkeel-reason";
 
+/// The header with the SHA-256 of a body, 64 hex digits. Without TLS, evenkeel's nodes and coordinator send it with
+/// every body that has no pieces, in both directions, so that damage on the way is noticed. Objects, which have pieces,
+/// are checked by their ids. Other programs do not send it.
+inline constexpr std::string_view kDigestHeader = "evenkeel-body-sha256";
+
 /// The answer to a call. Status 0 means that no answer arrived; `detail` has the reason.
 struct Answer {
   int status = 0;

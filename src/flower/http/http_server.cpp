@@ -260,6 +260,7 @@ struct HttpServer::Parts : httplib::Server {
       reply = reply_of({.status = 500, .detail = "the server failed at this"});
     }
     serving.close = serving.close || reply.close || !read || (!reader && request.length.value_or(0) > 0);
+    if (!tls && reply.pieces.empty()) to.set_header(std::string(kDigestHeader), sha256(reply.body));
     write(std::move(reply), to);
   }
 
@@ -272,7 +273,14 @@ struct HttpServer::Parts : httplib::Server {
     return length;
   }
 
-  static std::string read_body(const httplib::Request&, const httplib::ContentReader* reader,
+  /// Returns the body. \throws Refusal 503, so that the caller repeats the call, when it is not the one that was sent
+  static std::string undamaged(const httplib::Request& from, std::string body) {
+    const auto digest = from.get_header_value(std::string(kDigestHeader));
+    if (digest.empty() || digest == sha256(body)) return body;
+    throw Refusal{.status = 503, .detail = "a body that was damaged on the way"};
+  }
+
+  static std::string read_body(const httplib::Request& from, const httplib::ContentReader* reader,
                                const std::optional<uint64_t>& length, size_t most) {
     if (length.value_or(0) > most)
       throw Refusal{.status = 413,
@@ -286,7 +294,7 @@ struct HttpServer::Parts : httplib::Server {
                          body.append(data, size);
                          return true;
                        });
-    if (whole && (!length || body.size() == *length)) return body;
+    if (whole && (!length || body.size() == *length)) return undamaged(from, std::move(body));
     const bool slow = serving.connection->too_slow();
     throw Refusal{
         .status = slow ? 408 : 400,

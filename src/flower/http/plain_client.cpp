@@ -98,7 +98,10 @@ bool is_tls_record(std::string_view bytes) {
 }
 
 bool PlainClient::server_speaks_tls() const {
-  return is_tls_record(first_bytes_) || HandshakeProbe(host_, port_).speaks_tls();
+  if (is_tls_record(first_bytes_)) return true;
+  HandshakeProbe probe(host_, port_);
+  probe.set_hostname_addr_map(addr_map_);
+  return probe.speaks_tls();
 }
 
 bool PlainClient::process_socket(const Socket& socket, std::function<bool(httplib::Stream&)> callback) {

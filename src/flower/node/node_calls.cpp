@@ -14,6 +14,7 @@ namespace {
 using NodeClock = std::chrono::steady_clock;
 
 constexpr double kLongestPause = 20;
+constexpr int kPlainTries = 3;  // of a call that is refused, without TLS
 
 std::string clock_word(const Answer& answer) {
   if (!answer.date) return "";
@@ -29,6 +30,12 @@ bool is_of_clock(const Answer& answer) {
   if (answer.status != 401) return false;
   const double ahead = answer.date ? now_seconds() - *answer.date : 0;
   return answer.detail.find("a time stamp of") != std::string::npos || ahead > 5 || ahead < -304;
+}
+
+/// Returns true if an answer may be the result of damage to the call or the answer, which only a connection without TLS
+/// lets through. 412 (registration) and 429 (too many calls) say what nothing else says.
+bool may_be_damage(const Answer& answer) {
+  return !answer.ok() && !answer.passing() && answer.status != 412 && answer.status != 429;
 }
 
 std::string described(const Answer& answer) {
@@ -54,11 +61,14 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
                        size_t connection, int* tries) {
   const auto start = NodeClock::now();
   double pause = 0.1, last_warning = 0;
+  int refusals = 0;
   for (int count = 1;; ++count) {
     if (tries) *tries = count;
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
     EK_CHECK(joined_ || !answer.needs_tls, kConfig, server_.text(), ": ", answer.detail);
     const bool refused_time = joined_ && is_of_clock(answer);
+    if (stop_() && !answer.ok()) throw Stopped();  // another try may take as long as the time-out
+    if (!server_.ca_file && may_be_damage(answer) && ++refusals < kPlainTries) continue;
     if (!answer.passing() && !refused_time) {
       if (last_warning > 0) log::info("[node] ", server_.text(), " answers again");
       return answer;

@@ -26,11 +26,12 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr double kHeartbeatTimeout = 5, kSignOffPatience = 10;
+constexpr double kHeartbeatTimeout = 5, kSignOffPatience = 10, kSignOffTimeout = 2;
 constexpr size_t kMostAnswer = size_t{64} << 10;  // limit of an answer to a heartbeat
 // Codes of Flower's API (ApiErrorCode of flwr 1.41): nodes are registered by a list of keys only; the key is registered
 // already; the node cannot be activated, because its key is unknown or it is online.
 constexpr int kRegistrationDisabled = 2001, kKeyInUse = 23, kActivationFailed = 2004;
+constexpr int kMostDamaged = 3;  // times that an object may be damaged on the way
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
 /// The state that a node stores next to its key.
@@ -115,9 +116,9 @@ struct NodeLink::Parts {
   }
 
   /// Throws for a failed call about a message. Status 401 says that the server does not know the node any more: the run
-  /// that the message belongs to is over (RunOver), and a node that registered itself registers again at its next poll.
+  /// that the message belongs to is over (RunOver), and the node joins again at its next poll.
   [[noreturn]] void give_up_message(const Answer& answer, std::string_view path) const {
-    if (answer.status == 401 && state.registered) throw RunOver();
+    if (answer.status == 401) throw RunOver();
     calls.give_up(answer, path);
   }
 
@@ -177,10 +178,11 @@ struct NodeLink::Parts {
     }
   }
 
-  /// Registers again if the server has lost its state and this node had registered itself. \return true if so
+  /// Joins again if the server does not know this node any more, because its folder was made anew.
+  /// \return true if the node has joined \throws kConfig when the server does not accept the key; Stopped
   bool known_again(const Answer& answer) {
-    if (answer.status != 401 || !state.registered) return false;
-    log::warning("[node] ", options.server.text(), " does not know this node any more (401); registering again");
+    if (answer.status != 401) return false;
+    log::warning("[node] ", options.server.text(), " does not know this node any more (401); joining again");
     if (last_root) log::warning("[node] the last reply was not collected before that");
     last_root.reset();
     beating = {};
@@ -216,7 +218,7 @@ struct NodeLink::Parts {
     }
   }
 
-  /// Pulls an object into `assembly`. A damaged object is pulled again, up to twice.
+  /// Pulls an object into `assembly`. A damaged object or answer is pulled again, up to twice.
   void pull(Assembly& assembly, const Instruction& instruction, const std::string& id, size_t client) {
     const std::string request =
         encode(ObjectRequest{.node = state.node, .run_id = instruction.metadata.run_id, .object_id = id});
@@ -224,20 +226,16 @@ struct NodeLink::Parts {
     for (int damaged = 0;;) {
       const Answer answer = calls.call(path::kPullObject, request, {}, client);
       if (!answer.ok()) give_up_message(answer, path::kPullObject);
-      const auto response = decode<PullObjectResponse>(answer.body);
-      EK_CHECK(response.found, kData, "object ", id, " of the instruction is gone from the server");
-      if (!response.available) {
-        calls.sleep(pause);
-        pause = std::min(1.0, pause * 1.5);
-        continue;
-      }
       try {
-        assembly.take(id, response.content);
+        const auto response = decode<PullObjectResponse>(answer.body);
+        EK_CHECK(response.found, kData, "object ", id, " of the instruction is gone from the server");
+        if (response.available) return assembly.take(id, response.content);
       } catch (const Error&) {
-        if (assembly.failed() || ++damaged == 3) throw;
+        if (assembly.failed() || ++damaged == kMostDamaged) throw;
         continue;
       }
-      return;
+      calls.sleep(pause);
+      pause = std::min(1.0, pause * 1.5);
     }
   }
 
@@ -313,8 +311,6 @@ struct NodeLink::Parts {
     EK_CHECK(lost_answer || !response.objects_to_push.empty(), kData, "the server takes no reply to ",
              shown(metadata.reply_to, 80), ": it came too late, or there was one already",
              answer.detail.empty() ? "" : ": ", answer.detail);
-    last_root = metadata.message_id;
-    last_run = metadata.run_id;
     Pushing pushing{
         .wanted = {response.objects_to_push.begin(), response.objects_to_push.end()},
         .all = lost_answer,
@@ -324,6 +320,8 @@ struct NodeLink::Parts {
     side_by_side(groups.size(), calls.connections(), [&](size_t i, size_t thread) {
       for (const Object* object : groups[i]) push(*object, pushing, thread);
     });
+    last_root = metadata.message_id;
+    last_run = metadata.run_id;
   }
 
   struct Pushing {
@@ -339,6 +337,7 @@ struct NodeLink::Parts {
     }
   };
 
+  /// Sends an object. The server refuses one that was damaged on the way, which is sent again, up to twice.
   void push(const Object& object, Pushing& pushing, size_t client) {
     if (!pushing.take(object.id)) return;
     ObjectRequest request = pushing.request;
@@ -346,11 +345,14 @@ struct NodeLink::Parts {
     const std::string head = encode(request) + object_field(kPushedField, object.bytes()) + object.head;
     std::vector<std::string_view> pieces;
     for (const auto piece : object.pieces) pieces.push_back(as_text(piece));
-    const Answer answer = calls.call(path::kPushObject, head, pieces, client);
-    if (!answer.ok()) give_up_message(answer, path::kPushObject);
-    const bool stored = decode<PushObjectResponse>(answer.body).stored;
-    EK_CHECK(stored, kData, "the server does not take object ", object.id, " of the reply",
-             answer.detail.empty() ? "" : ": ", answer.detail);
+    std::string why;
+    for (int tries = 0; tries < kMostDamaged; ++tries) {
+      const Answer answer = calls.call(path::kPushObject, head, pieces, client);
+      if (!answer.ok()) give_up_message(answer, path::kPushObject);
+      if (decode<PushObjectResponse>(answer.body).stored) return;
+      if (why.empty()) why = answer.detail;
+    }
+    fail(kData, "the server does not take object ", object.id, " of the reply", why.empty() ? "" : ": ", why);
   }
 
   bool collected() {
@@ -362,18 +364,41 @@ struct NodeLink::Parts {
     return !exists;
   }
 
+  /// Returns true unless the server still has the last reply, which leaving could lose.
+  bool is_fetched(HttpClient& client) {
+    if (!last_root) return true;
+    const Answer answer =
+        client.post(path::kPullObject, calls.headers(),
+                    encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
+    return answer.ok() && !decode<PullObjectResponse>(answer.body).found;
+  }
+
+  void sign_off() try {
+    if (state.node == 0) return;
+    beating = {};  // a later heartbeat would count as a sign of life
+    HttpClient client(options.server, kSignOffTimeout, kMostAnswer);
+    const auto end = SteadyClock::now() + std::chrono::duration<double>(kSignOffTimeout);
+    while (!is_fetched(client)) {
+      if (SteadyClock::now() > end) return log::info("[node] left without signing off");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    client.post(path::kDeactivate, calls.headers(), encode(NodeId{state.node}));
+  } catch (const std::exception& error) {
+    log::warning("[node] left without signing off: ", error.what());
+  }
+
   void leave(double patience_s) {
     const bool waited = calls.within(patience_s, [&] {
       for (double pause = 0.1; !collected(); pause = std::min(2.0, pause * 1.5)) calls.sleep(pause);
     });
     if (!waited) log::warning("[node] the last reply was not collected in ", patience_s, " s");
+    beating = {};
     const bool signed_off = calls.within(kSignOffPatience, [&] {
       calls.call(path::kDeactivate, encode(NodeId{state.node}));
       if (state.registered) calls.call(path::kUnregister, encode(NodeId{state.node}));
       remove_path(memory_file(options));
     });
     if (!signed_off) log::warning("[node] ", options.server.text(), " does not answer; left without a word");
-    beating = {};
   }
 
   const NodeOptions options;
@@ -408,6 +433,7 @@ void NodeLink::refuse(const Instruction& instruction, ErrorCode code, const std:
 }
 
 bool NodeLink::collected() { return parts_->collected(); }
+void NodeLink::sign_off() { parts_->sign_off(); }
 void NodeLink::leave(double patience_s) { parts_->leave(patience_s); }
 
 }  // namespace evenkeel::flower

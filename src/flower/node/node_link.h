@@ -60,6 +60,10 @@ class NodeLink {
   /// Returns true if the last reply was fetched from the server, or if there was none. Leaving earlier would lose the
   /// reply.
   bool collected();
+  /// Tells the server that this process ends now, so that the node does not count as online any more. Does nothing
+  /// before join(), and when a server of Flower has not fetched the last reply, which would be lost. Takes up to five
+  /// seconds.
+  void sign_off();
   /// Waits at most `patience_s` until collected(), then signs off, and unregisters if join() registered. Meanwhile
   /// NodeOptions::stop is ignored. Signing off ends after ten seconds even if it does not succeed.
   void leave(double patience_s = 600);

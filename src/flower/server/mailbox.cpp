@@ -156,6 +156,14 @@ void Mailbox::lose(uint64_t node, const std::string& why) {
   for (const auto& id : open) finish(id, {.kind = Arrival::Kind::kLost, .message_id = {}, .reason = why});
 }
 
+void Mailbox::lose_unanswered(uint64_t node) {
+  const std::lock_guard lock(mutex_);
+  const auto open = of_node_[node];
+  for (const auto& id : open)
+    if (messages_.at(id)->confirmed)
+      finish(id, {.kind = Arrival::Kind::kLost, .message_id = {}, .reason = "the node asks for work without a reply"});
+}
+
 void Mailbox::expire() {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();

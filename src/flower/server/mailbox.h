@@ -38,6 +38,9 @@ class Mailbox {
   std::set<uint64_t> addressees() const;
   /// Ends all unfinished messages of the node with kLost.
   void lose(uint64_t node, const std::string& why);
+  /// Ends the messages with kLost that the node has received and not answered whole. Call it when a node says that it
+  /// does no work, which those of evenkeel do by asking for some: it has given them up.
+  void lose_unanswered(uint64_t node);
   /// Ends messages whose time to live has passed (kExpired), and those whose reply has stalled (kLost).
   void expire();
   void end_run();
