@@ -83,7 +83,7 @@ class OpenFile {
 struct End {
   int64_t lines = 0;  // number of the last whole line
   std::string head = first_before();
-  std::string torn{};         // bytes after that line, without the line break before them
+  std::string torn{};        // bytes after that line, without the line break before them
   bool needs_break = false;  // true: the file does not end in a line break
 };
 
@@ -207,9 +207,10 @@ class Check {
     found_.fault = Error(kCheckpoint, concat(file_.string(), ", line ", line_, ": ", why));
   }
   void refuse_torn() {
-    found_.fault = Error(
-        kCheckpoint, concat(file_.string(), ", line ", torn_line_,
-                            ": it is not whole, and the line after it does not mark it as torn: it was cut or changed"));
+    found_.fault =
+        Error(kCheckpoint,
+              concat(file_.string(), ", line ", torn_line_,
+                     ": it is not whole, and the line after it does not mark it as torn: it was cut or changed"));
   }
 
   const fs::path& file_;

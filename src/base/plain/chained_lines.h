@@ -48,11 +48,11 @@ struct ChainedLine {
 
 /// What check_chain() found.
 struct ChainCheck {
-  int64_t lines = 0;               ///< whole lines up to the fault, markers included
-  int64_t torn = 0;                ///< torn lines that a marker describes
-  int64_t torn_end = 0;            ///< bytes after the last line break: a line that is being written, or was torn
-  std::string head{};              ///< digest of the last whole line before the fault; 64 zeros: there is none
-  std::optional<Error> fault{};    ///< names the first bad line and what is wrong with it; nothing: the chain holds
+  int64_t lines = 0;             ///< whole lines up to the fault, markers included
+  int64_t torn = 0;              ///< torn lines that a marker describes
+  int64_t torn_end = 0;          ///< bytes after the last line break: a line that is being written, or was torn
+  std::string head{};            ///< digest of the last whole line before the fault; 64 zeros: there is none
+  std::optional<Error> fault{};  ///< names the first bad line and what is wrong with it; nothing: the chain holds
 };
 
 /// Reads a chain from its beginning to its end or to the first fault.

@@ -3,6 +3,7 @@
 #include "base/format/record.h"
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
+#include "base/plain/log.h"
 #include "base/plain/text.h"
 
 namespace evenkeel::fed {
@@ -12,14 +13,15 @@ constexpr size_t kMostName = 200, kMostOutcome = 1000;  // bytes of texts, of wh
 
 /// Returns the event with texts of one line each, in UTF-8.
 AuditEvent in_one_line(AuditEvent event) {
-  for (auto* text : {&event.key, &event.name, &event.digest, &event.peer}) *text = shown(*text, kMostName);
+  for (auto* text : {&event.key, &event.name, &event.run, &event.digest, &event.peer}) *text = shown(*text, kMostName);
   event.outcome = shown(event.outcome, kMostOutcome);
   return event;
 }
 
 OrderedJson line_of(const AuditEvent& event) {
   OrderedJson line{{"kind", std::string(config::name_of(event.kind))}, {"time", utc_now_ms()}};
-  for (const auto& [key, value] : record::write(in_one_line(event)).items()) line[key] = value;
+  const auto fields = record::write(in_one_line(event));
+  for (const auto& [key, value] : fields.items()) line[key] = value;
   return line;
 }
 
@@ -34,6 +36,7 @@ AuditLog::AuditLog(fs::path file) : file_(std::move(file)) {
   if (file_.empty() || !path_exists(file_)) return;
   const auto known = check_chain(file_);
   if (known.lines > 0) head_ = known.head;
+  if (known.fault) log::warning(known.fault->what(), "; new lines go on behind it");
 }
 
 void AuditLog::add(const AuditEvent& event) {
@@ -46,7 +49,7 @@ ChainCheck read_audit(const fs::path& file, const std::function<void(const Audit
   if (!path_exists(file)) return {};
   return check_chain(file, [&](const ChainedLine& line) {
     auto event = record::read<AuditEvent>(line.view);
-    if (on_line) on_line({line.view.at("time").string(), std::move(event), line.digest});
+    if (on_line) on_line({line.view.at("time").string(), std::move(event), line.digest, line.view.place()});
   });
 }
 

@@ -34,7 +34,7 @@ enum class AuditKind {
   kReply,     ///< a reply was accepted; on a node: it was sent
   kLost,      ///< a task ended without a usable reply; the outcome has the reason
   kOutcome,   ///< on a node: what the server said about the reply before
-  kRound,     ///< a round was committed; on a node: unused
+  kRound,     ///< a round was committed
   kAdapter,   ///< a node has the final adapter, or has not taken it
   kAdmitted,  ///< a key may join from now on
   kRevoked,   ///< a key may no longer join
@@ -46,13 +46,12 @@ enum class AuditKind {
 constexpr auto names(AuditKind) {
   using enum AuditKind;
   using Name = config::EnumName<AuditKind>;
-  return std::array{Name{"start", kStart},       Name{"resume", kResume},   Name{"stop", kStop},
-                    Name{"offer", kOffer},       Name{"join", kJoin},       Name{"again", kAgain},
-                    Name{"refused", kRefused},   Name{"task", kTask},       Name{"reply", kReply},
-                    Name{"lost", kLost},         Name{"outcome", kOutcome}, Name{"round", kRound},
-                    Name{"adapter", kAdapter},   Name{"admitted", kAdmitted}, Name{"revoked", kRevoked},
-                    Name{"changed", kChanged},   Name{"bound", kBound},     Name{"over", kOver},
-                    Name{"torn", kTorn}};
+  return std::array{
+      Name{"start", kStart},     Name{"resume", kResume},     Name{"stop", kStop},       Name{"offer", kOffer},
+      Name{"join", kJoin},       Name{"again", kAgain},       Name{"refused", kRefused}, Name{"task", kTask},
+      Name{"reply", kReply},     Name{"lost", kLost},         Name{"outcome", kOutcome}, Name{"round", kRound},
+      Name{"adapter", kAdapter}, Name{"admitted", kAdmitted}, Name{"revoked", kRevoked}, Name{"changed", kChanged},
+      Name{"bound", kBound},     Name{"over", kOver},         Name{"torn", kTorn}};
 }
 
 /// What a task asks for. kNone: the event is about no task.
@@ -68,21 +67,23 @@ struct AuditEvent {
   AuditKind kind = AuditKind::kStart;
   std::string key{};   ///< fingerprint of the key of the other side, or of the key that the event is about
   std::string name{};  ///< name of its owner
+  std::string run{};   ///< name of the run (Offer::run); on a server at the start of its process only
   std::optional<int64_t> client{};
   std::optional<int64_t> round{};  ///< of training: 1 is the first; of a score: the number of rounds done
   AuditWork work = AuditWork::kNone;
   std::optional<int64_t> bytes_down{}, bytes_up{};  ///< bytes to the client and from it, headers and payloads
-  std::string digest{};       ///< SHA-256 of the content: a payload, an offer or a config. Empty for scores
-  std::string outcome{};      ///< in words; for kLost, kRefused and kBound the reason
+  std::string digest{};              ///< SHA-256 of the content: a payload, an offer or a config. Empty for scores
+  std::string outcome{};             ///< in words; for kLost, kRefused and kBound the reason
   std::optional<double> seconds{};   ///< from sending the task to the result
   std::optional<double> client_s{};  ///< of `seconds`, the node's own time
   std::optional<double> moved{};     ///< distance that the client's adapter moved (fed/round/payload_check.h)
-  std::string peer{};  ///< head of the other side's audit log, as it was told with the message
+  std::string peer{};                ///< head of the other side's audit log, as it was told with the message
 
   void visit(auto& field) {  // base/format/record.h
     field("kind", kind);
     visit_text(field, "key", key);
     visit_text(field, "name", name);
+    visit_text(field, "run", run);
     field("client", client);
     field("round", round);
     if (field.holds("work", work != AuditWork::kNone)) field("work", work);
@@ -122,9 +123,10 @@ class AuditLog {
 
 /// A line of a log.
 struct AuditLine {
-  std::string time;    ///< UTC, with milliseconds
+  std::string time;  ///< UTC, with milliseconds
   AuditEvent event;
   std::string digest;  ///< of the line
+  std::string place;   ///< file and line, for messages
 };
 
 /// Reads a log and checks its chain. \param on_line  receives each line before the first bad one; may be empty
