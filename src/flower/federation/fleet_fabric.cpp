@@ -33,8 +33,8 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
 /// Sends offers to nodes that are not members yet, and receives their answers.
 class Gathering {
  public:
-  Gathering(Grid& grid, Roster& roster, const FleetTerms& terms, const Joining& joining)
-      : grid_(grid), roster_(roster), terms_(terms), joining_(joining) {}
+  explicit Gathering(Fleet& fleet)
+      : fleet_(fleet), grid_(fleet.grid), roster_(fleet.roster), terms_(fleet.terms), joining_(fleet.joining) {}
   ~Gathering() {
     for (const auto& [message, asked] : asked_) grid_.forget(message);
   }
@@ -68,6 +68,8 @@ class Gathering {
   };
 
   void pass_over(const NodeInfo& node, std::string_view why) {
+    fleet_.record(
+        {.kind = fed::AuditKind::kRefused, .key = roster_key(node), .name = node.name, .outcome = std::string(why)});
     log::warning("[serve] ", node.name, " does not join: ", shown(why, kMostReason));
     ask_again_[node.id] = Clock::now() + kAskAgain;
   }
@@ -85,9 +87,17 @@ class Gathering {
 
   void ask(const NodeInfo& node, int64_t client) {
     IncomingEnvelope incoming(node.name, check_no_payload);
-    const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
+    auto offer = offer_envelope(joining_.offer(client));
+    offer.audit = fleet_.audit_head();
+    const auto content = EnvelopePacker().content(offer);
     auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
     asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
+    fleet_.record({.kind = fed::AuditKind::kOffer,
+                   .key = roster_key(node),
+                   .name = node.name,
+                   .client = client,
+                   .bytes_down = offer.bytes(),
+                   .digest = sha256(offer.header)});
   }
 
   void add(const Asked& asked, const Envelope& envelope) {
@@ -103,8 +113,17 @@ class Gathering {
                  .program = acceptance.program});
     log::info("[serve] ", asked.node.name, " is client ", asked.client, ": budget ", acceptance.budget, ", ",
               acceptance.examples, " examples");
+    fleet_.record({.kind = fed::AuditKind::kJoin,
+                   .key = roster_key(asked.node),
+                   .name = asked.node.name,
+                   .client = asked.client,
+                   .bytes_up = envelope.bytes(),
+                   .outcome = concat("budget ", acceptance.budget, ", ", acceptance.examples, " examples, ",
+                                     acceptance.test_rows, " test rows, evenkeel ", acceptance.program),
+                   .peer = envelope.audit});
   }
 
+  Fleet& fleet_;
   Grid& grid_;
   Roster& roster_;
   const FleetTerms& terms_;
@@ -122,7 +141,7 @@ void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evalua
 }
 
 void FleetFabric::gather(int64_t clients) {
-  Gathering gathering(fleet_.grid, fleet_.roster, fleet_.terms, fleet_.joining);
+  Gathering gathering(fleet_);
   const auto members = [this] { return static_cast<int64_t>(fleet_.roster.members().size()); };
   while (members() < clients) {
     gathering.ask_newcomers();
@@ -140,9 +159,15 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
   for (const int64_t client : without)
     sessions.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
   sessions.run();
-  for (const int64_t client : without)
-    log::warning("[serve] ", fleet_.roster.members().at(client).name,
-                 " has not taken the final adapter: copy it from the run folder (adapter/)");
+  for (const int64_t client : without) {
+    const auto& member = fleet_.roster.members().at(client);
+    fleet_.record({.kind = fed::AuditKind::kAdapter,
+                   .key = member.key,
+                   .name = member.name,
+                   .client = client,
+                   .outcome = "the node has not taken the final adapter"});
+    log::warning("[serve] ", member.name, " has not taken the final adapter: copy it from the run folder (adapter/)");
+  }
 }
 
 bool FleetFabric::share(const methods::ServerState& state) {

@@ -2,10 +2,12 @@
 
 #include <exception>
 
+#include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"
 #include "flower/federation/rows_error.h"
+#include "flower/format/keys.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -15,11 +17,39 @@ constexpr double kPatience_s = 10;  // for sending the answer to a shutdown
 
 class Node {
  public:
-  explicit Node(const NodeProgram& program) : link_(program.link), client_(program.client), once_(program.once) {}
+  explicit Node(const NodeProgram& program)
+      : link_(program.link),
+        client_(program.client),
+        once_(program.once),
+        key_(Key::load(program.link.key_file).public_key().fingerprint()) {}
 
+  /// Joins, and answers until the end.
   void run() {
     link_.join();
     log::info("[node] joined as node ", link_.id());
+    note(fed::AuditKind::kStart, concat("evenkeel ", version(), ", node ", link_.id()));
+    try {
+      work();
+      note(fed::AuditKind::kStop, "done");
+    } catch (const Stopped& stop) {
+      note(fed::AuditKind::kStop, stop.what());
+      throw;
+    } catch (const Interrupted& interrupted) {
+      note(fed::AuditKind::kStop, interrupted.what());
+      throw;
+    } catch (const Error& error) {
+      note(fed::AuditKind::kStop, reason_for_server(error));
+      throw;
+    }
+  }
+
+ private:
+  /// Records an event of this node's process.
+  void note(fed::AuditKind kind, const std::string& outcome) {
+    client_.record().add({.kind = kind, .key = key_, .name = "this node", .outcome = outcome});
+  }
+
+  void work() {
     while (!over_) {
       if (const auto instruction = link_.poll())
         take(*instruction);
@@ -30,7 +60,6 @@ class Node {
     if (refusal_) std::rethrow_exception(refusal_);
   }
 
- private:
   void take(const Instruction& instruction) {
     try {
       answer(instruction);
@@ -47,9 +76,22 @@ class Node {
     link_.receive(instruction, incoming.allocator());
     const auto answer = answer_of(instruction, incoming.envelope());
     if (!answer) return;
-    link_.reply(instruction, EnvelopePacker().content(*answer));
+    if (!reply(instruction, *answer)) return;
     client_.delivered();
     over_ = once_ && answer->kind == kShutdownEnvelope;
+  }
+
+  /// Sends an answer. \return false if the server did not take it, which is written down then
+  bool reply(const Instruction& instruction, const Envelope& answer) {
+    try {
+      link_.reply(instruction, EnvelopePacker().content(answer));
+      return true;
+    } catch (const RunOver&) {
+      client_.not_delivered("it does not wait for that any more");
+    } catch (const Error& error) {
+      client_.not_delivered(error.what());
+    }
+    return false;
   }
 
   /// Returns nothing if the client refuses; the server was told the reason then.
@@ -70,6 +112,7 @@ class Node {
   NodeLink link_;
   NodeClient client_;
   bool once_, over_ = false;
+  std::string key_;
   // With `once`, the node ends with the error for which it refused a run or could not store the final adapter.
   std::exception_ptr refusal_;
 };
