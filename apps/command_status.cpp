@@ -2,7 +2,10 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "apps/audit_pair.h"
+#include "apps/audit_status.h"
 #include "apps/commands.h"
 #include "apps/served_status.h"
 #include "base/plain/files.h"
@@ -17,6 +20,9 @@ namespace {
 struct StatusFlags {
   std::string run;
   ServerAddress server;
+  bool audit = false;
+  std::vector<std::string> heads;
+  std::string other;
 };
 
 /// Prints the status of a folder. The folder of a server exists before its run, while the server waits for clients.
@@ -34,8 +40,18 @@ void show_run(const fs::path& folder) {
   std::cout << std::flush;
 }
 
+void show_audit(const StatusFlags& flags) {
+  const auto file = audit_file(flags.run);
+  std::string text = audit_status(file, flags.heads);
+  if (!flags.other.empty()) text += compared_audits(file, audit_file(flags.other));
+  std::cout << text << std::flush;
+}
+
 void run_status_command(const StatusFlags& flags) {
   EK_CHECK(flags.run.empty() != flags.server.server.empty(), kConfig, "status: one of RUN and --server is needed");
+  EK_CHECK(!flags.audit || !flags.run.empty(), kConfig, "--audit checks files of this machine: name a folder");
+  EK_CHECK(flags.audit || (flags.heads.empty() && flags.other.empty()), kConfig, "--head and --with go with --audit");
+  if (flags.audit) return show_audit(flags);
   if (!flags.run.empty()) return show_run(flags.run);
   std::cout << server_status(flags.server) << std::flush;
 }
@@ -56,6 +72,14 @@ void add_status_command(CLI::App& program) {
   command->add_option("--server", flags->server.server, "HOST:PORT of a server, in the place of a folder");
   command->add_option("--ca", flags->server.ca, "PEM file of the authority that signed its certificate");
   command->add_flag("--insecure", flags->server.insecure, "without TLS");
+  command->add_flag("--audit", flags->audit,
+                    "check the audit log of a federation, of a server's run folder or of a node's memory folder: each "
+                    "line must go on from the one before");
+  command->add_option("--head", flags->heads,
+                      "with --audit: a digest of a line that was written down elsewhere and must still be there");
+  command->add_option("--with", flags->other,
+                      "with --audit: the log of the other side, a node's or the server's; each must have the lines "
+                      "whose digests the other noted");
   command->callback([flags] { run_status_command(*flags); });
 }
 

@@ -9,6 +9,9 @@
 
 namespace evenkeel::comparison {
 
+/// Content under which traffic_of() counts the messages of scores that nodes computed.
+inline constexpr const char* kScoresOfNodes = "scores of nodes";
+
 /// Bytes of one content (lora/payload.h), sums over rounds and clients, means over the runs of an arm.
 struct TrafficOfContent {
   std::string content;

@@ -95,6 +95,9 @@ RunRecords load_run(const fs::path& folder) {
   run.manifest = fed::read_manifest(folder);
   read_rounds_to_do(run, config->train.rounds);
   read_lines(run);
+  if (const auto sum = fed::summary_of(folder / "federation" / fed::kAuditFile).of(fed::AuditWork::kScore);
+      sum.replies + sum.lost > 0)
+    run.scoring = sum;
   return run;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/format/config_values.h"
 #include "base/plain/json.h"
 #include "fed/config/run_config.h"
+#include "fed/store/audit_summary.h"
 #include "fed/store/round_records.h"
 
 namespace evenkeel::records {
@@ -26,9 +28,12 @@ struct RunRecords {
   /// Values of the config's keys. Ranks that follow from method and budgets are left open.
   config::Values settings;
   Json manifest;
-  std::vector<fed::RoundRecord> rounds;            ///< in round order
-  int64_t rounds_to_do = 0;                        ///< rounds after which the run is complete
-  bool stopped_early = false;                      ///< train.stop ended the run before train.rounds
+  std::vector<fed::RoundRecord> rounds;  ///< in round order
+  int64_t rounds_to_do = 0;              ///< rounds after which the run is complete
+  bool stopped_early = false;            ///< train.stop ended the run before train.rounds
+  /// Traffic of the scores that a federation's nodes computed, from the server's audit log; set if it has some. Traffic
+  /// of training is in `rounds`.
+  std::optional<fed::WorkTraffic> scoring{};
   std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
 
   /// Sets config, settings, seed, model and method.

@@ -241,7 +241,7 @@ TEST_F(Report, EveryNamedTableCanBePrinted) {
 
 TEST_F(Report, TrafficIsAddedUpByContent) {
   EXPECT_EQ(table_text(runs({"one"}), "traffic"),
-            "traffic; bytes of all rounds and clients by content, shares in percent\n"
+            "traffic of training; bytes of all rounds and clients by content, shares in percent\n"
             "run   content  bytes up  share  bytes down  share\n"
             "one  adapters   2.400 M   80.0     2.400 M   48.0\n"
             "one    counts   600.0 k   20.0           -      -\n"

@@ -4,6 +4,7 @@
 
 #include "base/plain/files.h"
 #include "base/plain/number_text.h"
+#include "base/plain/text.h"
 #include "base/system/folder_lock.h"
 #include "fed/round/progress.h"
 #include "fed/run/best_round.h"
@@ -51,7 +52,7 @@ std::string last_log_line(const fs::path& file) {
   auto text = read_file(file);
   if (text.size() > kLogTail) text.erase(0, text.size() - kLogTail);
   while (text.ends_with('\n')) text.pop_back();
-  return text.empty() ? text : concat("log: ", text.substr(text.rfind('\n') + 1), '\n');
+  return text.empty() ? text : concat("log: ", escaped(text.substr(text.rfind('\n') + 1)), '\n');
 }
 
 /// Returns the number of clients that have replied in the current round.

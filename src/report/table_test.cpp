@@ -133,5 +133,15 @@ TEST(Wrapped, BreaksAtSpacesAndIndentsLaterLines) {
   EXPECT_EQ(wrapped(""), "\n");
 }
 
+TEST(TableText, ANameWithALineFeedStaysInItsRow) {
+  Table table{.head = {"client", "node\nx"}};
+  table.add({"1", "a\nb\x1b[31m"});
+  for (const auto& text : {text_of(table), markdown_of(table)}) {
+    EXPECT_NE(text.find(R"(a\nb\x1b[31m)"), std::string::npos) << text;
+    EXPECT_NE(text.find(R"(node\nx)"), std::string::npos) << text;
+    EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel::report

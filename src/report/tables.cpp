@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/plain/number_text.h"
+#include "comparison/traffic.h"
 #include "report/client_scores.h"
 #include "report/measure_tables.h"
 #include "report/score_cells.h"
@@ -162,7 +163,7 @@ std::map<std::string, double> traffic(const records::RunRecords& run, fed::Traff
 }
 
 Table traffic_table(std::span<const records::RunRecords> runs) {
-  Table grid{.title = "traffic; bytes of all rounds and clients by content, shares in percent",
+  Table grid{.title = "traffic of training; bytes of all rounds and clients by content, shares in percent",
              .head = {"run", "content", "bytes up", "share", "bytes down", "share"},
              .keys = 2};
   for (const auto& run : runs) {
@@ -184,6 +185,9 @@ Table traffic_table(std::span<const records::RunRecords> runs) {
       grid.add({run.label, content, sent_up, share_up, sent_down, share_down});
     }
     grid.add({run.label, "all", compact(all_up), percent(1), compact(all_down), percent(1)});
+    if (run.scoring)
+      grid.add({run.label, comparison::kScoresOfNodes, compact(run.scoring->bytes_up), "-",
+                compact(run.scoring->bytes_down), "-"});
   }
   return grid;
 }

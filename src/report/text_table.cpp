@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "report/table.h"
 
 namespace evenkeel::report {
@@ -42,13 +43,16 @@ class TextLayout {
     size_t first, last;
   };
 
-  /// Best cells of a column are marked by an asterisk, the others of the column by a space.
+  /// Best cells of a column are marked by an asterisk, the others of the column by a space. Line feeds and other
+  /// control characters, which names from elsewhere may have, are escaped.
   void set_texts() {
     texts_.push_back(table_.head);
     for (const auto& row : table_.rows) {
       auto& texts = texts_.emplace_back();
       for (size_t c = 0; c < row.size(); ++c) texts.push_back(cell_text(row[c], has_best(c)));
     }
+    for (auto& row : texts_)
+      for (auto& text : row) text = escaped(text);
   }
   bool has_best(size_t column) const {
     return std::any_of(table_.rows.begin(), table_.rows.end(), [&](const auto& row) { return row[column].best; });

@@ -116,8 +116,8 @@ def test_a_served_run_is_bit_identical_to_a_local_run(method, tiny_model, tmp_pa
         assert (taken / "adapter_model.safetensors").read_bytes() == (local / "adapter/adapter_model.safetensors").read_bytes()
         assert json.loads((taken / "adapter_config.json").read_text())["base_model_name_or_path"] == str(tiny_model)
         assert str(taken) in (tmp_path / f"{key.removesuffix('.pem')}.log").read_text()
-    sessions = lines(run / "federation/sessions.jsonl")
-    assert len([session for session in sessions if session["outcome"] == "reply"]) == 2 * CLIENTS
+    events = lines(run / "federation/audit.jsonl")
+    assert len([event for event in events if event["kind"] == "reply"]) == 2 * CLIENTS
 
 
 def test_a_server_killed_in_a_round_resumes_to_the_same_bits(tiny_model, tmp_path):
@@ -277,7 +277,8 @@ def test_a_served_run_with_rows_on_the_nodes_is_bit_identical_to_a_local_run(tin
     same_scores(tmp_path / "local", tmp_path / "run")
     assert "site-0.json" not in (tmp_path / "run/config.toml").read_text()
     shown = succeed("status", tmp_path / "run").stdout
-    assert "round 1 of 1" in shown and shown.count("reply") == 2 and "site-1" in shown
+    training, scores = shown.split("scores: the last exchange")
+    assert "round 1 of 1" in shown and training.count("reply") == scores.count("reply") == 2 and "site-1" in training
 
 
 def same_scores(local, run):

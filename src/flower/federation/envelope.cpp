@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "flower/format/objects.h"
 #include "lora/packing.h"
 
@@ -13,7 +14,9 @@ namespace {
 
 constexpr const char *kRecord = "evenkeel", *kArrays = "arrays";
 constexpr const char *kVersion = "version", *kRun = "run", *kKind = "kind", *kHeader = "header", *kHead = "head",
-                     *kLayout = "layout";
+                     *kLayout = "layout", *kDigest = "payload", *kAudit = "audit", *kOutcome = "outcome";
+constexpr size_t kDigits = 64;         // of a SHA-256
+constexpr size_t kMostOutcome = 8192;  // bytes of a WorkOutcome
 
 /// Returns NumPy's name of the type that carries `type`.
 const char* numpy_type(at::ScalarType type) {
@@ -59,6 +62,22 @@ Arrays arrays_of(const lora::Packing& packing, const at::Tensor& payload_N, size
   return pack_arrays(std::move(arrays), {.chunk_bytes = chunk_bytes, .owner = std::make_shared<at::Tensor>(payload_N)});
 }
 
+/// Returns a text that an envelope need not have. \throws kData when it is longer than `most` bytes
+std::string optional_text(const Config& record, const char* key, size_t most, const std::string& from) {
+  if (!record.find(key)) return {};
+  const auto text = record.at<std::string>(key);
+  EK_CHECK(text.size() <= most, kData, from, " sends \"", key, "\" of ", text.size(), " bytes, allowed: up to ", most);
+  return text;
+}
+
+/// Returns a SHA-256 that an envelope need not have. \throws kData for another text
+std::string optional_digest(const Config& record, const char* key, const std::string& from) {
+  auto text = optional_text(record, key, kDigits, from);
+  EK_CHECK(text.empty() || (text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == text.npos), kData,
+           from, " sends \"", key, "\" that is no SHA-256 in 64 digits: ", shown(text));
+  return text;
+}
+
 /// Reads the envelope in the records, without its payload.
 Envelope envelope_in(const Config& record, const std::string& from) {
   const auto version = record.at<int64_t>(kVersion);
@@ -66,7 +85,10 @@ Envelope envelope_in(const Config& record, const std::string& from) {
            " of these envelopes, this is version ", kEnvelopeVersion);
   return {.run = record.at<std::string>(kRun),
           .kind = record.at<std::string>(kKind),
-          .header = record.at<std::string>(kHeader)};
+          .header = record.at<std::string>(kHeader),
+          .payload_digest = optional_digest(record, kDigest, from),
+          .audit = optional_digest(record, kAudit, from),
+          .outcome = optional_text(record, kOutcome, kMostOutcome, from)};
 }
 
 /// Checks that arrays match the head of the payload. \throws kData
@@ -114,6 +136,9 @@ const EnvelopePacker::Packed& EnvelopePacker::packed(const at::Tensor& payload_N
 
 Content EnvelopePacker::content(const Envelope& envelope) {
   Config record{{kVersion, kEnvelopeVersion}, {kRun, envelope.run}, {kKind, envelope.kind}, {kHeader, envelope.header}};
+  for (const auto& [key, text] : {std::pair(kDigest, &envelope.payload_digest), std::pair(kAudit, &envelope.audit),
+                                  std::pair(kOutcome, &envelope.outcome)})
+    if (!text->empty()) record.set(key, *text);
   Content content;
   const bool bare = !envelope.payload_N.defined() || envelope.payload_N.numel() == 0;
   if (!bare) {
@@ -135,6 +160,7 @@ struct IncomingEnvelope::State {
   ReceiveBuffers place(const Content& content) {
     const auto& record = content.config(kRecord);
     envelope = envelope_in(record, from);
+    EK_CHECK(envelope.payload_digest.empty() || !record.find(kHead), kData, from, " sends a payload twice");
     if (!record.find(kHead)) {
       EK_CHECK(content.heads().empty(), kData, from, " sends arrays without the head of a payload");
       consent(envelope, 0);

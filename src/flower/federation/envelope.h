@@ -2,7 +2,7 @@
 /// (fed/exchange/message.h) or a message about the run itself, such as an offer. Its records are:
 ///
 ///   "evenkeel"  config record: version, run, kind, header (JSON); with a payload also its head and layout
-///               (lora/packing.h)
+///               (lora/packing.h); where they are set, the other texts of Envelope
 ///   "arrays"    array record: the payload, one array per layer and factor; bfloat16 is sent as uint16
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "fed/store/audit.h"
 #include "flower/format/record_dict.h"
 
 namespace evenkeel::flower {
@@ -25,6 +26,29 @@ struct Envelope {
   std::string kind;        ///< one of the kinds below
   std::string header;      ///< header of the message, as JSON
   at::Tensor payload_N{};  ///< [N] uint8: the payload; undefined if there is none
+  /// SHA-256 of a payload that the receiver has from an earlier envelope and that is not sent again; empty: none. A
+  /// receiver without it answers with kLackingEnvelope.
+  std::string payload_digest{};
+  std::string audit{};    ///< head of the sender's audit log (fed/store/audit.h); empty: it keeps none
+  std::string outcome{};  ///< from a server: WorkOutcome of the receiver's last task as JSON; empty: nothing to say
+
+  /// Returns the bytes of header and payload.
+  int64_t bytes() const { return static_cast<int64_t>(header.size()) + (payload_N.defined() ? payload_N.numel() : 0); }
+};
+
+/// What became of a node's work, in the words of the server.
+struct WorkOutcome {
+  int64_t round = 0;  ///< as AuditEvent::round
+  fed::AuditWork work = fed::AuditWork::kTrain;
+  bool taken = false;    ///< true: the reply is part of the round
+  std::string reason{};  ///< why it is not
+
+  void visit(auto& field) {  // base/format/record.h
+    field("round", round);
+    field("work", work);
+    field("taken", taken);
+    field("reason", reason);
+  }
 };
 
 /// Kinds that the server sends. kOfferEnvelope holds an Offer, kRefusalEnvelope a JoinRefusal, kUpdateEnvelope a
@@ -35,9 +59,9 @@ inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news"
                             *kRefusalEnvelope = "refusal";
 /// Kinds that a node sends. kAcceptanceEnvelope accepts an offer, kReplyEnvelope answers a task. kAcknowledgedEnvelope
 /// confirms an update or the final adapter. kUnknownRunEnvelope answers any message about a run that the node has not
-/// agreed to.
+/// agreed to, kLackingEnvelope one whose payload the node does not have.
 inline constexpr const char *kAcceptanceEnvelope = "acceptance", *kAcknowledgedEnvelope = "heard",
-                            *kReplyEnvelope = "reply", *kUnknownRunEnvelope = "stranger";
+                            *kReplyEnvelope = "reply", *kUnknownRunEnvelope = "stranger", *kLackingEnvelope = "lacking";
 
 /// Turns envelopes into the content of Flower messages. Payloads with equal bytes are hashed and stored once: most
 /// methods send the same payload to all clients of a round.

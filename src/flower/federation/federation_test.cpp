@@ -429,6 +429,18 @@ class OfferOfOwnRows : public Federation {
     auto options = client(0);
     options.data = write("bad.jsonl", train);
     if (!test.empty()) options.test = write("bad-test.jsonl", test);
+    NodeClient node(options);
+    try {
+      node.answer(offer());
+    } catch (const Error& error) {
+      whole_ = error.what();
+      return reason_for_server(error);
+    }
+    return "accepted";
+  }
+
+  /// A run whose one client has rows of its own.
+  fed::RunRequest request_of_own_rows() const {
     auto request = Federation::request("fedit", folder_.path() / "run");
     for (const auto* setting :
          {"data.task=files", "data.limit=0", "clients.budgets=[]", "clients.count=1", "evaluate.tasks=[\"files\"]",
@@ -436,16 +448,13 @@ class OfferOfOwnRows : public Federation {
           R"(data.files={ score = "choice", held_out = 0.5, options = ["hardware", "account"] })",
           R"(clients.client=[{ name = "a", budget = 0.25, data = ["own.jsonl"], test = ["own.jsonl"] }])"})
       request.settings.emplace_back(setting);
-    const auto config = fed::settle(without_rows(request.config()), {});
+    return request;
+  }
+
+  Envelope offer() const {
+    const auto config = fed::settle(without_rows(request_of_own_rows().config()), {});
     const Offer offer{.run = "abc", .config = offered_text(config), .base = {}, .sites = sites()};
-    NodeClient node(options);
-    try {
-      node.answer({.run = "abc", .kind = kOfferEnvelope, .header = record::write(offer).dump()});
-    } catch (const Error& error) {
-      whole_ = error.what();
-      return reason_for_server(error);
-    }
-    return "accepted";
+    return {.run = "abc", .kind = kOfferEnvelope, .header = record::write(offer).dump()};
   }
 
   static std::string sites() { return sites_digest(experiment("fedit").server.sites); }
@@ -467,6 +476,60 @@ TEST_F(OfferOfOwnRows, NoValueOfARowIsToldToTheServer) {
   }
   refused(concat(R"({"prompt": "a secret question", "completion": "kidney"})", "\n"));
   EXPECT_NE(whole_.find("kidney"), std::string::npos) << "the node's own log has the value";
+  const auto audit = read_file(folder_.path() / "memory-0" / fed::kAuditFile);
+  EXPECT_EQ(audit.find("kidney"), std::string::npos);
+  EXPECT_EQ(audit.find("secret"), std::string::npos);
+  EXPECT_NE(audit.find("\"kind\":\"refused\""), std::string::npos);
+}
+
+/// Writes a file of rows that a node has.
+std::string own_rows(const fs::path& folder) {
+  const auto file = folder / "own.jsonl";
+  std::string rows;
+  for (int64_t i = 0; i < 8; ++i)
+    rows +=
+        concat(R"({"prompt": "question )", i, R"(", "completion": ")", i % 3 == 0 ? "hardware" : "account", "\"}\n");
+  write_file_atomic(file, rows);
+  return file.string();
+}
+
+TEST_F(OfferOfOwnRows, APayloadThatIsNotThereIsAskedFor) {
+  auto options = client(0);
+  options.data = {own_rows(folder_.path())};
+  NodeClient node(options);
+  node.answer(offer());
+  const fed::Task task{.client = {.id = 0}, .ask = fed::Score{.task = "files", .own_rows = true}};
+  const auto answer = node.answer(
+      {.run = "abc", .kind = kTaskEnvelope, .header = fed::header_of(task), .payload_digest = std::string(64, 'a')});
+  EXPECT_EQ(answer.kind, kLackingEnvelope);
+  EXPECT_EQ(answer.audit, fed::AuditLog(options.folder / fed::kAuditFile).head());
+}
+
+TEST_F(OfferOfOwnRows, ScoresNameThePayloadThatTheNodeHasAndANodeWithoutItGetsItAgain) {
+  change_ = [&](int64_t, NodeClientOptions& options) { options.data = {own_rows(folder_.path())}; };
+  auto request = request_of_own_rows();
+  request.settings.emplace_back("train.rounds=1");
+  int64_t scores = 0;
+  const Edit forget = [&](Envelope& envelope) {
+    if (envelope.header.find("\"scored\"") == std::string::npos || ++scores != 2) return;
+    envelope = {.run = envelope.run, .kind = kLackingEnvelope, .header = "{}"};
+  };
+  served(request, {{0, forget}}, 1);
+  std::vector<int64_t> sent;
+  const auto found = fed::read_audit(folder_.path() / "run" / "federation" / fed::kAuditFile, [&](const auto& line) {
+    const auto& event = line.event;
+    if (event.kind == fed::AuditKind::kTask && event.work == fed::AuditWork::kScore)
+      sent.push_back(event.bytes_down.value());
+    EXPECT_NE(event.kind, fed::AuditKind::kLost) << event.outcome;
+  });
+  EXPECT_FALSE(found.fault);
+  ASSERT_GE(sent.size(), 4u);
+  EXPECT_EQ(static_cast<int64_t>(sent.size()), scores);
+  constexpr int64_t kHeader = 1000;
+  EXPECT_GT(sent[0], 10 * kHeader) << "the first score brings the payload";
+  EXPECT_LT(sent[1], kHeader) << "the next names it";
+  EXPECT_EQ(sent[2], sent[0]) << "and brings it to a node that lacks it";
+  for (size_t i = 3; i < sent.size(); ++i) EXPECT_LT(sent[i], kHeader) << i;
 }
 
 class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "fed/store/audit.h"
 #include "flower/federation/agreement.h"
+#include "flower/federation/envelope.h"
 #include "flower/federation/grid.h"
 #include "flower/federation/roster.h"
 
@@ -56,29 +58,6 @@ struct Joining {
   uint64_t seed = 42;      ///< seed for drawing `test_limit` rows
 };
 
-/// The outcome of one exchange with one client, for status output and metrics.
-struct SessionReport {
-  int64_t round = 0, client = 0;
-  std::string node;
-  std::string outcome;                   ///< "reply", or the reason why there is none
-  double seconds = 0;                    ///< seconds from sending the last message to the result
-  int64_t bytes_down = 0, bytes_up = 0;  ///< bytes of the payloads
-  double moved = 0;                      ///< distance that the adapter moved (fed/round/payload_check.h)
-  double client_s = 0;                   ///< seconds from the node's fetching the task to its announcing a reply
-
-  void visit(auto& field) {  // base/format/record.h
-    field("round", round);
-    field("client", client, -2);
-    field("node", node);
-    field("outcome", outcome);
-    field("seconds", seconds);
-    field("bytes_down", bytes_down);
-    field("bytes_up", bytes_up);
-    field("moved", moved);
-    field("client_s", client_s);
-  }
-};
-
 /// A client that was lost in this round because its node was too late.
 struct LateClient {
   double lost_at = 0;  ///< when it was lost, seconds since 1970
@@ -96,11 +75,21 @@ struct Fleet {
   std::set<int64_t> informed{};   ///< clients that have the shared state
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::map<int64_t, LateClient> late{};  ///< by client; emptied when the training of a round begins
-  std::function<void(const SessionReport& report)> on_report{};
   std::optional<int64_t> rounds{};  ///< rounds that are committed; nothing: the run has not begun
   std::function<void()> attend{};   ///< called several times a second during exchanges: nodes join and keys change
   /// Called with the result of a message that is not of the exchange.
   std::function<void(const Arrival& arrival)> on_other{};
+  /// Called with the end of each task: an event of kind kReply or kLost.
+  std::function<void(const fed::AuditEvent& event)> on_report{};
+  fed::AuditLog* audit = nullptr;  ///< borrowed; null: no event is recorded
+  /// By client: SHA-256 of the payloads of scoring tasks that its node keeps, as far as the server knows.
+  std::map<int64_t, std::vector<std::string>> kept{};
+  std::map<int64_t, WorkOutcome> untold{};  ///< by client: what its node has not been told of its last work
+
+  void record(const fed::AuditEvent& event) const {
+    if (audit) audit->add(event);
+  }
+  std::string audit_head() const { return audit ? audit->head() : ""; }
 };
 
 }  // namespace evenkeel::flower

@@ -17,23 +17,20 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::seconds(1);
 constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave now are heard
 constexpr auto kLook = std::chrono::milliseconds(100);
+
 }  // namespace
 
 FleetFabric::FleetFabric(Grid& grid, Roster& roster, fs::path folder)
-    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {
+    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)}, gathering_(fleet_) {
   remove_arrivals(fleet_.folder);
+  fleet_.attend = [this] { gathering_.attend(); };
+  fleet_.on_other = [this](const Arrival& arrival) { gathering_.on_reply(arrival); };
 }
 
 void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
   fleet_.joining = std::move(joining);
   fleet_.terms = terms;
   evaluator_ = evaluator;
-}
-
-FleetFabric::FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
-    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)}, gathering_(fleet_) {
-  fleet_.attend = [this] { gathering_.attend(); };
-  fleet_.on_other = [this](const Arrival& arrival) { gathering_.on_reply(arrival); };
 }
 
 void FleetFabric::gather(int64_t clients) {
@@ -65,9 +62,15 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
   for (const int64_t client : without)
     sessions.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
   sessions.run();
-  for (const int64_t client : without)
-    log::warning("[serve] ", fleet_.roster.members().at(client).name,
-                 " has not taken the final adapter: copy it from the run folder (adapter/)");
+  for (const int64_t client : without) {
+    const auto& member = fleet_.roster.members().at(client);
+    fleet_.record({.kind = fed::AuditKind::kAdapter,
+                   .key = member.key,
+                   .name = member.name,
+                   .client = client,
+                   .outcome = "the node has not taken the final adapter"});
+    log::warning("[serve] ", member.name, " has not taken the final adapter: copy it from the run folder (adapter/)");
+  }
 }
 
 bool FleetFabric::share(const methods::ServerState& state) {

@@ -43,10 +43,13 @@ class FleetFabric : public fed::Fabric {
   /// nodes are offline, at most 3 s.
   void end_run();
 
-  /// \param on_report  called with the outcome of each exchange
-  void report_to(std::function<void(const SessionReport& report)> on_report) {
+  /// \param on_report  called with the end of each task: an event of kind kReply or kLost
+  void report_to(std::function<void(const fed::AuditEvent& event)> on_report) {
     fleet_.on_report = std::move(on_report);
   }
+
+  /// Records events from now on. \param audit  borrowed
+  void record_in(fed::AuditLog& audit) { fleet_.audit = &audit; }
 
   /// \param on_round  called with the number of committed rounds: once when the run begins or goes on, and after each
   /// commit

@@ -1,7 +1,9 @@
 #include "flower/federation/fleet_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <sstream>
+#include <utility>
 
 #include "base/plain/files.h"
 
@@ -17,19 +19,36 @@ void write_gauge(std::ostream& out, std::string_view name, std::string_view help
   out << "evenkeel_" << name << " " << value << "\n";
 }
 
-/// Returns the sessions that get lines of their own, by client.
-std::vector<SessionReport> labelled(std::vector<SessionReport> sessions) {
-  std::ranges::sort(sessions, {}, &SessionReport::client);
-  if (sessions.size() > kMostLabelledClients) sessions.resize(kMostLabelledClients);
-  return sessions;
+constexpr std::array kWorks{fed::AuditWork::kTrain, fed::AuditWork::kGradients, fed::AuditWork::kScore};
+
+/// Writes a value of the last exchanges of the first kMostLabelledClients clients, with lines by client and work.
+template <typename Value>
+void write_clients(std::ostream& out, std::string_view name, std::string_view help, const fed::AuditSummary& work,
+                   const Value& value) {
+  write_head(out, name, help, "gauge");
+  size_t clients = 0;
+  for (const auto& [client, last] : work.last) {
+    if (++clients > kMostLabelledClients) return;
+    for (const auto& [kind, event] : last)
+      out << "evenkeel_" << name << "{client=\"" << client << "\",work=\"" << config::name_of(kind) << "\"} "
+          << value(event) << "\n";
+  }
 }
 
-template <typename Value>
-void write_clients(std::ostream& out, std::string_view name, std::string_view help,
-                   const std::vector<SessionReport>& sessions, const Value& value) {
-  write_head(out, name, help, "gauge");
-  for (const auto& session : sessions)
-    out << "evenkeel_" << name << "{client=\"" << session.client << "\"} " << value(session) << "\n";
+void write_traffic(std::ostream& out, const fed::AuditSummary& work) {
+  write_head(out, "traffic_bytes_total", "bytes of messages with nodes, headers and payloads, of the whole run",
+             "counter");
+  for (const auto kind : kWorks)
+    for (const auto& [direction, bytes] :
+         {std::pair("down", work.of(kind).bytes_down), std::pair("up", work.of(kind).bytes_up)})
+      out << "evenkeel_traffic_bytes_total{work=\"" << config::name_of(kind) << "\",direction=\"" << direction << "\"} "
+          << bytes << "\n";
+  write_head(out, "exchanges_total", "tasks of nodes that ended, of the whole run", "counter");
+  for (const auto kind : kWorks)
+    for (const auto& [outcome, count] :
+         {std::pair("reply", work.of(kind).replies), std::pair("lost", work.of(kind).lost)})
+      out << "evenkeel_exchanges_total{work=\"" << config::name_of(kind) << "\",outcome=\"" << outcome << "\"} "
+          << count << "\n";
 }
 
 void write_build(std::ostream& out) {
@@ -72,13 +91,17 @@ std::string prometheus_text(const FleetStatus& status) {
   write_gauge(out, "clients", "clients that the run needs", status.clients);
   write_gauge(out, "clients_joined", "clients that have a node", status.members);
   out << status.round_seconds.text("round_seconds", "seconds from one committed round to the next, with evaluations");
-  const auto sessions = labelled(status.last);
-  write_clients(out, "client_replied", "1 when its last exchange ended with a reply", sessions,
-                [](const SessionReport& session) { return session.outcome == "reply" ? 1 : 0; });
-  write_clients(out, "client_seconds", "from its last task to its reply", sessions,
-                [](const SessionReport& session) { return session.seconds; });
-  write_clients(out, "client_bytes_up", "payload of its last reply", sessions,
-                [](const SessionReport& session) { return session.bytes_up; });
+  write_traffic(out, status.work);
+  write_clients(out, "client_replied", "1 when its last exchange of this work ended with a reply", status.work,
+                [](const fed::AuditEvent& event) { return event.kind == fed::AuditKind::kReply ? 1 : 0; });
+  write_clients(out, "client_round", "round of its last exchange of this work; of a score, the rounds done before",
+                status.work, [](const fed::AuditEvent& event) { return event.round.value_or(0); });
+  write_clients(out, "client_seconds", "seconds from its last task of this work to the reply", status.work,
+                [](const fed::AuditEvent& event) { return event.seconds.value_or(0); });
+  write_clients(out, "client_bytes_down", "bytes sent to it in that exchange", status.work,
+                [](const fed::AuditEvent& event) { return event.bytes_down.value_or(0); });
+  write_clients(out, "client_bytes_up", "bytes received from it in that exchange", status.work,
+                [](const fed::AuditEvent& event) { return event.bytes_up.value_or(0); });
   return out.str();
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "flower/federation/fleet.h"
+#include "fed/store/audit_summary.h"
 #include "flower/federation/roster.h"
 
 namespace evenkeel::flower {
@@ -33,7 +33,7 @@ struct FleetStatus {
   int64_t clients = 0, members = 0;  ///< clients that the run needs, clients that have a node
   /// The clients that have joined.
   std::vector<Member> roster;
-  std::vector<SessionReport> last;  ///< the last exchange with each client
+  fed::AuditSummary work{};  ///< traffic of the run and the last exchanges with each client
   /// Seconds from one commit to the next in this process, with the evaluations between them. The first round of a run
   /// counts from the moment when all clients have joined.
   SecondsHistogram round_seconds{};

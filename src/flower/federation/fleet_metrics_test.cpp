@@ -29,18 +29,40 @@ TEST(FleetMetrics, TheBuildIsNamed) {
             std::string::npos);
 }
 
+fed::AuditEvent reply(int64_t client, fed::AuditWork work) {
+  return {.kind = fed::AuditKind::kReply, .client = client, .work = work, .outcome = "reply"};
+}
+
 TEST(FleetMetrics, AtMostAHundredClientsHaveLines) {
   FleetStatus status;
   for (int64_t client = 299; client >= 0; --client) {
-    SessionReport report;
-    report.client = client;
-    report.outcome = "reply";
-    status.last.push_back(report);
+    status.work.add(reply(client, fed::AuditWork::kTrain));
+    status.work.add(reply(client, fed::AuditWork::kScore));
   }
   const auto text = prometheus_text(status);
-  EXPECT_NE(text.find("evenkeel_client_replied{client=\"99\"} 1\n"), std::string::npos);
-  EXPECT_EQ(text.find("{client=\"100\"}"), std::string::npos);
-  EXPECT_LT(std::ranges::count(text, '\n'), 350);
+  EXPECT_NE(text.find("evenkeel_client_replied{client=\"99\",work=\"train\"} 1\n"), std::string::npos);
+  EXPECT_EQ(text.find("{client=\"100\""), std::string::npos);
+  EXPECT_LT(std::ranges::count(text, '\n'), 1100) << "five values of two works of a hundred clients";
+}
+
+TEST(FleetMetrics, ScoresDoNotReplaceWhatIsShownOfTraining) {
+  FleetStatus status;
+  auto trained = reply(3, fed::AuditWork::kTrain), scored = reply(3, fed::AuditWork::kScore);
+  trained.round = 5, trained.bytes_down = 700, trained.bytes_up = 600, trained.seconds = 2.5;
+  scored.round = 5, scored.bytes_down = 40, scored.bytes_up = 30, scored.seconds = 0.5;
+  auto lost = scored;
+  lost.kind = fed::AuditKind::kLost, lost.outcome = "late";
+  for (const auto& event : {trained, scored, lost}) status.work.add(event);
+  const auto text = prometheus_text(status);
+  for (const auto* line :
+       {"client_bytes_up{client=\"3\",work=\"train\"} 600", "client_bytes_down{client=\"3\",work=\"train\"} 700",
+        "client_bytes_up{client=\"3\",work=\"score\"} 30", "client_round{client=\"3\",work=\"train\"} 5",
+        "client_round{client=\"3\",work=\"score\"} 5", "client_seconds{client=\"3\",work=\"train\"} 2.5",
+        "client_replied{client=\"3\",work=\"train\"} 1", "client_replied{client=\"3\",work=\"score\"} 0",
+        "traffic_bytes_total{work=\"train\",direction=\"up\"} 600",
+        "traffic_bytes_total{work=\"score\",direction=\"down\"} 80",
+        "exchanges_total{work=\"score\",outcome=\"lost\"} 1"})
+    EXPECT_NE(text.find(concat("evenkeel_", line, "\n")), std::string::npos) << line << "\n" << text;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "flower/federation/sessions.h"
@@ -65,6 +66,11 @@ void Gathering::hand_over(std::span<const NodeInfo> nodes) {
     fleet_.informed.erase(client);
     log::info("[serve] client ", client, " has another key: ", shown(member.name), ", ", member.key,
               " in the place of ", member.changes.back().was);
+    fleet_.record({.kind = fed::AuditKind::kAdmitted,
+                   .key = member.key,
+                   .name = member.name,
+                   .client = client,
+                   .outcome = concat("in the place of ", member.changes.back().was)});
   }
 }
 
@@ -73,17 +79,27 @@ void Gathering::drop_barred() {
   for (const auto& [client, member] : fleet_.roster.members())
     if (!fleet_.grid.admits(member.key)) barred.push_back(client);
   for (const int64_t client : barred) {
-    log::warning("[serve] ", shown(fleet_.roster.members().at(client).name), " is client ", client,
+    const auto& member = fleet_.roster.members().at(client);
+    log::warning("[serve] ", shown(member.name), " is client ", client,
                  " no more: its key was removed from the list of keys");
+    fleet_.record({.kind = fed::AuditKind::kRevoked, .key = member.key, .name = member.name, .client = client});
     fleet_.roster.drop(client);
   }
 }
 
 void Gathering::ask(const NodeInfo& node, const Place& place) {
   IncomingEnvelope incoming(node.name, check_no_payload);
-  const auto content = EnvelopePacker().content(offer_envelope(fleet_.joining.offer(*place.client)));
-  auto message = fleet_.grid.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
+  auto offer = offer_envelope(fleet_.joining.offer(*place.client));
+  offer.audit = fleet_.audit_head();
+  auto message = fleet_.grid.send(node.id, EnvelopePacker().content(offer),
+                                  {.type = "query", .group = "0", .place = incoming.allocator()});
   asked_.emplace(std::move(message), Asked{node, *place.client, place, std::move(incoming), fleet_.rounds.has_value()});
+  fleet_.record({.kind = fed::AuditKind::kOffer,
+                 .key = roster_key(node),
+                 .name = node.name,
+                 .client = *place.client,
+                 .bytes_down = offer.bytes(),
+                 .digest = sha256(offer.header)});
 }
 
 void Gathering::refuse(const NodeInfo& node, const std::string& why) {
@@ -109,6 +125,8 @@ void Gathering::on_reply(const Arrival& arrival) {
 }
 
 void Gathering::pass_over(const NodeInfo& node, std::string_view why) {
+  fleet_.record(
+      {.kind = fed::AuditKind::kRefused, .key = roster_key(node), .name = node.name, .outcome = std::string(why)});
   log::warning("[serve] ", shown(node.name), " does not join: ", shown(why, kMostReason));
   ask_again_[asked_as(node)] = Clock::now() + kAskAgain;
 }
@@ -136,7 +154,19 @@ void Gathering::add(const Asked& asked) {
   if (member.program != version())
     log::warning("[serve] ", shown(member.name), " runs evenkeel ", shown(member.program), ", this server ", version(),
                  ": equal bits need equal programs");
+  record_join(member, asked.incoming.envelope());
   if (fleet_.joining.on_join) fleet_.joining.on_join(member);
+}
+
+void Gathering::record_join(const Member& member, const Envelope& envelope) const {
+  fleet_.record({.kind = fed::AuditKind::kJoin,
+                 .key = member.key,
+                 .name = member.name,
+                 .client = member.client,
+                 .bytes_up = envelope.bytes(),
+                 .outcome = concat("budget ", member.budget, ", ", member.examples, " examples, ", member.test_rows,
+                                   " test rows, evenkeel ", member.program),
+                 .peer = envelope.audit});
 }
 
 }  // namespace evenkeel::flower

@@ -47,6 +47,7 @@ class Gathering {
   void ask(const NodeInfo& node, const Place& place);
   void refuse(const NodeInfo& node, const std::string& why);
   void add(const Asked& asked);
+  void record_join(const Member& member, const Envelope& envelope) const;
   void pass_over(const NodeInfo& node, std::string_view why);
 
   Fleet& fleet_;

@@ -2,10 +2,12 @@
 
 #include <exception>
 
+#include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/interrupt.h"
 #include "flower/federation/rows_error.h"
+#include "flower/format/keys.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -15,11 +17,39 @@ constexpr double kPatience_s = 10;  // for sending the answer to a shutdown
 
 class Node {
  public:
-  explicit Node(const NodeProgram& program) : link_(program.link), client_(program.client), once_(program.once) {}
+  explicit Node(const NodeProgram& program)
+      : link_(program.link),
+        client_(program.client),
+        once_(program.once),
+        key_(Key::load(program.link.key_file).public_key().fingerprint()) {}
 
-  void run() try {
+  /// Joins, and answers until the end.
+  void run() {
     link_.join();
     log::info("[node] joined as node ", link_.id());
+    note(fed::AuditKind::kStart, concat("evenkeel ", version(), ", node ", link_.id()));
+    try {
+      work();
+      note(fed::AuditKind::kStop, "done");
+    } catch (const Stopped& stop) {
+      leave(stop.what());
+      throw;
+    } catch (const Interrupted& interrupted) {  // in the middle of a task
+      leave(interrupted.what());
+      throw;
+    } catch (const Error& error) {
+      note(fed::AuditKind::kStop, reason_for_server(error));
+      throw;
+    }
+  }
+
+ private:
+  /// Records an event of this node's process.
+  void note(fed::AuditKind kind, const std::string& outcome) {
+    client_.record().add({.kind = kind, .key = key_, .name = "this node", .outcome = outcome});
+  }
+
+  void work() {
     while (!over_) {
       if (const auto instruction = link_.poll())
         take(*instruction);
@@ -28,15 +58,13 @@ class Node {
     }
     link_.leave(kPatience_s);
     if (refusal_) std::rethrow_exception(refusal_);
-  } catch (const Stopped&) {
-    link_.sign_off();
-    throw;
-  } catch (const Interrupted&) {  // in the middle of a task
-    link_.sign_off();
-    throw;
   }
 
- private:
+  void leave(const std::string& why) {
+    link_.sign_off();
+    note(fed::AuditKind::kStop, why);
+  }
+
   void take(const Instruction& instruction) {
     try {
       answer(instruction);
@@ -53,10 +81,23 @@ class Node {
     link_.receive(instruction, incoming.allocator());
     const auto answer = answer_of(instruction, incoming.envelope());
     if (!answer) return;
-    link_.reply(instruction, EnvelopePacker().content(*answer));
+    if (!reply(instruction, *answer)) return;
     client_.delivered();
     if (answer->kind == kReplyEnvelope) worked_in_ = answer->run;
     over_ = once_ && answer->kind == kShutdownEnvelope;
+  }
+
+  /// Sends an answer. \return false if the server did not take it, which is written down then
+  bool reply(const Instruction& instruction, const Envelope& answer) {
+    try {
+      link_.reply(instruction, EnvelopePacker().content(answer));
+      return true;
+    } catch (const RunOver&) {
+      client_.not_delivered("it does not wait for that any more");
+    } catch (const Error& error) {
+      client_.not_delivered(error.what());
+    }
+    return false;
   }
 
   /// Returns nothing if the client refuses; the server was told the reason then.
@@ -85,6 +126,7 @@ class Node {
   NodeClient client_;
   std::string worked_in_;  // the last run for which a task was done
   bool once_, over_ = false;
+  std::string key_;
   // With `once`, the node ends with the error for which it refused a run or could not store the final adapter.
   std::exception_ptr refusal_;
 };

@@ -310,7 +310,17 @@ void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const 
            available);
 }
 
-Envelope NodeClient::answer(const Envelope& envelope) {
+Envelope NodeClient::answer(const Envelope& envelope) try {
+  record_.hear(envelope);
+  auto answer = answered(envelope);
+  answer.audit = record_.head();
+  return answer;
+} catch (const Error& error) {
+  record_.refused(envelope, reason_for_server(error));
+  throw;
+}
+
+Envelope NodeClient::answered(const Envelope& envelope) {
   EK_CHECK(is_name(envelope.run), kData, "a run is named by letters and digits, not \"", shown(envelope.run), "\"");
   if (envelope.kind == kOfferEnvelope) return consider(envelope);
   if (envelope.kind == kShutdownEnvelope) return part(envelope);
@@ -336,17 +346,23 @@ Envelope NodeClient::keep(const Envelope& envelope) {
     });
     log::info("[node] the final adapter is in ", folder.string());
     fed::warn_of_readers(server, concat("[node] ", folder.string()));
+    record_.adapter(envelope, concat("stored in ", folder.string()));
+  } else {
+    record_.adapter(envelope, "not stored");
   }
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
 Envelope NodeClient::part(const Envelope& envelope) {
+  record_.over(envelope);
+  kept_.clear();
   log::info("[node] the run is over");
   if (agreement_ && agreement_->offer.run == envelope.run) agreement_.reset();
   return {.run = envelope.run, .kind = kShutdownEnvelope, .header = "{}"};
 }
 
 void NodeClient::delivered() {
+  record_.sent();
   if (agreement_) agreement_->memory.delivered();
 }
 
@@ -357,6 +373,7 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   require_same(options_.agreed, config);
   config = config.with([&](fed::ExperimentConfig& values) { fed::compute_on(values.model, options_.device); });
   agreement_.reset();  // its base goes before another comes
+  kept_.clear();
   auto [experiment, test_rows, content] =
       on_own_rows(options_, [&] { return experiment_for(offer, config, options_.folder); });
   const bool joined_before = offer.budget > 0;
@@ -373,6 +390,7 @@ Envelope NodeClient::consider(const Envelope& envelope) {
                               .test_rows = test_rows,
                               .program = std::string(version()),
                               .content = content};
+  record_.agreed(envelope, acceptance);
   return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
 
@@ -409,11 +427,29 @@ void NodeClient::require_agreed(const fed::Task& task) const {
            " at ", self.budget);
 }
 
+namespace {
+
+/// Keeps the payload of a scoring task; any other task begins a round, for which none is needed.
+void keep_payload(const fed::Task& task, KeptPayloads& kept) {
+  if (std::holds_alternative<fed::Score>(task.ask))
+    kept.add(task.payload.bytes);
+  else
+    kept.clear();
+}
+
+}  // namespace
+
 Envelope NodeClient::work(const Envelope& envelope) {
-  const auto message = fed::from_parts(envelope.header, envelope.payload_N, "a task");
+  auto payload_N = envelope.payload_N;
+  if (!envelope.payload_digest.empty()) payload_N = kept_.find(envelope.payload_digest);
+  if (!envelope.payload_digest.empty() && !payload_N.defined())
+    return {.run = envelope.run, .kind = kLackingEnvelope, .header = "{}"};
+  const auto message = fed::from_parts(envelope.header, payload_N, "a task");
   const auto* task = std::get_if<fed::Task>(&message);
   EK_CHECK(task, kData, "an envelope of kind task that holds none");
   require_agreed(*task);
+  record_.received(envelope, *task);
+  keep_payload(*task, kept_);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<fed::Train>(task->ask);
   if (trains)
@@ -424,6 +460,7 @@ Envelope NodeClient::work(const Envelope& envelope) {
   const auto on_reply = [&](const fed::Reply& reply) {
     answer.header = fed::header_of(reply);
     if (const auto* payload = fed::encoded_payload(reply.upload)) answer.payload_N = payload->bytes;
+    record_.answered(*task, reply, answer, static_cast<int64_t>(agreement_->self.examples));
     if (trains) agreement_->memory.propose(task->round, reply.memory);
   };
   on_own_rows(options_, [&] {

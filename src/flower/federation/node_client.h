@@ -13,7 +13,9 @@
 #include "fed/run/experiment.h"
 #include "flower/federation/agreement.h"
 #include "flower/federation/envelope.h"
+#include "flower/federation/kept_payloads.h"
 #include "flower/federation/node_memory.h"
+#include "flower/federation/node_record.h"
 
 namespace evenkeel::flower {
 
@@ -43,7 +45,7 @@ fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
 /// Answers envelopes of a server. Threads: one at a time.
 class NodeClient {
  public:
-  explicit NodeClient(NodeClientOptions options) : options_(std::move(options)) {}
+  explicit NodeClient(NodeClientOptions options) : options_(std::move(options)), record_(options_.folder) {}
 
   /// Checks kind and size of an envelope before its payload is received. \throws kData when it is refused, with the
   /// agreed limit
@@ -53,10 +55,15 @@ class NodeClient {
   Envelope answer(const Envelope& envelope);
   /// Reports that the server took the last answer. The client's state after this round becomes valid.
   void delivered();
+  /// Reports that the server did not take the last answer. \param why  for the log
+  void not_delivered(const std::string& why) { record_.not_sent(why); }
+  /// Returns the record of this node's work.
+  NodeRecord& record() { return record_; }
 
  private:
   struct Agreement;
 
+  Envelope answered(const Envelope& envelope);
   Envelope consider(const Envelope& envelope);
   Envelope on_reply(const Envelope& envelope);
   Envelope work(const Envelope& envelope);
@@ -65,6 +72,8 @@ class NodeClient {
   void require_agreed(const fed::Task& task) const;
 
   NodeClientOptions options_;
+  NodeRecord record_;
+  KeptPayloads kept_;
   std::shared_ptr<Agreement> agreement_;
 };
 

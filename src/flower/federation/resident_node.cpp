@@ -19,6 +19,11 @@ class ResidentNode {
  public:
   ResidentNode(const NodeClientOptions& options, const StopWaiting& stop) : client_(options), stop_(stop) {}
 
+  /// Records an event of this process.
+  void note(fed::AuditKind kind, const std::string& outcome) {
+    client_.record().add({.kind = kind, .name = "this node", .outcome = outcome});
+  }
+
   /// Serves one request of a ClientApp.
   void attend(LineSocket lines) {
     const auto request = lines.receive(stop_);
@@ -26,7 +31,10 @@ class ResidentNode {
     const JsonView view(request->json, "a ClientApp", kData);
     if (!answer(lines, view, request->memory)) return;
     const auto taken = lines.receive(stop_);
-    if (taken && JsonView(taken->json, "a ClientApp", kData).string_or("op", "") == "taken") client_.delivered();
+    if (taken && JsonView(taken->json, "a ClientApp", kData).string_or("op", "") == "taken")
+      client_.delivered();
+    else
+      client_.not_delivered("the ClientApp did not confirm that it took the answer");
   }
 
  private:
@@ -70,6 +78,7 @@ void run_resident_node(const fs::path& socket, const NodeClientOptions& options,
   LineListener listener(socket);
   ResidentNode node(options, stop);
   log::info("[node] listening at ", socket.string());
+  node.note(fed::AuditKind::kStart, concat("evenkeel ", version(), ", for Flower's ClientApps"));
   while (auto lines = listener.accept(stop)) {
     try {
       node.attend(std::move(*lines));
@@ -77,6 +86,7 @@ void run_resident_node(const fs::path& socket, const NodeClientOptions& options,
       log::warning("[node] ", error.what());
     }
   }
+  node.note(fed::AuditKind::kStop, "stopped");
   log::info("[node] stopped");
 }
 

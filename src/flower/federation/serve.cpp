@@ -9,7 +9,6 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
-#include "base/plain/sealed.h"
 #include "fed/config/arithmetic.h"
 #include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
@@ -17,6 +16,7 @@
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/run/training_run.h"
+#include "fed/store/audit_summary.h"
 #include "fed/store/manifest.h"
 #include "fed/store/run_files.h"
 #include "flower/federation/placement.h"
@@ -25,8 +25,7 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr std::string_view kFolder = fed::run_file("federation"), kMembers = "members.json",
-                           kSessions = "sessions.jsonl";
+constexpr std::string_view kFolder = fed::run_file("federation"), kMembers = "members.json";
 
 /// Replaces the budgets of the config by those that the nodes accepted.
 fed::RunConfig with_budgets(fed::RunConfig config, const Roster& roster) {
@@ -111,10 +110,27 @@ class Serving {
       : options_(options),
         grid_(grid),
         roster_(folder / kMembers),
-        sessions_(sessions_file(folder)),
+        audit_(folder / fed::kAuditFile),
         fabric_(grid, roster_, folder / "arriving") {
-    fabric_.report_to([this](const SessionReport& report) { on_reply(report); });
+    fabric_.record_in(audit_);
+    status_.work = fed::summary_of(folder / fed::kAuditFile);
+    fabric_.report_to([this](const fed::AuditEvent& event) { on_reply(event); });
     fabric_.on_round([this](int64_t round) { on_round(round); });
+  }
+
+  /// Records the beginning of this process, calls `work`, which ends in play(), and records the reason if it fails.
+  template <typename Work>
+  auto recorded(fed::AuditKind kind, const Work& work) {
+    audit_.add({.kind = kind, .name = "server", .run = roster_.run(), .outcome = concat("evenkeel ", version())});
+    try {
+      return work();
+    } catch (const Interrupted& interrupted) {
+      stopped(interrupted.what());
+      throw;
+    } catch (const Error& error) {
+      stopped(error.what());
+      throw;
+    }
   }
 
   /// Begins a new run after its clients have joined, because the config depends on them.
@@ -158,6 +174,7 @@ class Serving {
     auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     hand_out(run);
     fabric_.end_run();
+    stopped("done");
     return scores;
   }
 
@@ -281,14 +298,13 @@ class Serving {
       server.nodes_by_arrival[member.client] = member.name;
   }
 
-  void on_reply(const SessionReport& report) {
-    append_sealed(sessions_, record::write(report));
-    const auto known = std::find_if(status_.last.begin(), status_.last.end(),
-                                    [&](const SessionReport& one) { return one.client == report.client; });
-    if (known == status_.last.end())
-      status_.last.push_back(report);
-    else
-      *known = report;
+  void stopped(const std::string& why) {
+    audit_.add({.kind = fed::AuditKind::kStop, .name = "server", .outcome = why});
+    log::info("[serve] last head of federation/audit.jsonl: ", audit_.head());
+  }
+
+  void on_reply(const fed::AuditEvent& event) {
+    status_.work.add(event);
     tell();
   }
 
@@ -296,10 +312,19 @@ class Serving {
   /// earlier process.
   void on_round(int64_t rounds) {
     const auto now = std::chrono::steady_clock::now();
-    if (worked_since_) status_.round_seconds.observe(std::chrono::duration<double>(now - *worked_since_).count());
+    if (worked_since_) {
+      status_.round_seconds.observe(std::chrono::duration<double>(now - *worked_since_).count());
+      record_commit(rounds);
+    }
     worked_since_ = now;
     status_.round = rounds;
     tell();
+  }
+
+  /// Records a committed round. The head of the audit log goes into the run's log as well, which others may copy.
+  void record_commit(int64_t rounds) {
+    audit_.add({.kind = fed::AuditKind::kRound, .name = "server", .round = rounds, .outcome = "committed"});
+    log::info("[serve] round ", rounds, " is committed; head of federation/audit.jsonl: ", audit_.head());
   }
 
   void tell() {
@@ -311,7 +336,7 @@ class Serving {
   const ServeOptions& options_;
   Grid& grid_;
   Roster roster_;
-  fs::path sessions_;
+  fed::AuditLog audit_;
   FleetFabric fabric_;
   FleetStatus status_;
   std::optional<std::chrono::steady_clock::time_point> worked_since_;
@@ -364,8 +389,10 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   const auto grid = grid_in(federation);
   return played(*grid, path, [&] {
     Serving serving(options, federation, *grid);
-    auto run = serving.resume(std::move(experiment), std::move(folder), std::move(log));
-    return serving.play(run);
+    return serving.recorded(fed::AuditKind::kResume, [&] {
+      auto run = serving.resume(std::move(experiment), std::move(folder), std::move(log));
+      return serving.play(run);
+    });
   });
 }
 
@@ -388,14 +415,14 @@ std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::pat
   }
   return played(*grid, path, [&] {
     Serving serving(options, federation, *grid);
-    auto run = serving.begin(std::move(*experiment), std::move(lock), path, std::move(log));
-    return serving.play(run);
+    return serving.recorded(fed::AuditKind::kStart, [&] {
+      auto run = serving.begin(std::move(*experiment), std::move(lock), path, std::move(log));
+      return serving.play(run);
+    });
   });
 }
 
 }  // namespace
-
-fs::path sessions_file(const fs::path& federation) { return federation / kSessions; }
 
 ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {

@@ -3,7 +3,7 @@
 ///
 ///   federation/members.json      the roster (flower/federation/roster.h)
 ///   federation/nodes.json        the coordinator's nodes (flower/server/coordinator.h)
-///   federation/sessions.jsonl    one line per exchange with a client: bytes, seconds, outcome (SessionReport)
+///   federation/audit.jsonl       one line per event, such as a join or a reply (fed/store/audit.h)
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,6 @@
 #include "scoring/task_evaluation.h"
 
 namespace evenkeel::flower {
-
-/// Returns the file of session reports in the federation's folder.
-std::filesystem::path sessions_file(const std::filesystem::path& federation);
 
 /// The options of serve().
 struct ServeOptions {

@@ -11,11 +11,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/format/record.h"
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
 #include "base/plain/text.h"
+#include "flower/federation/task_work.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -53,10 +55,6 @@ at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
     remove_path(file);
     fail(kIo, file.string(), ": cannot be mapped: ", error.what_without_backtrace());
   }
-}
-
-const char* type_of(const fed::Task& task) {
-  return std::holds_alternative<fed::Score>(task.ask) ? "evaluate" : "train";
 }
 
 /// Thrown for invalid data from a node. Only that node is lost.
@@ -108,7 +106,9 @@ Sessions::~Sessions() {
 }
 
 void Sessions::begin(const methods::ClientProfile& client) {
-  sessions_.push_back({.client = client, .name = concat("client ", client.id)});
+  auto& session = sessions_.emplace_back(Session{.client = client, .name = concat("client ", client.id)});
+  session.work = client.trains ? fed::AuditWork::kTrain : fed::AuditWork::kScore;  // until the task is made
+  if (exchange_.training) session.round = exchange_.training->round.round + 1;
 }
 
 void Sessions::tell(const methods::ClientProfile& client, const fed::StateUpdate& update) {
@@ -128,6 +128,8 @@ void Sessions::send_shutdown(const methods::ClientProfile& client) {
 void Sessions::tell(const methods::ClientProfile& client, Envelope envelope) {
   begin(client);
   auto& session = sessions_.back();
+  if (const auto& members = fleet_.roster.members(); members.contains(client.id))
+    session.name = members.at(client.id).name;
   session.is_told = true;
   session.type = "query";
   session.own = std::move(envelope);
@@ -171,7 +173,8 @@ void Sessions::advance() {
 }
 
 void Sessions::send(Session& session, const NodeInfo& node) {
-  const auto& envelope = next_envelope(session);
+  const auto& next = next_envelope(session);
+  const auto envelope = outgoing(session, next);
   session.name = node.name;
   session.incoming = std::make_shared<IncomingEnvelope>(
       node.name,
@@ -181,9 +184,48 @@ void Sessions::send(Session& session, const NodeInfo& node) {
       [folder = fleet_.folder](int64_t bytes) { return mapped_buffer(folder, bytes); });
   session.sent = Clock::now();
   session.waiting = fleet_.grid.send(node.id, packer_.content(envelope),
-                                     {.type = &envelope == &session.own ? session.type : "query",
+                                     {.type = &next == &session.own ? session.type : "query",
                                       .group = std::to_string(session.round),
                                       .place = session.incoming->allocator()});
+  session.down += envelope.bytes();
+  if (&next == &session.own && !session.is_told) record_task(session, node, envelope);
+}
+
+void Sessions::record_task(const Session& session, const NodeInfo& node, const Envelope& envelope) {
+  fleet_.record({.kind = fed::AuditKind::kTask,
+                 .key = roster_key(node),
+                 .name = node.name,
+                 .client = session.client.id,
+                 .round = session.round,
+                 .work = session.work,
+                 .bytes_down = envelope.bytes(),
+                 .digest = session.is_left_out ? session.digest : digests_.of(envelope.payload_N)});
+}
+
+/// Returns the envelope as it is sent: with the head of the audit log, with the outcome of the client's last work if
+/// its node was not told yet, and without a payload that the node keeps.
+Envelope Sessions::outgoing(Session& session, const Envelope& envelope) {
+  auto sent = envelope;
+  sent.audit = fleet_.audit_head();
+  const auto untold = fleet_.untold.find(session.client.id);
+  session.tells = untold != fleet_.untold.end();
+  if (session.tells) sent.outcome = record::write(untold->second).dump();
+  const auto& kept = fleet_.kept[session.client.id];
+  session.is_left_out = &envelope == &session.own && !session.digest.empty() &&
+                        std::find(kept.begin(), kept.end(), session.digest) != kept.end();
+  if (session.is_left_out) {
+    sent.payload_digest = session.digest;
+    sent.payload_N = at::Tensor();
+  }
+  return sent;
+}
+
+/// Remembers that the client's node has the payload of the task, by the rule of the node (KeptPayloads).
+void Sessions::keeps(const Session& session) {
+  auto& kept = fleet_.kept[session.client.id];
+  std::erase(kept, session.digest);
+  if (!session.digest.empty()) kept.push_back(session.digest);
+  if (std::ssize(kept) > kMostKeptPayloads) kept.erase(kept.begin());
 }
 
 const Envelope& Sessions::next_envelope(Session& session) {
@@ -201,8 +243,12 @@ const Envelope& Sessions::next_envelope(Session& session) {
 void Sessions::make_task(Session& session) {
   const auto task = exchange_.task_of(session.client);
   session.own = {fleet_.roster.run(), kTaskEnvelope, fed::header_of(task), task.payload.bytes};
-  session.type = type_of(task);
-  session.round = task.round + 1;
+  session.work = work_of(task);
+  session.round = round_of(task);
+  const bool scores = session.work == fed::AuditWork::kScore;
+  session.type = scores ? "evaluate" : "train";
+  session.digest = scores ? digests_.of(task.payload.bytes) : "";
+  if (!scores) fleet_.kept.erase(session.client.id);  // as the node does
 }
 
 void Sessions::on_reply(const Arrival& arrival) {
@@ -228,14 +274,21 @@ void Sessions::on_reply(const Arrival& arrival) {
 void Sessions::on_reply(Session& session, const Envelope& envelope, const Arrival& arrival) {
   require_fit(envelope.run == fleet_.roster.run(), "it answers about another run");
   require_fit(++session.received <= kMostEnvelopes, concat("no reply in ", kMostEnvelopes, " envelopes"));
+  session.up += envelope.bytes();
+  if (session.tells) fleet_.untold.erase(session.client.id);
   if (envelope.kind == kUnknownRunEnvelope) {
     fleet_.agreed.erase(session.client.id);
     fleet_.informed.erase(session.client.id);
+    fleet_.kept.erase(session.client.id);
+  } else if (envelope.kind == kLackingEnvelope) {
+    require_fit(session.is_left_out, "it lacks a payload that was sent to it");
+    fleet_.kept.erase(session.client.id);
   } else if (envelope.kind == kAcceptanceEnvelope) {
     accept(session, envelope);
   } else if (envelope.kind == kAcknowledgedEnvelope) {
     fleet_.informed.insert(session.client.id);
     if (session.is_told) session.open = false;
+    if (session.taken) record_end(session);
     if (session.taken) session.taken();
   } else if (envelope.kind == kShutdownEnvelope && session.own.kind == kShutdownEnvelope) {
     session.open = false;
@@ -264,6 +317,12 @@ void Sessions::accept(const Session& session, const Envelope& envelope) {
   if (acceptance.content != member.content || acceptance.program != member.program)
     fleet_.roster.note_return(member.client, acceptance.content, acceptance.program, parts, fleet_.rounds.value_or(0));
   fleet_.agreed.insert(session.client.id);
+  fleet_.record({.kind = fed::AuditKind::kAgain,
+                 .key = member.key,
+                 .name = member.name,
+                 .client = member.client,
+                 .outcome = concat("budget ", member.budget, ", ", member.examples, " examples"),
+                 .peer = envelope.audit});
 }
 
 void Sessions::finish(Session& session, const Envelope& envelope, const Arrival& arrival) {
@@ -275,6 +334,7 @@ void Sessions::finish(Session& session, const Envelope& envelope, const Arrival&
     if (exchange_.check) session.moved = exchange_.check(session.client, *reply).value_or(0);
     return std::move(std::get<fed::Reply>(message));
   });
+  if (session.work == fed::AuditWork::kScore) keeps(session);
   report(session, "reply", &arrival);
   session.open = false;
   session.own = {};
@@ -286,24 +346,51 @@ void Sessions::lose(Session& session, const std::string& why) {
   if (!session.waiting.empty()) fleet_.grid.forget(std::exchange(session.waiting, {}));
   session.open = false;
   fleet_.informed.erase(session.client.id);
+  fleet_.kept.erase(session.client.id);
   if (session.is_told) return;
   report(session, why, nullptr);
   EK_CHECK(exchange_.on_loss, kData, session.name, ": ", why);
   exchange_.on_loss(session.client.id, concat(session.name, ": ", why));
 }
 
-void Sessions::report(const Session& session, const std::string& outcome, const Arrival* arrival) const {
-  if (!fleet_.on_report) return;
-  const auto size = [](const at::Tensor& payload_N) { return payload_N.defined() ? payload_N.numel() : 0; };
-  fleet_.on_report({.round = session.round,
-                    .client = session.client.id,
-                    .node = session.name,
-                    .outcome = outcome,
-                    .seconds = seconds_since(session.sent),
-                    .bytes_down = size(session.own.payload_N),
-                    .bytes_up = arrival && session.incoming ? size(session.incoming->envelope().payload_N) : 0,
-                    .moved = session.moved,
-                    .client_s = arrival ? arrival->client_s : 0});
+/// Reports how a task ended. Its node is told with the next message; of scores, only that one was not taken.
+/// \param arrival  null: there is no reply, and `outcome` says why
+void Sessions::report(const Session& session, const std::string& outcome, const Arrival* arrival) {
+  const int64_t id = session.client.id;
+  fed::AuditEvent event{.kind = arrival ? fed::AuditKind::kReply : fed::AuditKind::kLost,
+                        .name = session.name,
+                        .client = id,
+                        .round = session.round,
+                        .work = session.work,
+                        .bytes_down = session.down,
+                        .bytes_up = session.up,
+                        .outcome = outcome,
+                        .seconds = seconds_since(session.sent)};
+  if (const auto known = fleet_.roster.members().find(id); known != fleet_.roster.members().end())
+    event.key = known->second.key;
+  if (arrival) {
+    event.digest = payload_digest(session.incoming->envelope().payload_N);
+    event.peer = session.incoming->envelope().audit;
+    event.client_s = arrival->client_s;
+  }
+  if (session.moved > 0) event.moved = session.moved;
+  if (!arrival || session.work != fed::AuditWork::kScore)
+    fleet_.untold[id] = {session.round, session.work, arrival != nullptr, arrival ? "" : outcome};
+  fleet_.record(event);
+  if (fleet_.on_report) fleet_.on_report(event);
+}
+
+/// Records that a node has the final adapter.
+void Sessions::record_end(const Session& session) {
+  const auto& member = fleet_.roster.members().at(session.client.id);
+  fleet_.record({.kind = fed::AuditKind::kAdapter,
+                 .key = member.key,
+                 .name = member.name,
+                 .client = member.client,
+                 .bytes_down = session.down,
+                 .digest = payload_digest(session.own.payload_N),
+                 .outcome = "the node has the final adapter",
+                 .peer = session.incoming->envelope().audit});
 }
 
 /// Returns true if the client was too late before in this round and may not cost another wait.

@@ -12,6 +12,7 @@
 #include "flower/federation/agreement.h"
 #include "flower/federation/envelope.h"
 #include "flower/federation/fleet.h"
+#include "flower/federation/kept_payloads.h"
 
 namespace evenkeel::flower {
 
@@ -69,9 +70,14 @@ class Sessions {
     std::string waiting{};  // id of the message that awaits an answer; empty: none
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
-    double heard_at = 0;  // time of its node's last call, seconds since 1970; 0: not known
-    double moved = 0;     // norm of the client's update (Exchange::check); 0: the reply has none
-    int received = 0;     // number of envelopes received from its node
+    fed::AuditWork work = fed::AuditWork::kNone;
+    std::string digest{};      // SHA-256 of the payload of a scoring task; empty: of another message, or not made
+    bool is_left_out = false;  // true: the last message named that payload and left it out
+    bool tells = false;        // true: the last message told the outcome of the client's last work
+    int64_t down = 0, up = 0;  // bytes of headers and payloads sent to the node and received
+    double heard_at = 0;       // time of its node's last call, seconds since 1970; 0: not known
+    double moved = 0;          // norm of the client's update (Exchange::check); 0: the reply has none
+    int received = 0;          // number of envelopes received from its node
     bool open = true;
     std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it
   };
@@ -79,6 +85,8 @@ class Sessions {
   void advance();
   void send(Session& session, const NodeInfo& node);
   const Envelope& next_envelope(Session& session);
+  Envelope outgoing(Session& session, const Envelope& envelope);
+  void keeps(const Session& session);
   void make_task(Session& session);
   void tell(const methods::ClientProfile& client, Envelope envelope);
   void on_reply(const Arrival& arrival);
@@ -86,7 +94,9 @@ class Sessions {
   void accept(const Session& session, const Envelope& envelope);
   void finish(Session& session, const Envelope& envelope, const Arrival& arrival);
   void lose(Session& session, const std::string& why);
-  void report(const Session& session, const std::string& outcome, const Arrival* arrival) const;
+  void report(const Session& session, const std::string& outcome, const Arrival* arrival);
+  void record_task(const Session& session, const NodeInfo& node, const Envelope& envelope);
+  void record_end(const Session& session);
   std::string lateness(const Session& session, bool is_past_deadline) const;
   std::string lateness_of_score(const Session& session, bool is_past_deadline) const;
   std::string lateness_of_message(const Session& session) const;
@@ -103,6 +113,7 @@ class Sessions {
   const fed::Exchange& exchange_;
   bool scores_ = false;  // the tasks are scores
   EnvelopePacker packer_;
+  PayloadDigests digests_;
   std::vector<Session> sessions_;
   Envelope offer_{}, whole_{};  // the latest offer; the whole shared state, made at first use
   Clock::time_point begun_ = Clock::now();
