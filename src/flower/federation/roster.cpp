@@ -101,6 +101,8 @@ void Roster::note_return(int64_t client, const ContentDigests& content, const st
   member.content = content;
   member.program = program;
   save();
+}
+
 size_t Roster::offer(const std::string& offer) {
   const auto digest = sha256(offer);
   if (digest == offer_) return 0;
