@@ -36,8 +36,8 @@ struct Joining {
   std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
   std::map<std::string, scoring::AnswerKind> client_tasks{};
-  int64_t test_limit = 0;  ///< test rows per task, over all clients; 0: all
-  uint64_t seed = 42;      ///< seed for drawing `test_limit` rows
+  bool wants_items = false;  ///< evaluate.items of the run
+  int64_t test_limit = 0;  ///< test rows per task, of each client; 0: all
 };
 
 /// The outcome of one exchange with one client, for status output and metrics.
@@ -72,8 +72,16 @@ struct Fleet {
   Joining joining{};
   std::set<int64_t> agreed{};     ///< clients whose node has accepted since the server and the node started
   std::set<int64_t> informed{};   ///< clients that have the shared state
+  int64_t rounds = 0;             ///< committed rounds
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::function<void(const SessionReport& report)> on_report{};
+
+  /// Makes the offer for a client, with the number of committed rounds.
+  Offer offer(int64_t client) const {
+    auto offer = joining.offer(client);
+    offer.round = rounds;
+    return offer;
+  }
 };
 
 }  // namespace evenkeel::flower

@@ -28,13 +28,15 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
   EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
+  EK_CHECK(acceptance.no_scores.empty() || acceptance.test_rows == 0, kData, "it says to have ", acceptance.test_rows,
+           " test rows and to give no scores of them");
 }
 
 /// Sends offers to nodes that are not members yet, and receives their answers.
 class Gathering {
  public:
-  Gathering(Grid& grid, Roster& roster, const FleetTerms& terms, const Joining& joining)
-      : grid_(grid), roster_(roster), terms_(terms), joining_(joining) {}
+  explicit Gathering(Fleet& fleet)
+      : fleet_(fleet), grid_(fleet.grid), roster_(fleet.roster), terms_(fleet.terms), joining_(fleet.joining) {}
   ~Gathering() {
     for (const auto& [message, asked] : asked_) grid_.forget(message);
   }
@@ -85,7 +87,7 @@ class Gathering {
 
   void ask(const NodeInfo& node, int64_t client) {
     IncomingEnvelope incoming(node.name, check_no_payload);
-    const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
+    const auto content = EnvelopePacker().content(offer_envelope(fleet_.offer(client)));
     auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
     asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
   }
@@ -100,11 +102,21 @@ class Gathering {
                  .budget = acceptance.budget,
                  .examples = acceptance.examples,
                  .test_rows = acceptance.test_rows,
-                 .program = acceptance.program});
+                 .program = acceptance.program,
+                 .no_scores = shown(acceptance.no_scores, kMostReason)});
     log::info("[serve] ", asked.node.name, " is client ", asked.client, ": budget ", acceptance.budget, ", ",
               acceptance.examples, " examples");
+    tell_what_is_not_given(asked.node.name, acceptance);
   }
 
+  void tell_what_is_not_given(const std::string& name, const Acceptance& acceptance) const {
+    if (!acceptance.no_scores.empty())
+      log::warning("[serve] ", name, " gives no scores of its rows: ", shown(acceptance.no_scores, kMostReason));
+    else if (joining_.wants_items && acceptance.test_rows > 0 && !acceptance.items)
+      log::warning("[serve] ", name, " gives no scores of single rows, which evaluate.items asks for (node --items)");
+  }
+
+  const Fleet& fleet_;
   Grid& grid_;
   Roster& roster_;
   const FleetTerms& terms_;
@@ -122,7 +134,7 @@ void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evalua
 }
 
 void FleetFabric::gather(int64_t clients) {
-  Gathering gathering(fleet_.grid, fleet_.roster, fleet_.terms, fleet_.joining);
+  Gathering gathering(fleet_);
   const auto members = [this] { return static_cast<int64_t>(fleet_.roster.members().size()); };
   while (members() < clients) {
     gathering.ask_newcomers();
@@ -146,6 +158,7 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
 }
 
 bool FleetFabric::share(const methods::ServerState& state) {
+  fleet_.rounds = state.round;
   if (on_round_) on_round_(state.round);
   return false;
 }
@@ -208,7 +221,6 @@ void FleetFabric::check_answer(const fed::Task& asked, const fed::Reply& reply) 
   EK_CHECK(kind != fleet_.joining.client_tasks.end(), kInternal, ask->task, " is no task of clients");
   int64_t rows = fleet_.roster.members().at(reply.client).test_rows;
   if (fleet_.joining.test_limit > 0) rows = std::min(rows, fleet_.joining.test_limit);
-  if (!ask->rows.empty()) rows = static_cast<int64_t>(ask->rows.size());
   fed::check_score(fed::report_of<fed::Scored>(reply), asked, kind->second, rows);
 }
 
@@ -225,8 +237,9 @@ void FleetFabric::score(const fed::Task& task, const fed::Exchange& exchange) {
 /// Merges the scores of the clients that reply. Without any reply there is no score.
 void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& exchange) {
   const auto shares = shares_of(task);
+  const auto silent = tell_who_gives_none(exchange);
   std::map<int64_t, fed::Scored> replies;  // by client: sums do not depend on who is first
-  std::set<int64_t> missing;
+  auto missing = silent;
   fed::Exchange asked{.task_of = [&](const methods::ClientProfile& client) { return shares.at(client.id); },
                       .on_reply = [&](fed::Reply reply) { replies[reply.client] = fed::report_of<fed::Scored>(reply); },
                       .on_progress = exchange.on_progress,
@@ -249,26 +262,32 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
   for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
   auto all = fed::merged(parts);
   all.score.missing_clients.assign(missing.begin(), missing.end());
+  all.score.without_scores.assign(silent.begin(), silent.end());
   exchange.on_reply({.client = task.client.id, .report = std::move(all)});
 }
 
+/// Reports the clients whose nodes give no scores of test rows that they have, and returns them.
+std::set<int64_t> FleetFabric::tell_who_gives_none(const fed::Exchange& exchange) const {
+  std::set<int64_t> silent;
+  for (const auto& [id, member] : fleet_.roster.members()) {
+    if (member.no_scores.empty()) continue;
+    silent.insert(id);
+    if (exchange.on_loss) exchange.on_loss(id, concat(member.name, ": ", member.no_scores));
+  }
+  return silent;
+}
+
 std::map<int64_t, fed::Task> FleetFabric::shares_of(const fed::Task& task) const {
-  std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
-  for (const auto& [id, member] : fleet_.roster.members())
-    for (int64_t row = 0; row < member.test_rows; ++row) rows.emplace_back(id, row);
-  EK_CHECK(!rows.empty(), kData,
-           "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
-           "--test, or the config held_out");
   std::map<int64_t, fed::Task> shares;
-  for (const int64_t i :
-       data::kept_test_rows(static_cast<int64_t>(rows.size()), fleet_.joining.test_limit, fleet_.joining.seed)) {
-    const auto [id, row] = rows[static_cast<size_t>(i)];
+  for (const auto& [id, member] : fleet_.roster.members()) {
+    if (member.test_rows == 0) continue;
     auto& share = shares.try_emplace(id, task).first->second;
     share.client.id = id;
-    auto& ask = std::get<fed::Score>(share.ask);
-    ask.own_rows = true;
-    ask.rows.push_back(row);
+    std::get<fed::Score>(share.ask).own_rows = true;
   }
+  EK_CHECK(!shares.empty(), kData,
+           "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
+           "--test, or the config held_out");
   return shares;
 }
 

@@ -13,6 +13,7 @@
 #include "fed/run/experiment.h"
 #include "flower/federation/agreement.h"
 #include "flower/federation/envelope.h"
+#include "flower/federation/owner_limits.h"
 #include "flower/federation/node_memory.h"
 
 namespace evenkeel::flower {
@@ -30,7 +31,9 @@ struct NodeClientOptions {
   std::string device{};              ///< as model.device, for this machine; empty: CPU
   std::filesystem::path folder{};    ///< folder for the client's state between rounds
   std::filesystem::path adapters{};  ///< folder for final adapters, one subfolder per run; empty: not stored
-  std::filesystem::path agreed{};    ///< a config file: offers with different training settings are refused
+  /// A config file: offers that train otherwise, or whose scores show other things, are refused.
+  std::filesystem::path agreed{};
+  OwnerLimits limits{};  ///< what the client gives at most
   /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
   std::function<void(const std::string& summary)> on_agreement{};
   fed::OnProgress on_progress{};  ///< may throw Interrupted
@@ -56,13 +59,16 @@ class NodeClient {
 
  private:
   struct Agreement;
+  struct Joined;
 
   Envelope consider(const Envelope& envelope);
   Envelope on_reply(const Envelope& envelope);
   Envelope work(const Envelope& envelope);
   Envelope keep(const Envelope& envelope);
   Envelope part(const Envelope& envelope);
-  void require_agreed(const fed::Task& task) const;
+  Envelope join_run(Joined joined, class AgreedRun agreed);
+  void admit(const fed::Task& task);
+  void admit_score(const fed::Score& score);
 
   NodeClientOptions options_;
   std::shared_ptr<Agreement> agreement_;

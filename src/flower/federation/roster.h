@@ -20,9 +20,11 @@ struct Member {
   double budget = 1;
   /// The number of training rows |D_c|.
   int64_t examples = 0;
-  /// The number of the client's own test rows.
+  /// The number of the client's own test rows; 0 if its node gives no scores of them.
   int64_t test_rows = 0;
   std::string program;  ///< version of the node's program, as the node reports it
+  /// Why the node gives no scores of test rows that it has; empty if it gives them or has none.
+  std::string no_scores{};
 
   void visit(auto& field) {  // base/format/record.h
     field("client", client, 0);
@@ -32,6 +34,7 @@ struct Member {
     field("examples", examples, 0);
     field.optional("test_rows", test_rows);
     field("program", program);
+    field.optional("no_scores", no_scores);
   }
 };
 

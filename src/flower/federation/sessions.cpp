@@ -178,7 +178,7 @@ void Sessions::send(Session& session, const NodeInfo& node) {
 
 const Envelope& Sessions::next_envelope(Session& session) {
   const int64_t id = session.client.id;
-  if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.joining.offer(id));
+  if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.offer(id));
   if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
     const auto update = exchange_.full_sync();
@@ -242,6 +242,11 @@ void Sessions::accept(const Session& session, const Envelope& envelope) {
               concat("it comes back with budget ", acceptance.budget, " and ", acceptance.examples,
                      " examples, agreed on: ", member.budget, " and ", member.examples));
   fleet_.agreed.insert(session.client.id);
+  if (member.no_scores.empty() || !acceptance.no_scores.empty()) return;
+  auto gives = member;  // its owner has allowed scores in the meantime
+  gives.test_rows = acceptance.test_rows;
+  gives.no_scores.clear();
+  fleet_.roster.add(std::move(gives));
 }
 
 void Sessions::finish(Session& session, const Envelope& envelope, const Arrival& arrival) {
