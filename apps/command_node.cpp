@@ -16,6 +16,7 @@
 #include "base/system/service.h"
 #include "data/row_files.h"
 #include "flower/federation/node.h"
+#include "flower/federation/offered_config.h"
 #include "flower/federation/resident_node.h"
 #include "flower/http/certificates.h"
 #include "tokenizer/tokenizer.h"

@@ -95,7 +95,7 @@ struct Task {
 struct Scored {
   scoring::TaskScore score;
   std::vector<scoring::Prediction> predictions;  ///< one per row when they were asked for
-  std::optional<scoring::ItemScores> items{};  ///< set if evaluate.items is true
+  std::optional<scoring::ItemScores> items{};    ///< set if evaluate.items is true
 
   void visit(auto& field) {
     field("score", score);

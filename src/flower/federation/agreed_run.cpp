@@ -14,7 +14,8 @@ namespace evenkeel::flower {
 namespace {
 
 constexpr std::string_view kTrain = "train";
-constexpr int64_t kLeastRepeats = 8;  // requests with other content after the server went back, in a run of few requests
+constexpr int64_t kLeastRepeats =
+    8;  // requests with other content after the server went back, in a run of few requests
 
 struct AgreedPage {
   AgreedTerms terms;
@@ -49,8 +50,9 @@ std::string digest_of(const fed::Task& task, const methods::Common& shared) {
 AnsweredRequest request_of(const fed::Task& task, const methods::Common& shared) {
   std::string what(kTrain);
   if (const auto* score = std::get_if<fed::Score>(&task.ask))
-    what = concat("score ", score->task, " at budget ", task.client.budget, ", rank ", task.client.rank, ", K = ",
-                  task.client.top_k, ", mode \"", score->rank_eval_mode, "\", ", config::name_of(score->served_by));
+    what = concat("score ", score->task, " at budget ", task.client.budget, ", rank ", task.client.rank,
+                  ", K = ", task.client.top_k, ", mode \"", score->rank_eval_mode, "\", ",
+                  config::name_of(score->served_by));
   return {.what = std::move(what), .round = task.round, .digest = digest_of(task, shared)};
 }
 

@@ -41,15 +41,15 @@ class AgreedRun {
   /// offer of a run nothing is. \param anew  true: the owner has agreed to this offer (--agreed), so it may differ
   /// \throws kConfig naming what has changed
   void require_same(const AgreedTerms& terms, bool anew) const;
-  /// Agrees to the terms of `offer` and stores them. Requests after Offer::round are undone. The files of rows stay those
-  /// of the first acceptance, once the server knows of it. \throws kConfig as require_same(), and for another budget or
-  /// number of examples after the first request
+  /// Agrees to the terms of `offer` and stores them. Requests after Offer::round are undone. The files of rows stay
+  /// those of the first acceptance, once the server knows of it. \throws kConfig as require_same(), and for another
+  /// budget or number of examples after the first request
   void agree(AgreedTerms terms, const Offer& offer, bool anew);
   /// Returns the digest of the files of rows with which the node joined.
   const std::string& files() const { return terms_.files; }
 
-  /// Admits a request on a shared state. The same request may come any number of times. A round is trained, and a state scored at a
-  /// point, with one content only, unless the server has gone back to an earlier round.
+  /// Admits a request on a shared state. The same request may come any number of times. A round is trained, and a state
+  /// scored at a point, with one content only, unless the server has gone back to an earlier round.
   /// \throws kData when it is not admitted
   void admit(const fed::Task& task, const methods::Common& shared);
 

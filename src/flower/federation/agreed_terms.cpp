@@ -65,7 +65,8 @@ config::Values agreed_keys(const Offer& offer) {
   auto keys = config.values();
   const bool dealt = !config.clients.own_rows();
   std::erase_if(keys, [&](const auto& entry) {
-    const bool deals = dealt && entry.first == "clients.count";  // then the number of clients decides who gets which rows
+    const bool deals =
+        dealt && entry.first == "clients.count";  // then the number of clients decides who gets which rows
     return !deals && may_change(entry.first, offer.client);
   });
   keys[std::string(kTemplate)] = sha256(offer.chat_template);

@@ -37,7 +37,7 @@ struct Joining {
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
   std::map<std::string, scoring::AnswerKind> client_tasks{};
   bool wants_items = false;  ///< evaluate.items of the run
-  int64_t test_limit = 0;  ///< test rows per task, of each client; 0: all
+  int64_t test_limit = 0;    ///< test rows per task, of each client; 0: all
 };
 
 /// The outcome of one exchange with one client, for status output and metrics.

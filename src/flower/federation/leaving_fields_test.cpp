@@ -98,22 +98,24 @@ class LeavingFields : public NodeInRun {
     restart();
     run_ = concat("run", runs_++);
     join(settings, method);
+    synchronise();
     EXPECT_EQ(asked(training()), "") << method;
-    say(kUpdateEnvelope, fed::header_of(fed::StateUpdate{.round = 0, .whole = true}));
     say(kShutdownEnvelope, "{}");
     say(kUpdateEnvelope, fed::header_of(fed::StateUpdate{.round = 0, .whole = true}));
   }
-  void score(const std::string& files, std::string_view method = "ub-smoe") {
+  /// Joins a run of UB-SMoE whose rows are scored so, and gives both scores of a budget.
+  void score(const std::string& how, const std::string& options = "[]") {
     restart();
     options_.limits.items = true;
     run_ = concat("run", runs_++);
-    join({concat("data.files=", files), "evaluate.items=true"}, method);
-    EXPECT_EQ(asked(scoring(2)), "") << files;
+    join({concat("data.files.score=\"", how, "\""), concat("data.files.options=", options), "evaluate.items=true"},
+         "ub-smoe");
+    EXPECT_EQ(asked(scoring(2)), "") << how;
     auto exported = server().scoring_task(state_, {.budget = 1.0, .served_by = scoring::ServedBy::kTransformers},
                                           {.task = "files"});
     exported.client.id = 1;
     std::get<fed::Score>(exported.ask).own_rows = true;
-    EXPECT_EQ(asked(exported), "") << files;
+    EXPECT_EQ(asked(exported), "") << how;
   }
   /// Joins a run of Fed-SB, gives the gradients that it begins with, and trains.
   void begin_with_gradients() {
@@ -125,8 +127,7 @@ class LeavingFields : public NodeInRun {
       EXPECT_EQ(asked({.client = server().clients[1], .ask = fed::SumGradients{{site}, sample}}), "");
       return lora::decode(answer_.payload_N, "a reply").extras.begin()->second;
     });
-    const auto shared = server().full_sync(state_);
-    EXPECT_EQ(said_to({run_, kUpdateEnvelope, fed::header_of(shared), shared.payload.bytes}), "");
+    synchronise();
     EXPECT_EQ(asked(training()), "");
   }
   void say(const char* kind, const std::string& header) {
@@ -142,9 +143,9 @@ TEST_F(LeavingFields, AreThoseOfTheThreatModel) {
     if (!entry.asks_gradients) train(entry.name, {"threads=1"});
   train("a3smoe", {"method.a3smoe.rescaler=\"learn\""});
   train("ub-smoe", {"method.ub-smoe.phi_train=\"local_fedavg\""});
-  score(R"({ score = "choice", options = ["eyes", "surgery"] })");
-  score(R"({ score = "f1" })");
-  score(R"({ score = "nll" })");
+  score("choice", R"(["eyes", "surgery"])");
+  score("f1");
+  score("nll");
   EXPECT_NE(asked(scoring(1)), "") << "a refusal";
   begin_with_gradients();
   const auto page = fields_of_the_page();

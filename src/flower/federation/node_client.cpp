@@ -285,7 +285,8 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   const AgreedTerms terms{.client = offer.client, .files = files_digest(options_), .keys = agreed_keys(offer)};
   agreed.require_same(terms, !options_.agreed.empty());
   agreement_.reset();  // its base goes before another comes
-  auto [experiment, tests] = on_own_rows(options_, [&] { return experiment_for(offer, config, options_, terms.files); });
+  auto [experiment, tests] =
+      on_own_rows(options_, [&] { return experiment_for(offer, config, options_, terms.files); });
   const bool joined_before = offer.budget > 0;
   if (options_.measure_s > 0 && !joined_before) propose_budget(experiment, offer.client, options_.measure_s);
   return join_run({.offer = std::move(offer), .terms = terms, .experiment = std::move(experiment), .tests = tests},
@@ -350,7 +351,8 @@ void NodeClient::admit(const fed::Task& task) {
     fed::check_download(payload, server.sites,
                         exported ? agreement.adapter_terms() : fed::download_terms(server, task.client), "a task");
     if (!exported)
-      shared.receive_change(task.round, lora::received(lora::Payload{.base_delta = std::move(payload.base_delta)}).base_delta);
+      shared.receive_change(task.round,
+                            lora::received(lora::Payload{.base_delta = std::move(payload.base_delta)}).base_delta);
   }
   agreement.agreed.admit(task, shared.common());
 }

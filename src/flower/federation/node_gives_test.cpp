@@ -22,7 +22,8 @@ TEST_F(NodeInRun, GivesNoScoreOfSomeOfItsRows) {
   join();
   auto task = scoring(2);
   auto header = Json::parse(fed::header_of(task));
-  for (const Json& some : {Json::array({3}), Json::array({3, 3, 3}), Json::array({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}) {
+  for (const Json& some :
+       {Json::array({3}), Json::array({3, 3, 3}), Json::array({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}) {
     header["score"]["rows"] = some;
     said_to({run_, kTaskEnvelope, header.dump(), task.payload.bytes});
     EXPECT_EQ(answered()["scored"]["score"]["rows"], 14) << "a request cannot choose rows";
@@ -151,7 +152,9 @@ const std::vector<Excess>& excess_of_training() {
       {"ARoundTooMany", [](fed::Task& t) { t.round = 2; }, "asked to train after 2 rounds, agreed on: 2 rounds"},
       {"AnotherRate", [](fed::Task& t) { t.ask = fed::Train{.lr = 100}; }, "a learning rate of 100"},
       {"Gradients",
-       [](fed::Task& t) { t.ask = fed::SumGradients{{"model.layers.0.self_attn.q_proj"}, {.rows = 1}}; },
+       [](fed::Task& t) {
+         t.ask = fed::SumGradients{{"model.layers.0.self_attn.q_proj"}, {.rows = 1}};
+       },
        "which was not agreed on"},
       {"GradientsOfNothing", [](fed::Task& t) { t.ask = fed::SumGradients{}; }, "asked for gradients"},
   };
@@ -201,16 +204,12 @@ TEST_F(NodeInRun, TrainsAndScoresOnceWithOtherContent) {
 
 TEST_F(NodeInRun, TheSameAdapterOnAnotherSharedStateIsOtherContent) {
   join({}, "ffa-lora");
-  const auto send = [&] {
-    const auto shared = server().full_sync(state_);
-    EXPECT_EQ(said_to({run_, kUpdateEnvelope, fed::header_of(shared), shared.payload.bytes}), "");
-  };
-  send();
+  synchronise();
   const auto task = scoring(2);
   EXPECT_EQ(asked(task), "");
   EXPECT_EQ(asked(task), "");
   for (auto& [site, f] : state_.common.fixed) f.a = f.a * 2;
-  send();
+  synchronise();
   EXPECT_NE(asked(task).find("with other content than before"), std::string::npos) << asked(task);
 }
 
@@ -290,9 +289,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Change{"evaluate.limit=12", "evaluate.limit is 12, agreed on: 0"},
                       Change{"evaluate.items=true", "evaluate.items is true"},
                       Change{"evaluate.max_new_tokens=1", "evaluate.max_new_tokens is 1"},
-                      Change{"train.rounds=1", "train.rounds is 1, agreed on: 2"},
-                      Change{"seed=4", "seed is 4"}, Change{"data.cutoff=64", "data.cutoff is 64"},
-                      Change{"lora.rank=2", "lora.rank is 2"},
+                      Change{"train.rounds=1", "train.rounds is 1, agreed on: 2"}, Change{"seed=4", "seed is 4"},
+                      Change{"data.cutoff=64", "data.cutoff is 64"}, Change{"lora.rank=2", "lora.rank is 2"},
                       Change{"data.files.split_seed=9", "data.files.split_seed is 9"}, Change{"train.rounds=9", ""},
                       Change{"clients.deadline=9", ""}, Change{"clients.update_norm=5", ""},
                       Change{"clients.participation=0.5", ""}, Change{"evaluate.every=1", ""},
@@ -341,7 +339,7 @@ TEST_F(NodeInRun, ALikelihoodOfAFewRowsIsKeptBack) {
   for (auto at = text.find("surgery"); at != text.npos; at = text.find("surgery"))
     text.replace(at, 7, std::string(90, 'z'));
   write("test.jsonl", text);
-  join({R"(data.files={ score = "f1" })", "evaluate.max_new_tokens=4"});
+  join({"data.files.score=\"f1\"", "data.files.options=[]", "evaluate.max_new_tokens=4"});
   ASSERT_EQ(asked(scoring(2)), "");
   const auto score = answered()["scored"]["score"];
   EXPECT_EQ(score["rows"], 13);

@@ -1,8 +1,7 @@
-/// \file  Provides a node with rows of its own, and the server of a run that it may join, for tests. Requests are made as
-/// the server makes them, and handed to the node without a network.
+/// \file  Provides a node with rows of its own, and the server of a run that it may join, for tests. Requests are made
+/// as the server makes them, and handed to the node without a network.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -50,10 +49,10 @@ class NodeGives : public testing::SmallRun {
     auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
     for (const auto& setting : std::vector<std::string>{
              concat("model.path=\"", (root() / "model").string(), "\""), concat("method.name=\"", method, "\""),
-          std::string("data.task=files"), std::string("data.limit=0"), std::string("clients.count=2"),
-          std::string("clients.budgets=[]"), std::string("evaluate.limit=0"),
-          std::string(R"(data.files={ score = "choice", options = ["eyes", "surgery"] })"),
-          std::string(R"(clients.client=[{ budget = 0.25, data = ["a"], test = ["a"] },
+             std::string("data.task=files"), std::string("data.limit=0"), std::string("clients.count=2"),
+             std::string("clients.budgets=[]"), std::string("evaluate.limit=0"),
+             std::string(R"(data.files={ score = "choice", options = ["eyes", "surgery"] })"),
+             std::string(R"(clients.client=[{ budget = 0.25, data = ["a"], test = ["a"] },
                                          { budget = 0.5, data = ["a"], test = ["a"] }])")})
       table.set(setting);
     for (const auto& setting : more) table.set(setting);
@@ -69,7 +68,10 @@ class NodeGives : public testing::SmallRun {
   }
 
   Offer offer_of(const fed::Experiment& e, int64_t round = 0) const {
-    Offer offer{.run = run_, .client = 1, .config = offered_text(e.server.config), .base = {},
+    Offer offer{.run = run_,
+                .client = 1,
+                .config = offered_text(e.server.config),
+                .base = {},
                 .sites = sites_digest(e.server.sites)};
     offer.round = round;
     return offer;
@@ -118,6 +120,12 @@ class NodeInRun : public NodeGives {
     state_ = fed::first_state(experiment_->server);
   }
   fed::Server& server() { return experiment_->server; }
+
+  /// Sends the node the shared state, as before its first task.
+  void synchronise() {
+    const auto shared = server().full_sync(state_);
+    EXPECT_EQ(said_to({run_, kUpdateEnvelope, fed::header_of(shared), shared.payload.bytes}), "");
+  }
 
   fed::Task training(int64_t round = 0) {
     state_.round = round;

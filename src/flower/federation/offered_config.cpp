@@ -79,8 +79,7 @@ bool is_agreed_on(std::string_view key, int64_t client) {
   constexpr std::array<std::string_view, 4> kOwn = {"name", "model.path", "data.path", "lora.init"};
   const bool is_file = key.starts_with("data.files") && (key.ends_with(".train") || key.ends_with(".test"));
   const bool of_others = key.starts_with("clients.") && key != concat("clients.client[", client, "].held_out");
-  return !is_file && !of_others && !may_change(key, client) &&
-         std::find(kOwn.begin(), kOwn.end(), key) == kOwn.end();
+  return !is_file && !of_others && !may_change(key, client) && std::find(kOwn.begin(), kOwn.end(), key) == kOwn.end();
 }
 
 }  // namespace

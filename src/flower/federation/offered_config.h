@@ -3,9 +3,15 @@
 
 #include <filesystem>
 
-#include "flower/federation/node_client.h"
+#include "fed/config/run_config.h"
+#include "flower/federation/agreement.h"
+#include "flower/federation/client_options.h"
 
 namespace evenkeel::flower {
+
+/// Reads the config that a node agrees to (NodeClientOptions::agreed).
+/// \throws kIo, kConfig when it or its chat template cannot be read
+fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
 
 /// Returns the offered config with the paths and settings of this machine.
 /// \throws kConfig, kData when the offer does not go with the node's options, rows or chat template

@@ -11,7 +11,7 @@ namespace evenkeel::flower {
 
 /// A node's own test rows in a run.
 struct OwnTestRows {
-  int64_t count = 0;   ///< number of rows, without the limit of the run
+  int64_t count = 0;        ///< number of rows, without the limit of the run
   std::string no_scores{};  ///< why the node gives no scores of them; empty if it does
 };
 

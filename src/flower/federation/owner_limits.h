@@ -1,4 +1,5 @@
-/// \file  Declares what a node gives at most, whatever a run asks for. Its owner sets these limits when the node starts.
+/// \file  Declares what a node gives at most, whatever a run asks for. Its owner sets these limits when the node
+/// starts.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@ std::optional<methods::GradientSample> agreed_sample(const Server& server) {
     methods::GradientSample sample;
   };
   try {
-    server.method->initialize(
-        server.view(0, [](const std::string&, const methods::GradientSample& sample) -> at::Tensor { throw Asked{sample}; }));
+    server.method->initialize(server.view(
+        0, [](const std::string&, const methods::GradientSample& sample) -> at::Tensor { throw Asked{sample}; }));
   } catch (const Asked& asked) {
     return asked.sample;
   }
@@ -34,8 +34,7 @@ std::optional<methods::GradientSample> agreed_sample(const Server& server) {
 }
 
 void check_as_self(const ClientProfile& asked, const ClientProfile& self) {
-  EK_CHECK(asked.trains && asked.top_k == self.top_k && asked.budget == self.budget &&
-               asked.examples == self.examples,
+  EK_CHECK(asked.trains && asked.top_k == self.top_k && asked.budget == self.budget && asked.examples == self.examples,
            kData, "asked to train with K = ", asked.top_k, " at budget ", asked.budget, " on ", asked.examples,
            " examples, agreed on: K = ", self.top_k, " at ", self.budget, " on ", self.examples);
   EK_CHECK(asked.rank <= self.rank, kData, "a task of rank ", asked.rank, ", agreed on: up to ", self.rank);
@@ -48,8 +47,8 @@ void check(const Server& server, const ClientProfile& self, const fed::Task& tas
            " rounds, agreed on: ", server.config->train.rounds, " rounds");
   const auto agreed = server.scheduled_rate(task.round);
   const bool same = agreed ? ask.lr && std::abs(*ask.lr - *agreed) <= kRounding * std::abs(*agreed) : !ask.lr;
-  EK_CHECK(same, kData, "asked to train with a learning rate of ", ask.lr.value_or(0), ", agreed on: ",
-           agreed.value_or(server.config->train.optimizer.lr));
+  EK_CHECK(same, kData, "asked to train with a learning rate of ", ask.lr.value_or(0),
+           ", agreed on: ", agreed.value_or(server.config->train.optimizer.lr));
 }
 
 void check(const Server& server, const ClientProfile& self, const fed::Task& task, const fed::SumGradients& ask) {
@@ -58,8 +57,8 @@ void check(const Server& server, const ClientProfile& self, const fed::Task& tas
     EK_CHECK(sample && server.sites.contains(site), kData, "asked for the gradient of ", shown(site),
              ", which was not agreed on");
   EK_CHECK(sample && ask.sample == *sample && task.round == 0 && task.payload.size() == 0, kData,
-           "asked for gradients of ", ask.sample.rows, " rows after ", task.round, " rounds, agreed on: ",
-           sample ? sample->rows : 0, " rows, before the first round");
+           "asked for gradients of ", ask.sample.rows, " rows after ", task.round,
+           " rounds, agreed on: ", sample ? sample->rows : 0, " rows, before the first round");
   check_as_self(task.client, self);
 }
 
@@ -76,23 +75,23 @@ bool has_budget(const Server& server, double budget) {
 bool has_rank(const Server& server, int64_t rank, const ClientProfile& point, const fed::Score& ask) {
   const auto& plans = server.config.plans();
   const bool of_client = ask.rank_eval_mode == "a" && server.config->evaluate.per_client;
-  return rank == point.rank || (of_client && std::any_of(plans.begin(), plans.end(),
-                                                         [&](const auto& plan) { return plan.rank == rank; }));
+  return rank == point.rank ||
+         (of_client && std::any_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.rank == rank; }));
 }
 
 void check_point(const Server& server, const fed::Task& task, const fed::Score& ask) {
   const auto& evaluate = server.config->evaluate;
   const bool sparse = server.model.num_experts > 0;
   const auto modes = server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, sparse);
-  const bool exported = ask.served_by == scoring::ServedBy::kRun ||
-                        (evaluate.as_exported && sparse && ask.rank_eval_mode != "a");
+  const bool exported =
+      ask.served_by == scoring::ServedBy::kRun || (evaluate.as_exported && sparse && ask.rank_eval_mode != "a");
   EK_CHECK(has_budget(server, task.client.budget) && holds(modes, ask.rank_eval_mode) && exported, kData,
            "asked to score at budget ", task.client.budget, ", rank evaluation mode \"", shown(ask.rank_eval_mode),
            "\", as ", config::name_of(ask.served_by), " serves it, which evaluate of the run does not name");
   const auto point = server.evaluator({.budget = task.client.budget, .rank_eval_mode = ask.rank_eval_mode});
   EK_CHECK(task.client.top_k == point.top_k && has_rank(server, task.client.rank, point, ask) && !task.client.trains,
-           kData, "asked to score with K = ", task.client.top_k, " and rank ", task.client.rank, ", agreed on: K = ",
-           point.top_k, ", rank ", point.rank);
+           kData, "asked to score with K = ", task.client.top_k, " and rank ", task.client.rank,
+           ", agreed on: K = ", point.top_k, ", rank ", point.rank);
   EK_CHECK(server.config->evaluates_after(task.round), kData, "asked to score after ", task.round,
            " rounds, when the run is not evaluated");
 }
@@ -113,8 +112,8 @@ void check_request(const Server& server, const ClientProfile& self, const fed::T
 }
 
 void check_request(const Server& server, const fed::StateUpdate& news) {
-  EK_CHECK(news.round <= server.config->train.rounds, kData, "news after ", news.round, " rounds, agreed on: ",
-           server.config->train.rounds, " rounds");
+  EK_CHECK(news.round <= server.config->train.rounds, kData, "news after ", news.round,
+           " rounds, agreed on: ", server.config->train.rounds, " rounds");
 }
 
 }  // namespace evenkeel::flower

@@ -55,8 +55,8 @@ std::string ScoredRows::refusal(const ScoredSet& set, int64_t least) const {
     const auto apart = difference(earlier, set);
     if (apart == 0) return "";
     if (apart < least)
-      return concat("the run would score test rows that differ in ", apart, " from those of an earlier run, allowed: ",
-                    least, " or more (--min-test-rows)");
+      return concat("the run would score test rows that differ in ", apart,
+                    " from those of an earlier run, allowed: ", least, " or more (--min-test-rows)");
     ++known;
   }
   if (known < kMostSets) return "";
