@@ -82,7 +82,7 @@ def test_a_node_with_few_test_rows_trains_and_is_named_in_the_scores(tiny_model,
     reason = "it has 6 different test rows, and gives scores of 10 or more (--min-test-rows)"
     assert f"site-0 gives no scores of its rows: {reason}" in federation.log.read_text()
     assert f"no scores: {reason}" in (tmp_path / "site-0.log").read_text()
-    assert all([client["client"] for client in line["clients"]] == [0, 1] for line in lines(run / "rounds.jsonl")), "both train"
+    assert all([client["id"] for client in line["clients"]] == [0, 1] for line in lines(run / "rounds.jsonl")), "both train"
     scores = lines(run / "evaluations.jsonl")
     of_all = [line for line in scores if line.get("rows_of") != "own"]
     assert of_all and all(line["missing_clients"] == line["without_scores"] == [0] and line["rows"] == 12 for line in of_all)
@@ -143,7 +143,7 @@ def test_the_length_of_rounds_is_said_before_joining(tiny_model, tmp_path):  # n
             federation.node(i)
         federation.ends()
     said = (tmp_path / "site-0.log").read_text()
-    assert "4 passes through the model per round (limit: 10000), 2 rounds" in said and "scores of all of them together" in said, said
+    assert "2 passes through the model per round (limit: 10000), 2 rounds" in said and "scores of all of them together" in said, said
     kept = "".join(path.read_text() for path in (tmp_path / "run").rglob("*.json*"))
     assert not any(hashlib.sha256(ward.encode()).hexdigest() in kept for ward in WARDS)
     (agreed,) = (tmp_path / "site-0.pem.memory").glob("*-agreed.json")
