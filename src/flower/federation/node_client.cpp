@@ -277,6 +277,7 @@ void NodeClient::delivered() {
 Envelope NodeClient::consider(const Envelope& envelope) {
   auto offer = read_header<Offer>(envelope.header, "the server's offer");
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
+  check_fields(envelope.header, record::write(offer).dump());
   auto config = node_config(offer, options_);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
@@ -318,6 +319,7 @@ Envelope NodeClient::join_run(Joined joined, AgreedRun agreed) {
 Envelope NodeClient::on_reply(const Envelope& envelope) {
   const auto news = std::get<fed::StateUpdate>(fed::from_parts(envelope.header, envelope.payload_N, "news"));
   const auto& server = agreement_->experiment.server;
+  check_fields(envelope.header, fed::header_of(news));
   check_request(server, news);
   if (news.payload.size() > 0)
     fed::check_download(lora::decode(news.payload.bytes, "news"), server.sites, fed::news_terms(server, news.round),
@@ -361,6 +363,7 @@ Envelope NodeClient::work(const Envelope& envelope) {
   const auto message = fed::from_parts(envelope.header, envelope.payload_N, "a task");
   const auto* task = std::get_if<fed::Task>(&message);
   EK_CHECK(task, kData, "an envelope of kind task that holds none");
+  check_fields(envelope.header, fed::header_of(*task));
   admit(*task);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<fed::Train>(task->ask);

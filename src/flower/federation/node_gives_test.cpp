@@ -20,14 +20,32 @@ TEST_F(NodeInRun, AnswersWhatTheRunAsks) {
 
 TEST_F(NodeInRun, GivesNoScoreOfSomeOfItsRows) {
   join();
-  auto task = scoring(2);
+  const auto task = scoring(2);
   auto header = Json::parse(fed::header_of(task));
   for (const Json& some :
-       {Json::array({3}), Json::array({3, 3, 3}), Json::array({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}) {
+       {Json::array({3}), Json::array({3, 3, 3}), Json::array({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})}) {
     header["score"]["rows"] = some;
-    said_to({run_, kTaskEnvelope, header.dump(), task.payload.bytes});
-    EXPECT_EQ(answered()["scored"]["score"]["rows"], 14) << "a request cannot choose rows";
+    EXPECT_NE(said_to({run_, kTaskEnvelope, header.dump(), task.payload.bytes})
+                  .find("a request with the field score.rows, which this program does not know"),
+              std::string::npos);
   }
+}
+
+TEST_F(NodeInRun, RefusesRequestsWithUnknownFields) {
+  join();
+  const auto task = training();
+  for (const auto* place : {"", "/client", "/train"}) {
+    auto header = Json::parse(fed::header_of(task));
+    header[Json::json_pointer(place)]["more"] = 1;
+    EXPECT_NE(
+        said_to({run_, kTaskEnvelope, header.dump(), task.payload.bytes}).find("more, which this program does not"),
+        std::string::npos)
+        << place;
+  }
+  auto offer = record::write(offer_of(*experiment_));
+  offer["more"] = 1;
+  EXPECT_NE(said_to({run_, kOfferEnvelope, offer.dump()}), "");
+  EXPECT_EQ(asked(task), "");
 }
 
 TEST_F(NodeInRun, SendsNeitherAnswersNorTheirDigestsNorScoresOfRows) {

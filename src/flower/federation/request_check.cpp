@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/plain/json.h"
 #include "base/plain/text.h"
 #include "fed/run/state_evaluation.h"
 
@@ -104,7 +105,22 @@ void check(const Server& server, const ClientProfile&, const fed::Task& task, co
   check_point(server, task, ask);
 }
 
+void check_known(const Json& received, const Json& read, const std::string& path) {
+  if (!received.is_object() || !read.is_object()) return;
+  for (const auto& [key, value] : received.items()) {
+    const auto known = read.find(key);
+    EK_CHECK(known != read.end(), kData, "a request with the field ", shown(concat(path, key)),
+             ", which this program does not know");
+    check_known(value, *known, concat(path, key, "."));
+  }
+}
+
 }  // namespace
+
+void check_fields(const std::string& received, const std::string& read) {
+  check_known(parse_json(received, "a request", kData, {.bytes = size_t{256} << 20}),
+              parse_json(read, "a request", kData, {.bytes = size_t{256} << 20}), "");
+}
 
 void check_request(const Server& server, const ClientProfile& self, const fed::Task& task) {
   EK_CHECK(task.client.id == self.id, kData, "a task for client ", task.client.id, ", this is client ", self.id);
