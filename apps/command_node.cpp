@@ -16,6 +16,7 @@
 #include "base/system/service.h"
 #include "data/row_files.h"
 #include "flower/federation/node.h"
+#include "flower/federation/offered_config.h"
 #include "flower/federation/resident_node.h"
 #include "flower/http/certificates.h"
 #include "tokenizer/tokenizer.h"
@@ -29,6 +30,7 @@ struct NodeFlags {
   int64_t threads = 0;
   double poll = 0.5, round_seconds = 600;
   bool insecure = false, once = false;
+  flower::OwnerLimits limits;
 };
 
 std::optional<double> budget_of(const std::string& text) {
@@ -113,6 +115,7 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
           .folder = kept.memory,
           .adapters = kept.adapters,
           .agreed = flags.agreed,
+          .limits = flags.limits,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
               [](const fed::ClientProgress&) {
@@ -122,6 +125,8 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
 
 void run_node_command(const NodeFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
+  limits::check_integer("--min-test-rows", flags.limits.min_test_rows, 1, limits::kRows);
+  limits::check_integer("--most-steps", flags.limits.most_steps, 1, limits::kSteps);
   if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
@@ -165,7 +170,18 @@ void add_node_command(CLI::App& program) {
       ->add_option("--round-seconds", flags->round_seconds,
                    "with --budget auto: how long a round of training may take here, if the run has no deadline")
       ->capture_default_str();
-  command->add_option("--agreed", flags->agreed, "a config: a run that trains otherwise is refused");
+  command->add_option("--agreed", flags->agreed,
+                      "a config: a run that trains otherwise, or whose scores show other things, is refused");
+  command
+      ->add_option("--min-test-rows", flags->limits.min_test_rows,
+                   "smallest number of different test rows that it gives scores of; with fewer it trains only")
+      ->capture_default_str();
+  command
+      ->add_option("--most-steps", flags->limits.most_steps,
+                   "largest number of passes through the model per round (steps times train.accumulation)")
+      ->capture_default_str();
+  command->add_flag("--items", flags->limits.items,
+                    "also send the scores of single rows to a run whose evaluate.items is true");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--adapters", flags->adapters,
                       "folder that the final adapter of each run is written into (default: beside the key)");

@@ -13,6 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH, WORDS = 120, 36_000
 UNCOUNTED = ("docs/configuration.md", "docs/run-folder.md", "docs/json-lines.md", "CHANGELOG.md", "assets/")  # looked up, not read
+FIELDS = re.compile(r"<!-- fields -->.*?<!-- end of fields -->", re.S)
 FENCE = re.compile(r"^ *```")
 ITEM = re.compile(r"^( *)([-*+]|\d+\.) +")
 LITERAL = re.compile(r"^( *\||#|>|<|!\[|    |$)")  # a table, a heading, a quotation, HTML, a picture, indented code
@@ -43,7 +44,8 @@ def is_too_wide(line):
 
 
 def words(text):
-    """Counts the words of a text. Signs that stand alone, such as the bars of a table, do not count."""
+    """Counts the words of a text. Signs that stand alone, such as the bars of a table, and marked lists of fields do not count."""
+    text = FIELDS.sub("", text)
     return sum(any(c.isalnum() for c in word) for word in text.split())
 
 

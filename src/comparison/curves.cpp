@@ -31,7 +31,7 @@ Curve curve_of(std::string arm, std::string rank_eval_mode, std::span<const ByRo
 
 bool counts(const fed::EvaluationRecord& evaluation) {
   const auto& score = evaluation.score;
-  return !score.client && score.missing_clients.empty() && score.served_by == scoring::ServedBy::kRun;
+  return !score.client && score.is_complete() && score.served_by == scoring::ServedBy::kRun;
 }
 
 /// The tasks that have a measure, and the budgets at which runs were scored.

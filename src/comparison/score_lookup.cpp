@@ -40,7 +40,7 @@ std::optional<double> ScoreLookup::value(const Aspect& aspect, int64_t seed, dou
   if (run == nullptr) return std::nullopt;
   const auto served = served_in(*run, aspect);
   for (const auto& score : run->scores)
-    if (is_at(score, aspect, served, budget, task) && score.missing_clients.empty()) return measure.of(score);
+    if (is_at(score, aspect, served, budget, task) && score.is_complete()) return measure.of(score);
   return std::nullopt;
 }
 

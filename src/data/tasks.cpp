@@ -87,6 +87,17 @@ RowOptions options_for(const TaskFamily& family, RowOptions options) {
   return options;
 }
 
+/// Returns up to `from.limit` test rows of each client, one client after the other.
+TaskRows limited_rows_of_clients(const TaskInfo& task, const RowOptions& from) {
+  TaskRows all;
+  for (const auto& client : from.files.clients) {
+    auto own = from;
+    own.files.clients = {client};
+    if (client.tests()) append(test_rows(task, own), all);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::span<const TaskFamily> task_families() { return table(); }
@@ -167,6 +178,8 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
 
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
   const auto& family = find_task_family(task.family);
+  if (from.limit > 0 && from.files.clients.size() > 1 && task.family == "files")
+    return limited_rows_of_clients(task, from);
   auto set = family.test_rows(task, options_for(family, from));
   number_rows(set);
   const auto count = static_cast<int64_t>(set.rows.size());
@@ -178,10 +191,6 @@ TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
   else if (from.limit > 0 && from.limit < count)
     set.rows.erase(set.rows.begin() + from.limit, set.rows.end());
   return set;
-}
-
-std::vector<int64_t> kept_test_rows(int64_t count, int64_t limit, uint64_t seed) {
-  return draw_indices(count, limit, kTestRows, seed);
 }
 
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from) {

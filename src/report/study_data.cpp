@@ -57,7 +57,7 @@ std::vector<std::pair<std::string_view, double>> numbers_of(const scoring::TaskS
 
 void add_scores(const comparison::ArmRun& run, std::vector<Value>& values) {
   for (const auto& score : run.scores()) {
-    if (!score.missing_clients.empty()) continue;
+    if (!score.is_complete()) continue;
     Value line{run.arm,
                run.seed,
                run.records->last_evaluated(),

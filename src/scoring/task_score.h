@@ -137,9 +137,14 @@ struct TaskScore {
   int64_t answer_tokens = 0;  ///< number of answer tokens
   int64_t cut = 0;            ///< rows truncated at the cutoff or at the model's positions
   std::optional<ClientOfScore> client = {};  ///< client of the score; absent: not the score of a single client
-  /// Ids of the clients whose rows are missing, because their nodes were lost.
+  /// Ids of the clients whose rows are missing, because their nodes were lost or give no scores.
   std::vector<int64_t> missing_clients = {};
+  /// Those of missing_clients whose nodes give no scores in any round, because they have too few test rows.
+  std::vector<int64_t> without_scores = {};
   double seconds = 0;
+
+  /// Returns true if the score is of the rows of all clients that give scores.
+  bool is_complete() const { return missing_clients == without_scores; }
 
   void visit(auto& field) {  // writes the keys of the AnswerKind
     field("task", task);
@@ -151,6 +156,7 @@ struct TaskScore {
     field("rows", rows);
     field("questions", questions);
     if (field.holds("missing_clients", !missing_clients.empty())) field("missing_clients", missing_clients);
+    if (field.holds("without_scores", !without_scores.empty())) field("without_scores", without_scores);
     if (field.holds("exact_match", kind == AnswerKind::kText))
       visit_text(field);
     else if (field.holds("nll", kind == AnswerKind::kLikelihood))

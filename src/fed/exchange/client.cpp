@@ -13,22 +13,13 @@ std::string key_of(const Task& task, const Score& ask) {
   const auto& client = task.client;
   return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
                 ", budget ", client.budget, ", mode ", ask.rank_eval_mode, ", served by ",
-                config::name_of(ask.served_by), ask.own_rows ? concat(", rows of client ", client.id) : "",
-                ask.rows.empty() ? "" : ": ", join(ask.rows));
+                config::name_of(ask.served_by), ask.own_rows ? concat(", rows of client ", client.id) : "");
 }
 
 TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score& ask) {
-  TestRowsKey key{.task = ask.task, .limit = ask.rows.empty() ? config->evaluate.limit : 0, .rows = ask.rows};
+  TestRowsKey key{.task = ask.task, .limit = config->evaluate.limit};
   if (ask.own_rows) key.own_of = task.client.id;
   return key;
-}
-
-/// Answers are text of rows, which stay here: they are told apart by their SHA-256.
-std::map<std::string, int64_t> right_answers(const Score& ask, const scoring::PreparedTask& task) {
-  std::map<std::string, int64_t> counts;
-  if (ask.own_rows && task.task().scoring == data::Scoring::kChoice)
-    for (const auto& row : task.rows()) ++counts[sha256(row.answer)];
-  return counts;
 }
 
 }  // namespace
@@ -94,7 +85,6 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   if (context_.config->evaluate.items) outputs.items = &scored.items.emplace();
   scored.score =
       scoring::evaluate_task({*context_.model, context_.tokenizer, forward}, *rows, options, outputs, on_rows);
-  scored.right_answers = right_answers(ask, *rows);
   scored.score.budget = task.client.budget;
   scored.score.rank_eval_mode = ask.rank_eval_mode;
   scored.score.served_by = ask.served_by;

@@ -3,20 +3,6 @@
 #include "lora/algebra.h"
 
 namespace evenkeel::fed {
-namespace {
-
-std::vector<data::Row> chosen_rows(const std::vector<int64_t>& indices, const std::vector<data::Row>& rows) {
-  std::vector<data::Row> chosen;
-  for (const int64_t i : indices) {
-    EK_CHECK(i >= 0 && i < static_cast<int64_t>(rows.size()), kData, "asked to score test row ", i, " of ", rows.size(),
-             ": the rows have changed since this client joined");
-    chosen.push_back(rows[static_cast<size_t>(i)]);
-  }
-  return chosen;
-}
-
-}  // namespace
-
 void SharedState::receive(const StateUpdate& news) {
   const auto payload = news.payload.size() > 0
                            ? lora::received(lora::decode(news.payload.bytes, "news for all clients"))
@@ -88,7 +74,6 @@ std::shared_ptr<const scoring::PreparedTask> ClientContext::test_rows(const Test
   return prepared->get(key, [&] {
     const auto from = config.rows_to_score(key.own_of, key.limit);
     auto set = data::test_rows(data::find_task(key.task, from), from);
-    if (!key.rows.empty()) set.rows = chosen_rows(key.rows, set.rows);
     return std::make_shared<const scoring::PreparedTask>(data::find_task(key.task, config.rows()), std::move(set),
                                                          tokenizer, model->spec(), evaluation());
   });

@@ -65,7 +65,7 @@ struct ClientContext {
   methods::LocalSetup on_device(methods::LocalSetup setup) const;
   scoring::EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
   /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.
-  /// \throws kData, kIo as PreparedTask and when files cannot be read; kData when `key.rows` has an index without a row
+  /// \throws kData, kIo as PreparedTask and when files cannot be read
   std::shared_ptr<const scoring::PreparedTask> test_rows(const TestRowsKey& key) const;
 };
 

@@ -49,17 +49,6 @@ double mean_over_rows(Parts parts, const Value& mean) {
   return sum / rows;
 }
 
-double majority(Parts parts) {
-  std::map<std::string, int64_t> counts;
-  int64_t rows = 0, most = 0;
-  for (const auto& part : parts)
-    for (const auto& [answer, count] : part.right_answers) {
-      rows += count;
-      most = std::max(most, counts[answer] += count);
-    }
-  return share_of(most, rows);
-}
-
 /// Returns the share of correct answers among rows whose output has an allowed answer.
 double accuracy_of_readable(Parts parts, const Value& share) {
   const auto valid = [](const scoring::TaskScore& score) {
@@ -133,7 +122,7 @@ void merge_counts(Parts parts, scoring::TaskScore& all) {
   all.accuracy_cased = share_over_rows(parts, [](const Score& score) { return score.accuracy_cased; });
   all.accuracy_lowercase = share_over_rows(parts, [](const Score& score) { return score.accuracy_lowercase; });
   all.chance = mean_over_rows(parts, [](const Score& score) { return score.chance; });
-  all.majority = majority(parts);
+  all.majority = share_over_rows(parts, [](const Score& score) { return score.majority; });
   all.context_cut = sum_of(parts, [](const Score& score) { return score.context_cut; });
   all.answer_tokens = sum_of(parts, [](const Score& score) { return score.answer_tokens; });
   all.cut = sum_of(parts, [](const Score& score) { return score.cut; });
@@ -195,17 +184,8 @@ void check_perplexity(const scoring::TaskScore& score) {
 void check_rows(const scoring::TaskScore& score) {
   for (const int64_t part : {score.questions, score.context_cut, score.cut})
     EK_CHECK(part <= score.rows, kData, "a score counts ", part, " questions or cut rows in ", score.rows, " rows");
-  EK_CHECK(score.missing_clients.empty() && !score.bert_score, kData,
+  EK_CHECK(score.missing_clients.empty() && score.without_scores.empty() && !score.bert_score, kData,
            "a score names missing clients or holds a BERTScore, which a client does not compute");
-}
-
-/// Checks the counts of right answers, which scores of choices in clients' own rows have to hold.
-void check_right_answers(const Scored& scored, const Score& asked) {
-  int64_t answers = 0;
-  for (const auto& [answer, count] : scored.right_answers) answers += std::min(count, scored.score.rows + 1);
-  const bool optional = scored.score.kind != scoring::AnswerKind::kChoice || !asked.own_rows;
-  EK_CHECK(answers == scored.score.rows || (optional && answers == 0), kData, "a score counts ", answers,
-           " right answers in ", scored.score.rows, " rows");
 }
 
 void require_alike(const scoring::TaskScore& one, const scoring::TaskScore& other) {
@@ -251,7 +231,6 @@ void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind ki
   if (scored.items) check_items(*scored.items, score);
   EK_CHECK(scored.predictions.empty() || std::get<Score>(asked.ask).predictions, kData, "answers to ",
            scored.predictions.size(), " rows, which were not asked for");
-  check_right_answers(scored, std::get<Score>(asked.ask));
 }
 
 Scored merged(Parts parts) {
@@ -265,7 +244,7 @@ Scored merged(Parts parts) {
   for (const auto& part : parts) all.seconds += part.score.seconds;
   merge_counts(parts, all);
   merge_measures(parts, all);
-  return {.score = std::move(all), .predictions = {}, .right_answers = {}, .items = items(parts)};
+  return {.score = std::move(all), .predictions = {}, .items = items(parts)};
 }
 
 }  // namespace evenkeel::fed

@@ -70,10 +70,9 @@ struct Score {
   /// Other than kRun: the payload is the exported adapter and is used as it is.
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   bool predictions = false;  ///< true: the reply holds the prediction for each row
-  bool own_rows = false;     ///< true: score the client's own test rows; false: the task's
-  /// Used with own_rows: indices of the test rows to score, when a limit draws from the rows of all clients together.
-  /// If empty, the client applies its own limit.
-  std::vector<int64_t> rows{};
+  /// True: score the client's own test rows; false: the task's. A request never selects rows: it is about all of them,
+  /// within the limit of the config.
+  bool own_rows = false;
 
   void visit(auto& field) {
     field("task", task);
@@ -81,7 +80,6 @@ struct Score {
     field.optional("served_by", served_by);
     field("predictions", predictions);
     field.optional("own_rows", own_rows);
-    field.optional("rows", rows);
   }
 };
 
@@ -97,15 +95,11 @@ struct Task {
 struct Scored {
   scoring::TaskScore score;
   std::vector<scoring::Prediction> predictions;  ///< one per row when they were asked for
-  /// Used with own_rows on multiple-choice tasks: how often each answer, by its SHA-256, is the right one. merged()
-  /// computes the majority rate of several clients from these counts (fed/exchange/merged_score.h).
-  std::map<std::string, int64_t> right_answers{};
-  std::optional<scoring::ItemScores> items{};  ///< set if evaluate.items is true
+  std::optional<scoring::ItemScores> items{};    ///< set if evaluate.items is true
 
   void visit(auto& field) {
     field("score", score);
     field("predictions", predictions);
-    field.optional("right_answers", right_answers);
     field("items", items);
   }
 };

@@ -20,8 +20,7 @@ namespace evenkeel::fed {
 struct TestRowsKey {
   std::string task;
   std::optional<int64_t> own_of{};  ///< the client whose own rows are scored; nothing: the test rows of all
-  int64_t limit = 0;                ///< number of rows; 0: all
-  std::vector<int64_t> rows{};      ///< indices of the rows that are scored; empty: all within the limit
+  int64_t limit = 0;                ///< number of rows, of each client that has its own; 0: all
 
   auto operator<=>(const TestRowsKey&) const = default;
 };

@@ -22,8 +22,8 @@ struct Selected {
   std::string mode;
 
   bool is(const scoring::TaskScore& score) const {
-    return score.served_by == scoring::ServedBy::kRun && !score.client && score.missing_clients.empty() &&
-           score.task == task && score.budget == budget && score.rank_eval_mode == mode;
+    return score.served_by == scoring::ServedBy::kRun && !score.client && score.is_complete() && score.task == task &&
+           score.budget == budget && score.rank_eval_mode == mode;
   }
 };
 

@@ -70,6 +70,13 @@ TEST_F(OwnRows, TheLimitAppliesPerClient) {
   for (const auto& rows : e.fabric.shards.examples) EXPECT_EQ(rows.size(), 4u);
 }
 
+TEST_F(OwnRows, TheLimitOfTestRowsAppliesPerClient) {
+  auto e = own("evaluate.limit=1");
+  const auto scores = evaluate_state(e.server, e.fabric, beginning(e).state);
+  ASSERT_FALSE(scores.empty());
+  for (const auto& score : scores) EXPECT_EQ(score.rows, 2) << "one of each client that has test rows";
+}
+
 TEST_F(OwnRows, AreScoredPerClientAndAllRowsOncePerBudget) {
   auto e = own();
   const auto state = beginning(e).state;

@@ -72,7 +72,7 @@ std::vector<scoring::TaskScore> known_scores(const RunFolder& folder, int64_t ro
 std::optional<scoring::TaskScore> known_score(std::span<const scoring::TaskScore> scores, const EvaluationPoint& point,
                                               const std::string& task) {
   for (const auto& score : scores)
-    if (score.missing_clients.empty() && score.budget == point.budget && score.rank_eval_mode == point.rank_eval_mode &&
+    if (score.is_complete() && score.budget == point.budget && score.rank_eval_mode == point.rank_eval_mode &&
         score.served_by == point.served_by && score.client == point.client && score.task == task)
       return score;
   return std::nullopt;

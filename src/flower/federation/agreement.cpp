@@ -117,8 +117,7 @@ std::string upload_summary(const fed::Server& server, const methods::ClientProfi
   if (server.model.num_experts > 0) text += " and how many tokens chose each expert";
   if (entry.asks_gradients)
     text += "; once, before the first round: the sum of the gradients of some of its rows, for every adapted weight";
-  if (scores_clients_rows(server.config))
-    text += "; where it has test rows: scores on them, and of choices how often each answer is right";
+  if (scores_clients_rows(server.config)) text += "; where it has test rows: scores of all of them together";
   return text;
 }
 

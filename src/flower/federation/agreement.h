@@ -28,6 +28,8 @@ struct Offer {
   /// What the client's node had when it joined; empty if it has not joined yet. A node that joins a run under way has
   /// `budget` and neither examples nor content.
   ContentDigests content{};
+  /// The number of rounds that the server has committed. After a return to an earlier round it is less than before.
+  int64_t round = 0;
 
   void visit(auto& field) {  // see base/format/record.h; so are the other visit() here
     field("run", run);
@@ -40,6 +42,7 @@ struct Offer {
     field.optional("budget", budget);
     field.optional("examples", examples);
     field.optional("content", content);
+    field.optional("round", round);
   }
 };
 
@@ -49,9 +52,12 @@ struct Acceptance {
   /// The budget beta_c, above 0, at most 1.
   double budget = 1;
   int64_t examples = 0;   ///< number of training rows |D_c|
-  int64_t test_rows = 0;  ///< number of the node's own test rows
+  int64_t test_rows = 0;  ///< number of the node's own test rows; 0 if it gives no scores of them
   std::string program;    ///< version of the node's program, for information
   ContentDigests content{};
+  /// Why the node gives no scores of test rows that it has; empty if it gives them or has none.
+  std::string no_scores{};
+  bool items = false;  ///< true: the node sends scores of single rows, as the run's config asks
 
   void visit(auto& field) {
     field("client", client, 0);
@@ -60,6 +66,8 @@ struct Acceptance {
     field.optional("test_rows", test_rows);
     field("program", program);
     field.optional("content", content);
+    field.optional("no_scores", no_scores);
+    field.optional("items", items);
   }
 };
 

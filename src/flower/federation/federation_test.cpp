@@ -444,7 +444,7 @@ class OfferOfOwnRows : public Federation {
     auto request = Federation::request("fedit", folder_.path() / "run");
     for (const auto* setting :
          {"data.task=files", "data.limit=0", "clients.budgets=[]", "clients.count=1", "evaluate.tasks=[\"files\"]",
-          "evaluate.per_client=true",
+          "evaluate.per_client=true", "evaluate.limit=0",
           R"(data.files={ score = "choice", held_out = 0.5, options = ["hardware", "account"] })",
           R"(clients.client=[{ name = "a", budget = 0.25, data = ["own.jsonl"], test = ["own.jsonl"] }])"})
       request.settings.emplace_back(setting);

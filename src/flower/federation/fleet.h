@@ -54,8 +54,8 @@ struct Joining {
   std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
   /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
   std::map<std::string, scoring::AnswerKind> client_tasks{};
-  int64_t test_limit = 0;  ///< test rows per task, over all clients; 0: all
-  uint64_t seed = 42;      ///< seed for drawing `test_limit` rows
+  bool wants_items = false;  ///< evaluate.items of the run
+  int64_t test_limit = 0;    ///< test rows per task, of each client; 0: all
 };
 
 /// A client that was lost in this round because its node was too late.
@@ -90,6 +90,13 @@ struct Fleet {
     if (audit) audit->add(event);
   }
   std::string audit_head() const { return audit ? audit->head() : ""; }
+
+  /// Makes the offer for a client, with the number of committed rounds.
+  Offer offer(int64_t client) const {
+    auto offer = joining.offer(client);
+    offer.round = rounds.value_or(0);
+    return offer;
+  }
 };
 
 }  // namespace evenkeel::flower

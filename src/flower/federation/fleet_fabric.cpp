@@ -140,7 +140,6 @@ void FleetFabric::check_answer(const fed::Task& asked, const fed::Reply& reply) 
   EK_CHECK(kind != fleet_.joining.client_tasks.end(), kInternal, ask->task, " is no task of clients");
   int64_t rows = fleet_.roster.members().at(reply.client).test_rows;
   if (fleet_.joining.test_limit > 0) rows = std::min(rows, fleet_.joining.test_limit);
-  if (!ask->rows.empty()) rows = static_cast<int64_t>(ask->rows.size());
   fed::check_score(fed::report_of<fed::Scored>(reply), asked, kind->second, rows);
 }
 
@@ -157,8 +156,9 @@ void FleetFabric::score(const fed::Task& task, const fed::Exchange& exchange) {
 /// Merges the scores of the clients that reply. Without any reply there is no score.
 void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& exchange) {
   const auto shares = shares_of(task);
+  const auto silent = tell_who_gives_none(exchange);
   std::map<int64_t, fed::Scored> replies;  // by client: sums do not depend on who is first
-  std::set<int64_t> missing;
+  auto missing = silent;
   fed::Exchange asked{.task_of = [&](const methods::ClientProfile& client) { return shares.at(client.id); },
                       .on_reply = [&](fed::Reply reply) { replies[reply.client] = fed::report_of<fed::Scored>(reply); },
                       .on_progress = exchange.on_progress,
@@ -181,29 +181,33 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
   for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
   auto all = fed::merged(parts);
   all.score.missing_clients.assign(missing.begin(), missing.end());
+  all.score.without_scores.assign(silent.begin(), silent.end());
   exchange.on_reply({.client = task.client.id, .report = std::move(all)});
 }
 
+/// Reports the clients whose nodes give no scores of test rows that they have, and returns them.
+std::set<int64_t> FleetFabric::tell_who_gives_none(const fed::Exchange& exchange) const {
+  std::set<int64_t> silent;
+  for (const auto& [id, member] : fleet_.roster.members()) {
+    if (member.no_scores.empty()) continue;
+    silent.insert(id);
+    if (exchange.on_loss) exchange.on_loss(id, concat(member.name, ": ", member.no_scores));
+  }
+  return silent;
+}
+
 std::map<int64_t, fed::Task> FleetFabric::shares_of(const fed::Task& task) const {
-  std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
+  std::map<int64_t, fed::Task> shares;
   for (const auto& [id, member] : fleet_.roster.members()) {
     const auto& profile = fleet_.joining.profile;
-    const bool is_scored = !profile || profile(id).is_scored_after(task.round);
-    for (int64_t row = 0; is_scored && row < member.test_rows; ++row) rows.emplace_back(id, row);
-  }
-  EK_CHECK(!rows.empty(), kData,
-           "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
-           "--test, or the config held_out");
-  std::map<int64_t, fed::Task> shares;
-  for (const int64_t i :
-       data::kept_test_rows(static_cast<int64_t>(rows.size()), fleet_.joining.test_limit, fleet_.joining.seed)) {
-    const auto [id, row] = rows[static_cast<size_t>(i)];
+    if (member.test_rows == 0 || (profile && !profile(id).is_scored_after(task.round))) continue;
     auto& share = shares.try_emplace(id, task).first->second;
     share.client.id = id;
-    auto& ask = std::get<fed::Score>(share.ask);
-    ask.own_rows = true;
-    ask.rows.push_back(row);
+    std::get<fed::Score>(share.ask).own_rows = true;
   }
+  EK_CHECK(!shares.empty(), kData,
+           "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
+           "--test, or the config held_out");
   return shares;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 
 #include "fed/exchange/fabric.h"
@@ -63,8 +64,9 @@ class FleetFabric : public fed::Fabric {
   /// Validates a reply to a scoring task; replies to other tasks pass. \throws kData for a score that is impossible for
   /// `asked`
   void check_answer(const fed::Task& asked, const fed::Reply& reply) const;
-  /// Splits a scoring task over the clients that have test rows. Returns the task of each, by client. \throws kData
-  /// when no client has test rows
+  std::set<int64_t> tell_who_gives_none(const fed::Exchange& exchange) const;
+  /// Returns the scoring task of each client that has test rows, by client: of all its rows. \throws kData when no
+  /// client has test rows
   std::map<int64_t, fed::Task> shares_of(const fed::Task& task) const;
   bool is_left_out(int64_t client) const;  // true: it took part in none of the last rounds (until)
 

@@ -21,6 +21,8 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
   EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
+  EK_CHECK(acceptance.no_scores.empty() || acceptance.test_rows == 0, kData, "it says to have ", acceptance.test_rows,
+           " test rows and to give no scores of them");
 }
 
 std::string asked_as(const NodeInfo& node) { return concat(node.id, ' ', node.replaces, ' ', node.name); }
@@ -89,7 +91,7 @@ void Gathering::drop_barred() {
 
 void Gathering::ask(const NodeInfo& node, const Place& place) {
   IncomingEnvelope incoming(node.name, check_no_payload);
-  auto offer = offer_envelope(fleet_.joining.offer(*place.client));
+  auto offer = offer_envelope(fleet_.offer(*place.client));
   offer.audit = fleet_.audit_head();
   auto message = fleet_.grid.send(node.id, EnvelopePacker().content(offer),
                                   {.type = "query", .group = "0", .place = incoming.allocator()});
@@ -144,7 +146,8 @@ void Gathering::add(const Asked& asked) {
                       .program = acceptance.program,
                       .assigned = asked.place.how,
                       .first_round = fleet_.rounds ? *fleet_.rounds + 1 : 0,
-                      .content = acceptance.content};
+                      .content = acceptance.content,
+                      .no_scores = shown(acceptance.no_scores, kMostReason)};
   fleet_.roster.add(member);
   if (asked.under_way) fleet_.agreed.insert(member.client);
   if (!asked.place.warning.empty()) log::warning("[serve] ", asked.place.warning);
@@ -154,8 +157,17 @@ void Gathering::add(const Asked& asked) {
   if (member.program != version())
     log::warning("[serve] ", shown(member.name), " runs evenkeel ", shown(member.program), ", this server ", version(),
                  ": equal bits need equal programs");
+  tell_what_is_not_given(member.name, acceptance);
   record_join(member, asked.incoming.envelope());
   if (fleet_.joining.on_join) fleet_.joining.on_join(member);
+}
+
+void Gathering::tell_what_is_not_given(const std::string& name, const Acceptance& acceptance) const {
+  if (!acceptance.no_scores.empty())
+    log::warning("[serve] ", shown(name), " gives no scores of its rows: ", shown(acceptance.no_scores, kMostReason));
+  else if (fleet_.joining.wants_items && acceptance.test_rows > 0 && !acceptance.items)
+    log::warning("[serve] ", shown(name),
+                 " gives no scores of single rows, which evaluate.items asks for (node --items)");
 }
 
 void Gathering::record_join(const Member& member, const Envelope& envelope) const {

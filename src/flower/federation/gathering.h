@@ -47,6 +47,7 @@ class Gathering {
   void ask(const NodeInfo& node, const Place& place);
   void refuse(const NodeInfo& node, const std::string& why);
   void add(const Asked& asked);
+  void tell_what_is_not_given(const std::string& name, const Acceptance& acceptance) const;
   void record_join(const Member& member, const Envelope& envelope) const;
   void pass_over(const NodeInfo& node, std::string_view why);
 

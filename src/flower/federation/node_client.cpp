@@ -2,20 +2,22 @@
 
 #include <algorithm>
 
-#include "base/plain/data_path.h"
+#include "base/format/fingerprint.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "base/system/machine.h"
 #include "data/row_files.h"
 #include "fed/config/arithmetic.h"
-#include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
 #include "fed/round/payload_check.h"
 #include "fed/run/contamination.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
-#include "fed/store/run_request.h"
+#include "flower/federation/agreed_run.h"
+#include "flower/federation/offered_config.h"
+#include "flower/federation/own_scores.h"
+#include "flower/federation/request_check.h"
 #include "flower/federation/rows_error.h"
 #include "flower/format/flwr_message.h"
 #include "lora/peft.h"
@@ -33,35 +35,6 @@ T read_header(const std::string& text, const char* what) {
 bool is_name(std::string_view run) {
   return !run.empty() && run.size() <= 64 &&
          std::all_of(run.begin(), run.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
-}
-
-/// Checks the task families of the server's config. It may not name files of this machine, so the rows that the run
-/// divides are generated, or are in a folder that the node's own options name.
-void check_dealt_rows(const fed::ExperimentConfig& config, const NodeClientOptions& options) {
-  for (const auto& name : config.data.task) {
-    const auto& family = data::find_task_family(name);
-    EK_CHECK(family.generates || family.in_folder, kConfig, "the run's rows are files that its config names (", name,
-             "), and a node reads none but its own: every [[clients.client]] has to bring `data`");
-    EK_CHECK(family.generates || !options.data.empty(), kConfig, "the run deals out rows of ", name,
-             ": --data, the folder they are in, is missing");
-  }
-}
-
-/// Replaces the server's rows in the config by the node's own rows, or by the node's folder of the divided rows.
-void put_rows(fed::ExperimentConfig& config, int64_t client, const NodeClientOptions& options) {
-  auto& clients = config.clients.client;
-  if (!config.clients.own_rows()) {
-    check_dealt_rows(config, options);
-    EK_CHECK(options.data.size() < 2 && options.test.empty(), kConfig,
-             "the run deals out its own rows: --data is the folder they are in, and there is no --test");
-    if (!options.data.empty()) config.data.path = options.data[0];
-    return;
-  }
-  EK_CHECK(!options.data.empty(), kConfig, "in this run every client brings rows of its own: --data is missing");
-  for (auto& one : clients) one.data.clear(), one.test.clear();
-  auto& own = clients.at(static_cast<size_t>(client));
-  own.data = data::with_files_of_folders(options.data);
-  own.test = data::with_files_of_folders(options.test);
 }
 
 /// Returns the files of rows that the node's options name; none of a list that names a missing one.
@@ -84,52 +57,6 @@ auto on_own_rows(const NodeClientOptions& options, const Work& work) {
     if (error.kind() != kData && error.kind() != kInternal) throw;
     throw RowsError(error, own_files(options));
   }
-}
-
-/// Returns true if the model's own template is `text`.
-bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
-  try {
-    return tokenizer.chat_templates().source() == text;
-  } catch (const Error&) {  // it has none, or one that cannot be read
-    return false;
-  }
-}
-
-/// Writes the server's template to a file of this machine and puts its path into the config. If the run uses the
-/// model's own template and this model has the same one, no file is needed.
-void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
-  auto& file = config.data.chat_template;
-  const bool brought = !offer.chat_template.empty();
-  EK_CHECK(brought || file.empty(), kData, "the server's offer does not bring the chat template that its config names");
-  if (!brought) return;
-  EK_CHECK(config.data.form == data::PromptTemplate::kChat && (file.empty() || file == kTemplateInOffer), kData,
-           "the server's offer: a chat template that its config does not ask for");
-  const auto tokenizer = tokenizer::Tokenizer::of_model(models::find_model_folder(options.model));
-  EK_CHECK(named_tokens_digest(tokenizer) == offer.named_tokens, kConfig, "the model in ", options.model,
-           " names other special tokens (tokenizer_config.json, special_tokens_map.json) than the server's: its chat ",
-           "template would write another text");
-  if (file.empty() && has_template(tokenizer, offer.chat_template)) return;
-  EK_CHECK(!options.folder.empty(), kInternal, "no folder to keep the server's chat template in");
-  make_folders(options.folder);
-  const auto copy = options.folder / concat(offer.run, "-chat_template.jinja");
-  write_file_atomic(copy, offer.chat_template);
-  file = copy.string();
-}
-
-/// Returns the server's config with the paths and settings of this machine.
-fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options) {
-  auto config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
-  EK_CHECK(offer.client < config.clients.count, kData, "the server's offer: client ", offer.client, " of ",
-           config.clients.count);
-  config.model.path = options.model;
-  if (options.threads > 0) config.threads = options.threads;
-  config.clients.parallel = 1;
-  config.evaluate.bert_score = {};
-  put_rows(config, offer.client, options);
-  put_template(config, offer, options);
-  if (config.clients.own_rows()) config = fed::with_inputs(std::move(config));  // else its paths are the server's
-  const auto settled = fed::settle(std::move(config), {});
-  return options.budget ? with_budget(settled, offer.client, *options.budget) : settled;
 }
 
 /// Estimates the tokens of a round, from the mean length of the rows.
@@ -165,30 +92,25 @@ void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   server.clients = e.fabric.clients = fed::make_clients(server.config, server.model, examples);
 }
 
-/// Returns true if a key affects training. Keys of paths, clients and evaluation do not.
-bool is_agreed_on(std::string_view difference) {
-  constexpr std::array<std::string_view, 10> kOwn = {"name",      "threads",  "model.path", "model.base_cache",
-                                                     "data.path", "clients",  "data.files", "evaluate",
-                                                     "output",    "lora.init"};
-  return std::none_of(kOwn.begin(), kOwn.end(), [&](auto own) { return difference.starts_with(own); });
+/// Returns the SHA-256 over the node's files of rows, by content.
+std::string files_digest(const NodeClientOptions& options) {
+  std::string text;
+  for (const auto& file : own_files(options)) text += concat(fingerprint_of(file).digest, '\n');
+  return sha256(text);
 }
 
-void require_same(const fs::path& agreed, const fed::RunConfig& offered) {
-  if (agreed.empty()) return;
-  auto changes = fed::difference_lines(fed::settled_like(agreed_config(agreed), offered), offered);
-  std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
-  EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
-}
-
-/// Checks the client's own test rows and returns them; null if it has none. \throws kData for rows that cannot be read
-/// or scored
-std::shared_ptr<const scoring::PreparedTask> own_test_rows(const fed::Experiment& e, int64_t client) {
-  const auto& context = e.fabric.context;
-  const auto& config = context.config;
-  if (!scores_clients_rows(config) || !config.plan(client).tests()) return nullptr;
-  auto rows = context.test_rows({.task = "files", .own_of = client});
-  scoring::check_task(*context.model, *rows, context.evaluation());
-  return rows;
+/// Returns the passes through the model in a round. A batch of more than kBatch rows counts as several passes.
+/// \throws kConfig when they are more than the node's limit
+int64_t passes_of_round(const fed::RunConfig& config, const methods::ClientProfile& self, const OwnerLimits& limits) {
+  constexpr int64_t kBatch = 256;
+  const auto& train = config->train;
+  const double passes = static_cast<double>(train.accumulation * ((train.batch_size + kBatch - 1) / kBatch)) *
+                        static_cast<double>(train::local_steps(train, static_cast<int64_t>(self.examples)));
+  EK_CHECK(passes <= static_cast<double>(limits.most_steps), kConfig, "a round is ", passes,
+           " passes through the model here (train.local_epochs is ", train.local_epochs, ", batch_size ",
+           train.batch_size, ", accumulation ", train.accumulation, "), allowed: up to ", limits.most_steps,
+           " (--most-steps)");
+  return static_cast<int64_t>(passes);
 }
 
 void require_same_base(const Offer& offer, const fed::Experiment& e) {
@@ -235,37 +157,44 @@ void without_empty_folders(std::vector<fs::path> folders, const std::function<vo
   }
 }
 
+/// An experiment of a node, and what it knows of its own rows.
 struct OwnExperiment {
   fed::Experiment experiment;
-  int64_t test_rows = 0;
+  OwnTestRows tests;
   ContentDigests content{};
 };
 
-/// Builds the experiment of an offer. Base and rows are checked before the weights are loaded.
-/// \param folder  of the client's state, where the run's salt is kept
-OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config, const fs::path& folder) {
-  int64_t rows = 0;
+/// Returns the client's own test rows; null if the run scores none of them.
+std::shared_ptr<const scoring::PreparedTask> scored_rows(const fed::Experiment& e, int64_t client) {
+  const auto& context = e.fabric.context;
+  if (!scores_clients_rows(context.config) || !context.config.plan(client).tests()) return nullptr;
+  return context.test_rows({.task = "files", .own_of = client});
+}
+
+/// Builds the experiment of an offer. Base, rows and the length of a round are checked before the weights are loaded.
+OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config, const NodeClientOptions& options,
+                             const std::string& files) {
+  OwnTestRows tests;
   ContentDigests content;
   auto experiment = fed::make_experiment(config, fed::Purpose::kTrain, [&](const fed::Experiment& e) {
     require_same_base(offer, e);
-    const auto tested = own_test_rows(e, offer.client);
-    rows = tested ? static_cast<int64_t>(tested->rows().size()) : 0;
-    content = content_digests(e, offer.client, tested.get(), salt_of_run(folder, offer.run));
+    passes_of_round(config, e.server.clients.at(static_cast<size_t>(offer.client)), options.limits);
+    tests = own_test_rows(e, offer.client, options.limits, files, options.folder);
+    content = content_digests(e, offer.client, scored_rows(e, offer.client).get(),
+                              salt_of_run(options.folder, offer.run));
     require_content(offer, config, content, e.fabric.shards.examples.at(static_cast<size_t>(offer.client)).size());
     if (e.server.config->clients.own_rows()) fed::warn_of_contamination(e);
   });
-  return {std::move(experiment), rows, std::move(content)};
+  return {std::move(experiment), std::move(tests), std::move(content)};
+}
+
+/// Returns the config without scores of single rows, unless the node's owner has agreed to them.
+fed::RunConfig with_agreed_items(const fed::RunConfig& config, const NodeClientOptions& options) {
+  if (options.limits.items || !options.agreed.empty()) return config;  // a config with another value was refused
+  return config.with([](fed::ExperimentConfig& values) { values.evaluate.items = false; });
 }
 
 }  // namespace
-
-fed::ExperimentConfig agreed_config(const fs::path& file) {
-  auto config = fed::RunRequest{.file = file}.config();
-  const auto of_chat = expand_data_path(config.data.chat_template, "data.chat_template");
-  EK_CHECK(of_chat.empty() || is_file(of_chat), kIo, file.string(), ": data.chat_template is ", of_chat.string(),
-           ", which is not there");
-  return config;
-}
 
 struct NodeClient::Agreement {
   Offer offer;
@@ -273,6 +202,8 @@ struct NodeClient::Agreement {
   methods::ClientProfile self;
   fed::DownloadTerms terms;
   NodeMemory memory;
+  AgreedRun agreed;
+  OwnTestRows tests{};
 
   /// Returns the bounds of the final adapter: the whole change of the base, and factors of the largest rank.
   fed::DownloadTerms adapter_terms() const {
@@ -286,12 +217,37 @@ struct NodeClient::Agreement {
   fed::DownloadTerms terms_of(std::string_view kind) const {
     const auto& server = experiment.server;
     if (kind == kAdapterEnvelope) return adapter_terms();
+    if (kind == kTaskEnvelope && scores_clients_rows(server.config)) {  // scores of the adapter as it is exported
+      auto most = adapter_terms();
+      most.values = std::max(most.values, terms.values);
+      return most;
+    }
     return kind == kUpdateEnvelope ? fed::news_terms(server, server.config->train.rounds) : terms;
   }
   /// Returns an upper bound of the size of an envelope of this kind.
   int64_t most_bytes(std::string_view kind) const {
     constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
     return terms_of(kind).values * kValue + kHeads;
+  }
+};
+
+/// An offer that the client can accept.
+struct NodeClient::Joined {
+  Offer offer;
+  AgreedTerms terms;
+  fed::Experiment experiment;
+  OwnTestRows tests{};
+  ContentDigests content{};
+
+  /// Returns what the client will do and send, for its owner.
+  std::string summary(const methods::ClientProfile& self, const OwnerLimits& limits) const {
+    const auto& config = experiment.server.config;
+    auto text = concat(upload_summary(experiment.server, self), "; ", passes_of_round(config, self, limits),
+                       " passes through the model per round (limit: ", limits.most_steps, "), ", config->train.rounds,
+                       " rounds");
+    if (!tests.no_scores.empty()) text += concat("; no scores: ", tests.no_scores);
+    if (config->evaluate.items) text += "; scores of single rows";
+    return text;
   }
 };
 
@@ -369,27 +325,49 @@ void NodeClient::delivered() {
 Envelope NodeClient::consider(const Envelope& envelope) {
   auto offer = read_header<Offer>(envelope.header, "the server's offer");
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
+  check_fields(envelope.header, record::write(offer).dump());
   auto config = node_config(offer, options_);
-  require_same(options_.agreed, config);
+  require_agreed_config(options_.agreed, config, offer.client);
+  config = with_agreed_items(config, options_);
   config = config.with([&](fed::ExperimentConfig& values) { fed::compute_on(values.model, options_.device); });
+  AgreedRun agreed(options_.folder, offer.run);
+  const AgreedTerms terms{.client = offer.client, .files = files_digest(options_), .keys = agreed_keys(offer)};
+  agreed.require_same(terms, !options_.agreed.empty());
   agreement_.reset();  // its base goes before another comes
   kept_.clear();
-  auto [experiment, test_rows, content] =
-      on_own_rows(options_, [&] { return experiment_for(offer, config, options_.folder); });
+  auto [experiment, tests, content] =
+      on_own_rows(options_, [&] { return experiment_for(offer, config, options_, terms.files); });
   const bool joined_before = offer.budget > 0;
   if (options_.measure_s > 0 && !joined_before) propose_budget(experiment, offer.client, options_.measure_s);
+  return join_run(envelope,
+                  {.offer = std::move(offer),
+                   .terms = terms,
+                   .experiment = std::move(experiment),
+                   .tests = tests,
+                   .content = content},
+                  std::move(agreed));
+}
+
+/// Accepts an offer whose config, base and rows are right.
+Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun agreed) {
+  auto& [offer, terms, experiment, tests, content] = joined;
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   require_as_joined(offer, self);
-  const auto terms = fed::download_terms(experiment.server, self);
-  if (options_.on_agreement) options_.on_agreement(upload_summary(experiment.server, self));
-  agreement_ = std::make_shared<Agreement>(
-      Agreement{offer, std::move(experiment), self, terms, NodeMemory(options_.folder, offer.run)});
+  if (options_.on_agreement) options_.on_agreement(joined.summary(self, options_.limits));
+  terms.budget = self.budget;
+  terms.examples = static_cast<int64_t>(self.examples);
+  agreed.agree(std::move(terms), offer, !options_.agreed.empty());
   const Acceptance acceptance{.client = self.id,
                               .budget = self.budget,
                               .examples = static_cast<int64_t>(self.examples),
-                              .test_rows = test_rows,
+                              .test_rows = tests.no_scores.empty() ? tests.count : 0,
                               .program = std::string(version()),
-                              .content = content};
+                              .content = content,
+                              .no_scores = tests.no_scores,
+                              .items = experiment.server.config->evaluate.items};
+  const auto download = fed::download_terms(experiment.server, self);
+  agreement_ = std::make_shared<Agreement>(Agreement{offer, std::move(experiment), self, download,
+                                                     NodeMemory(options_.folder, offer.run), std::move(agreed), tests});
   record_.agreed(envelope, acceptance);
   return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
@@ -397,6 +375,8 @@ Envelope NodeClient::consider(const Envelope& envelope) {
 Envelope NodeClient::on_reply(const Envelope& envelope) {
   const auto news = std::get<fed::StateUpdate>(fed::from_parts(envelope.header, envelope.payload_N, "news"));
   const auto& server = agreement_->experiment.server;
+  check_fields(envelope.header, fed::header_of(news));
+  check_request(server, news);
   if (news.payload.size() > 0)
     fed::check_download(lora::decode(news.payload.bytes, "news"), server.sites, fed::news_terms(server, news.round),
                         "news");
@@ -404,27 +384,35 @@ Envelope NodeClient::on_reply(const Envelope& envelope) {
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
-void NodeClient::require_agreed(const fed::Task& task) const {
-  const auto& [offer, experiment, self, terms, memory] = *agreement_;
-  const auto& asked = task.client;
-  const auto& server = experiment.server;
-  EK_CHECK(asked.id == self.id, kData, "a task for client ", asked.id, ", this is client ", self.id);
-  if (const auto* sum = std::get_if<fed::SumGradients>(&task.ask)) {
-    for (const auto& site : sum->sites)
-      EK_CHECK(server.config->method.entry().asks_gradients && server.sites.contains(site), kData,
-               "asked for the gradient of ", shown(site), ", which was not agreed on");
-    return;
-  }
-  EK_CHECK(asked.rank <= (asked.trains ? self.rank : server.max_rank()), kData, "a task of rank ", asked.rank,
-           ", agreed on: up to ", self.rank);
+/// Checks that the node gives scores, of these rows. \throws kData, kConfig when it does not
+void NodeClient::admit_score(const fed::Score& score) {
+  const auto& [offer, experiment, self, terms, memory, agreed, tests] = *agreement_;
+  EK_CHECK(tests.no_scores.empty(), kConfig, "this node gives no scores: ", tests.no_scores);
+  agreed.require_files(files_digest(options_));
+  on_own_rows(options_, [&, &e = experiment, &files = agreed.files(), id = self.id] {
+    remember_scored_rows(e, score.task, id, options_.limits, files, options_.folder);
+  });
+}
+
+/// Checks that a task is within the agreement. A change of the base that it brings is applied. \throws kData, kConfig
+/// naming what was asked
+void NodeClient::admit(const fed::Task& task) {
+  auto& agreement = *agreement_;
+  const auto& server = agreement.experiment.server;
+  auto& shared = *agreement.experiment.fabric.context.shared;
+  check_request(server, agreement.self, task);
   const auto* score = std::get_if<fed::Score>(&task.ask);
-  const bool agreed = scores_clients_rows(server.config);
-  EK_CHECK(!score || (agreed && score->own_rows && !score->predictions), kData, "asked to score ", shown(score->task),
-           score->predictions ? " and to send its answers" : "",
-           ", agreed on: ", agreed ? "scores on its own rows" : "nothing of the kind");
-  EK_CHECK(score || (asked.trains && asked.top_k == self.top_k && asked.budget == self.budget), kData,
-           "asked to train with K = ", asked.top_k, " at budget ", asked.budget, ", agreed on: K = ", self.top_k,
-           " at ", self.budget);
+  if (score) admit_score(*score);
+  if (!std::holds_alternative<fed::SumGradients>(task.ask)) {
+    const bool exported = score && score->served_by != scoring::ServedBy::kRun;
+    auto payload = lora::decode(task.payload.bytes, "a task");
+    fed::check_download(payload, server.sites,
+                        exported ? agreement.adapter_terms() : fed::download_terms(server, task.client), "a task");
+    if (!exported)
+      shared.receive_change(task.round,
+                            lora::received(lora::Payload{.base_delta = std::move(payload.base_delta)}).base_delta);
+  }
+  agreement.agreed.admit(task, shared.common());
 }
 
 namespace {
@@ -447,17 +435,17 @@ Envelope NodeClient::work(const Envelope& envelope) {
   const auto message = fed::from_parts(envelope.header, payload_N, "a task");
   const auto* task = std::get_if<fed::Task>(&message);
   EK_CHECK(task, kData, "an envelope of kind task that holds none");
-  require_agreed(*task);
+  check_fields(envelope.header, fed::header_of(*task));
   record_.received(envelope, *task);
+  admit(*task);
   keep_payload(*task, kept_);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<fed::Train>(task->ask);
-  if (trains)
-    fed::check_download(lora::decode(task->payload.bytes, "a task"), agreement_->experiment.server.sites,
-                        agreement_->terms, "a task");
   fabric.memories[task->client.id] = agreement_->memory.before(task->round);
   Envelope answer{envelope.run, kReplyEnvelope, {}};
-  const auto on_reply = [&](const fed::Reply& reply) {
+  const auto on_reply = [&](fed::Reply reply) {
+    if (auto* scored = std::get_if<fed::Scored>(&reply.report))
+      keep_back_means_of_few(*scored, options_.limits.min_test_rows);
     answer.header = fed::header_of(reply);
     if (const auto* payload = fed::encoded_payload(reply.upload)) answer.payload_N = payload->bytes;
     record_.answered(*task, reply, answer, static_cast<int64_t>(agreement_->self.examples));

@@ -12,35 +12,13 @@
 
 #include "fed/run/experiment.h"
 #include "flower/federation/agreement.h"
+#include "flower/federation/client_options.h"
 #include "flower/federation/envelope.h"
 #include "flower/federation/kept_payloads.h"
 #include "flower/federation/node_memory.h"
 #include "flower/federation/node_record.h"
 
 namespace evenkeel::flower {
-
-/// The options of a node's client.
-struct NodeClientOptions {
-  std::string model;  ///< folder of the base
-  /// Files, globs or folders of the client's training rows. If the run divides the rows of `[data]` among clients: the
-  /// folder of the files of `[data]`. Empty: generated rows.
-  std::vector<std::string> data{};
-  std::vector<std::string> test{};   ///< files, globs or folders of test rows
-  std::optional<double> budget{};    ///< budget beta_c; replaces the server's proposal
-  double measure_s = 0;              ///< above 0: choose the largest budget whose round takes at most this many seconds
-  int64_t threads = 0;               ///< number of threads; 0: as in the server's config
-  std::string device{};              ///< as model.device, for this machine; empty: CPU
-  std::filesystem::path folder{};    ///< folder for the client's state between rounds
-  std::filesystem::path adapters{};  ///< folder for final adapters, one subfolder per run; empty: not stored
-  std::filesystem::path agreed{};    ///< a config file: offers with different training settings are refused
-  /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
-  std::function<void(const std::string& summary)> on_agreement{};
-  fed::OnProgress on_progress{};  ///< may throw Interrupted
-};
-
-/// Reads the config that a node agrees to (NodeClientOptions::agreed).
-/// \throws kIo, kConfig when it or its chat template cannot be read
-fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
 
 /// Answers envelopes of a server. Threads: one at a time.
 class NodeClient {
@@ -62,6 +40,7 @@ class NodeClient {
 
  private:
   struct Agreement;
+  struct Joined;
 
   Envelope answered(const Envelope& envelope);
   Envelope consider(const Envelope& envelope);
@@ -69,7 +48,9 @@ class NodeClient {
   Envelope work(const Envelope& envelope);
   Envelope keep(const Envelope& envelope);
   Envelope part(const Envelope& envelope);
-  void require_agreed(const fed::Task& task) const;
+  Envelope join_run(const Envelope& envelope, Joined joined, class AgreedRun agreed);
+  void admit(const fed::Task& task);
+  void admit_score(const fed::Score& score);
 
   NodeClientOptions options_;
   NodeRecord record_;

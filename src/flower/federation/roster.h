@@ -36,7 +36,7 @@ struct Member {
   double budget = 1;
   /// The number of training rows |D_c|.
   int64_t examples = 0;
-  /// The number of the client's own test rows.
+  /// The number of the client's own test rows; 0 if its node gives no scores of them.
   int64_t test_rows = 0;
   std::string program;  ///< version of the node's program, as the node reports it
   /// How the node became this client: by its "key", by its "name", or by "arrival" as the next node that came.
@@ -44,6 +44,8 @@ struct Member {
   int64_t first_round = 0;  ///< the first round in which the client may be drawn, 0 = the first
   ContentDigests content{};
   std::vector<MemberChange> changes{};  ///< in the order in which they happened
+  /// Why the node gives no scores of test rows that it has; empty if it gives them or has none.
+  std::string no_scores{};
 
   void visit(auto& field) {  // base/format/record.h
     field("client", client, 0);
@@ -57,6 +59,7 @@ struct Member {
     field("first_round", first_round);
     field("content", content);
     field("changes", changes);
+    field.optional("no_scores", no_scores);
   }
 };
 

@@ -39,7 +39,9 @@ void leave_out_what_nobody_brings(fed::Server& server) {
   if (!server.clients_with_test_rows->empty()) return;
   const auto none = fed::client_tasks(server);
   if (none.empty()) return;
-  log::warning("[serve] ", join(none), ": not scored, no node has test rows (node --test, or held_out)");
+  log::warning("[serve] ", join(none),
+               ": not scored, no node has test rows that it gives scores of (node --test and --min-test-rows, or "
+               "held_out)");
   std::erase_if(server.tasks,
                 [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
@@ -165,7 +167,6 @@ class Serving {
     for (const auto& task : fed::client_tasks(server))
       joins.client_tasks.emplace(task, scoring::kind_of(data::find_task(task, server.config.rows()).scoring));
     joins.test_limit = server.config->evaluate.limit;
-    joins.seed = server.seed();
     joins.on_join = [this, &server](const Member& member) { admit(server, member); };
     joins.profile = [&server](int64_t client) -> const methods::ClientProfile& {
       return server.clients.at(static_cast<size_t>(client));
@@ -279,7 +280,8 @@ class Serving {
                 [this](int64_t members) {
                   if (std::exchange(status_.members, members) != members) tell();
                   if (options_.stop && options_.stop()) throw Interrupted("stopped while waiting for clients");
-                }};
+                },
+            .wants_items = config->evaluate.items};
   }
 
   /// Makes a client take part that joined while the run was under way.

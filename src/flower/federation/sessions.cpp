@@ -230,7 +230,7 @@ void Sessions::keeps(const Session& session) {
 
 const Envelope& Sessions::next_envelope(Session& session) {
   const int64_t id = session.client.id;
-  if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.joining.offer(id));
+  if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.offer(id));
   if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
     const auto update = exchange_.full_sync();
@@ -323,6 +323,11 @@ void Sessions::accept(const Session& session, const Envelope& envelope) {
                  .client = member.client,
                  .outcome = concat("budget ", member.budget, ", ", member.examples, " examples"),
                  .peer = envelope.audit});
+  if (member.no_scores.empty() || !acceptance.no_scores.empty()) return;
+  auto gives = member;  // its owner has allowed scores in the meantime
+  gives.test_rows = acceptance.test_rows;
+  gives.no_scores.clear();
+  fleet_.roster.add(std::move(gives));
 }
 
 void Sessions::finish(Session& session, const Envelope& envelope, const Arrival& arrival) {

@@ -1,0 +1,37 @@
+/// \file  Declares the options of a node's client.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fed/exchange/client.h"
+#include "flower/federation/owner_limits.h"
+
+namespace evenkeel::flower {
+
+/// The options of a node's client.
+struct NodeClientOptions {
+  std::string model;  ///< folder of the base
+  /// Files, globs or folders of the client's training rows. If the run divides the rows of `[data]` among clients: the
+  /// folder of the files of `[data]`. Empty: generated rows.
+  std::vector<std::string> data{};
+  std::vector<std::string> test{};   ///< files, globs or folders of test rows
+  std::optional<double> budget{};    ///< budget beta_c; replaces the server's proposal
+  double measure_s = 0;              ///< above 0: choose the largest budget whose round takes at most this many seconds
+  int64_t threads = 0;               ///< number of threads; 0: as in the server's config
+  std::string device{};              ///< as model.device, for this machine; empty: CPU
+  std::filesystem::path folder{};    ///< folder for the client's state between rounds
+  std::filesystem::path adapters{};  ///< folder for final adapters, one subfolder per run; empty: not stored
+  /// A config file: offers that train otherwise, or whose scores show other things, are refused.
+  std::filesystem::path agreed{};
+  OwnerLimits limits{};  ///< what the client gives at most
+  /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
+  std::function<void(const std::string& summary)> on_agreement{};
+  fed::OnProgress on_progress{};  ///< may throw Interrupted
+};
+
+}  // namespace evenkeel::flower

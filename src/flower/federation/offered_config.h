@@ -1,0 +1,24 @@
+/// \file  Makes the config that a node computes with from the one that a server offers.
+#pragma once
+
+#include <filesystem>
+
+#include "fed/config/run_config.h"
+#include "flower/federation/agreement.h"
+#include "flower/federation/client_options.h"
+
+namespace evenkeel::flower {
+
+/// Reads the config that a node agrees to (NodeClientOptions::agreed).
+/// \throws kIo, kConfig when it or its chat template cannot be read
+fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
+
+/// Returns the offered config with the paths and settings of this machine.
+/// \throws kConfig, kData when the offer does not go with the node's options, rows or chat template
+fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options);
+
+/// Checks that an offered run trains as `agreed` says, and that its scores show what they show there.
+/// \param agreed  a config file; empty: nothing is checked \throws kConfig naming the keys that differ
+void require_agreed_config(const std::filesystem::path& agreed, const fed::RunConfig& offered, int64_t client);
+
+}  // namespace evenkeel::flower

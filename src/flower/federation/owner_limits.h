@@ -1,0 +1,20 @@
+/// \file  Declares what a node gives at most, whatever a run asks for. Its owner sets these limits when the node
+/// starts.
+#pragma once
+
+#include <cstdint>
+
+namespace evenkeel::flower {
+
+/// The limits of a node.
+struct OwnerLimits {
+  /// Smallest number of different test rows that the node scores. With fewer, a score would tell about single rows: the
+  /// node then gives none, but trains.
+  int64_t min_test_rows = 10;
+  /// Largest number of passes through the model in a round of training: optimiser steps times train.accumulation.
+  int64_t most_steps = 10'000;
+  /// True: the node also sends the scores of single rows if the run's config has evaluate.items.
+  bool items = false;
+};
+
+}  // namespace evenkeel::flower
