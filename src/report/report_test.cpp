@@ -241,12 +241,25 @@ TEST_F(Report, EveryNamedTableCanBePrinted) {
 
 TEST_F(Report, TrafficIsAddedUpByContent) {
   EXPECT_EQ(table_text(runs({"one"}), "traffic"),
-            "traffic of training; bytes of all rounds and clients by content, shares in percent\n"
+            "traffic of training; bytes of all rounds and clients by content, shares in\n  percent\n"
             "run   content  bytes up  share  bytes down  share\n"
             "one  adapters   2.400 M   80.0     2.400 M   48.0\n"
             "one    counts   600.0 k   20.0           -      -\n"
             "one       phi         -      -     2.600 M   52.0\n"
             "one       all   3.000 M  100.0     5.000 M  100.0\n");
+}
+
+TEST_F(Report, TrafficOfScoresThatNodesComputedIsShownApart) {
+  fed::AuditLog audit(folder_ / "one" / "federation" / fed::kAuditFile);
+  for (int64_t client = 0; client < 3; ++client)
+    audit.add({.kind = fed::AuditKind::kReply,
+               .client = client,
+               .work = fed::AuditWork::kScore,
+               .bytes_down = 200000,
+               .bytes_up = 1000});
+  const auto text = table_text(runs({"one"}), "traffic");
+  EXPECT_NE(text.find("one  scores of nodes   3.000 k      -     600.0 k      -\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("one              all   3.000 M  100.0     5.000 M  100.0\n"), std::string::npos) << text;
 }
 
 TEST_F(Report, ARunWithoutRoundsStillHasAReport) {

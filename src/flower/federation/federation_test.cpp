@@ -528,7 +528,7 @@ TEST_F(OfferOfOwnRows, ScoresNameThePayloadThatTheNodeHasAndANodeWithoutItGetsIt
   constexpr int64_t kHeader = 1000;
   EXPECT_GT(sent[0], 10 * kHeader) << "the first score brings the payload";
   EXPECT_LT(sent[1], kHeader) << "the next names it";
-  EXPECT_EQ(sent[2], sent[0]) << "and brings it to a node that lacks it";
+  EXPECT_GT(sent[2], 10 * kHeader) << "and brings it to a node that lacks it";
   for (size_t i = 3; i < sent.size(); ++i) EXPECT_LT(sent[i], kHeader) << i;
 }
 
