@@ -110,6 +110,12 @@ TEST_F(Placement, AKeyThatReplacesTheConfiguredOneIsTheClient) {
   EXPECT_EQ(place(some_node(7, "new", print_of('x'), print_of('n')), three_clients()).client, 0);
 }
 
+TEST_F(Placement, AKeyOfItsOwnComesBeforeTheOneThatItReplaces) {
+  auto of = three_clients();
+  of.client[2].key = print_of('x');
+  EXPECT_EQ(place(some_node(7, "new", print_of('x'), print_of('n')), of).client, 2);
+}
+
 TEST_F(Placement, ANameDoesNotHandOverAClientThatHasJoined) {
   join(1, print_of('h'));
   const auto refused = place(some_node(7, "hill", print_of('x')), three_clients());
