@@ -101,9 +101,9 @@ ContentDigests content_digests(const fed::Experiment& e, int64_t client, const s
     return sha256(concat(salt, ' ', kind, ' ', digest));
   };
   const auto& folder = e.server.model_folder;
-  const auto rows = concat(digest_of(e.fabric.shards.examples.at(static_cast<size_t>(client))), ' ',
-                           tested ? digest_of(*tested) : "");
-  return {.rows = salted("rows", rows),
+  return {.rows = salted("rows", digest_of(e.fabric.shards.examples.at(static_cast<size_t>(client)))),
+          .tests = salted("tests", tested ? digest_of(*tested) : ""),
+          .tested = tested ? static_cast<int64_t>(tested->rows().size()) : 0,
           .base = salted("base", digest_of_files(folder, false)),
           .tokenizer = salted("tokenizer", digest_of_files(folder, true))};
 }
@@ -112,14 +112,15 @@ std::vector<std::string> changed_parts(const ContentDigests& joined, const Conte
   std::vector<std::string> parts;
   if (!joined.given()) return parts;
   if (joined.rows != now.rows) parts.emplace_back("rows");
+  if (joined.tests != now.tests && joined.tested == now.tested) parts.emplace_back("test rows");
   if (joined.base != now.base) parts.emplace_back("base");
   if (joined.tokenizer != now.tokenizer) parts.emplace_back("tokenizer");
   return parts;
 }
 
 std::string change_text(const std::vector<std::string>& parts) {
-  constexpr size_t kAll = 3;
-  if (parts.size() == kAll)
+  const auto holds = [&](std::string_view part) { return std::find(parts.begin(), parts.end(), part) != parts.end(); };
+  if (holds("rows") && holds("base") && holds("tokenizer"))
     return "comes back with other rows, base and tokenizer than it joined with, or without the memory folder "
            "(--memory) that tells them apart";
   return concat("comes back with another content than it joined with: ", join(parts));

@@ -20,14 +20,18 @@ namespace evenkeel::flower {
 
 /// Salted digests of what a node has, each 64 hexadecimal digits; all are empty if none were sent.
 struct ContentDigests {
-  std::string rows;       ///< training rows as tokenised, in their order, and the node's own test rows
-  std::string base;       ///< weights and configs of its model
-  std::string tokenizer;  ///< files of its tokenizer and chat templates
+  std::string rows{};       ///< training rows as tokenised, in their order
+  std::string tests{};      ///< the node's own test rows, in their order
+  int64_t tested = 0;       ///< number of the node's own test rows
+  std::string base{};       ///< weights and configs of its model
+  std::string tokenizer{};  ///< files of its tokenizer and chat templates
 
   bool given() const { return !rows.empty(); }
   bool operator==(const ContentDigests&) const = default;
   void visit(auto& field) {  // base/format/record.h
     field("rows", rows);
+    field("tests", tests);
+    field("tested", tested, 0);
     field("base", base);
     field("tokenizer", tokenizer);
   }
@@ -44,8 +48,9 @@ std::string salt_of_run(const std::filesystem::path& folder, const std::string& 
 ContentDigests content_digests(const fed::Experiment& e, int64_t client, const scoring::PreparedTask* tested,
                                const std::string& salt);
 
-/// Names the parts in which a node differs from what it joined with: "rows", "base", "tokenizer". Empty if nothing
-/// differs, or if nothing is known of what it joined with.
+/// Names the parts in which a node differs from what it joined with: "rows", "test rows", "base", "tokenizer". Empty if
+/// nothing differs, or if nothing is known of what it joined with. Test rows of another number are no such part: the
+/// scores of such a node are refused.
 std::vector<std::string> changed_parts(const ContentDigests& joined, const ContentDigests& now);
 /// Returns a sentence about changed parts for people. If all parts differ, the node may have lost its salt.
 std::string change_text(const std::vector<std::string>& parts);

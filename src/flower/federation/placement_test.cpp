@@ -37,7 +37,9 @@ class Placement : public ::testing::Test {
     all.push_back(one);
     return place_of(one, all, of, roster_, taken);
   }
-  void join(int64_t client, const std::string& with) { roster_.add({.client = client, .key = with, .name = "x", .program = {}}); }
+  void join(int64_t client, const std::string& with) {
+    roster_.add({.client = client, .key = with, .name = "x", .program = {}});
+  }
 
   testing::TemporaryFolder folder_;
   Roster roster_{folder_.path() / "members.json"};
@@ -139,11 +141,19 @@ TEST_F(Placement, TheNodeOfAReplacedKeyIsRecordedWithTheRound) {
 }
 
 TEST(ContentDigests, ChangedPartsAreNamedAndAllAtOnceMayBeALostSalt) {
-  const ContentDigests joined{"r", "b", "t"};
-  EXPECT_TRUE(changed_parts(joined, joined).empty());
-  EXPECT_EQ(changed_parts(joined, {"r2", "b", "t"}), std::vector<std::string>{"rows"});
-  EXPECT_EQ(changed_parts(joined, {"r", "b2", "t2"}), (std::vector<std::string>{"base", "tokenizer"}));
-  EXPECT_TRUE(changed_parts({}, joined).empty()) << "nothing is known of what it joined with";
+  const ContentDigests joined{.rows = "r", .tests = "e", .tested = 3, .base = "b", .tokenizer = "t"};
+  const auto parts = [&](const std::function<void(ContentDigests&)>& change) {
+    auto now = joined;
+    change(now);
+    return changed_parts(joined, now);
+  };
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(parts([](auto&) {}), Parts{});
+  EXPECT_EQ(parts([](auto& now) { now.rows = "r2"; }), Parts{"rows"});
+  EXPECT_EQ(parts([](auto& now) { now.tests = "e2"; }), Parts{"test rows"});
+  EXPECT_EQ(parts([](auto& now) { now.tests = "e2", now.tested = 2; }), Parts{}) << "its scores are refused";
+  EXPECT_EQ(parts([](auto& now) { now.base = "b2", now.tokenizer = "t2"; }), (Parts{"base", "tokenizer"}));
+  EXPECT_EQ(changed_parts({}, joined), Parts{}) << "nothing is known of what it joined with";
   EXPECT_EQ(changed_parts(joined, {}).size(), 3u) << "a node that hides what it has is no more what it was";
   EXPECT_NE(change_text({"rows", "base", "tokenizer"}).find("memory folder"), std::string::npos);
   EXPECT_NE(change_text({"rows"}).find("rows"), std::string::npos);
