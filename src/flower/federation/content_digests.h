@@ -1,20 +1,12 @@
 /// \file  Tells what a node has by content, without revealing it: its rows, its base and its tokenizer as salted
 /// digests. The salt is random per node and run and never leaves the node, so nobody else can compute the digest of
 /// guessed rows. The node sends the digests when it joins a run, and again after each restart: equal digests mean equal
-/// content.
+/// content. flower/federation/own_content.h computes them.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
-
-namespace evenkeel::fed {
-struct Experiment;
-}
-namespace evenkeel::scoring {
-class PreparedTask;
-}
 
 namespace evenkeel::flower {
 
@@ -36,17 +28,6 @@ struct ContentDigests {
     field("tokenizer", tokenizer);
   }
 };
-
-/// Returns the salt of a run on this node. It is kept in `folder` (<run>-salt.json, sealed), which is made if absent.
-/// \param folder  empty: the salt is kept by the process only
-/// \throws kCheckpoint when the stored salt is damaged, kIo
-std::string salt_of_run(const std::filesystem::path& folder, const std::string& run);
-
-/// Computes the digests of a client's content.
-/// \param tested  the client's own test rows as prepared; null: it has none
-/// Cost: the model's files are read unless their fingerprints are cached; one SHA-256 over all tokens of the rows.
-ContentDigests content_digests(const fed::Experiment& e, int64_t client, const scoring::PreparedTask* tested,
-                               const std::string& salt);
 
 /// Names the parts in which a node differs from what it joined with: "rows", "test rows", "base", "tokenizer". Empty if
 /// nothing differs, or if nothing is known of what it joined with. Test rows of another number are no such part: the

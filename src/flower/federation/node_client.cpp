@@ -16,6 +16,7 @@
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/store/run_request.h"
+#include "flower/federation/own_content.h"
 #include "flower/federation/rows_error.h"
 #include "flower/format/flwr_message.h"
 #include "lora/peft.h"

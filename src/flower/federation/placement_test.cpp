@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing.h"
+#include "flower/federation/own_content.h"
 
 namespace evenkeel::flower {
 namespace {
