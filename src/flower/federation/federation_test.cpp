@@ -407,8 +407,9 @@ Edit on_return(const std::function<void(OrderedJson& acceptance)>& change) {
 
 /// Returns the changes of all members of a run's roster.
 std::vector<MemberChange> changes_in(const fs::path& run) {
+  const Roster roster(run / "federation" / "members.json");
   std::vector<MemberChange> changes;
-  for (const auto& [client, member] : Roster(run / "federation" / "members.json").members())
+  for (const auto& [client, member] : roster.members())
     changes.insert(changes.end(), member.changes.begin(), member.changes.end());
   return changes;
 }
