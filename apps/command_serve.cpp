@@ -76,7 +76,7 @@ flower::CoordinatorOptions network_of(const ServeFlags& flags) {
 std::optional<std::vector<std::string>> admitted(const flower::CoordinatorOptions& network) {
   if (network.allowed.empty()) return std::nullopt;
   std::vector<std::string> nodes;
-  for (const auto& [key, name] : network.allowed) nodes.push_back(concat(key.fingerprint(), " ", name));
+  for (const auto& one : network.allowed) nodes.push_back(concat(one.key.fingerprint(), " ", one.name));
   std::sort(nodes.begin(), nodes.end());
   return nodes;
 }

@@ -16,7 +16,7 @@ from test_federation import Processes, free_port, node_arguments, wait_for, wait
 from tiny import evenkeel, lines, one_line, succeed, tiny_model, without_seconds  # noqa: F401
 
 ADAPTER = "adapter/adapter_model.safetensors"
-ROWS = {"north": 9, "hill": 4}
+ROWS = {"north": 9, "hill": 4}  # one row of each is held out
 
 
 def write_rows(file, name, count):
@@ -125,7 +125,7 @@ def test_a_client_is_its_key_in_whatever_order_nodes_come_and_whatever_they_are_
     site.until("is client 1")
     site.node("north")
     assert wait_for(server, site.log) == 0, site.log.read_text()
-    assert trained(site.run) == trained(site.folder / "local") == [[("north", 1.0, 9), ("hill", 0.5, 4)]] * 2
+    assert trained(site.run) == trained(site.folder / "local") == [[("north", 1.0, 8), ("hill", 0.5, 3)]] * 2
     assert (site.run / ADAPTER).read_bytes() == (site.folder / "local" / ADAPTER).read_bytes()
     assert [one["assigned"] for one in site.members().values()] == ["key", "key"]
     assert [one["key"] for one in site.members().values()] == list(site.prints.values())
@@ -149,7 +149,7 @@ def test_a_node_that_no_client_names_is_refused_on_both_sides_until_the_list_is_
     site.until("is client 1")
     again, _ = site.node("north")
     assert wait_for(server, site.log) == 0, site.log.read_text()
-    assert trained(site.run) == [[("north", 1.0, 9), ("hill", 0.5, 4)]]
+    assert trained(site.run) == [[("north", 1.0, 8), ("hill", 0.5, 3)]]
     assert again.wait(60) == 0
 
 
@@ -173,7 +173,7 @@ def test_a_node_that_returns_with_another_content_is_refused_until_it_has_the_ol
     server = site.serve()
     north, _ = site.node("north")
     hill, log = site.node("hill")
-    site.until("round 1/4")
+    site.until("round 1/4: loss")
     with frozen(north):
         hill.kill()
         hill.wait()
@@ -203,7 +203,7 @@ def test_other_rows_of_a_node_that_returns_may_be_recorded(site):
     server = site.serve()
     north, _ = site.node("north")
     hill, _ = site.node("hill")
-    site.until("round 1/3")
+    site.until("round 1/3: loss")
     with frozen(north):
         hill.kill()
         hill.wait()
@@ -225,7 +225,7 @@ def test_a_key_that_is_replaced_while_the_server_runs_keeps_its_client(site):
     server = site.serve()
     north, _ = site.node("north")
     hill, log = site.node("hill")
-    site.until("round 1/3")
+    site.until("round 1/3: loss")
     old = site.prints["hill"]
     with frozen(north):
         site.allow(site.lines["north"], succeed("keygen", site.folder / "hill-3.pem", "--comment", "hill").stdout)
@@ -249,7 +249,7 @@ def test_a_removed_key_loses_its_work_at_once_and_by_name(site):
     server = site.serve()
     north, _ = site.node("north")
     hill, log = site.node("hill")
-    site.until("round 1/4")
+    site.until("round 1/4: loss")
     with frozen(north):
         site.allow(site.lines["north"])
         site.until("node hill: its key was removed")
@@ -275,7 +275,7 @@ def test_a_client_that_joins_late_takes_part_from_the_round_after(site):
     site.config("start = 1", rounds=4)
     server = site.serve()
     north, _ = site.node("north")
-    site.until("round 1/4")
+    site.until("round 1/4: loss")
     with frozen(north):
         site.node("hill")
         site.until("is client 1")
@@ -306,7 +306,7 @@ def test_a_second_process_with_a_key_is_refused_and_the_first_one_goes_on(site):
     server = site.serve()
     north, _ = site.node("north")
     site.node("hill")
-    site.until("round 1/3")
+    site.until("round 1/3: loss")
     with frozen(north):
         second = evenkeel(*node_arguments(site.folder / "hill.pem", site.model, site.address, "--data", site.folder / "hill.jsonl"), timeout=120)
         one_line(second, "hill.pem", "process")

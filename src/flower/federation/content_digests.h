@@ -1,51 +1,37 @@
 /// \file  Tells what a node has by content, without revealing it: its rows, its base and its tokenizer as salted
 /// digests. The salt is random per node and run and never leaves the node, so nobody else can compute the digest of
 /// guessed rows. The node sends the digests when it joins a run, and again after each restart: equal digests mean equal
-/// content.
+/// content. flower/federation/own_content.h computes them.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
-
-namespace evenkeel::fed {
-struct Experiment;
-}
-namespace evenkeel::scoring {
-class PreparedTask;
-}
 
 namespace evenkeel::flower {
 
 /// Salted digests of what a node has, each 64 hexadecimal digits; all are empty if none were sent.
 struct ContentDigests {
-  std::string rows;       ///< training rows as tokenised, in their order, and the node's own test rows
-  std::string base;       ///< weights and configs of its model
-  std::string tokenizer;  ///< files of its tokenizer and chat templates
+  std::string rows{};       ///< training rows as tokenised, in their order
+  std::string tests{};      ///< the node's own test rows, in their order
+  int64_t tested = 0;       ///< number of the node's own test rows
+  std::string base{};       ///< weights and configs of its model
+  std::string tokenizer{};  ///< files of its tokenizer and chat templates
 
   bool given() const { return !rows.empty(); }
   bool operator==(const ContentDigests&) const = default;
   void visit(auto& field) {  // base/format/record.h
     field("rows", rows);
+    field("tests", tests);
+    field("tested", tested, 0);
     field("base", base);
     field("tokenizer", tokenizer);
   }
 };
 
-/// Returns the salt of a run on this node. It is kept in `folder` (<run>-salt.json, sealed), which is made if absent.
-/// \param folder  empty: the salt is kept by the process only
-/// \throws kCheckpoint when the stored salt is damaged, kIo
-std::string salt_of_run(const std::filesystem::path& folder, const std::string& run);
-
-/// Computes the digests of a client's content.
-/// \param tested  the client's own test rows as prepared; null: it has none
-/// Cost: the model's files are read unless their fingerprints are cached; one SHA-256 over all tokens of the rows.
-ContentDigests content_digests(const fed::Experiment& e, int64_t client, const scoring::PreparedTask* tested,
-                               const std::string& salt);
-
-/// Names the parts in which a node differs from what it joined with: "rows", "base", "tokenizer". Empty if nothing
-/// differs, or if nothing is known of what it joined with.
+/// Names the parts in which a node differs from what it joined with: "rows", "test rows", "base", "tokenizer". Empty if
+/// nothing differs, or if nothing is known of what it joined with. Test rows of another number are no such part: the
+/// scores of such a node are refused.
 std::vector<std::string> changed_parts(const ContentDigests& joined, const ContentDigests& now);
 /// Returns a sentence about changed parts for people. If all parts differ, the node may have lost its salt.
 std::string change_text(const std::vector<std::string>& parts);

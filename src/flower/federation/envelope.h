@@ -52,8 +52,8 @@ struct WorkOutcome {
 };
 
 /// Kinds that the server sends. kOfferEnvelope holds an Offer, kRefusalEnvelope a JoinRefusal, kUpdateEnvelope a
-/// StateUpdate, kTaskEnvelope a Task. kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that the
-/// run is over; the node answers with the same kind.
+/// StateUpdate, kTaskEnvelope a Task. kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that
+/// the run is over; the node answers with the same kind.
 inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news", *kTaskEnvelope = "task",
                             *kAdapterEnvelope = "adapter", *kShutdownEnvelope = "farewell",
                             *kRefusalEnvelope = "refusal";

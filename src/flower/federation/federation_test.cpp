@@ -395,6 +395,53 @@ TEST_F(Federation, WhoComesBackWithAnotherBudgetIsToldWhy) {
   EXPECT_NE(reason.find(" examples, agreed on: "), std::string::npos) << reason;
 }
 
+/// Changes the second acceptance of a node, with which it comes back to a run that it has joined.
+Edit on_return(const std::function<void(OrderedJson& acceptance)>& change) {
+  return [change, count = std::make_shared<int>(0)](Envelope& envelope) {
+    if (envelope.kind != kAcceptanceEnvelope || ++*count != 2) return;
+    auto json = OrderedJson::parse(envelope.header);
+    change(json);
+    envelope.header = json.dump();
+  };
+}
+
+/// Returns the changes of all members of a run's roster.
+std::vector<MemberChange> changes_in(const fs::path& run) {
+  const Roster roster(run / "federation" / "members.json");
+  std::vector<MemberChange> changes;
+  for (const auto& [client, member] : roster.members())
+    changes.insert(changes.end(), member.changes.begin(), member.changes.end());
+  return changes;
+}
+
+TEST_F(Federation, AnotherProgramOfANodeThatReturnsIsRecorded) {
+  const auto out = folder_.path() / "run";
+  served(request("fedit", out, {"train.rounds=1"}),
+         {{1, on_return([](OrderedJson& acceptance) { acceptance["program"] = "9.9"; })}});
+  EXPECT_FALSE(rounds(out).at(0).lost);
+  const auto changes = changes_in(out);
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].what, "program");
+  EXPECT_EQ(changes[0].was, version());
+}
+
+TEST_F(Federation, AnotherContentOfANodeThatReturnsIsRefusedOrRecordedAsTheConfigSays) {
+  const auto other_rows = [](OrderedJson& acceptance) { acceptance["content"]["rows"] = std::string(64, '0'); };
+  const auto refused = folder_.path() / "refused", recorded = folder_.path() / "recorded";
+  served(request("fedit", refused, {"train.rounds=1"}), {{1, on_return(other_rows)}});
+  const auto lost = rounds(refused).at(0).lost;
+  ASSERT_TRUE(lost && lost->size() == 1u);
+  EXPECT_NE(lost->at(0).reason.find("another content than it joined with: rows"), std::string::npos);
+  EXPECT_TRUE(changes_in(refused).empty());
+  over_ = false;
+  served(request("fedit", recorded, {"train.rounds=1", "clients.on_change=\"record\""}), {{1, on_return(other_rows)}});
+  EXPECT_FALSE(rounds(recorded).at(0).lost);
+  const auto changes = changes_in(recorded);
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].what, "rows");
+  EXPECT_EQ(changes[0].was.size(), 64u);
+}
+
 TEST_F(Federation, WhoCannotStoreTheFinalAdapterEndsWithAnError) {
   write_file_atomic(folder_.path() / "file", "no folder");
   change_ = [this](int64_t node, NodeClientOptions& options) {

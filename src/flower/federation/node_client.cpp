@@ -16,6 +16,7 @@
 #include "fed/run/make_experiment.h"
 #include "flower/federation/agreed_run.h"
 #include "flower/federation/offered_config.h"
+#include "flower/federation/own_content.h"
 #include "flower/federation/own_scores.h"
 #include "flower/federation/request_check.h"
 #include "flower/federation/rows_error.h"

@@ -26,11 +26,11 @@ struct Question {
                               shown(node.name), " in this key's line of the list of keys, and remove the other line")};
   }
 
+  /// Returns the client whose key is the node's or, if there is none, the one that the node's key replaces.
   std::optional<int64_t> by_key() const {
-    for (int64_t id = 0; id < clients.count; ++id) {
-      const auto key = clients.key(id);
-      if (!key.empty() && (key == node.fingerprint || key == node.replaces)) return id;
-    }
+    for (const auto& own : {node.fingerprint, node.replaces})
+      for (int64_t id = 0; id < clients.count && !own.empty(); ++id)
+        if (clients.key(id) == own) return id;
     return std::nullopt;
   }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing.h"
+#include "flower/federation/own_content.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -37,7 +38,9 @@ class Placement : public ::testing::Test {
     all.push_back(one);
     return place_of(one, all, of, roster_, taken);
   }
-  void join(int64_t client, const std::string& with) { roster_.add({.client = client, .key = with, .name = "x", .program = {}}); }
+  void join(int64_t client, const std::string& with) {
+    roster_.add({.client = client, .key = with, .name = "x", .program = {}});
+  }
 
   testing::TemporaryFolder folder_;
   Roster roster_{folder_.path() / "members.json"};
@@ -110,6 +113,12 @@ TEST_F(Placement, AKeyThatReplacesTheConfiguredOneIsTheClient) {
   EXPECT_EQ(place(some_node(7, "new", print_of('x'), print_of('n')), three_clients()).client, 0);
 }
 
+TEST_F(Placement, AKeyOfItsOwnComesBeforeTheOneThatItReplaces) {
+  auto of = three_clients();
+  of.client[2].key = print_of('x');
+  EXPECT_EQ(place(some_node(7, "new", print_of('x'), print_of('n')), of).client, 2);
+}
+
 TEST_F(Placement, ANameDoesNotHandOverAClientThatHasJoined) {
   join(1, print_of('h'));
   const auto refused = place(some_node(7, "hill", print_of('x')), three_clients());
@@ -133,11 +142,19 @@ TEST_F(Placement, TheNodeOfAReplacedKeyIsRecordedWithTheRound) {
 }
 
 TEST(ContentDigests, ChangedPartsAreNamedAndAllAtOnceMayBeALostSalt) {
-  const ContentDigests joined{"r", "b", "t"};
-  EXPECT_TRUE(changed_parts(joined, joined).empty());
-  EXPECT_EQ(changed_parts(joined, {"r2", "b", "t"}), std::vector<std::string>{"rows"});
-  EXPECT_EQ(changed_parts(joined, {"r", "b2", "t2"}), (std::vector<std::string>{"base", "tokenizer"}));
-  EXPECT_TRUE(changed_parts({}, joined).empty()) << "nothing is known of what it joined with";
+  const ContentDigests joined{.rows = "r", .tests = "e", .tested = 3, .base = "b", .tokenizer = "t"};
+  const auto parts = [&](const std::function<void(ContentDigests&)>& change) {
+    auto now = joined;
+    change(now);
+    return changed_parts(joined, now);
+  };
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(parts([](auto&) {}), Parts{});
+  EXPECT_EQ(parts([](auto& now) { now.rows = "r2"; }), Parts{"rows"});
+  EXPECT_EQ(parts([](auto& now) { now.tests = "e2"; }), Parts{"test rows"});
+  EXPECT_EQ(parts([](auto& now) { now.tests = "e2", now.tested = 2; }), Parts{}) << "its scores are refused";
+  EXPECT_EQ(parts([](auto& now) { now.base = "b2", now.tokenizer = "t2"; }), (Parts{"base", "tokenizer"}));
+  EXPECT_EQ(changed_parts({}, joined), Parts{}) << "nothing is known of what it joined with";
   EXPECT_EQ(changed_parts(joined, {}).size(), 3u) << "a node that hides what it has is no more what it was";
   EXPECT_NE(change_text({"rows", "base", "tokenizer"}).find("memory folder"), std::string::npos);
   EXPECT_NE(change_text({"rows"}).find("rows"), std::string::npos);

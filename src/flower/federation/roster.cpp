@@ -1,6 +1,7 @@
 #include "flower/federation/roster.h"
 
 #include <random>
+#include <utility>
 
 #include "base/format/record.h"
 #include "base/plain/files.h"
@@ -27,6 +28,12 @@ struct Page {
     field.optional("offer", offer);
   }
 };
+
+const std::string& digest_of_part(const ContentDigests& content, std::string_view part) {
+  if (part == "rows") return content.rows;
+  if (part == "test rows") return content.tests;
+  return part == "base" ? content.base : content.tokenizer;
+}
 
 }  // namespace
 
@@ -95,10 +102,11 @@ void Roster::note_return(int64_t client, const ContentDigests& content, const st
   const auto note = [&](const std::string& what, const std::string& was) {
     member.changes.push_back({.after_round = rounds, .what = what, .was = was});
   };
-  for (const auto& part : parts)
-    note(part, part == "rows" ? member.content.rows : part == "base" ? member.content.base : member.content.tokenizer);
+  for (const auto& part : parts) note(part, digest_of_part(member.content, part));
   if (program != member.program) note("program", member.program);
-  member.content = content;
+  const bool as_many_tests = content.tested == member.content.tested || !member.content.given();
+  const auto before = std::exchange(member.content, content);
+  if (!as_many_tests) member.content.tests = before.tests, member.content.tested = before.tested;
   member.program = program;
   save();
 }

@@ -17,7 +17,7 @@ namespace evenkeel::flower {
 /// A change of a client's node after it had joined.
 struct MemberChange {
   int64_t after_round = 0;  ///< rounds that were committed
-  std::string what;         ///< "key", "rows", "base", "tokenizer" or "program"
+  std::string what;         ///< "key", "rows", "test rows", "base", "tokenizer" or "program"
   std::string was;          ///< the earlier value: a fingerprint, a salted digest or a version
 
   void visit(auto& field) {
@@ -88,7 +88,8 @@ class Roster {
   /// \param rounds  rounds that are committed
   /// \return the clients that have another node now
   std::vector<int64_t> hand_over(std::span<const NodeInfo> nodes, int64_t rounds);
-  /// Records what a returning node has and runs, and which of it has changed.
+  /// Records what a returning node has and runs, and which of it has changed. Test rows of another number than the
+  /// client joined with are not taken over.
   /// \param parts  names of the changed parts of its content (changed_parts())
   void note_return(int64_t client, const ContentDigests& content, const std::string& program,
                    std::span<const std::string> parts, int64_t rounds);
