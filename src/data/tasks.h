@@ -55,8 +55,9 @@ enum class FileState { kExact, kRebuilt, kUnknown };
 FileState file_state(const std::filesystem::path& file);
 
 /// Returns the test rows of a task. If `from.limit` is above 0, at most that many are kept. A family with `generates`
-/// keeps the first ones; other families draw them at random without replacement, by `from.seed`. Of clients with rows of
-/// their own, the limit applies to each client. A limit above the number of rows adds a note. \throws kData (file, place, field), kConfig, kIo.
+/// keeps the first ones; other families draw them at random without replacement, by `from.seed`. Of clients with rows
+/// of their own, the limit applies to each client. A limit above the number of rows adds a note. \throws kData (file,
+/// place, field), kConfig, kIo.
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from);
 /// Returns the existing files that the test rows of `task` are read from.
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from);

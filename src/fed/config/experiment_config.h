@@ -343,7 +343,7 @@ struct EvaluateSection : scoring::EvaluationOptions {
     field("budgets", budgets, "budgets at which the global adapter is evaluated, each in (0, 1]");
     field("rank_eval_modes", rank_eval_modes,
           "evaluations of rank methods: a (adapter truncated to r_c, all experts), b (all ranks, K_c experts)");
-    field("limit", limit, "number of test rows per task; 0: all");
+    field("limit", limit, "number of test rows per task, of each client that has rows of its own; 0: all");
     scoring::EvaluationOptions::visit(field);
     field("every", every, "also evaluate after every n-th round; 0: after the last round only");
     field("before", before, "also evaluate before the first round");

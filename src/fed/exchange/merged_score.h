@@ -9,8 +9,8 @@ namespace evenkeel::fed {
 
 /// Merges scores into the score of all rows together. Shares of rows, such as accuracy, are merged as counts, so they
 /// equal those of a single evaluation. Means (F1, log-likelihood) are equal up to rounding. A mean log-likelihood is
-/// weighted by TaskScore::likelihood_rows. The majority rate is that of giving, for each part, the most frequent answer of
-/// its rows: no part says which answer that is. BERTScore is left out.
+/// weighted by TaskScore::likelihood_rows. The majority rate is that of giving, for each part, the most frequent answer
+/// of its rows: no part says which answer that is. BERTScore is left out.
 /// Scores of single rows are concatenated in the order of the parts. Questions and seconds are added up; a question
 /// that two clients have counts twice.
 /// \param parts  one or more scores of the same task and evaluation point; predictions are ignored

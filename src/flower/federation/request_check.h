@@ -10,8 +10,10 @@
 
 namespace evenkeel::flower {
 
-/// Checks that a header has only fields that this program reads. A field that is ignored would be answered as if it were
-/// not there. \param received  the header as it came \param read  the header of the message that was read from it
+/// Checks that a header has only fields that this program reads. A field that is ignored would be answered as if it
+/// were not there.
+/// \param received  the header as it came
+/// \param read      the header of the message that was read from it
 /// \throws kData naming the field
 void check_fields(const std::string& received, const std::string& read);
 
