@@ -17,7 +17,7 @@ from test_tls import Authority
 from tiny import CONFIG, PROGRAM, ROOT, evenkeel, one_line, settings, succeed
 
 NEEDS_TLS = "the server speaks TLS: give --ca FILE"
-WRONG = ["tcp://server:8000", "HTTP://server:80", "http://server", "https://[::1]", "https://server:443/v1", "http://", "https://me@server:80", "", "server",
+WRONG = ["tcp://server:8000", "HTTP://server:80", "http://server", "https://[::1]", "https://server:443/v1", "http://", "https://me@server:80", "server",
          "server:", ":8000", "server:65536", "server:-1", "server:80/", "server:80/v1", "me@server:80", "me:word@server:80", "server:port", "::1", "::1:8000",
          "[::1]", "[::1", "[server]:80", "[fe80::1%]:80", "[fe80::1%a b]:80", "fe80::1%eth0:80", "a b:80"]
 
@@ -41,6 +41,13 @@ def test_a_wrong_address_is_refused_at_once(wrong, tmp_path, tiny_model):
     if wrong != "server:0":  # a server may listen at any free port
         refused("serve", CONFIG, "--out", tmp_path / "run", "--open", "--insecure", "--listen", wrong, says=["--listen is", wrong, "expected HOST:PORT"],
                 untouched=tmp_path)
+
+
+def test_an_empty_address_is_refused(tmp_path, tiny_model):
+    (key,) = keygen(tmp_path, 1)
+    refused("node", "--insecure", "--key", key, "--model", tiny_model, "--once", "--superlink", "", says=["--superlink is", "expected HOST:PORT"])
+    refused("serve", CONFIG, "--out", tmp_path / "run", "--open", "--insecure", "--listen", "", says=["--listen is", "expected HOST:PORT"])
+    refused("status", "--insecure", "--server", "", says=["one of RUN and --server is needed"])
 
 
 @pytest.mark.parametrize("scheme", ["http://127.0.0.1:8000", "https://server:8000"])

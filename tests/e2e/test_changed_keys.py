@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from test_federation import Processes, keygen, wait_for
+from test_federation import Processes, keygen, wait_for, wait_until
 from test_operator import Federation
 from tiny import CONFIG, evenkeel, lines, one_line, settings, slow, succeed, tiny_model  # noqa: F401
 
@@ -126,20 +126,37 @@ def test_ranks_go_on_with_changed_keys(tiny_model, tmp_path):  # noqa: F811
 
 
 def test_a_bound_of_the_server_holds_from_the_next_round_on(tiny_model, tmp_path):  # noqa: F811
+    """In the second round client 0 moves by 0.071, client 1 by 0.040."""
     with Processes() as processes:
         fed = Federation(processes, tmp_path, tiny_model, rounds=1)
         server = fed.serve()
         nodes = [fed.node(i) for i in range(2)]
         assert wait_for(server, fed.log) == 0, fed.log.read_text()
         assert [wait_for(node, fed.node_log(i)) for i, node in enumerate(nodes)] == [0, 0]
-        server = fed.serve("--resume", "--set", "train.rounds=2", "--set", "clients.update_norm=1e-9", "--set", "clients.deadline=60")
+        server = fed.serve("--resume", "--set", "train.rounds=2", "--set", "clients.update_norm=0.055", "--set", "clients.deadline=60")
         nodes = [fed.node(i) for i in range(2)]
         assert wait_for(server, fed.log) == 0, fed.log.read_text()
     rounds = lines(fed.run / "rounds.jsonl")
-    assert not rounds[0].get("lost") and [one["id"] for one in rounds[1]["lost"]] == [0, 1]
+    assert not rounds[0].get("lost") and [one["id"] for one in rounds[1]["lost"]] == [0]
     (change,) = changes_of(fed.run)
     assert set(change["keys"]) == {"clients.deadline", "clients.update_norm"} and change["after_round"] == 1
     one_line(evenkeel(*fed.words, "--resume", "--set", "data.cutoff=77"), "data.cutoff is 77, in the run ")
+
+
+def test_rounds_close_without_a_node_that_is_gone_after_a_deadline_was_set(tiny_model, tmp_path):  # noqa: F811
+    with Processes() as processes:
+        fed = Federation(processes, tmp_path, tiny_model, rounds=1)
+        server = fed.serve()
+        nodes = [fed.node(i) for i in range(2)]
+        assert wait_for(server, fed.log) == 0, fed.log.read_text()
+        assert [wait_for(node, fed.node_log(i)) for i, node in enumerate(nodes)] == [0, 0]
+        server = fed.serve("--resume", "--set", "train.rounds=2", "--set", "clients.deadline=2")
+        node = fed.node(0)
+        assert wait_for(server, fed.log, 120) == 0, fed.log.read_text()
+        assert wait_for(node, fed.node_log(0)) == 0
+    rounds = lines(fed.run / "rounds.jsonl")
+    assert [(one["id"], one["reason"]) for one in rounds[1]["lost"]] == [(1, "client 1: no reply within 2 s")]
+    assert [one["client"] for one in lines(fed.run / "missing_scores.jsonl") if one["round"] == 2] == [1]
 
 
 def test_admitted_keys_are_recorded_with_their_round(tiny_model, tmp_path):  # noqa: F811
@@ -156,9 +173,8 @@ def test_admitted_keys_are_recorded_with_their_round(tiny_model, tmp_path):  # n
     (tmp_path / "keys.txt").write_text("\n".join([known[0], (other / "keys.txt").read_text().replace("site-0", "late")]))
     with Processes() as processes:
         fed.processes = processes
-        server = fed.serve("--resume")
-        fed.node(0)
-        wait_for(server, fed.log)
+        fed.serve("--resume")
+        wait_until(lambda: changes_of(fed.run), fed.log)
     (change,) = changes_of(fed.run)
     assert change["after_round"] == 1
     assert [entry.split()[0][:7] for entry in change["allow"]["added"] + change["allow"]["removed"]] == ["SHA256:"] * 2

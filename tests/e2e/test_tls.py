@@ -153,7 +153,7 @@ def test_a_node_refuses_a_server_of_another_name_and_the_server_warns_of_an_expi
         certificate, secret = authority.server("localhost", names, *dates)
         address = f"localhost:{free_port()}"
         with Processes() as processes:
-            processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "fedit"), "--out", tmp_path / "run", "--listen", address,
+            processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "fedit"), "--out", tmp_path / f"run-{dates[1]}", "--listen", address,
                             "--open", "--certificate", certificate, "--key", secret, log=log)
             wait_until(lambda: "listening at" in log.read_text(), log)
             processes.start("node", "--superlink", address, "--ca", authority.pem, "--key", key, "--model", tiny_model, log=said)

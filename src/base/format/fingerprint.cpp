@@ -118,7 +118,8 @@ class FactsCache {
     try {
       make_folders(path.parent_path());
       if (!std::exchange(cleared_, true))
-        remove_dead_parts(path.parent_path(), [](std::string_view name) { return name.ends_with(".json"); });
+        remove_dead_parts(
+            path.parent_path(), [](std::string_view name) { return name.ends_with(".json"); }, std::chrono::hours(1));
       write_sealed(path, record::write(facts));
     } catch (const Error& error) {
       log::warning("[cache] nothing is remembered of model files: ", error.what());

@@ -32,6 +32,13 @@ bool is_of_this_process(std::string_view name) {
   return parse_number<pid_t>(rest.substr(0, rest.find('-'))) == ::getpid();
 }
 
+/// Returns true if the file was last written to at least so long ago.
+bool is_older(const fs::path& file, std::chrono::seconds age) {
+  std::error_code unknown;
+  const auto written = fs::last_write_time(file, unknown);
+  return age.count() == 0 || (!unknown && fs::file_time_type::clock::now() - written >= age);
+}
+
 /// Removes a temporary file unless a process holds its lock.
 void remove_if_dead(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -49,12 +56,13 @@ bool lock_part(const fs::path& file, int descriptor) {
   return names(file, descriptor);
 }
 
-void remove_dead_parts(const fs::path& folder, const std::function<bool(std::string_view name)>& is_own) {
+void remove_dead_parts(const fs::path& folder, const std::function<bool(std::string_view name)>& is_own,
+                       std::chrono::seconds age) {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
     const auto name = entry->path().filename().string();
     const auto written = written_name(name);
-    if (!written.empty() && is_own(written)) remove_if_dead(entry->path());
+    if (!written.empty() && is_own(written) && is_older(entry->path(), age)) remove_if_dead(entry->path());
   }
 }
 

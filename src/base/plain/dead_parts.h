@@ -4,6 +4,7 @@
 /// there; call these functions only for what one process at a time writes. Does not depend on LibTorch.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -18,7 +19,10 @@ void remove_dead_parts_of(const std::filesystem::path& file);
 /// Errors are ignored.
 /// \param is_own  tells from the name of the file that was to be written, without its path, whether it is one of those
 /// that this program writes there; other files stay
-void remove_dead_parts(const std::filesystem::path& folder, const std::function<bool(std::string_view name)>& is_own);
+/// \param age     files that were written to less than so long ago stay. For folders in which processes of several
+/// machines write, whose locks may not be seen here
+void remove_dead_parts(const std::filesystem::path& folder, const std::function<bool(std::string_view name)>& is_own,
+                       std::chrono::seconds age = std::chrono::seconds(0));
 
 /// Locks an open temporary file for as long as it is open. \return false when the file must not be written, because
 /// remove_dead_parts() has taken it for one that was left

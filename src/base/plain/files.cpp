@@ -185,7 +185,6 @@ void write_file_atomic(const fs::path& file, std::string_view bytes) {
 }
 
 void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces) {
-  remove_dead_parts_of(file);
   AtomicFile out(file);
   for (const auto piece : pieces) out.write(piece);
   out.commit();

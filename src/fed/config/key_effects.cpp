@@ -211,18 +211,6 @@ const std::map<std::string, KeyEffect, std::less<>>& by_key() {
   return all;
 }
 
-/// Returns a key with "[]" for each index of a list: "clients.client[].budget".
-std::string without_indices(std::string_view key) {
-  std::string result;
-  bool inside = false;
-  for (const char c : key) {
-    if (c == ']') inside = false;
-    if (!inside) result += c;
-    if (c == '[') inside = true;
-  }
-  return result;
-}
-
 /// Returns a key with "<name>" for the name that the file chose of a table of `section`. Names may contain dots.
 std::string without_name(const std::string& key, std::string_view section) {
   for (auto dot = key.find('.', section.size()); dot != key.npos; dot = key.find('.', dot + 1)) {
@@ -233,6 +221,17 @@ std::string without_name(const std::string& key, std::string_view section) {
 }
 
 }  // namespace
+
+std::string without_indices(std::string_view key) {
+  std::string result;
+  bool inside = false;
+  for (const char c : key) {
+    if (c == ']') inside = false;
+    if (!inside) result += c;
+    if (c == '[') inside = true;
+  }
+  return result;
+}
 
 std::span<const KeyClass> key_classes() { return kClasses; }
 

@@ -27,6 +27,9 @@ struct KeyClass {
   KeyEffect effect;
 };
 
+/// Returns a key with "[]" for each index of a list: "clients.client[].budget".
+std::string without_indices(std::string_view key);
+
 /// Returns the classes of all keys of a run's config, with those of the built-in methods.
 std::span<const KeyClass> key_classes();
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/plain/text.h"
+#include "fed/config/key_effects.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -15,7 +16,7 @@ enum class May {
   kBeforeScores,    ///< as kUnlessCompared, and only before the first score: later ones would be of other rows
 };
 
-/// A key that a resumed run may change.
+/// A key that a resumed run may change. "[]" follows a list of tables, whose entries change together.
 struct Changeable {
   std::string_view key;
   May may;
@@ -40,7 +41,7 @@ constexpr std::array kChangeable{
                [](auto& from, auto& to) { to.evaluate.limit = from.evaluate.limit; }}};
 
 const Changeable* find(std::string_view key) {
-  const auto found = std::ranges::find(kChangeable, key, &Changeable::key);
+  const auto found = std::ranges::find(kChangeable, without_indices(key), &Changeable::key);
   return found == kChangeable.end() ? nullptr : &*found;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format/fingerprint.h"
+#include "base/plain/dead_parts.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
@@ -297,6 +298,7 @@ Envelope NodeClient::keep(const Envelope& envelope) {
   if (!options_.adapters.empty()) {
     const auto folder = options_.adapters / concat(server.config->name, "-", envelope.run.substr(0, 8));
     const auto factors = lora::received(std::move(adapter)).adapters;
+    remove_dead_parts(folder, [](std::string_view name) { return name.starts_with("adapter_"); });
     without_empty_folders({options_.adapters, folder}, [&] {
       lora::save_peft_adapter(folder, factors, server.all_sites,
                               {server.model_folder.string(), lora::standard_layout(server.model.peft)});

@@ -427,8 +427,11 @@ std::string Sessions::absence(const Session& session) const {
 }
 
 /// Returns why a client with a message, not a task, is too late: its node has not confirmed the message kHearing_s
-/// after this object was made or, for the final adapter, has been offline for so long. \return empty if it is not late
+/// after this object was made or, for the final adapter, has been offline for so long. A node that was too late before
+/// is told of the end of the run without a wait of its own. \return empty if it is not late
 std::string Sessions::lateness_of_message(const Session& session) const {
+  if (was_late(session) && session.own.kind == kShutdownEnvelope && !any_in_time())
+    return "its node was too late before";
   if (session.taken && !was_late(session))
     return seconds_since(session.last_online) > kHearing_s ? concat("its node was offline for ", kHearing_s, " s") : "";
   return seconds_since(begun_) > kHearing_s ? concat("its node did not confirm within ", kHearing_s, " s") : "";

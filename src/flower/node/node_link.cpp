@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/plain/dead_parts.h"
 #include "base/plain/file_lock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -126,6 +127,7 @@ struct NodeLink::Parts {
 
   void join() {
     if (!lock) lock.emplace(options.key_file.string() + ".lock", concat("the key ", options.key_file.string()));
+    remove_dead_parts_of(memory_file(options));
     const auto before = remembered(options);
     state = before.value_or(Remembered{});
     if (before && before->is_own)
@@ -145,9 +147,12 @@ struct NodeLink::Parts {
 
   void activate(const std::string& pem, bool patient) {
     bool warned = false;
-    const auto patience = SteadyClock::now() + std::chrono::duration<double>(patient ? 2 * options.heartbeat_s + 5 : 0);
+    const auto patience = SteadyClock::now() + std::chrono::duration<double>(2 * options.heartbeat_s + 5);
     while (true) {
-      const Answer answer = calls.call(path::kActivate, encode(ActivateRequest{pem, options.heartbeat_s}));
+      int tries = 0;
+      const auto request = encode(ActivateRequest{pem, options.heartbeat_s});
+      const Answer answer = calls.call(path::kActivate, request, {}, 0, &tries);
+      patient = patient || tries > 1;  // the server may have heard a try whose answer was lost
       if (answer.ok()) {
         state.node = decode<NodeId>(answer.body).node;
         return;
@@ -157,7 +162,7 @@ struct NodeLink::Parts {
         log::warning("[node] ", options.server.text(),
                      " has a node with this key online: a process on another machine, ",
                      "or one that has ended; trying for ", 2 * options.heartbeat_s + 5, " s");
-      EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
+      EK_CHECK(patient && SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
                calls.public_key().fingerprint(),
                ", or has a node with it online already (one that died counts as online for up to ",
                2 * options.heartbeat_s, " s)");
