@@ -210,10 +210,10 @@ def test_other_rows_of_a_node_that_returns_may_be_recorded(site):
         write_rows(site.folder / "other.jsonl", "other", ROWS["hill"])
         before = site.members()[1]["content"]["rows"]
         site.node("hill", data=site.folder / "other.jsonl")
-        site.until("hill comes back with another content than it joined with: rows; recorded")
+        site.until("hill comes back with another content than it joined with: rows, test rows; recorded")
     assert wait_for(server, site.log) == 0, site.log.read_text()
-    change, = site.members()[1]["changes"]
-    assert change["what"] == "rows" and change["was"] == before and change["after_round"] in (1, 2)
+    change, of_tests = site.members()[1]["changes"]
+    assert of_tests["what"] == "test rows" and change["what"] == "rows" and change["was"] == before and change["after_round"] in (1, 2)
     text = (site.run / "federation/members.json").read_text()
     salt = json.loads(next((site.folder / "hill.pem.memory").glob("*-salt.json")).read_text())["salt"]
     assert salt not in text and len(salt) == 64
