@@ -7,13 +7,14 @@
 #include <limits>
 
 #include "base/format/record.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 
 namespace evenkeel::fed {
 namespace {
 
 /// What an evaluation over these rows would say. \param right  which were answered rightly, readable or not
-Scored choices(const std::string& correct, const std::string& readable, std::map<std::string, int64_t> answers) {
+Scored choices(const std::string& correct, const std::string& readable, const std::map<std::string, int64_t>& answers) {
   const auto rows = static_cast<int64_t>(correct.size());
   const auto count = [&](const std::string& marks) { return std::count(marks.begin(), marks.end(), '1'); };
   Scored scored;
@@ -26,9 +27,10 @@ Scored choices(const std::string& correct, const std::string& readable, std::map
   score.accuracy_likelihood = static_cast<double>(count(readable)) / rows;
   score.chance = 0.25;
   score.seconds = 1.5;
-  for (const auto& [answer, times] : answers)
+  for (const auto& [answer, times] : answers) {
     score.majority = std::max(score.majority, static_cast<double>(times) / rows);
-  scored.right_answers = std::move(answers);
+    scored.right_answers[sha256(answer)] = times;
+  }
   return scored;
 }
 
@@ -93,6 +95,7 @@ Scored texts(const std::vector<std::optional<double>>& rows) {
   for (const auto& row : rows)
     if (row) items.log_likelihood.push_back(*row);
   items.f1.resize(rows.size());
+  items.correct.resize(rows.size());
   score.likelihood_rows = std::ssize(items.log_likelihood);
   double sum = 0;
   for (const double one : items.log_likelihood) sum += one;
@@ -144,6 +147,7 @@ TEST(MergedScore, AStrangersNumberOfLikelihoodsHasToBePossible) {
 TEST(MergedScore, AStrangersSingleRowsHaveToBePossible) {
   auto good = choices("110", "111", {{"yes", 3}});
   const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files"}};
+  good.score.log_likelihood = -2, good.score.likelihood_rows = 3;
   good.items = scoring::ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {1, 1, 0}, .f1 = {}};
   EXPECT_NO_THROW(check_score(good, asked, scoring::AnswerKind::kChoice, 3));
   auto many = good;

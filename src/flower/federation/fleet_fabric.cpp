@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::seconds(1);
 constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave now are heard
 constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr size_t kLongestProgram = 64;                // bytes of the version that a node states
 constexpr int64_t kMostTestRows = int64_t{1} << 24;   // the server draws among the rows of all
 constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
 
@@ -28,6 +29,9 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
   EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
+  EK_CHECK(acceptance.program.size() <= kLongestProgram && escaped(acceptance.program) == acceptance.program, kData,
+           "its program is ", shown(acceptance.program), ", allowed: up to ", kLongestProgram,
+           " bytes of printable text");
 }
 
 /// Sends offers to nodes that are not members yet, and receives their answers.
@@ -148,6 +152,14 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
 bool FleetFabric::share(const methods::ServerState& state) {
   if (on_round_) on_round_(state.round);
   return false;
+}
+
+std::string FleetFabric::note_left_out(int64_t round, int64_t client, const std::string& why, double moved) {
+  const auto& name = fleet_.roster.members().at(client).name;
+  if (fleet_.on_report)
+    fleet_.on_report(
+        {.round = round, .client = client, .node = name, .outcome = concat("left out: ", why), .moved = moved});
+  return name;
 }
 
 void FleetFabric::end_run() {

@@ -20,10 +20,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kBuffer = size_t{64} << 10, kLongestHead = size_t{32} << 10;
-constexpr size_t kPiece = size_t{4} << 10;     // bytes by which the buffer of a head grows
-constexpr auto kStep = 100ms;                  // interval of checking whether other connections wait for a thread
-constexpr double kBodyGrace = 10;              // seconds before the minimum rate of a body applies
-constexpr auto kGraceInTheWay = 3s;            // the same, while other connections wait for a thread
+constexpr size_t kPiece = size_t{4} << 10;  // bytes by which the buffer of a head grows
+constexpr auto kStep = 100ms;               // interval of checking whether other connections wait for a thread
+constexpr double kBodyGrace = 10;           // seconds before the minimum rate of a body applies
+constexpr auto kGraceInTheWay = 3s;         // the same, while other connections wait for a thread
 constexpr ssize_t kNothingYet = -1, kBroken = -2;
 
 std::chrono::steady_clock::duration seconds(double value) {
@@ -65,7 +65,8 @@ bool Connection::wait(short events, Clock::time_point deadline) const {
     if (now >= deadline || now >= deadline_in_the_way()) return false;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
     pollfd descriptor{.fd = socket_, .events = events, .revents = 0};
-    const int ready = ::poll(&descriptor, 1, static_cast<int>(std::min<std::chrono::milliseconds>(left, kStep).count()));
+    const int ready =
+        ::poll(&descriptor, 1, static_cast<int>(std::min<std::chrono::milliseconds>(left, kStep).count()));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
@@ -112,7 +113,7 @@ Connection::Head Connection::take_head() {
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return Head::kPart;
     if (result != 1) return Head::kClosed;
   }
-  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);
   while (!has_whole_head()) {
     buffer_.resize(std::max(buffer_.size(), end_ + kPiece));

@@ -21,7 +21,7 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr size_t kMostWaiting = 4096;  // limit of connections that wait for a thread
+constexpr size_t kMostWaiting = 4096;   // limit of connections that wait for a thread
 constexpr size_t kManyUnfinished = 32;  // connections without a whole request that are worth a warning
 // How long a thread waits for the next request, if no other connection waits.
 constexpr auto kNext = std::chrono::milliseconds(2);

@@ -35,8 +35,8 @@ class IdleConnections {
   IdleConnections(const IdleLimits& limits, Ready ready, std::function<void()> cut_off);
   ~IdleConnections();  ///< calls close()
 
-  /// Starts to watch a connection without a byte of a next request. Any thread may call. After close() the connection is
-  /// closed at once.
+  /// Starts to watch a connection without a byte of a next request. Any thread may call. After close() it is closed at
+  /// once.
   void add(std::shared_ptr<Connection> connection);
   /// Starts to watch a connection that is new, or has a part of a head. Its time limit counts from its first call until
   /// add(). Otherwise as add().
