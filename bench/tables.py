@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the tables and plots of docs/performance.md and docs/gpu.md from bench/records/*.json.
+"""Makes the tables and plots of docs/performance.md, docs/gpu.md and docs/robust-aggregation.md from bench/records/*.json.
 
     bench/tables.py                 prints every table as Markdown
     bench/tables.py --check         exit code 1 if a table in the documents differs from its record
@@ -7,7 +7,7 @@
     .venv-v4/bin/python bench/tables.py --plot docs/figures/steps.svg
 
 A line `<!-- table: RECORD PART -->` in a document marks the place of a table. PART is step, server, evaluation, gpu,
-gpu_memory or simulation.
+gpu_memory, simulation or robust.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "bench/records"
-DOCUMENTS = ("docs/performance.md", "docs/gpu.md")
+DOCUMENTS = ("docs/performance.md", "docs/gpu.md", "docs/robust-aggregation.md")
 MARKED = re.compile(r"^<!-- table: (\S+) (\w+) -->\n\n((?:\|.*\n)*)", re.MULTILINE)
 
 
@@ -112,7 +112,19 @@ def simulation(record):
     return markdown(["", "round, s", "client, s", "step, ms", "overhead, %", "processor, %", f"MiB at {populations}", "2 workers"], rows)
 
 
-PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu, "gpu_memory": gpu_memory, "simulation": simulation}
+def robust(record):
+    """Draws the table of accuracy under attack, in percent, one line per attack, one column per rule."""
+    rows = record["robust"]["rows"]
+    rules, attacks = (list(dict.fromkeys(row[key] for row in rows)) for key in ("rule", "attack"))
+    cells = {(row["attack"], row["rule"]): [100 * value for value in row["accuracy"] if value is not None] for row in rows}
+
+    def cell(values):
+        return f"{sum(values) / len(values):.1f} ({min(values):.1f}-{max(values):.1f})" if values else "no run ends"
+    return markdown(["attack", *(f"`{rule}`" if "," not in rule else rule for rule in rules)],
+                    [[attack, *(cell(cells[attack, rule]) for rule in rules)] for attack in attacks])
+
+
+PARTS = {"robust": robust, "step": step, "server": server, "evaluation": evaluation, "gpu": gpu, "gpu_memory": gpu_memory, "simulation": simulation}
 
 
 def load(name):

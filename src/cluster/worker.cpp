@@ -105,7 +105,7 @@ class Worker {
     fed::Reply reply{
         .client = client, .report = static_cast<const train::LocalReport&>(record), .memory = journal_->memory(client)};
     reply.task_size = fed::PayloadSize{record.bytes_down, record.down_parts};
-    if (server_.config->method.entry().needs_individuals)
+    if (server_.needs_uploads())
       reply.upload = lora::EncodedPayload{mapped_bytes(journal_->upload(client)), record.up_parts};
     else
       reply.upload = fed::RemoteUpload{{record.bytes_up, record.up_parts}};

@@ -1,9 +1,13 @@
 // What a coordinator does with peers that are broken or mean harm: each is contained to itself, and others go on.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <functional>
+#include <thread>
 
 #include "base/plain/base64.h"
 #include "base/plain/clock.h"
@@ -228,6 +232,89 @@ TEST_F(Hostile, ConnectionsThatSayNothingHoldNoThreadWhileOthersWait) {
       << "no head was waited for";
   expect_others_go_on();
   for (const int socket : sockets) ::close(socket);
+}
+
+/// Clients that send `text` at one byte per tenth of a second, and come back as soon as they are cut off.
+class SlowClients {
+ public:
+  SlowClients(int port, int count, std::string begin, std::string text)
+      : port_(port), begin_(std::move(begin)), text_(std::move(text)), sockets_(static_cast<size_t>(count), -1) {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      for (size_t sent = 0; !stop.stop_requested(); ++sent) {
+        for (int& socket : sockets_) drip(socket, text_[sent % text_.size()]);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    });
+  }
+  ~SlowClients() {
+    thread_.request_stop();
+    thread_.join();
+    for (const int socket : sockets_) ::close(socket);
+  }
+
+ private:
+  void drip(int& socket, char byte) {
+    if (socket >= 0 && ::send(socket, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) return;
+    if (socket >= 0) ::close(socket);
+    socket = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port_));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    pollfd ready{.fd = socket, .events = POLLOUT, .revents = 0};
+    ::poll(&ready, 1, 20);
+    ::send(socket, begin_.data(), begin_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  int port_;
+  std::string begin_, text_;
+  std::vector<int> sockets_;
+  std::jthread thread_;
+};
+
+/// Seconds of twenty instructions and replies of a node.
+double seconds_of_work(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TEST_F(Hostile, ThreeHundredSlowHeadsDoNotKeepANodeWaiting) {
+  const auto work = [this] { expect_others_go_on(); };
+  const double alone = seconds_of_work(work);
+  ::testing::internal::CaptureStderr();
+  {
+    const SlowClients slow(coordinator_.port(), 300, "POST /v1/fleet/push-messages HTTP/1.1\r\n", "x: y\r\n");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_LT(seconds_of_work(work), 3 * alone + 2) << "alone: " << alone;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  const auto said = ::testing::internal::GetCapturedStderr();
+  const auto first = said.find("connections have sent no whole request yet");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("connections have sent no whole request yet", first + 1), std::string::npos) << "once";
+}
+
+TEST_F(Hostile, ThreeHundredSlowBodiesWithoutASignatureDoNotKeepANodeWaiting) {
+  const auto work = [this] { expect_others_go_on(); };
+  const double alone = seconds_of_work(work);
+  const SlowClients slow(coordinator_.port(), 300,
+                         "POST /v1/fleet/push-messages HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "x");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LT(seconds_of_work(work), 3 * alone + 4) << "alone: " << alone;
+}
+
+TEST_F(Hostile, AHeadInPiecesIsAnsweredLikeAWholeOne) {
+  const int socket = connected();
+  for (const std::string_view piece : {"GET /hea", "lth HTTP/1.1\r", "\nHost: x\r\n", "\r", "\n"}) {
+    ::send(socket, piece.data(), piece.size(), MSG_NOSIGNAL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  std::string answer(4096, '\0');
+  const ssize_t got = ::recv(socket, answer.data(), answer.size(), 0);
+  EXPECT_NE(answer.substr(0, static_cast<size_t>(std::max<ssize_t>(got, 0))).find("200"), std::string::npos);
+  ::close(socket);
 }
 
 TEST_F(Hostile, ABodyThatDripsIsCutOffAndItsNodeNamed) {

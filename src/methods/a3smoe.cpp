@@ -62,6 +62,7 @@ std::string counts_of(const std::string& layer) { return layer + ".counts"; }
 std::string tokens_of(const std::string& layer) { return layer + ".tokens"; }
 constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
+constexpr double kMostRescaler = 1000;  // of an upload; it begins at 1
 std::string rescaler_at(int64_t top_k) { return concat(kRescaler, ".", top_k); }
 
 /// Computes p_c f_ci^t for one layer, before division by the sum over clients.
@@ -126,6 +127,10 @@ class A3Smoe : public FederatedMethod {
 
   void check_upload(const lora::Payload& upload, const ClientProfile& client) const override {
     check_routing_counts(upload, client);
+    const auto sent = upload.extras.find(kRescaler);
+    const double rescaler = sent == upload.extras.end() ? 0 : sent->second.abs().max().item<double>();
+    EK_CHECK(rescaler <= kMostRescaler, kData, "the rescaler is of magnitude ", rescaler, ", allowed: up to ",
+             kMostRescaler);
   }
 
   ServerState initialize(const ServerView& server) const override {
@@ -212,6 +217,7 @@ MethodEntry a3smoe() {
        .exact = false,
        .needs_experts = true,
        .gate_norm = nn::GateNorm::kRenormSelected,
+       .weighs_experts = true,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and a learned "
                 "rescaler"});
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,12 @@ enum class MethodFamily {
   kHomogeneous,  ///< designed for equal clients; a budget sets K_c as with kSparsity
 };
 
+/// A metric of a method's client half (StepView::metrics), and the values that its mean over a round can have.
+struct MetricRange {
+  std::string_view name;
+  double least = 0, most = std::numeric_limits<double>::max();
+};
+
 /// Describes a method: one entry of the registry.
 struct MethodEntry {
   std::string_view name;   ///< name in configs, as in "ub-smoe"
@@ -32,7 +39,10 @@ struct MethodEntry {
   bool exact;                                          ///< true: the aggregate equals sum_c p_c delta W_c
   bool needs_experts;                                  ///< true: the method rejects dense models
   nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
-  bool changes_base = false;       ///< true: the method returns base deltas; the rank of the change grows every round
+  bool changes_base = false;  ///< true: the method returns base deltas; the rank of the change grows every round
+  /// True: aggregate() weighs each expert of each client, so rules that order or choose uploads would break its weights
+  /// ([aggregation] rule).
+  bool weighs_experts = false;
   bool needs_individuals = false;  ///< true: aggregate() reads single uploads; false: sums over clients suffice
   /// Describes what a client uploads in a round in addition to its report (train/local_training.h). A node's operator
   /// reads it before agreeing to the run.
@@ -41,6 +51,8 @@ struct MethodEntry {
   bool starts_from_adapter = true;
   /// True: clients compute sums of gradients over some of their rows before the first round.
   bool asks_gradients = false;
+  /// The metrics that its client half may report. A server refuses others from nodes. Borrowed, for ever.
+  std::span<const MetricRange> metrics{};
   /// Creates the method from its config table, which may be empty.
   /// \throws kConfig on an unknown key or a bad value
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;

@@ -65,6 +65,8 @@ class SmoeLlb : public FederatedMethod {
   const Config config_;
 };
 
+constexpr std::array kBalanceMetrics{MetricRange{.name = "load_balance_loss"}, MetricRange{.name = "router_z_loss"}};
+
 }  // namespace
 
 MethodEntry smoe_llb() {
@@ -74,7 +76,8 @@ MethodEntry smoe_llb() {
                                         .family = MethodFamily::kSparsity,
                                         .exact = false,
                                         .needs_experts = true,
-                                        .gate_norm = nn::GateNorm::kRenormSelected});
+                                        .gate_norm = nn::GateNorm::kRenormSelected,
+                                        .metrics = kBalanceMetrics});
 }
 
 }  // namespace evenkeel::methods

@@ -24,6 +24,7 @@
 namespace evenkeel::methods::ubsmoe {
 namespace {
 
+constexpr double kMostPhi = 1000;      // of an upload, in units of phi_range; router scores are of the order of 10
 constexpr double kLiteralGamma = 0.4;  // R12: the paper's number of local epochs, used as a number of iterations
 
 std::string phi_of(const std::string& layer) { return layer + ".phi"; }
@@ -113,8 +114,13 @@ class UbSmoe : public FederatedMethod {
 
   // --- server ---
 
+  /// Checks counts, and phi, which its penalty keeps near its range.
   void check_upload(const lora::Payload& upload, const ClientProfile& client) const override {
     check_routing_counts(upload, client);
+    const double most = kMostPhi * std::max({1.0, -options_.phi_range[0], options_.phi_range[1]});
+    for (const auto& [name, phi_E] : upload.extras)
+      EK_CHECK(!name.ends_with(".phi") || phi_E.abs().max().item<double>() <= most, kData, name,
+               " holds a magnitude of ", phi_E.abs().max().item<double>(), ", allowed: up to ", most);
   }
 
   ServerState initialize(const ServerView& server) const override {
@@ -213,6 +219,9 @@ class UbSmoe : public FederatedMethod {
   const PseudoGradients pseudo_gradients_;
 };
 
+constexpr std::array kMetrics{MetricRange{.name = "idle_share", .most = 1}, MetricRange{.name = "pg_share", .most = 1},
+                              MetricRange{.name = "pg_norm"}, MetricRange{.name = "pg_clipped", .most = 1}};
+
 }  // namespace
 }  // namespace evenkeel::methods::ubsmoe
 
@@ -227,7 +236,8 @@ MethodEntry ub_smoe() {
        .exact = false,
        .needs_experts = true,
        .gate_norm = nn::GateNorm::kRenormSelected,
-       .sends = "A and B of every adapted weight, how many tokens chose each expert, and phi where clients train it"});
+       .sends = "A and B of every adapted weight, how many tokens chose each expert, and phi where clients train it",
+       .metrics = ubsmoe::kMetrics});
 }
 
 }  // namespace evenkeel::methods

@@ -5,6 +5,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/mapped_files.h"
+#include "methods/combining_rule.h"
 
 namespace evenkeel::methods {
 
@@ -39,8 +40,8 @@ std::map<std::string, std::vector<lora::LoraFactors>> parts_of(const lora::Sites
   return parts;
 }
 
-Uploads::Uploads(std::span<const ClientUpdate> updates, bool one_by_one)
-    : updates_(updates), share_{.of = updates.size()}, open_(one_by_one) {
+Uploads::Uploads(std::span<const ClientUpdate> updates, bool one_by_one, RuleOfRound rule)
+    : updates_(updates), share_{.of = updates.size()}, rule_(rule), open_(one_by_one) {
   for (size_t i = 0; i < updates.size(); ++i) share_.places.push_back(i);
 }
 
@@ -64,6 +65,9 @@ at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weight
 
 at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
                          std::span<const double> weights) const {
+  if (rule_.rule)
+    return combined(site, weights, before_of(site, factor),
+                    [&](const ClientUpdate& update) -> const at::Tensor& { return update.sent(site, factor); });
   return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
     return lora::Term{update.sent(site, factor), weight};
   });
@@ -71,12 +75,21 @@ at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::
 
 at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
                          std::span<const double> weights, const WeightsOf& weights_E) const {
+  if (rule_.rule)
+    return combined(
+        site, weights, before_of(site, factor),
+        [&](const ClientUpdate& update) -> const at::Tensor& { return update.sent(site, factor); }, weights_E);
   return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
     return lora::Term{.values = update.sent(site, factor), .weights_E = weights_E(update, weight)};
   });
 }
 
 at::Tensor Uploads::mean(const std::string& extra, std::span<const double> weights) const {
+  if (rule_.rule) {
+    const auto sent = rule_.before->extras.find(extra);
+    return combined(extra, weights, sent == rule_.before->extras.end() ? at::Tensor() : sent->second,
+                    [&](const ClientUpdate& update) -> const at::Tensor& { return update.extra(extra); });
+  }
   return sum_of(extra, weights, [&](const ClientUpdate& update, double weight) {
     return lora::Term{update.extra(extra), weight};
   });
@@ -87,6 +100,30 @@ at::Tensor Uploads::sum(std::span<const double> weights,
   return sum_of("a part", weights, [&](const ClientUpdate& update, double weight) {
     return lora::Term{part(update, weight), 1};
   });
+}
+
+at::Tensor Uploads::before_of(const std::string& site, at::Tensor lora::LoraFactors::*factor) const {
+  const auto sent = rule_.before->adapters.find(site);
+  return sent == rule_.before->adapters.end() ? at::Tensor() : sent->second.*factor;
+}
+
+at::Tensor Uploads::combined(std::string_view what, std::span<const double> weights, const at::Tensor& before,
+                             const std::function<const at::Tensor&(const ClientUpdate& update)>& part,
+                             const WeightsOf& weights_E) const {
+  EK_CHECK(size() == weights.size() && !share_.others, kInternal, "aggregate: ", size(), " updates for ",
+           weights.size(), " weights, or uploads in other processes");
+  Parts parts{.values = {},
+              .weights = {weights.begin(), weights.end()},
+              .weights_E = {},
+              .before = before,
+              .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
+  for (size_t i = 0; i < updates_.size(); ++i) {
+    parts.values.push_back(part(updates_[i]));
+    if (weights_E) parts.weights_E.push_back(weights_E(updates_[i], weights[i]));
+  }
+  auto result = rule_.rule->combine(parts);
+  advise_dontneed(updates_.size() * result.nbytes());
+  return result;
 }
 
 std::span<const ClientUpdate> Uploads::each() const {

@@ -48,6 +48,14 @@ struct UploadShare {
   const lora::Reduction* others = nullptr;  ///< sums over the other processes; null: all uploads are here
 };
 
+class CombiningRule;
+
+/// A rule in place of the weighted mean (methods/combining_rule.h), and what the server sent. Borrowed.
+struct RuleOfRound {
+  const CombiningRule* rule = nullptr;  ///< null: the mean
+  const lora::Payload* before = nullptr;
+};
+
 /// Gives access to the uploads of a round as sums or one by one. It borrows the updates.
 /// Sums are enough for most methods. They are the same to the bit on any number of processes and in any order
 /// (lora/fixed_point.h). Mapped files are released during summation: at most 64 MiB, or one site of all clients, is in
@@ -60,7 +68,8 @@ class Uploads {
  public:
   /// Wraps the uploads of all clients of a round, in the order of the round.
   /// \param one_by_one  true: each() is allowed
-  explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one);
+  /// \param rule        used by mean() in place of the weighted mean; sum() stays a sum
+  explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one, RuleOfRound rule = {});
   /// Wraps the uploads of all clients and allows each(). The conversion is implicit on purpose.
   Uploads(const std::vector<ClientUpdate>& updates) : Uploads(updates, true) {}  // NOLINT(google-explicit-constructor)
   /// Wraps the uploads of some clients. All processes must ask for the same sums in the same order. each() is not
@@ -92,11 +101,17 @@ class Uploads {
   std::span<const ClientUpdate> each() const;
 
  private:
+  /// Returns what the rule makes of one tensor of all uploads.
+  at::Tensor combined(std::string_view what, std::span<const double> weights, const at::Tensor& before,
+                      const std::function<const at::Tensor&(const ClientUpdate& update)>& part,
+                      const WeightsOf& weights_E = {}) const;
+  at::Tensor before_of(const std::string& site, at::Tensor lora::LoraFactors::*factor) const;
   using TermOf = std::function<lora::Term(const ClientUpdate& update, double weight)>;
   at::Tensor sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const;
 
   std::span<const ClientUpdate> updates_;
   UploadShare share_;
+  RuleOfRound rule_{};
   bool open_;
 };
 

@@ -132,6 +132,15 @@ def committed(out):
 ROUNDS = 5
 
 
+def test_robust_rules_and_bounds_over_ranks_have_the_bits_of_one_process(tiny_model, tmp_path, alone):
+    """Ranks then send every upload to rank 0."""
+    robust = {"aggregation__rule": "clipped_mean", "clients__bound_simulated": "true"}
+    out = tmp_path / "run"
+    succeed(*train(tiny_model, out, "ub-smoe", "--ranks", 2, **robust))
+    expect_same_run(out, alone("ub-smoe", **robust))
+    assert (out / ADAPTER).read_bytes() != (alone("ub-smoe") / ADAPTER).read_bytes()
+
+
 @pytest.mark.parametrize("rank, method", [
     (0, "ub-smoe"), *(pytest.param(*more, marks=slow) for more in [(1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])])
 def test_a_run_with_a_killed_rank_resumes_with_other_ranks(tiny_model, tmp_path, alone, rank, method):

@@ -214,6 +214,8 @@ void ClientsSection::resolve(const config::Table& table) {
   table.check_from_zero("deadline", deadline);
   table.check_integer("most_examples", most_examples, 0, limits::kRows);
   table.check_from_zero("update_norm", update_norm);
+  table.check_from_zero("update_ratio", update_ratio);
+  table.check(update_ratio == 0 || update_ratio >= 1, "update_ratio", update_ratio, "0, or 1 or more");
   const int64_t drawn = drawn_clients(count, participation);
   table.check(quorum >= 1 && quorum <= drawn, "quorum", quorum,
               concat("1 .. ", drawn, ", the clients drawn per round"));

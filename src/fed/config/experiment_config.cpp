@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "fed/config/sampling.h"
 #include "fed/config/value_checks.h"
+#include "methods/make_rule.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -33,6 +35,8 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   ExperimentConfig config;
   config::read(table, config, kReadApart);
   config.method = MethodSection::read(table.table("method"));
+  methods::check_rule(config.aggregation, config.method.entry(),
+                      drawn_clients(config.clients.count, config.clients.participation), table.table("aggregation"));
   return config;
 }
 

@@ -27,6 +27,7 @@
 #include "fed/config/machine_profiles.h"
 #include "fed/config/node_rules.h"
 #include "fed/config/per_client.h"
+#include "methods/aggregation_options.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
 #include "scoring/bert_score.h"
@@ -239,7 +240,9 @@ struct ClientsSection {
   double deadline = 0;
   int64_t quorum = 1;
   int64_t most_examples = 0;
+  double update_ratio = 10;
   double update_norm = 0;
+  bool bound_simulated = false;
   int64_t start = 0;
   Placement assign = Placement::kNamed;
   OnChange on_change = OnChange::kRefuse;
@@ -265,9 +268,15 @@ struct ClientsSection {
     field("quorum", quorum, "number of replies that a round waits for even after its deadline, 1 or more");
     field("most_examples", most_examples,
           "nodes only: largest number of training rows that a client may report when it joins; 0: no limit");
+    field("update_ratio", update_ratio,
+          "nodes, and with bound_simulated all clients: a client is left out of a round in which its update moves more "
+          "than this many times as far as the round's median, in all and per optimiser step; with fewer than three "
+          "updates, as its optimiser can move; 1 or more; 0: no limit");
     field("update_norm", update_norm,
-          "nodes only: largest Frobenius norm of a client's update over all factors, beyond which the client is lost "
-          "in the round; 0: no limit");
+          "clients as for update_ratio: largest Frobenius norm of an update over all factors, beyond which the client "
+          "is left out of the round; 0: no limit");
+    field("bound_simulated", bound_simulated,
+          "also apply update_ratio and update_norm to the simulated clients of evenkeel train");
     field("start", start,
           "nodes only: number of clients with which the run begins; the others join later and may be drawn from the "
           "round after that; 0: all");
@@ -403,6 +412,7 @@ struct ExperimentConfig {
   ClientsSection clients;
   ClientProfilesSection client_profiles;
   TrainSection train;
+  methods::AggregationOptions aggregation;
   EvaluateSection evaluate;
   OutputSection output;
   ReportSection report;
@@ -420,6 +430,7 @@ struct ExperimentConfig {
     field("clients", clients, "");
     field("client_profiles", client_profiles, "");
     field("train", train, "");
+    field("aggregation", aggregation, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
     field("report", report, "");

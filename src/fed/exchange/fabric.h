@@ -45,7 +45,7 @@ struct Exchange {
   /// Makes the full sync for a client that returns without the shared state.
   std::function<StateUpdate()> full_sync{};
   /// Checks a reply from an untrusted client (nodes).
-  /// \return how far the client's adapter moved (update_norm() in fed/round/payload_check.h); nothing if the reply has
+  /// \return how far the client's adapter moved (update_norm() in fed/round/update_size.h); nothing if the reply has
   /// no adapter
   /// \throws Error when the reply is not what its task asked for
   std::function<std::optional<double>(const methods::ClientProfile& client, const Reply& reply)> check{};
@@ -87,6 +87,14 @@ class Fabric {
   /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each process with such uploads
   /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
   virtual const lora::Reduction& sums(const methods::RoundView& round);
+
+  /// Notes that a client's reply has arrived but is not part of the round.
+  /// \param why  the reason \param moved  norm of its update
+  /// \return the name of the client's node; empty: this fabric has no nodes
+  virtual std::string note_left_out(int64_t /*round*/, int64_t /*client*/, const std::string& /*why*/,
+                                    double /*moved*/) {
+    return {};
+  }
 
   /// Called after an error of exchange() or of the reduction of sums().
   /// \return true if the fabric has recovered, so that the same round can be run again

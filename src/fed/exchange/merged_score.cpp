@@ -9,6 +9,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
+#include "fed/exchange/plausible_score.h"
 #include "fed/exchange/reported_numbers.h"
 #include "scoring/measures.h"
 
@@ -196,7 +197,8 @@ void require_alike(const scoring::TaskScore& one, const scoring::TaskScore& othe
 }
 
 void check_share(double share, std::string_view what) {
-  EK_CHECK(share >= 0 && share <= 1, kData, "a score has ", what, " ", share, ", allowed: 0 to 1");
+  constexpr double kRounding = 1e-9;  // a mean of nine ones is above 1
+  EK_CHECK(share >= 0 && share <= 1 + kRounding, kData, "a score has ", what, " ", share, ", allowed: 0 to 1");
 }
 
 void check_point(const scoring::TaskScore& score, const Task& asked, scoring::AnswerKind kind) {
@@ -204,7 +206,8 @@ void check_point(const scoring::TaskScore& score, const Task& asked, scoring::An
   const auto& client = asked.client;
   EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task),
            ", asked: ", ask.task);
-  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.rank_eval_mode == ask.rank_eval_mode &&
+  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k &&
+               score.top_k >= std::min<int64_t>(1, client.top_k) && score.rank_eval_mode == ask.rank_eval_mode &&
                score.served_by == ask.served_by,
            kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", rank evaluation mode \"",
            shown(score.rank_eval_mode), "\", asked: ", client.budget, ", up to K = ", client.top_k, ", \"",
@@ -231,6 +234,7 @@ void check_score(const Scored& scored, const Task& asked, scoring::AnswerKind ki
   if (scored.items) check_items(*scored.items, score);
   EK_CHECK(scored.predictions.empty() || std::get<Score>(asked.ask).predictions, kData, "answers to ",
            scored.predictions.size(), " rows, which were not asked for");
+  check_plausible(scored);
 }
 
 Scored merged(Parts parts) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/format/record.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 
 namespace evenkeel::fed {
@@ -93,6 +94,7 @@ Scored texts(const std::vector<std::optional<double>>& rows) {
   for (const auto& row : rows)
     if (row) items.log_likelihood.push_back(*row);
   items.f1.resize(rows.size());
+  items.correct.resize(rows.size());
   score.likelihood_rows = std::ssize(items.log_likelihood);
   double sum = 0;
   for (const double one : items.log_likelihood) sum += one;
@@ -139,6 +141,7 @@ TEST(MergedScore, AStrangersNumberOfLikelihoodsHasToBePossible) {
 TEST(MergedScore, AStrangersSingleRowsHaveToBePossible) {
   auto good = choices("110", "111", {{"yes", 3}});
   const Task asked{.client = {.budget = 1}, .ask = Score{.task = "files"}};
+  good.score.log_likelihood = -2, good.score.likelihood_rows = 3;
   good.items = scoring::ItemScores{.log_likelihood = {-1, -2, -3}, .correct = {1, 1, 0}, .f1 = {}};
   EXPECT_NO_THROW(check_score(good, asked, scoring::AnswerKind::kChoice, 3));
   auto many = good;

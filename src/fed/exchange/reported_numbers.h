@@ -10,14 +10,15 @@
 
 namespace evenkeel::fed {
 
-inline constexpr double kMostMeasure = 1e100;  ///< |losses|, |metrics| and |log-likelihoods|
+inline constexpr double kMostMeasure = 1e100;  ///< |metrics| and |log-likelihoods|
+inline constexpr double kMostLoss = 1e6;       ///< nats per target token, in training
+inline constexpr double kMostRowNats = 1e6;    ///< nats of the correct answer to one row
 inline constexpr double kMostNll = 700;        ///< nats per token of a score, whose perplexity is exp(nll)
 /// Seconds that are not 0: from the resolution of the clock to 30 years.
 inline constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e9;
 inline constexpr int64_t kMostAnswerTokens = int64_t{1} << 40;  ///< of a score
-inline constexpr size_t kMostMetrics = 1000, kLongestMetric = 200;
-inline constexpr double kMostValue = limits::kScale;  ///< |values| and scalings of an upload
-inline constexpr double kMostGradient = 1e18;         ///< |values| of a sum of gradients; their squares are float32
+inline constexpr double kMostValue = limits::kScale;            ///< |values| and scalings of an upload
+inline constexpr double kMostGradient = 1e18;  ///< |values| of a sum of gradients; their squares are float32
 
 /// False for NaN, as the next one.
 inline bool is_measure(double value) { return std::abs(value) <= kMostMeasure; }

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
 #include "base/plain/text.h"
 #include "fed/exchange/reported_numbers.h"
+#include "fed/round/update_size.h"
 #include "lora/algebra.h"
 
 namespace evenkeel::fed {
@@ -99,21 +101,6 @@ int64_t changed_rank(const Server& server) {
                              [](int64_t sum, const ClientPlan& plan) { return sum + plan.rank; });
 }
 
-/// Returns the factors without storage (device meta).
-lora::LoraFactors shapes_of(const lora::LoraFactors& f) {
-  const auto shape = [](const at::Tensor& t) {
-    return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
-  };
-  return {shape(f.a), shape(f.b), shape(f.core), f.scaling, f.ranks};
-}
-
-nn::RoutingByLayer no_tokens(const models::ModelSpec& model) {
-  nn::RoutingByLayer counts;
-  for (const auto& layer : model.moe_layers)
-    counts[layer] = {.router_logits = {}, .counts = at::zeros({model.num_experts}, at::kLong)};
-  return counts;
-}
-
 /// Returns the shape of `expected` at another rank.
 std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, int64_t rank) {
   auto shape = expected.sizes().vec();
@@ -124,8 +111,8 @@ std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, i
 
 void check_upload(const lora::LoraFactors& sent, const lora::LoraFactors& expected, std::optional<int64_t> up_to,
                   const std::string& name, const std::string& source) {
-  EK_CHECK(std::abs(sent.scaling) <= kMostValue, kData, source, ": the scaling of ", name, " is ", sent.scaling,
-           ", allowed: up to ", kMostValue);
+  EK_CHECK(sent.scaling == expected.scaling, kData, source, ": the scaling of ", name, " is ", sent.scaling,
+           ", expected ", expected.scaling);
   EK_CHECK(!sent.ranks.defined(), kData, source, ": the experts of ", name, " differ in rank");
   for (const auto& factor : kFactors) {
     const auto &one = sent.*factor.tensor, &other = expected.*factor.tensor;
@@ -154,10 +141,31 @@ void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std:
   EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, source, ": ", name, " counts less than nothing");
 }
 
-/// Checks losses, times and metrics against the bounds of fed/exchange/reported_numbers.h.
-void check_measures(const train::LocalReport& report, const std::string& source) {
-  for (const double loss : {report.loss_sum, report.first_loss, report.last_loss})
-    EK_CHECK(loss >= 0 && is_measure(loss), kData, source, ": a loss of ", loss, ", allowed: 0 to ", kMostMeasure);
+/// Checks the losses: means over targets, and their sum, which is 0 without a target.
+void check_losses(const train::LocalReport& report, const std::string& source) {
+  for (const double loss : {report.first_loss, report.last_loss})
+    EK_CHECK(loss >= 0 && loss <= kMostLoss, kData, source, ": a loss of ", loss, ", allowed: 0 to ", kMostLoss);
+  const double most = kMostLoss * static_cast<double>(report.targets);
+  EK_CHECK(report.loss_sum >= 0 && report.loss_sum <= most, kData, source, ": a loss of ", report.loss_sum, " over ",
+           report.targets, " targets, allowed: 0 to ", most);
+}
+
+/// Checks the metrics against those that the method measures.
+void check_metrics(const std::map<std::string, double>& metrics, std::span<const methods::MetricRange> known,
+                   const std::string& source) {
+  constexpr double kRounding = 1e-6;  // of means
+  for (const auto& [name, value] : metrics) {
+    const auto metric = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.name == name; });
+    EK_CHECK(metric != known.end(), kData, source, ": ", shown(name), " is no metric of the method");
+    const double most = std::min(metric->most, kMostMeasure);
+    EK_CHECK(value >= metric->least - kRounding && value <= most + kRounding, kData, source, ": ", name, " is ", value,
+             ", allowed: ", metric->least, " to ", most);
+  }
+}
+
+/// Checks losses, times and metrics.
+void check_measures(const train::LocalReport& report, const methods::MethodEntry& method, const std::string& source) {
+  check_losses(report, source);
   const double steps = report.step_seconds, move = report.move_seconds.value_or(0);
   for (const double time : {report.seconds, steps, move})
     EK_CHECK(is_duration(time), kData, source, ": a time of ", time, " s, allowed: 0, or ", kLeastSeconds, " to ",
@@ -165,20 +173,30 @@ void check_measures(const train::LocalReport& report, const std::string& source)
   constexpr double kRounding = 1e-6;
   EK_CHECK(steps + move <= report.seconds * (1 + kRounding), kData, source, ": ", steps, " s of steps and ", move,
            " s of copies in ", report.seconds, " s of training");
-  EK_CHECK(report.metrics.size() <= kMostMetrics, kData, source, ": ", report.metrics.size(),
-           " metrics, allowed: up to ", kMostMetrics);
-  for (const auto& [name, value] : report.metrics)
-    EK_CHECK(name.size() <= kLongestMetric && is_measure(value), kData, source, ": ", shown(name), " is ", value,
-             ", allowed: a name of up to ", kLongestMetric, " bytes and a magnitude up to ", kMostMeasure);
+  check_metrics(report.metrics, method.metrics, source);
 }
 
-/// Checks the expert counts of a layer. A token chooses an expert once at most.
-void check_counts(const nn::RoutingStats& stats, int64_t experts, int64_t most_tokens, const std::string& source) {
+/// Checks the expert counts of a layer. A token chooses an expert once at most, and K_c experts in all.
+void check_counts(const nn::RoutingStats& stats, int64_t experts, const methods::ClientProfile& client,
+                  int64_t most_tokens, const std::string& source) {
   EK_CHECK(stats.tokens >= 1 && stats.tokens <= most_tokens, kData, source, " are of ", stats.tokens,
            " tokens, allowed: 1 to ", most_tokens);
   const bool fits = stats.counts.numel() == experts && stats.counts.min().item<int64_t>() >= 0 &&
                     stats.counts.max().item<int64_t>() <= stats.tokens;
   EK_CHECK(fits, kData, source, " are not ", experts, " numbers of 0 to ", stats.tokens);
+  const auto chosen = stats.counts.sum().item<int64_t>();
+  EK_CHECK(chosen == stats.tokens * client.top_k, kData, source, " add up to ", chosen, ", expected ", stats.tokens,
+           " tokens times ", client.top_k);
+}
+
+/// Checks that the counts in an upload, "<layer>.counts" and "<layer>.tokens", are those of the report.
+void check_same_counts(const TensorMap& extras, const nn::RoutingByLayer& counts, const std::string& source) {
+  for (const auto& [layer, stats] : counts) {
+    const auto sent = extras.find(layer + ".counts"), tokens = extras.find(layer + ".tokens");
+    const bool same = (sent == extras.end() || at::equal(sent->second.to(at::kLong), stats.counts.to(at::kLong))) &&
+                      (tokens == extras.end() || tokens->second.sum().item<int64_t>() == stats.tokens);
+    EK_CHECK(same, kData, source, ": the expert counts of ", layer, " differ between upload and report");
+  }
 }
 
 /// Checks that a report is possible for the client's agreed number of rows.
@@ -190,14 +208,14 @@ void check_report(const Server& server, const methods::ClientProfile& client, co
   EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
   EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
            " targets in ", report.tokens, " tokens, allowed: up to ", most);
-  check_measures(report, source);
+  check_measures(report, config->method.entry(), source);
   EK_CHECK(report.counts.size() == server.model.moe_layers.size(), kData, source, ": expert counts of ",
            report.counts.size(), " layers, expected ", server.model.moe_layers.size());
   for (const auto& layer : server.model.moe_layers) {
     const auto counts = report.counts.find(layer);
     const auto named = concat(source, ": the expert counts of ", layer);
     EK_CHECK(counts != report.counts.end(), kData, named, " are missing");
-    check_counts(counts->second, server.model.num_experts, most, named);
+    check_counts(counts->second, server.model.num_experts, client, std::min(most, report.tokens), named);
   }
 }
 
@@ -247,30 +265,6 @@ void check_download(const lora::Payload& payload, const lora::Sites& sites, cons
   for (const auto& [name, tensor] : payload.extras) require_finite(tensor, shown(name), source);
 }
 
-lora::Payload expected_upload(const Server& server, const methods::ServerState& state,
-                              const methods::ClientProfile& client, const lora::Payload& download) {
-  lora::Payload expected;
-  for (const auto& site : server.sites) {  // one at a time: a method prepares by copies
-    TensorMap memory;
-    const lora::Sites own{site};
-    const methods::ClientView view{.client = client,
-                                   .sites = own,
-                                   .common = state.common,
-                                   .scale = server.scale(),
-                                   .gate_norm = server.config->method.gate_norm,
-                                   .round = state.round,
-                                   .seed = server.seed(),
-                                   .memory = memory};
-    lora::Payload part{.extras = download.extras};
-    if (const auto sent = download.adapters.find(site.first); sent != download.adapters.end())
-      part.adapters.insert(*sent);
-    auto upload = server.method->upload(part, server.method->prepare(part, view), no_tokens(server.model), view);
-    for (const auto& [name, factors] : upload.adapters) expected.adapters[name] = shapes_of(factors);
-    expected.extras.merge(upload.extras);
-  }
-  return expected;
-}
-
 void check_upload(const lora::Payload& sent, const lora::Payload& expected, std::optional<int64_t> up_to,
                   const std::string& source) {
   EK_CHECK(sent.base_delta.empty(), kData, source, " brings a change of the base, which is the server's to make");
@@ -293,26 +287,9 @@ double check_training_reply(const Server& server, const methods::ServerState& st
   const auto expected = expected_upload(server, state, client, download);
   check_upload(sent, expected, up_to, source);
   server.method->check_upload(sent, client);
-  const double moved = update_norm(sent, download), most = server.config->clients.update_norm;
-  EK_CHECK(most == 0 || moved <= most, kData, source, " moves by ", moved, ", clients.update_norm allows ", most);
+  check_same_counts(sent.extras, report_of<train::LocalReport>(reply).counts, source);
   check_parts(*payload, lora::payload_parts(expected, server.config->train.transport_dtype, server.sites), source);
-  return moved;
-}
-
-double update_norm(const lora::Payload& sent, const lora::Payload& received) {
-  double squares = 0;
-  for (const auto& [name, factors] : sent.adapters) {
-    const auto before = received.adapters.find(name);
-    for (const auto& factor : kFactors) {
-      const auto& now = factors.*factor.tensor;
-      if (!now.defined()) continue;
-      const auto then = before == received.adapters.end() ? at::Tensor() : before->second.*factor.tensor;
-      const bool same = then.defined() && then.sizes() == now.sizes();
-      const auto moved = same ? now.to(at::kDouble) - then.to(at::kDouble) : now.to(at::kDouble);
-      squares += moved.square().sum().item<double>();
-    }
-  }
-  return std::sqrt(squares);
+  return update_norm(server, state, client, sent);
 }
 
 }  // namespace evenkeel::fed

@@ -28,29 +28,20 @@ DownloadTerms news_terms(const Server& server, int64_t round);
 void check_download(const lora::Payload& payload, const lora::Sites& sites, const DownloadTerms& terms,
                     const std::string& source);
 
-/// Returns the names, dtypes and shapes of the upload of a client after a round on `download`. Factors have no storage
-/// (device meta); the values of extras have no meaning. Sites are prepared one at a time to save memory.
-lora::Payload expected_upload(const Server& server, const methods::ServerState& state,
-                              const methods::ClientProfile& client, const lora::Payload& download);
-
 /// Checks an upload against the expected names, dtypes and shapes.
-/// \param expected  the result of expected_upload()
+/// \param expected  the result of expected_upload() (fed/round/update_size.h)
 /// \param up_to     the highest rank allowed, for methods that take unequal ranks; nothing: the expected rank only
 /// \param source    the sender, for error messages
 /// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, above
-/// kMostValue (fed/exchange/reported_numbers.h), or a negative count
+/// kMostValue (fed/exchange/reported_numbers.h), of another scaling, or a negative count
 void check_upload(const lora::Payload& sent, const lora::Payload& expected, std::optional<int64_t> up_to,
                   const std::string& source);
 
 /// Checks the reply to a training task: its report, its upload, and the method's own check of the upload. All numbers
 /// have to be in the bounds of fed/exchange/reported_numbers.h.
-/// \return update_norm() of the upload against the client's download
-/// \throws kData, kCheckpoint when the reply is not valid; kData when its norm exceeds clients.update_norm
+/// \return how far the upload moved: update_norm() (fed/round/update_size.h)
+/// \throws kData, kCheckpoint when the reply is not valid
 double check_training_reply(const Server& server, const methods::ServerState& state,
                             const methods::ClientProfile& client, const Reply& reply);
-
-/// Returns the Frobenius norm of sent - received over all factors. For a factor that was not received, or was received
-/// in another shape, received counts as 0.
-double update_norm(const lora::Payload& sent, const lora::Payload& received);
 
 }  // namespace evenkeel::fed

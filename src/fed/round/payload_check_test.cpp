@@ -44,7 +44,8 @@ const std::vector<Change>& changes() {
   using Report = train::LocalReport;
   static const std::vector<Change> all = {
       {"a loss of 1.7e+308", [](Report& r) { r.loss_sum = 1.7e308; }},
-      {"a loss of 1e+101", [](Report& r) { r.first_loss = 1e101; }},
+      {"a loss of 1e+07", [](Report& r) { r.first_loss = 1e7; }},
+      {"over 0 targets", [](Report& r) { r.targets = 0; }},
       {"a loss of 1.7e+308", [](Report& r) { r.last_loss = 1.7e308; }},
       {"a loss of -1", [](Report& r) { r.last_loss = -1; }},
       {"a loss of nan", [](Report& r) { r.last_loss = NAN; }},
@@ -55,11 +56,21 @@ const std::vector<Change>& changes() {
       {"s of training", [](Report& r) { r.step_seconds = r.seconds + 1; }},
       {"s of training", [](Report& r) { r.move_seconds = r.seconds; }},
       {"idle_share is 1.7e+308", [](Report& r) { r.metrics["idle_share"] = 1.7e308; }},
-      {"x is -inf", [](Report& r) { r.metrics["x"] = -HUGE_VAL; }},
-      {"a name of up to 200 bytes", [](Report& r) { r.metrics[std::string(201, 'x')] = 1; }},
-      {"metrics, allowed: up to 1000",
+      {"idle_share is nan", [](Report& r) { r.metrics["idle_share"] = NAN; }},
+      {"pg_share is -1e+99", [](Report& r) { r.metrics["pg_share"] = -1e99; }},
+      {"pg_share is 1.01, allowed: 0 to 1", [](Report& r) { r.metrics["pg_share"] = 1.01; }},
+      {"pg_norm is -1", [](Report& r) { r.metrics["pg_norm"] = -1; }},
+      {"pg_norm is 1e+200", [](Report& r) { r.metrics["pg_norm"] = 1e200; }},
+      {"x is no metric of the method", [](Report& r) { r.metrics["x"] = 1; }},
+      {"load_balance_loss is no metric", [](Report& r) { r.metrics["load_balance_loss"] = 1; }},
+      {"\\n<script> is no metric", [](Report& r) { r.metrics["\n<script>"] = 1; }},
+      {"add up to", [](Report& r) { r.counts.begin()->second.counts[0] += 1; }},
+      {"targets in", [](Report& r) { r.targets = r.tokens + 1; }},
+      {"differ between upload and report",
        [](Report& r) {
-         for (int i = 0; i < 1001; ++i) r.metrics[std::to_string(i)] = 1;
+         auto& counts = r.counts.begin()->second.counts;
+         const auto from = counts.argmax().item<int64_t>(), to = counts.argmin().item<int64_t>();
+         counts[from] -= 1, counts[to] += 1;
        }},
       {"are of 0 tokens", [](Report& r) { r.counts.begin()->second.tokens = 0; }},
       {"are of 9223372036854775807 tokens", [](Report& r) { r.counts.begin()->second.tokens = INT64_MAX; }},

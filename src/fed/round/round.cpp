@@ -14,6 +14,8 @@
 #include "fed/round/round_measures.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/round/training_tasks.h"
+#include "fed/round/update_bounds.h"
+#include "fed/round/update_size.h"
 #include "fed/round/virtual_clock.h"
 
 namespace evenkeel::fed {
@@ -40,9 +42,10 @@ struct Round {
   OtherTraffic other{};
   PhaseSeconds seconds{};
   TrainingTasks tasks{server, now.state, view};
-  std::set<int64_t> awaited{};     // clients that have neither replied nor been lost
-  std::set<int64_t> remote{};      // clients with a remote upload
-  std::vector<LostClient> lost{};  // clients without a reply in the round
+  std::set<int64_t> awaited{};        // clients that have neither replied nor been lost
+  std::set<int64_t> remote{};         // clients with a remote upload
+  std::map<int64_t, double> moved{};  // norms of updates that were measured when they arrived
+  std::vector<LostClient> lost{};     // clients without a reply in the round
   RoundClock clock{server.config, view, now};
 
   const methods::ClientProfile* participant(int64_t id) const {
@@ -99,24 +102,60 @@ struct Round {
       else
         missing.push_back(client);
     for (const auto& client : missing) awaited.insert(client.id);
-    fabric.exchange(
-        missing, {.task_of =
-                      [&](const methods::ClientProfile& client) {
-                        return in_context(context(client.id), [&] { return task_of(client); });
-                      },
-                  .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
-                  .on_progress = [&](const ClientProgress& done) { progress.step(done); },
-                  .full_sync = [&] { return server.full_sync(now.state); },
-                  .check = [&](const methods::ClientProfile& client,
-                               const Reply& reply) { return check_training_reply(server, now.state, client, reply); },
-                  .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
-                  .training = TrainingRound{now.state, view},
-                  .encodes = true});
+    fabric.exchange(missing,
+                    {.task_of =
+                         [&](const methods::ClientProfile& client) {
+                           return in_context(context(client.id), [&] { return task_of(client); });
+                         },
+                     .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
+                     .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+                     .full_sync = [&] { return server.full_sync(now.state); },
+                     .check =
+                         [&](const methods::ClientProfile& client, const Reply& reply) {
+                           return moved[client.id] = check_training_reply(server, now.state, client, reply);
+                         },
+                     .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
+                     .training = TrainingRound{now.state, view},
+                     .encodes = true});
     leave_out(lost);
-    if (!clock.runs()) return;
+    if (clock.runs()) leave_out_late();
+    leave_out_large(fabric);
+  }
+
+  void leave_out_late() {
     const auto late = clock.close(view, journalled(), !lost.empty());
     lost.insert(lost.end(), late.begin(), late.end());
     leave_out(late);
+  }
+
+  UpdateSize size_of_update(const methods::ClientProfile& client) const {
+    const auto update = journal.update(client);
+    const auto known = moved.find(client.id);
+    const auto& training = server.config->train;
+    return {.client = client.id,
+            .moved = known != moved.end() ? known->second : update_norm(server, now.state, client, update.payload),
+            .steps = update.steps,
+            .reach = reach_of(training, training.learning_rate(view.round), update.steps, update.payload)};
+  }
+
+  /// Leaves out updates beyond the bounds of [clients]. The quorum is of replies, so it does not count them.
+  void leave_out_large(Fabric& fabric) {
+    const auto& clients = server.config->clients;
+    const UpdateBounds bounds{.norm = clients.update_norm, .ratio = clients.update_ratio};
+    if (!server.bounds_updates()) return;
+    std::vector<UpdateSize> sizes;
+    for (const auto& client : view.participants) sizes.push_back(size_of_update(client));
+    const auto large = too_large(sizes, bounds);
+    EK_CHECK(large.size() < sizes.size(), kData, "round ", view.round + 1, ": no update is within the bounds of ",
+             "[clients]; of ", who(sizes.front().client), ": ", large.front().why);
+    for (const auto& update : large) {
+      const auto node = fabric.note_left_out(view.round + 1, update.client, update.why, update.moved);
+      const auto why = concat("left out: ", node, node.empty() ? "" : ": ", update.why);
+      log::warning("[train] round ", view.round + 1, ": ", who(update.client), " is ", why);
+      enter_loss(update.client, why);
+      lost.back().moved = update.moved;
+      view = without(std::move(view), std::span(&update.client, 1));
+    }
   }
 
   void lose(int64_t client, const std::string& why) {
@@ -131,7 +170,7 @@ struct Round {
     enter_loss(client.id, "dropped out");
   }
   void enter_loss(int64_t client, const std::string& why) {
-    lost.push_back({client, server.config->clients.name(client), why, tasks.withdraw(client), {}});
+    lost.push_back({client, server.config->clients.name(client), why, tasks.withdraw(client), {}, {}});
   }
   void leave_out(std::span<const LostClient> clients) {
     std::vector<int64_t> ids;

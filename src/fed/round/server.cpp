@@ -13,6 +13,7 @@
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
+#include "methods/make_rule.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -144,6 +145,16 @@ int64_t Server::max_rank() const {
   return std::max_element(plans.begin(), plans.end(), lower)->rank;
 }
 
+bool Server::bounds_updates() const {
+  const auto& bounds = config->clients;
+  return (clients_are_nodes() || bounds.bound_simulated) && (bounds.update_norm > 0 || bounds.update_ratio > 0);
+}
+
+bool Server::needs_uploads() const {
+  return config->method.entry().needs_individuals || bounds_updates() ||
+         config->aggregation.rule != methods::AggregationRule::kMean;
+}
+
 methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_sum) const {
   return {.sites = sites,
           .moe_layers = model.moe_layers,
@@ -219,8 +230,10 @@ StateUpdate Server::change_update(const methods::ServerState& state) const {
 methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                        std::span<const methods::ClientUpdate> updates,
                                        const lora::Reduction* others) const {
-  const methods::Uploads uploads = others ? methods::Uploads(updates, share_of(round, updates, *others))
-                                          : methods::Uploads(updates, config->method.entry().needs_individuals);
+  const auto rule = others ? nullptr : methods::make_rule(config->aggregation, updates, state.global);
+  const methods::Uploads uploads =
+      others ? methods::Uploads(updates, share_of(round, updates, *others))
+             : methods::Uploads(updates, config->method.entry().needs_individuals, {rule.get(), &state.global});
   auto next = method->aggregate(view(state.round), state, round, uploads);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);

@@ -56,6 +56,12 @@ struct Server {
   bool has_test_rows(int64_t client) const {
     return clients_with_test_rows ? clients_with_test_rows->contains(client) : config.plan(client).tests();
   }
+  /// Returns true if the clients are nodes of other owners, which nobody here vouches for.
+  bool clients_are_nodes() const { return clients_with_test_rows.has_value(); }
+  /// Returns true if the updates of a round are compared with the bounds of [clients].
+  bool bounds_updates() const;
+  /// Returns true if this process has to hold the uploads of all clients; false: sums over processes suffice.
+  bool needs_uploads() const;
   uint64_t seed() const { return static_cast<uint64_t>(config->seed); }
   lora::LoraScale scale() const { return config->lora; }
   /// Returns the profiles of the clients with these ids, in that order.

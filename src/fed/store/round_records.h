@@ -104,6 +104,7 @@ struct LostClient {
   std::string reason;
   int64_t bytes_down = 0;  ///< size of its task; counted under "tasks_of_lost" in the round's bytes_down_parts
   std::optional<SimulatedClient> simulated;  ///< set if the reply was late
+  std::optional<double> moved{};             ///< norm of its update, if that was too large to be part of the round
 
   void visit(auto& field) {
     field("id", id);
@@ -111,6 +112,7 @@ struct LostClient {
     field("reason", reason);
     field("bytes_down", bytes_down);
     field("simulated", simulated);
+    field("moved", moved);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/format/safetensors.h"
+#include "fed/round/testing.h"
 #include "fed/run/training_run.h"
 #include "fed/store/run_request.h"
 #include "fed/testing.h"
@@ -593,6 +594,43 @@ TEST_P(Liar, IsLostAndNobodyElseIs) {
 }
 INSTANTIATE_TEST_SUITE_P(Lies, Liar, ::testing::Range(size_t{0}, lies().size()),
                          [](const auto& info) { return std::string(lies()[info.param].name); });
+
+class Poisoner : public Federation, public ::testing::WithParamInterface<const char*> {};
+
+/// The default bound: a node with a ruinous update is left out, named in the records, and changes nothing else.
+TEST_P(Poisoner, IsLeftOutAndTheRunHasTheBitsOfOneWithoutIt) {
+  const std::string kind = GetParam();
+  const testing::Poison poison = kind == "Large" ? testing::Poison(testing::large)
+                                 : kind == "Constant"
+                                     ? testing::Poison(testing::constant)
+                                     : testing::Poison([](const at::Tensor& sent, const at::Tensor&) {
+                                         return sent * -1000;  // in round 1 the update of B times -1000
+                                       });
+  const auto out = folder_.path() / "run";
+  served(request("fedit", out), {{1, [&](Envelope& envelope) {
+                                    change_upload(envelope,
+                                                  [&](lora::Payload& p) { p = testing::poisoned(p, {}, poison); });
+                                  }}});
+  const auto records = rounds(out);
+  ASSERT_EQ(records.size(), 2u);
+  int64_t client = -1;
+  for (const auto& record : records) {
+    ASSERT_TRUE(record.lost && record.lost->size() == 1u);
+    EXPECT_NE(record.lost->front().reason.find("clients.update_ratio allows 10 times"), std::string::npos);
+    EXPECT_EQ(record.clients.size(), 2u);
+    client = record.lost->front().id;
+  }
+  const auto audit = read_file(out / "federation" / fed::kAuditFile);
+  EXPECT_NE(audit.find("left out: its update moves by"), std::string::npos) << audit;
+  const auto alone = folder_.path() / "alone";
+  auto run = fed::begin_run(request("fedit", alone, {"threads=1", "clients.bound_simulated=true"}));
+  testing::PoisonedFabric fabric(run.experiment.fabric, run.experiment.server.sites, {client}, testing::large);
+  fed::complete_run(run.experiment.server, fabric, run.folder);
+  const auto* adapter = "adapter/adapter_model.safetensors";
+  EXPECT_EQ(sha256_file(out / adapter), sha256_file(alone / adapter)) << "the others decide alone";
+}
+INSTANTIATE_TEST_SUITE_P(Poisons, Poisoner, ::testing::Values("Large", "Constant", "MinusOneThousandTimes"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace evenkeel::flower

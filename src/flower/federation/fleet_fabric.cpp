@@ -79,6 +79,14 @@ bool FleetFabric::share(const methods::ServerState& state) {
   return false;
 }
 
+std::string FleetFabric::note_left_out(int64_t round, int64_t client, const std::string& why, double moved) {
+  const auto& name = fleet_.roster.members().at(client).name;
+  if (fleet_.on_report)
+    fleet_.on_report(
+        {.round = round, .client = client, .node = name, .outcome = concat("left out: ", why), .moved = moved});
+  return name;
+}
+
 void FleetFabric::end_run() {
   fed::Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};

@@ -57,6 +57,8 @@ class FleetFabric : public fed::Fabric {
   void on_round(std::function<void(int64_t rounds)> on_round) { on_round_ = std::move(on_round); }
   /// Calls the function of on_round(). Sends nothing and returns false: nodes receive the shared state as a full sync.
   bool share(const methods::ServerState& state) override;
+  /// Reports the exchange's outcome as "left out: " and the reason.
+  std::string note_left_out(int64_t round, int64_t client, const std::string& why, double moved) override;
 
  private:
   void score(const fed::Task& task, const fed::Exchange& exchange);

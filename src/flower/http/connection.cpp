@@ -11,6 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 namespace evenkeel::flower {
 namespace {
@@ -18,9 +20,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kBuffer = size_t{64} << 10, kLongestHead = size_t{32} << 10;
-constexpr auto kStep = 100ms;           // interval of checking whether other connections wait for a thread
-constexpr auto kPatienceInTheWay = 1s;  // how long a silent peer may hold a thread while others wait
-constexpr double kBodyGrace = 10;       // seconds before the minimum rate of a body applies
+constexpr size_t kPiece = size_t{4} << 10;  // bytes by which the buffer of a head grows
+constexpr auto kStep = 100ms;               // interval of checking whether other connections wait for a thread
+constexpr double kBodyGrace = 10;           // seconds before the minimum rate of a body applies
+constexpr auto kGraceInTheWay = 3s;         // the same, while other connections wait for a thread
+constexpr ssize_t kNothingYet = -1, kBroken = -2;
 
 std::chrono::steady_clock::duration seconds(double value) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(value));
@@ -49,21 +53,26 @@ Connection::~Connection() {
   ::close(socket_);
 }
 
-bool Connection::wait(short events, Clock::time_point deadline) {
+/// Returns when a body or an answer is in the way of other connections: its rate counts after a short time.
+Connection::Clock::time_point Connection::deadline_in_the_way() const {
+  if (in_head_ || !has_waiters_()) return Clock::time_point::max();
+  return phase_begin_ + kGraceInTheWay + seconds(static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
+}
+
+bool Connection::wait(short events, Clock::time_point deadline) const {
   while (true) {
     const auto now = Clock::now();
-    if (now >= deadline) return false;
-    if (in_head_ && now >= phase_begin_ + kPatienceInTheWay && has_waiters_()) return false;
+    if (now >= deadline || now >= deadline_in_the_way()) return false;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
     pollfd descriptor{.fd = socket_, .events = events, .revents = 0};
-    const auto step = in_head_ ? std::min<std::chrono::milliseconds>(left, kStep) : left;
-    const int ready = ::poll(&descriptor, 1, static_cast<int>(step.count()));
+    const int ready =
+        ::poll(&descriptor, 1, static_cast<int>(std::min<std::chrono::milliseconds>(left, kStep).count()));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
 }
 
-bool Connection::wait_for_tls(int result, Clock::time_point deadline) {
+bool Connection::wait_for_tls(int result, Clock::time_point deadline) const {
   switch (SSL_get_error(ssl_.get(), result)) {
     case SSL_ERROR_WANT_READ:
       return wait(POLLIN, deadline);
@@ -74,30 +83,56 @@ bool Connection::wait_for_tls(int result, Clock::time_point deadline) {
   }
 }
 
-bool Connection::open() {
-  if (!ssl_ || SSL_is_init_finished(ssl_.get())) return true;
-  phase_begin_ = Clock::now();
-  const auto end = phase_begin_ + seconds(limits_.head_s);
-  while (true) {
-    ERR_clear_error();
-    const int result = SSL_accept(ssl_.get());
-    if (result == 1) return true;
-    if (!wait_for_tls(result, end)) return false;
+/// Receives what has arrived to buffer_[at...]. \return the number of bytes; 0 at the end; kNothingYet or kBroken
+ssize_t Connection::receive(size_t at) {
+  if (!ssl_) {
+    const ssize_t got = ::recv(socket_, buffer_.data() + at, buffer_.size() - at, 0);
+    return got >= 0 ? got : (errno == EAGAIN || errno == EINTR ? kNothingYet : kBroken);
   }
+  ERR_clear_error();
+  const int result = SSL_read(ssl_.get(), buffer_.data() + at, static_cast<int>(buffer_.size() - at));
+  if (result > 0) return result;
+  const int error = SSL_get_error(ssl_.get(), result);
+  if (error == SSL_ERROR_ZERO_RETURN) return 0;
+  return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? kNothingYet : kBroken;
 }
 
-bool Connection::next_request(std::chrono::milliseconds patience) {
-  pollfd descriptor{.fd = socket_, .events = POLLIN, .revents = 0};
-  if (begin_ == end_ && !(ssl_ && SSL_pending(ssl_.get()) > 0) &&
-      ::poll(&descriptor, 1, static_cast<int>(patience.count())) <= 0)
-    return false;
+bool Connection::has_whole_head() const {
+  const std::string_view head(buffer_.data() + begin_, end_ - begin_);
+  return head.size() > kLongestHead || head.find("\r\n\r\n") != std::string_view::npos;
+}
+
+Connection::Head Connection::take_head() {
   in_head_ = true;
   phase_begin_ = Clock::now();
   phase_bytes_ = 0;
-  return true;
+  if (!is_open()) {
+    ERR_clear_error();
+    const int result = SSL_accept(ssl_.get());
+    const int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl_.get(), result);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return Head::kPart;
+    if (result != 1) return Head::kClosed;
+  }
+  if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  while (!has_whole_head()) {
+    buffer_.resize(std::max(buffer_.size(), end_ + kPiece));
+    const ssize_t got = receive(end_);
+    if (got == kNothingYet) return end_ > 0 ? Head::kPart : Head::kNothing;
+    if (got <= 0) return got == 0 && end_ > 0 ? Head::kWhole : Head::kClosed;
+    end_ += static_cast<size_t>(got);
+  }
+  return Head::kWhole;
+}
+
+bool Connection::has_data(std::chrono::milliseconds patience) const {
+  pollfd descriptor{.fd = socket_, .events = POLLIN, .revents = 0};
+  return begin_ != end_ || (ssl_ && SSL_pending(ssl_.get()) > 0) ||
+         ::poll(&descriptor, 1, static_cast<int>(patience.count())) > 0;
 }
 
 void Connection::on_idle() {
+  if (begin_ != end_) return;
   buffer_ = {};
   begin_ = end_ = 0;
 }
@@ -112,31 +147,17 @@ Connection::Clock::time_point Connection::deadline() const {
 
 ssize_t Connection::fill() {
   buffer_.resize(kBuffer);
-  while (true) {
-    ssize_t got = 0;
-    if (ssl_) {
-      ERR_clear_error();
-      const int result = SSL_read(ssl_.get(), buffer_.data(), static_cast<int>(buffer_.size()));
-      if (result > 0) {
-        got = result;
-      } else {
-        if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_ZERO_RETURN) return 0;
-        if (wait_for_tls(result, deadline())) continue;
-      }
-    } else {
-      got = ::recv(socket_, buffer_.data(), buffer_.size(), 0);
-      if (got == 0) return 0;
-      if (got < 0 && (errno == EAGAIN || errno == EINTR) && wait(POLLIN, deadline())) continue;
-    }
-    if (got <= 0) {
-      too_slow_ = too_slow_ || Clock::now() >= deadline();
-      return -1;
-    }
-    progress_at_ = Clock::now();
-    begin_ = 0;
-    end_ = static_cast<size_t>(got);
-    return got;
+  ssize_t got = receive(0);
+  while (got == kNothingYet && wait(POLLIN, deadline())) got = receive(0);
+  if (got == 0) return 0;
+  if (got < 0) {
+    too_slow_ = too_slow_ || Clock::now() >= std::min(deadline(), deadline_in_the_way());
+    return -1;
   }
+  progress_at_ = Clock::now();
+  begin_ = 0;
+  end_ = static_cast<size_t>(got);
+  return got;
 }
 
 ssize_t Connection::read(char* data, size_t size) {

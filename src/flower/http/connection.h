@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,18 +22,25 @@ class Connection {
  public:
   /// \param socket       owned
   /// \param tls          borrowed until the constructor returns (OpenSSL counts references); null: no TLS
-  /// \param has_waiters  returns true if other connections wait for a thread. Then a peer that sends no request for a
-  ///                     second is cut off, and the destructor does not wait.
+  /// \param has_waiters  returns true if other connections wait for a thread. Then a body has to keep its rate after
+  ///                     three seconds, and the destructor does not wait.
   Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters);
   ~Connection();  ///< waits up to 0.5 s for the peer to read the answer, then closes
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Does the TLS handshake if it is still needed. Returns false when it failed.
-  bool open();
-  /// Waits up to `patience` for data, and then starts the deadline of a request's head. Returns false if nothing
-  /// arrived. At the end of the connection it returns true, and the next read() returns 0.
-  bool next_request(std::chrono::milliseconds patience);
+  /// How far the head of the next request has arrived.
+  enum class Head {
+    kNothing,  ///< not a byte
+    kPart,     ///< a part of it, or of the TLS handshake
+    kWhole,    ///< up to its empty line; or so much, or up to the peer's end, that waiting for it is of no use
+    kClosed,   ///< the peer has closed the connection, or the handshake failed
+  };
+  /// Takes what has arrived, without waiting: of the TLS handshake if it is still needed, then of a head. After kWhole,
+  /// read() returns the head without waiting.
+  Head take_head();
+  /// Waits up to `patience` for data. Returns false if nothing arrived.
+  bool has_data(std::chrono::milliseconds patience) const;
   /// Frees the buffer while the connection is idle.
   void on_idle();
   /// Makes the destructor close without waiting for the peer.
@@ -50,13 +58,24 @@ class Connection {
   bool too_slow() const { return too_slow_; }
   uint64_t bytes_in() const { return bytes_in_; }
   uint64_t bytes_out() const { return bytes_out_; }
+  /// Returns true if there is no TLS handshake to be done any more.
+  bool is_open() const { return !ssl_ || SSL_is_init_finished(ssl_.get()) != 0; }
   int socket() const { return socket_; }
+  /// A peer is known once a call that it signed has been answered.
+  void set_known() { known_ = true; }
+  bool known() const { return known_; }
+  /// When the first byte of an unfinished head arrived, as its watcher notes it; nothing between two requests.
+  std::optional<std::chrono::steady_clock::time_point> head_began() const { return head_began_; }
+  void head_begins_at(std::optional<std::chrono::steady_clock::time_point> when) { head_began_ = when; }
 
  private:
   using Clock = std::chrono::steady_clock;
+  ssize_t receive(size_t at);
   ssize_t fill();
-  bool wait(short events, Clock::time_point deadline);
-  bool wait_for_tls(int result, Clock::time_point deadline);
+  bool has_whole_head() const;
+  bool wait(short events, Clock::time_point deadline) const;
+  Clock::time_point deadline_in_the_way() const;
+  bool wait_for_tls(int result, Clock::time_point deadline) const;
   Clock::time_point deadline() const;
 
   int socket_;
@@ -65,7 +84,8 @@ class Connection {
   const std::function<bool()> has_waiters_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
-  bool in_head_ = true, too_slow_ = false, lingers_ = true;
+  bool in_head_ = true, too_slow_ = false, lingers_ = true, ended_ = false, known_ = false;
+  std::optional<Clock::time_point> head_began_{};
   uint64_t phase_bytes_ = 0, bytes_in_ = 0, bytes_out_ = 0;
   Clock::time_point phase_begin_ = Clock::now(), progress_at_ = phase_begin_;
 };

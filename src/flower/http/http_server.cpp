@@ -21,8 +21,8 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr size_t kMostWaiting = 4096;  // limit of connections that wait for a thread
-constexpr size_t kMostIdle = 65536;    // limit of connections between two requests
+constexpr size_t kMostWaiting = 4096;   // limit of connections that wait for a thread
+constexpr size_t kManyUnfinished = 32;  // connections without a whole request that are worth a warning
 // How long a thread waits for the next request, if no other connection waits.
 constexpr auto kNext = std::chrono::milliseconds(2);
 constexpr size_t kMostRequests = 100'000'000;
@@ -90,6 +90,7 @@ class Threads : public httplib::TaskQueue {
   /// Returns true if connections wait for a thread.
   bool crowded() const { return waiting_ > 0; }
   bool overrun() const { return waiting_ > kMostWaiting; }
+  size_t size() const { return threads_.size(); }
 
  private:
   void work() {
@@ -198,20 +199,35 @@ struct HttpServer::Parts : httplib::Server {
     ++counts.connections;
     if (threads->overrun() || stopping) return ::close(sock) == 0;
     const std::function<bool()> crowded = [this] { return threads->crowded() || stopping; };
-    idle.add(std::make_shared<Connection>(sock, tls.get(), options.limits, crowded));
+    wait_for_head(std::make_shared<Connection>(sock, tls.get(), options.limits, crowded));
     return true;
   }
 
-  /// Answers the requests that have arrived on `connection`, and those that follow immediately.
+  /// Waits for the rest of a head without a thread. Says once when many do not send it.
+  void wait_for_head(std::shared_ptr<Connection> connection) {
+    const size_t waiting = idle.add_unfinished(std::move(connection));
+    if (waiting < std::max<size_t>(kManyUnfinished, threads->size()) || told_of_slow.exchange(true)) return;
+    log::warning("[serve] ", waiting, " connections have sent no whole request yet: slow peers, or none of the run's. ",
+                 "Each is closed after ", options.limits.head_s, " s; nodes do not wait for them");
+  }
+
+  /// Answers the requests that have arrived on `connection`, and those that follow immediately. A thread has a
+  /// connection only while a request is whole up to its body.
   void serve(const std::shared_ptr<Connection>& connection) {
     serving = {.connection = connection.get()};
-    const bool open = connection->open();
-    if (!open) ++counts.cut_off;
-    bool has_request = true, good = open;
-    while (good && (has_request = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
-      good = !stopping && serve_request(*connection);
+    auto head = connection->take_head();
+    while (head == Connection::Head::kWhole) {
+      connection->head_begins_at({});
+      if (!serve_request(*connection) || stopping) break;
+      head = connection->take_head();
+      if (head == Connection::Head::kNothing && !threads->crowded() && connection->has_data(kNext))
+        head = connection->take_head();
+    }
     serving = {};
-    if (good && !has_request) idle.add(connection);
+    using enum Connection::Head;
+    if (head == kNothing && connection->is_open()) return idle.add(connection);
+    if (head == kNothing || head == kPart) return wait_for_head(connection);
+    if (head == kClosed && !connection->is_open()) ++counts.cut_off;
   }
 
   /// Answers one request. \return false if the connection must be closed
@@ -241,8 +257,8 @@ struct HttpServer::Parts : httplib::Server {
                                       .timestamp = from.get_header_value("flwr-timestamp"),
                                       .signature = from.get_header_value("flwr-signature"),
                                       .instance = from.get_header_value(std::string(kInstanceHeader))},
-                        .program = concat(from.get_header_value("flwr-package-name"), " ",
-                                          from.get_header_value("flwr-package-version")),
+                        .program = shown(concat(from.get_header_value("flwr-package-name"), " ",
+                                                from.get_header_value("flwr-package-version"))),
                         .body = {}};
     bool read = !reader;
     request.body = [&](size_t most) {
@@ -256,9 +272,10 @@ struct HttpServer::Parts : httplib::Server {
     } catch (const Refusal& refusal) {
       reply = reply_of(refusal);
     } catch (const std::exception& error) {
-      log::error("[serve] ", request.path, " from ", request.peer, ": ", error.what());
+      log::error("[serve] ", shown(request.path), " from ", request.peer, ": ", error.what());
       reply = reply_of({.status = 500, .detail = "the server failed at this"});
     }
+    if (reply.status == 200 && request.method == "POST") serving.connection->set_known();
     serving.close = serving.close || reply.close || !read || (!reader && request.length.value_or(0) > 0);
     if (!tls && reply.pieces.empty()) to.set_header(std::string(kDigestHeader), sha256(reply.body));
     write(std::move(reply), to);
@@ -336,9 +353,12 @@ struct HttpServer::Parts : httplib::Server {
   Threads* threads = nullptr;
   HttpCounts counts;
   int bound = -1;
-  IdleConnections idle{options.limits.idle_s, kMostIdle, [this](std::shared_ptr<Connection> connection) {
+  std::atomic<bool> told_of_slow = false;
+  IdleConnections idle{{.idle_s = options.limits.idle_s, .head_s = options.limits.head_s},
+                       [this](std::shared_ptr<Connection> connection) {
                          threads->enqueue([this, connection = std::move(connection)] { serve(connection); });
-                       }};
+                       },
+                       [this] { ++counts.cut_off; }};
   std::thread listener;
 };
 

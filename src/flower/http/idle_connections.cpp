@@ -23,12 +23,19 @@ size_t files_allowed() {
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(limit.rlim_cur) : 1024;
 }
 
+std::chrono::steady_clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
-IdleConnections::IdleConnections(double idle_s, size_t most, Ready ready)
-    : idle_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(idle_s))),
-      most_(std::min(most, files_allowed() / 2)),
+IdleConnections::IdleConnections(const IdleLimits& limits, Ready ready, std::function<void()> cut_off)
+    : idle_(duration_of(limits.idle_s)),
+      head_(duration_of(limits.head_s)),
+      most_(std::min(limits.most, files_allowed() / 2)),
+      most_unfinished_(std::min(limits.most_unfinished, files_allowed() / 4)),
       ready_(std::move(ready)),
+      cut_off_(std::move(cut_off)),
       poll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_}};
@@ -45,12 +52,32 @@ IdleConnections::~IdleConnections() {
 
 void IdleConnections::add(std::shared_ptr<Connection> connection) {
   connection->on_idle();
+  connection->head_begins_at({});
   const std::lock_guard lock(mutex_);
+  put(queue_, std::move(connection), Clock::now() + idle_);
+  if (queue_.size() > most_) drop(queue_, first_to_go(queue_));
+}
+
+size_t IdleConnections::add_unfinished(std::shared_ptr<Connection> connection) {
+  if (!connection->head_began()) connection->head_begins_at(Clock::now());
+  const auto until = *connection->head_began() + head_;
+  const std::lock_guard lock(mutex_);
+  put(unfinished_, std::move(connection), until);
+  if (unfinished_.size() > most_unfinished_) {
+    drop(unfinished_, first_to_go(unfinished_));
+    cut_off_();
+  }
+  return unfinished_.size();
+}
+
+/// Adds a connection to a queue and watches it. The caller holds the lock.
+void IdleConnections::put(Queue& queue, std::shared_ptr<Connection> connection, Clock::time_point until) {
   if (closed_) return connection->close_at_once();
   const int socket = connection->socket();
-  queue_.push_back({std::move(connection), Clock::now() + idle_});
-  by_socket_[socket] = std::prev(queue_.end());
-  if (queue_.size() > most_) drop_front();
+  auto at = queue.end();  // connections that come back have less time left than those before them
+  while (at != queue.begin() && std::prev(at)->until > until) --at;
+  at = queue.insert(at, {std::move(connection), until});
+  by_socket_[socket] = {&queue, at};
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data = {.fd = socket}};
   if (::epoll_ctl(poll_, EPOLL_CTL_ADD, socket, &event) != 0) take(socket)->close_at_once();
 }
@@ -62,7 +89,8 @@ void IdleConnections::close() {
   }
   wake();
   if (thread_.joinable()) thread_.join();
-  while (!queue_.empty()) drop_front();
+  for (auto* queue : {&queue_, &unfinished_})
+    while (!queue->empty()) drop(*queue, queue->begin());
 }
 
 void IdleConnections::watch() {
@@ -86,18 +114,28 @@ void IdleConnections::watch() {
 std::shared_ptr<Connection> IdleConnections::take(int socket) {
   const auto found = by_socket_.find(socket);
   if (found == by_socket_.end()) return nullptr;
-  auto connection = std::move(found->second->connection);
-  queue_.erase(found->second);
+  auto connection = std::move(found->second.at->connection);
+  found->second.queue->erase(found->second.at);
   by_socket_.erase(found);
   ::epoll_ctl(poll_, EPOLL_CTL_DEL, socket, nullptr);
   return connection;
 }
 
-void IdleConnections::drop_front() { take(queue_.front().connection->socket())->close_at_once(); }
+void IdleConnections::drop(Queue& queue, Queue::iterator which) {
+  if (which != queue.end()) take(which->connection->socket())->close_at_once();
+}
+
+/// Returns the connection to be closed first: the oldest of a peer that is not known, else the oldest.
+IdleConnections::Queue::iterator IdleConnections::first_to_go(Queue& queue) {
+  const auto stranger =
+      std::find_if(queue.begin(), queue.end(), [](const Waiting& one) { return !one.connection->known(); });
+  return stranger != queue.end() ? stranger : queue.begin();
+}
 
 void IdleConnections::drop_expired() {
   const auto now = Clock::now();
-  while (!queue_.empty() && queue_.front().until <= now) drop_front();
+  while (!queue_.empty() && queue_.front().until <= now) drop(queue_, queue_.begin());
+  for (; !unfinished_.empty() && unfinished_.front().until <= now; cut_off_()) drop(unfinished_, unfinished_.begin());
 }
 
 void IdleConnections::wake() const {

@@ -1,5 +1,5 @@
-/// \file  Watches connections between two requests. One thread waits for all of them, so idle nodes need no thread
-/// each.
+/// \file  Watches connections between two requests, and those whose request has not arrived up to the end of its head.
+/// One thread waits for all of them, so neither idle nodes nor slow peers need a thread each.
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,33 @@
 
 namespace evenkeel::flower {
 
-/// Holds idle connections and returns each when data arrives.
+/// Limits of IdleConnections.
+struct IdleLimits {
+  double idle_s = 30;  ///< seconds after which an idle connection is closed
+  double head_s = 10;  ///< seconds after which a connection is closed whose head has begun, or that is new
+  /// Connections of either kind; beyond them the oldest is closed, those of peers that are not known first.
+  size_t most = 65536, most_unfinished = 1024;
+};
+
+/// Holds connections without a whole request, and returns each when data arrives.
 class IdleConnections {
  public:
   /// Called by the watching thread with a connection that has data or was closed by its peer.
   using Ready = std::function<void(std::shared_ptr<Connection>)>;
 
-  /// \param idle_s  seconds after which an idle connection is closed
-  /// \param most    number of connections; beyond it the longest idle one is closed. It is reduced to half of the files
-  /// that the process may open.
-  /// \param ready   see Ready
-  IdleConnections(double idle_s, size_t most, Ready ready);
+  /// \param limits   their numbers are reduced to a half and a quarter of the files that the process may open
+  /// \param ready    see Ready
+  /// \param cut_off  called when a connection is closed whose head did not arrive; any thread
+  IdleConnections(const IdleLimits& limits, Ready ready, std::function<void()> cut_off);
   ~IdleConnections();  ///< calls close()
 
-  /// Starts to watch `connection`. Any thread may call. After close() the connection is closed at once.
+  /// Starts to watch a connection without a byte of a next request. Any thread may call. After close() it is closed at
+  /// once.
   void add(std::shared_ptr<Connection> connection);
+  /// Starts to watch a connection that is new, or has a part of a head. Its time limit counts from its first call until
+  /// add(). Otherwise as add().
+  /// \return the number of such connections
+  size_t add_unfinished(std::shared_ptr<Connection> connection);
   /// Closes all connections. `ready` is not called any more when this returns.
   void close();
 
@@ -39,21 +51,28 @@ class IdleConnections {
     std::shared_ptr<Connection> connection;
     Clock::time_point until;
   };
-  using Queue = std::list<Waiting>;  // longest idle first; all have the same time limit
+  using Queue = std::list<Waiting>;  // longest waiting first
+  struct Place {
+    Queue* queue;
+    Queue::iterator at;
+  };
 
+  void put(Queue& queue, std::shared_ptr<Connection> connection, Clock::time_point until);
   void watch();
   std::shared_ptr<Connection> take(int socket);
-  void drop_front();
+  void drop(Queue& queue, Queue::iterator which);
+  static Queue::iterator first_to_go(Queue& queue);
   void drop_expired();
   void wake() const;
 
-  const Clock::duration idle_;
-  const size_t most_;
+  const Clock::duration idle_, head_;
+  const size_t most_, most_unfinished_;
   const Ready ready_;
+  const std::function<void()> cut_off_;
   int poll_, wake_;
   std::mutex mutex_;
-  Queue queue_;
-  std::unordered_map<int, Queue::iterator> by_socket_;
+  Queue queue_, unfinished_;
+  std::unordered_map<int, Place> by_socket_;
   bool closed_ = false;
   std::jthread thread_;
 };

@@ -13,6 +13,7 @@
 #include "flower/format/calls.h"
 #include "flower/http/http_server.h"
 #include "flower/server/allow_list_watch.h"
+#include "flower/server/calls_at_once.h"
 #include "flower/server/mailbox.h"
 #include "flower/server/node_registry.h"
 
@@ -99,7 +100,17 @@ struct Coordinator::Parts {
         (!request.content_encoding.empty() && request.content_encoding != "identity"))
       throw Refusal{
           .status = 415, .code = 1002, .detail = "a body that is not plain application/protobuf", .close = true};
-    return route->second(*this, Call{.request = request, .key = *verdict.key, .node = registry.id_of(*verdict.key)});
+    const auto node = registry.id_of(*verdict.key);
+    const CallsAtOnce::Call one(calls_at_once, node.value_or(0));
+    if (!one.allowed()) throw refused_crowd(node);
+    return route->second(*this, Call{.request = request, .key = *verdict.key, .node = node});
+  }
+
+  /// Refuses a call of a node that has as many calls under way as it may have: it may come again.
+  Refusal refused_crowd(const std::optional<uint64_t>& node) {
+    const auto why = concat("more than ", calls_at_once.most(), " calls at a time");
+    if (node) registry.record_refusal(*node, why);
+    return {.status = 503, .detail = why, .close = true};
   }
 
   Refusal refused_stranger(const HttpRequest& request, const std::string& why) {
@@ -361,6 +372,8 @@ struct Coordinator::Parts {
   Verifier verifier{};
   std::string fab{}, fab_hash{};
   const std::string started = utc_now();
+  // A node that works uses two to six connections.
+  CallsAtOnce calls_at_once{std::max<size_t>(6, static_cast<size_t>(options.threads) / 4)};
   std::atomic<uint64_t> strangers = 0;
   std::mutex told_mutex{};
   std::chrono::steady_clock::time_point told{};

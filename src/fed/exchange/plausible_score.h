@@ -1,0 +1,16 @@
+/// \file  Checks that the numbers of a score from an untrusted client are possible for some model and some rows. A
+/// false score within these bounds cannot be told from a true one.
+#pragma once
+
+#include "fed/exchange/message.h"
+
+namespace evenkeel::fed {
+
+/// Checks a score by itself: log-likelihoods are at most 0, shares of rows stand for whole numbers of rows, a correct
+/// answer is a readable one, the headline accuracy is one of the two that it may be, means equal the means of the
+/// single rows where these are given, and digests of right answers are SHA-256 in hexadecimal digits whose counts give
+/// the majority rate. Rounding of sums of float64 is allowed for.
+/// \throws kData naming the value that is not possible
+void check_plausible(const Scored& scored);
+
+}  // namespace evenkeel::fed

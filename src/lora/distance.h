@@ -1,0 +1,17 @@
+/// \file  Computes distances between tensors. The bits of a result do not depend on the number of threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace evenkeel::lora {
+
+/// Returns sum_i (x_i - y_i)^2, in float64. The values are summed in blocks of fixed size, whose sums are added in
+/// order.
+/// \param x  floating point, of any shape
+/// \param y  of the same shape, of any floating-point type; undefined: zeros
+/// \return   NaN or infinity when a value is not finite
+/// \throws kShape when the shapes differ
+/// Cost: one read of both.
+double squared_distance(const at::Tensor& x, const at::Tensor& y);
+
+}  // namespace evenkeel::lora

@@ -1,0 +1,121 @@
+#include "methods/make_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/plain/error.h"
+#include "base/plain/mapped_files.h"
+#include "lora/distance.h"
+#include "methods/method_registry.h"
+#include "methods/rules.h"
+
+namespace evenkeel::methods {
+namespace {
+
+constexpr std::array kUploadedFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
+
+/// Calls see(x, y) with every pair of tensors that two payloads have in common, but integers.
+template <typename See>
+void for_each_common(const lora::Payload& one, const lora::Payload& other, const std::string& site, const See& see) {
+  const auto x = one.adapters.find(site), y = other.adapters.find(site);
+  if (x == one.adapters.end() || y == other.adapters.end()) return;
+  for (const auto factor : kUploadedFactors)
+    if ((x->second.*factor).defined() && (y->second.*factor).defined()) see(x->second.*factor, y->second.*factor);
+}
+
+double squared_distance_at(const lora::Payload& one, const lora::Payload& other, const std::string& site) {
+  double squares = 0;
+  for_each_common(one, other, site,
+                  [&](const at::Tensor& x, const at::Tensor& y) { squares += lora::squared_distance(x, y); });
+  return squares;
+}
+
+/// Returns the squared distance over the extras of floating point that `before` has too: those that clients train.
+double squared_distance_of_extras(const lora::Payload& one, const lora::Payload& other, const lora::Payload& before) {
+  double squares = 0;
+  for (const auto& [name, sent] : before.extras) {
+    const auto x = one.extras.find(name), y = other.extras.find(name);
+    if (x != one.extras.end() && y != other.extras.end() && sent.is_floating_point())
+      squares += lora::squared_distance(x->second, y->second);
+  }
+  return squares;
+}
+
+/// Returns the norm of what each client added to `before`.
+std::vector<double> norms_of(std::span<const ClientUpdate> updates, const lora::Payload& before) {
+  std::vector<double> squares;
+  for (const auto& update : updates) squares.push_back(squared_distance_of_extras(update.payload, before, before));
+  for (const auto& [site, factors] : before.adapters) {
+    for (size_t i = 0; i < updates.size(); ++i) squares[i] += squared_distance_at(updates[i].payload, before, site);
+    release_mapped_pages();
+  }
+  for (double& square : squares) square = std::sqrt(square);
+  return squares;
+}
+
+/// Returns the squared distances between all uploads.
+std::vector<std::vector<double>> distances_between(std::span<const ClientUpdate> updates, const lora::Payload& before) {
+  std::vector<std::vector<double>> all(updates.size(), std::vector<double>(updates.size()));
+  const auto add = [&](const auto& distance) {
+    for (size_t i = 0; i < updates.size(); ++i)
+      for (size_t j = 0; j < i; ++j) all[i][j] += distance(updates[i].payload, updates[j].payload);
+  };
+  add([&](const auto& x, const auto& y) { return squared_distance_of_extras(x, y, before); });
+  for (const auto& [site, factors] : before.adapters) {
+    add([&](const auto& x, const auto& y) { return squared_distance_at(x, y, site); });
+    release_mapped_pages();
+  }
+  for (size_t i = 0; i < updates.size(); ++i)
+    for (size_t j = 0; j < i; ++j) all[j][i] = all[i][j];
+  return all;
+}
+
+void check_finite_norms(std::span<const double> norms, std::span<const ClientUpdate> updates) {
+  for (size_t i = 0; i < norms.size(); ++i)
+    EK_CHECK(std::isfinite(norms[i]), kNumeric, "aggregate: the upload of client ", updates[i].client.id,
+             " holds a value that is not finite");
+}
+
+}  // namespace
+
+std::unique_ptr<CombiningRule> make_rule(const AggregationOptions& options, std::span<const ClientUpdate> updates,
+                                         const lora::Payload& before) {
+  const auto uploads = static_cast<int64_t>(updates.size());
+  switch (options.rule) {
+    case AggregationRule::kTrimmedMean:
+      return trimmed_mean_rule(options.trimmed(uploads));
+    case AggregationRule::kMedian:
+      return median_rule();
+    case AggregationRule::kClippedMean: {
+      const auto norms = norms_of(updates, before);
+      check_finite_norms(norms, updates);
+      return clipped_mean_rule(norms);
+    }
+    case AggregationRule::kKrum: {
+      EK_CHECK(uploads >= options.byzantine + 3, kData, "aggregation.rule krum with byzantine = ", options.byzantine,
+               " compares each of ", options.byzantine + 3, " uploads or more, ", uploads, " are left of the round");
+      check_finite_norms(norms_of(updates, before), updates);
+      return krum_rule(krum_choice(distances_between(updates, before), options.byzantine));
+    }
+    case AggregationRule::kMean:
+      break;
+  }
+  return nullptr;
+}
+
+void check_rule(const AggregationOptions& options, const MethodEntry& method, int64_t drawn,
+                const config::Table& table) {
+  const auto named = config::name_of(options.rule);
+  if (options.rule == AggregationRule::kMean) return;
+  table.check(!method.needs_individuals, "rule", concat('"', named, '"'),
+              concat("mean, with method ", method.name, ", whose server does more than average factors"));
+  table.check(!method.weighs_experts || options.rule == AggregationRule::kClippedMean, "rule", concat('"', named, '"'),
+              concat("mean or clipped_mean, with method ", method.name, ", which weighs each expert of each client"));
+  table.check(options.rule != AggregationRule::kTrimmedMean || options.trimmed(drawn) >= 1, "trim", options.trim,
+              concat("enough for one of the ", drawn, " clients drawn per round: ", 1.0 / static_cast<double>(drawn),
+                     " or more, below 0.5"));
+  table.check(options.rule != AggregationRule::kKrum || drawn >= options.least_of_krum(), "byzantine",
+              options.byzantine, concat("f with 2 f + 3 <= ", drawn, ", the clients drawn per round"));
+}
+
+}  // namespace evenkeel::methods

@@ -1,0 +1,29 @@
+/// \file  Makes the rule of [aggregation] for the uploads of a round.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "methods/aggregation_options.h"
+#include "methods/combining_rule.h"
+#include "methods/uploads.h"
+
+namespace evenkeel::methods {
+
+struct MethodEntry;
+
+/// Makes the rule for the uploads of a round. krum and clipped_mean read all uploads, one site at a time.
+/// \param before  what the server sent: the factors and extras that the uploads moved away from; borrowed for the call
+/// \return null for AggregationRule::kMean
+/// \throws kData when there are too few uploads for the rule
+std::unique_ptr<CombiningRule> make_rule(const AggregationOptions& options, std::span<const ClientUpdate> updates,
+                                         const lora::Payload& before);
+
+/// Checks that a rule suits the method and the number of clients drawn per round.
+/// \param table  the table [aggregation], for the position in error messages
+/// \throws kConfig naming the method or the number
+void check_rule(const AggregationOptions& options, const MethodEntry& method, int64_t drawn,
+                const config::Table& table);
+
+}  // namespace evenkeel::methods
