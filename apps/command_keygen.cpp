@@ -3,6 +3,7 @@
 
 #include "apps/commands.h"
 #include "apps/output_paths.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "flower/format/keys.h"
@@ -11,19 +12,25 @@ namespace evenkeel::apps {
 namespace {
 
 struct KeygenFlags {
-  std::string file, comment;
+  std::string file, comment, format = "pkcs8";
 };
 
+flower::KeyFormat format_of(const std::string& name) {
+  EK_CHECK(name == "pkcs8" || name == "openssh", kConfig, "--format is \"", shown(name), "\", allowed: pkcs8, openssh");
+  return name == "openssh" ? flower::KeyFormat::kOpenssh : flower::KeyFormat::kPkcs8;
+}
+
 void run_keygen(const KeygenFlags& flags) {
+  const auto format = format_of(flags.format);
   check_path_text(flags.file, "FILE");
   check_not_kept("FILE", flags.file);
   const auto comment = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
   flower::check_key_name(comment);
-  const auto line = flower::openssh_line(flower::make_key(flags.file).public_key(), comment);
-  std::cout << line << "\n" << std::flush;
-  std::cerr << "the private key is in " << flags.file
-            << ", for `evenkeel node --key`; the line above is what a server's "
-            << "--allow file, or `flwr supernode register`, wants\n";
+  const auto key = flower::make_key(flags.file, format, comment);
+  std::cout << flower::openssh_line(key.public_key(), comment) << "\n" << std::flush;
+  std::cerr << "the private key is in " << flags.file << ", for `evenkeel node --key`"
+            << (flags.format == "openssh" ? " and `flower-supernode --auth-supernode-private-key`" : "")
+            << "; the line above is what a server's --allow file wants, and, in a file, `flwr supernode register`\n";
 }
 
 }  // namespace
@@ -32,11 +39,13 @@ void add_keygen_command(CLI::App& program) {
   auto flags = std::make_shared<KeygenFlags>();
   auto* command = program.add_subcommand("keygen", "a key for a node of a federation");
   command->footer(
-      "Example: evenkeel keygen hospital.pem --comment hospital >> keys.txt\n\n"
-      "Writes a new private key (P-384, PKCS#8, readable by its owner alone) and prints the public one as a line of "
-      "OpenSSH's form.");
+      "Example: evenkeel keygen hospital.pem --comment hospital >> keys.txt\n"
+      "         evenkeel keygen hospital.key --format openssh > hospital.pub\n\n"
+      "Writes a new private key (P-384, readable by its owner alone) and prints the public one as a line of OpenSSH's "
+      "form. `evenkeel node` reads either format; Flower's `flower-supernode` reads openssh alone.");
   command->add_option("FILE", flags->file, "of the private key, which must not exist yet")->required();
   command->add_option("--comment", flags->comment, "name of the node in allow-lists (default: the file's name)");
+  command->add_option("--format", flags->format, "of the private key: pkcs8 or openssh (default: pkcs8)");
   command->callback([flags] { run_keygen(*flags); });
 }
 
