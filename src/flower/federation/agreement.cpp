@@ -8,6 +8,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "base/system/machine.h"
+#include "fed/config/client_rows.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel::flower {
@@ -51,15 +52,6 @@ std::string model_digest(const fs::path& folder) {
     if (file.extension() != ".jinja")
       text += concat(fed::model_file_name(file, folder), ' ', fingerprint_of(file).digest, '\n');
   return sha256(text);
-}
-
-fed::ExperimentConfig without_rows(fed::ExperimentConfig config) {
-  if (!config.clients.own_rows()) return config;
-  for (auto& client : config.clients.client) {
-    client.data = {std::string(fed::kRowsElsewhere)};
-    client.test = {};
-  }
-  return config;
 }
 
 bool scores_clients_rows(const fed::RunConfig& config) {
