@@ -326,6 +326,40 @@ void print_profile(const DoctorFlags& flags) {
             << ": append it to a config, with the rates of a connection, and name it in clients.profiles\n";
 }
 
+/// Checks which flags go together.
+void check(const DoctorFlags& flags) {
+  EK_CHECK(flags.client_profile.empty() || !(flags.model.empty() && flags.config.empty()), kConfig,
+           "--client-profile goes with --config or --model: whose training is to be measured");
+  EK_CHECK(flags.settings.empty() || !flags.config.empty(), kConfig, "--set goes with --config");
+  EK_CHECK(!flags.serve || (!flags.config.empty() && flags.model.empty() && flags.client_profile.empty()), kConfig,
+           "--serve goes with --config alone: it plans the federation of that config");
+  if (!flags.client_profile.empty()) check_profile_file(flags);
+  EK_CHECK(!flags.serve || !is_study(flags.config), kConfig, "--serve goes with the config of a run, ", flags.config,
+           " is a study");
+}
+
+void print_this_machine() {
+  print_machine();
+  print_gpu();
+}
+
+void run_doctor(const DoctorFlags& flags) {
+  check(flags);
+  if (flags.serve) return plan_served(flags.config, flags.settings, print_this_machine);
+  if (is_study(flags.config)) return print_study(flags);
+  std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
+  std::optional<Foreseen> plan;
+  if (!flags.model.empty()) shaped = open_shape(flags.model);
+  if (!flags.config.empty()) plan = foreseen(flags);
+  print_this_machine();
+  if (!plan) print_products();
+  if (shaped) print_fit(*shaped);
+  if (plan) print_plan(flags.config + ": memory", plan->host, machine::memory());
+  if (plan && plan->device) print_plan(flags.config + ": memory of the GPU", *plan->device, gpu_memory());
+  if (plan) print_time_and_disk(flags, *plan);
+  if (!flags.client_profile.empty()) print_profile(flags);
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& program) {
@@ -351,33 +385,7 @@ void add_doctor_command(CLI::App& program) {
                       "[client_profiles.NAME] into NAME.toml");
   command->add_flag("--serve", flags->serve,
                     "plan the federation of --config, as `evenkeel serve` runs it, without the nodes' rows");
-  command->callback([flags] {
-    EK_CHECK(flags->client_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
-             "--client-profile goes with --config or --model: whose training is to be measured");
-    EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
-    if (!flags->client_profile.empty()) check_profile_file(*flags);
-    EK_CHECK(!flags->serve || (!flags->config.empty() && flags->model.empty() && flags->client_profile.empty()), kConfig,
-             "--serve goes with --config alone: it plans the federation of that config");
-    EK_CHECK(!flags->serve || !is_study(flags->config), kConfig, "--serve goes with the config of a run, ", flags->config,
-             " is a study");
-    if (flags->serve) return plan_served(flags->config, flags->settings, [] {
-        print_machine();
-        print_gpu();
-      });
-    if (is_study(flags->config)) return print_study(*flags);
-    std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
-    std::optional<Foreseen> plan;
-    if (!flags->model.empty()) shaped = open_shape(flags->model);
-    if (!flags->config.empty()) plan = foreseen(*flags);
-    print_machine();
-    print_gpu();
-    if (!plan) print_products();
-    if (shaped) print_fit(*shaped);
-    if (plan) print_plan(flags->config + ": memory", plan->host, machine::memory());
-    if (plan && plan->device) print_plan(flags->config + ": memory of the GPU", *plan->device, gpu_memory());
-    if (plan) print_time_and_disk(*flags, *plan);
-    if (!flags->client_profile.empty()) print_profile(*flags);
-  });
+  command->callback([flags] { run_doctor(*flags); });
 }
 
 }  // namespace evenkeel::apps

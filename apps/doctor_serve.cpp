@@ -38,10 +38,11 @@ void print_traffic(const std::string& config, const fed::FederationPlan& plan) {
               << fixed(static_cast<double>(client.top_k), 0, 4) << fixed(static_cast<double>(client.rank), 0, 7) << " |"
               << mib(client.down) << mib(client.up) << "  each\n";
   }
-  std::cout << fixed(static_cast<double>(plan.participants), 0, 9) << " in a round        |" << mib(plan.down)
-            << mib(plan.up) << "  in all, at the server\n"
-            << "a client that joins or comes back receives all that the method has merged so far; scores, and the final "
-               "adapter, take their own traffic\n";
+  std::cout
+      << fixed(static_cast<double>(plan.participants), 0, 9) << " in a round        |" << mib(plan.down) << mib(plan.up)
+      << "  in all, at the server\n"
+      << "a client that joins or comes back receives all that the method has merged so far; scores, and the final "
+         "adapter, take their own traffic\n";
 }
 
 /// Returns the time in which the server scores its own rows, as text.
@@ -61,13 +62,14 @@ std::string scoring_time(const fed::ExperimentConfig& asked, const fed::Federati
 void print_time_and_disk(const std::string& file, const fed::ExperimentConfig& asked, const fed::FederationPlan& plan) {
   const auto folder = asked.folder();
   std::cout << "\n" << file << ": time and disk\ntime    " << std::flush << scoring_time(asked, plan) << '\n';
-  std::cout << "        training: a round takes as long as its slowest node\n"
-            << "disk    server: about " << machine::bytes_text(plan.disk.kept) << ", and "
-            << machine::bytes_text(plan.disk.passing) << " while it runs, in " << folder.string() << "; free "
-            << machine::bytes_text(machine::free_disk(folder)) << '\n'
-            << "        node: " << machine::bytes_text(plan.node_disk) << " for the final adapter, besides its base\n"
-            << "not known here: number and length of the rows and test rows, speed and network of the nodes. With rows, "
-               "doctor --config without --serve gives a node's memory and time\n";
+  std::cout
+      << "        training: a round takes as long as its slowest node\n"
+      << "disk    server: about " << machine::bytes_text(plan.disk.kept) << ", and "
+      << machine::bytes_text(plan.disk.passing) << " while it runs, in " << folder.string() << "; free "
+      << machine::bytes_text(machine::free_disk(folder)) << '\n'
+      << "        node: " << machine::bytes_text(plan.node_disk) << " for the final adapter, besides its base\n"
+      << "not known here: number and length of the rows and test rows, speed and network of the nodes. With rows, "
+         "doctor --config without --serve gives a node's memory and time\n";
 }
 
 }  // namespace

@@ -92,10 +92,10 @@ class Ranks {
       return {.rank = rank,
               .time = seconds_now(),
               .text = concat("rank ", rank, " was killed by signal ", WTERMSIG(status), ": the others are ended")};
-    return {.rank = rank,
-            .time = seconds_now(),
-            .text =
-                concat("rank ", rank, " ended with exit code ", WEXITSTATUS(status), "; what it said stands above")};
+    return {
+        .rank = rank,
+        .time = seconds_now(),
+        .text = concat("rank ", rank, " ended with exit code ", WEXITSTATUS(status), "; what it said stands above")};
   }
 
   /// The others have a few seconds to end by themselves.

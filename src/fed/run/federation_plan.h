@@ -1,5 +1,5 @@
-/// \file  Plans a federation whose rows are at its nodes, on a machine that has none of them. What depends on the rows is
-/// an upper bound: a row has data.cutoff tokens at most.
+/// \file  Plans a federation whose rows are at its nodes, on a machine that has none of them. What depends on the rows
+/// is an upper bound: a row has data.cutoff tokens at most.
 #pragma once
 
 #include <cstdint>

@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "base/format/safetensors.h"
+#include "fed/config/client_rows.h"
 #include "fed/run/training_run.h"
 #include "fed/store/run_request.h"
 #include "fed/testing.h"
-#include "fed/config/client_rows.h"
 #include "flower/federation/agreement.h"
 #include "flower/federation/coordinator_grid.h"
 #include "flower/federation/node.h"

@@ -168,9 +168,8 @@ std::string openssh_text(EVP_PKEY* key, std::string_view comment) {
                RAND_bytes(reinterpret_cast<unsigned char*>(&check), sizeof check) == 1,
            kInternal, "a private key cannot be written");
   const OwnedNumber owned(number);
-  EcNumbers numbers{.curve = std::string(curve.openssh),
-                    .point = point_of(key, curve),
-                    .scalar = std::string(curve.field, '\0')};
+  EcNumbers numbers{
+      .curve = std::string(curve.openssh), .point = point_of(key, curve), .scalar = std::string(curve.field, '\0')};
   BN_bn2binpad(number, reinterpret_cast<unsigned char*>(numbers.scalar.data()), static_cast<int>(curve.field));
   return openssh_private_text(numbers, comment, check);
 }

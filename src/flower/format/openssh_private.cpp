@@ -9,10 +9,11 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr std::string_view kFirstLine = "-----BEGIN OPENSSH PRIVATE KEY-----", kLastLine = "-----END OPENSSH PRIVATE KEY-----";
+constexpr std::string_view kFirstLine = "-----BEGIN OPENSSH PRIVATE KEY-----",
+                           kLastLine = "-----END OPENSSH PRIVATE KEY-----";
 constexpr std::string_view kOpensshMagic{"openssh-key-v1\0", 15};
 constexpr size_t kLineLength = 70;  // characters of Base64, as ssh-keygen writes
-constexpr size_t kPadding = 8;  // the private part is padded to a multiple of it
+constexpr size_t kPadding = 8;      // the private part is padded to a multiple of it
 constexpr std::string_view kEcdsa = "ecdsa-sha2-";
 
 void put_number(std::string& blob, uint32_t number) {
