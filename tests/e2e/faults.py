@@ -15,6 +15,7 @@ from test_federation import DEADLINE, Processes, free_port
 from test_tls import Authority
 from tiny import lines, succeed, without_seconds
 
+PIECE = 1 << 14  # bytes that the proxy passes on at once
 ADAPTER = "adapter/adapter_model.safetensors"
 HOSPITALS = ("north", "harbour", "hill")
 CONFIG = """name = "three"
@@ -170,7 +171,7 @@ class Proxy:
 
     def carry(self, one, other, draw):
         with contextlib.suppress(OSError):
-            while piece := one.recv(1 << 14):
+            while piece := one.recv(PIECE):
                 while self.hole.is_set():
                     time.sleep(0.05)
                 passed = self.fault(piece, draw)
@@ -195,12 +196,17 @@ def truncates(piece, draw):
     return piece if draw.random() >= 0.01 else piece[:len(piece) // 2] or None
 
 
-def flips(piece, draw):
-    if draw.random() >= 0.004:
+def flips(piece, draw, share=0.004):
+    if draw.random() >= share:
         return piece
     data = bytearray(piece)
     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     return bytes(data)
+
+
+def flips_of_bodies(piece, draw):
+    """Damages arrays alone: heads are in short pieces, and no checksum guards them without TLS."""
+    return piece if len(piece) < PIECE else flips(piece, draw, 0.01)
 
 
 def delays(piece, draw):
