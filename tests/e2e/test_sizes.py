@@ -128,9 +128,9 @@ def test_doctor_plans_a_federation_without_the_rows_of_its_nodes(tiny_model, tmp
     in_all = [float(value) for value in re.search(r" +2 in a round +\| +([\d.]+) +([\d.]+)  in all", said).groups()]
     for name, rows in (("rows", 5), ("test", 3)):
         (tmp_path / name).write_text("".join(json.dumps({"prompt": f"turn {i}", "completion": "left"}) + "\n" for i in range(rows)))
-    succeed("train", config, "--out", tmp_path / "run")
+    succeed("train", config, "--out", tmp_path / "run", cwd=tmp_path)
     rounds = [json.loads(line) for line in (tmp_path / "run/rounds.jsonl").read_text().splitlines()]
-    assert set(each) == {1.0, 0.125} and max(round_["bytes_up"] for round_ in rounds) / 2**20 <= 1.05 * in_all[1]
+    assert set(each) == {1.0, 0.125} and max(round_["bytes_up"] for round_ in rounds) / 2**20 <= in_all[1] + 0.005
     assert min(round_["bytes_up"] for round_ in rounds) / 2**20 >= 0.7 * in_all[1], (rounds, said)
     assert sum(up for _, up in each.values()) == pytest.approx(in_all[1], abs=0.02)
 

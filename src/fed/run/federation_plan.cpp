@@ -1,8 +1,11 @@
 #include "fed/run/federation_plan.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "fed/config/client_rows.h"
 #include "fed/config/sampling.h"
@@ -27,13 +30,12 @@ void take_longest_rows(Experiment& e, int64_t length) {
 }
 
 ClientTraffic traffic_of(const Experiment& e, const methods::ClientProfile& client) {
-  const int64_t width = e.server.config->train.transport_dtype == lora::TransportDtype::kBFloat16 ? 2 : 4;
-  const auto factors = [&](int64_t rank) { return width * models::lora_parameters(e.server.sites, rank); };
+  const int64_t factors = factor_bytes(e.server, client.rank);
   return {.budget = client.budget,
           .rank = client.rank,
           .top_k = client.top_k,
-          .down = factors(client.rank) + merged_bytes_of_round(e),
-          .up = factors(client.rank)};
+          .down = factors + merged_bytes_of_round(e),
+          .up = factors};
 }
 
 /// Returns the sum of the `count` largest values.
@@ -47,6 +49,16 @@ int64_t largest(const std::vector<ClientTraffic>& clients, int64_t ClientTraffic
 }
 
 }  // namespace
+
+int64_t factor_bytes(const Server& server, int64_t rank) {
+  lora::AdapterState adapters;
+  const auto meta = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
+  for (const auto& [name, site] : server.sites) {
+    const int64_t stack = std::max<int64_t>(site.experts, 1);
+    adapters[name] = {.a = at::empty({stack, rank, site.in}, meta), .b = at::empty({stack, site.out, rank}, meta)};
+  }
+  return lora::payload_size({.adapters = std::move(adapters)}, server.config->train.transport_dtype);
+}
 
 FederationPlan plan_federation(const RunConfig& config) {
   auto e = make_experiment(config, Purpose::kServe);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fed/config/run_config.h"
+#include "fed/round/server.h"
 #include "fed/run/run_forecast.h"
 #include "models/memory_plan.h"
 
@@ -30,6 +31,10 @@ struct FederationPlan {
   int64_t down = 0, up = 0;              ///< bytes of the server in a round, at most; the largest clients take part
   double scored_rows = 0;                ///< rows that the server scores itself: rows x points x evaluations
 };
+
+/// Returns the bytes of A and B of all sites at a rank, as they travel: the largest amount of factors that a method
+/// sends.
+int64_t factor_bytes(const Server& server, int64_t rank);
 
 /// Plans a federation without reading training rows, files of test rows at clients, or weights.
 /// \param config  without_rows() \throws as make_experiment()
