@@ -115,11 +115,11 @@ def test_a_frozen_node_is_waited_for_where_no_deadline_is_set(three, undisturbed
 
 @pytest.mark.parametrize("name", ["hill", "harbour"])  # harbour alone has test rows
 def test_a_frozen_node_costs_a_deadline_for_a_round_and_for_a_score(three, name):
-    three.serve("--set", "clients.deadline=4", "--set", "clients.quorum=2")
+    three.serve("--set", "clients.deadline=8", "--set", "clients.quorum=2")
     three.all_nodes()
     three.until_round(1)
     three.nodes[name].send_signal(signal.SIGSTOP)
-    three.until(lambda: three.server.poll() is not None, 120)
+    three.until(lambda: three.server.poll() is not None, 180)
     assert three.server.returncode == 0, three.everything()
     assert name in "".join(line for line in three.said().splitlines() if "warning" in line), three.said()
     three.nodes[name].send_signal(signal.SIGCONT)
