@@ -53,11 +53,11 @@ std::string public_part(const EcNumbers& key) {
   return part;
 }
 
-/// Returns true for the bytes 1, 2, 3 ... that fill the private part.
+/// Returns true for the bytes 1, 2, 3 ... that fill the private part. Some programs add a whole block of them.
 bool is_padding(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i)
     if (static_cast<size_t>(text[i]) != i + 1) return false;
-  return text.size() < kPadding;
+  return text.size() <= kPadding;
 }
 
 /// Returns the decoded bytes between the first and the last line.
